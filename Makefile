@@ -1,0 +1,75 @@
+# Everything runs from $(VENV), which is made from the hashed locks; nothing but python3 (3.10 or newer) with venv is needed.
+
+PYTHON ?= python3
+VENV ?= .venv
+UV ?= uv
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
+# PYTEST_ARGS and DEMO_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format corpus bench bench-smoke chaos picture lock dist clean
+
+help: ## List these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "tpuwatch needs Python 3.10 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The stamps say which locks the venv holds, so that a second run installs nothing.
+$(VENV)/.run-stamp: requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev-stamp: requirements-dev.lock $(VENV)/.run-stamp
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+demo: $(VENV)/.run-stamp ## Three launches on a simulated TPU VM, in under a minute
+	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
+
+test: $(VENV)/.dev-stamp ## All quick tests
+	$(PYTEST)
+
+lint: $(VENV)/.dev-stamp ## Style, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev-stamp ## Put the code into the one format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+corpus: $(VENV)/.dev-stamp ## Accuracy by class on the corpus beside the repository
+	$(BIN)/python -m tests.corpus_table
+
+bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
+	$(BIN)/python -m bench
+
+bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
+	$(BIN)/python -m bench --smoke
+
+chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its events
+	$(PYTEST) -m chaos
+
+picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
+	$(BIN)/python docs/make_picture.py
+
+lock: ## Bring the locks up to date (needs uv)
+	$(COMPILE) --upgrade --group build --output-file requirements.lock
+	$(COMPILE) --upgrade --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock
+
+dist: $(VENV)/.run-stamp ## Build the wheel into dist/
+	$(BIN)/python -m hatchling build --target wheel
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) dist build bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,45 @@
+"""Time as something that is passed in, so that tests decide what time it is."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall and monotonic time, both in seconds."""
+
+    def time(self) -> float:
+        """Wall time in seconds since the Unix epoch; it may jump."""
+
+    def monotonic(self) -> float:
+        """Monotonic time in seconds from an arbitrary start; it never jumps."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class ManualClock:
+    """A clock that moves when it is told to: for tests and for simulated time."""
+
+    def __init__(self, now: float = 1_790_000_000.0) -> None:
+        self.wall = now
+        self.mono = 0.0
+
+    def time(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.mono
+
+    def advance(self, seconds: float) -> None:
+        """Let both clocks run on by `seconds`."""
+        self.wall += seconds
+        self.mono += seconds

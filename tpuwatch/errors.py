@@ -1,0 +1,26 @@
+"""The errors that tpuwatch raises on purpose.
+
+Each message says what happened, to what, and what to do next, so that a command can print it as it is.
+"""
+
+from __future__ import annotations
+
+
+class TpuwatchError(Exception):
+    """The root of all errors that tpuwatch raises on purpose."""
+
+
+class ConfigError(TpuwatchError):
+    """The configuration cannot be used: a file, a key or a value is wrong."""
+
+
+class RuleError(TpuwatchError):
+    """A rule of the catalogue is refused; the message names its file and its id."""
+
+
+class JournalError(TpuwatchError):
+    """The journal cannot be read or written."""
+
+
+class JournalBusyError(JournalError):
+    """Another daemon holds the state directory."""

@@ -1,0 +1,112 @@
+"""What the daemon shows of itself: the interface between it and everything that displays it.
+
+Plain data, without I/O. Times are seconds since the Unix epoch, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpuwatch.model import Cause, Event, Finding, Launch
+
+
+@dataclass(frozen=True, slots=True)
+class LoopStatus:
+    """One loop of the daemon. It is fresh when its last success is no older than it may be."""
+
+    name: str
+    last_success: float | None
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One followed file: `read_bytes` of its `size_bytes` have been read."""
+
+    path: str
+    size_bytes: int
+    read_bytes: int
+    last_read: float | None = None
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that stand in the file and are not read yet."""
+        return max(0, self.size_bytes - self.read_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file or directory that cannot be followed, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStatus:
+    """The durable store. While it is not durable, events are held in memory and `detail` says why."""
+
+    path: str
+    durable: bool
+    events: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The daemon at one moment. `state` is a sentence; `reading` says whether logs can be read at all."""
+
+    version: str
+    started: float
+    now: float
+    state: str
+    reading: bool
+    loops: Sequence[LoopStatus]
+    files: Sequence[FileStatus]
+    problems: Sequence[Problem]
+    notices: Sequence[str]
+    config_source: str
+    journal: JournalStatus
+    last_launch: Launch | None = None
+
+    @property
+    def uptime_seconds(self) -> float:
+        """How long the daemon has run; never negative, wherever the clock jumped."""
+        return max(0.0, self.now - self.started)
+
+    def not_ready(self) -> list[str]:
+        """Why the daemon does not do its work now, a sentence each; empty when it does."""
+        reasons = [] if self.reading else ["No log can be read."]
+        return reasons + [_staleness(loop) for loop in self.loops if not loop.fresh]
+
+
+class View(Protocol):
+    """What the HTTP server asks the daemon. Every method is called from other threads than the daemon's own, and must
+    answer from memory or the journal, soon; a TpuwatchError is shown to the caller as it is, with status 503."""
+
+    def status(self) -> Status:
+        """The daemon as it is now."""
+
+    def events(
+        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+    ) -> Sequence[Event]:
+        """At most `limit` stored events, oldest first.
+
+        With `after_id` the first ones whose id is greater; without it the newest ones. `since` goes by `Event.when`.
+        """
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong now, in the order in which to act; without history."""
+
+    def launches(self, limit: int = 100) -> Sequence[Launch]:
+        """At most `limit` launches, the newest first."""
+
+
+def _staleness(loop: LoopStatus) -> str:
+    if loop.last_success is None:
+        return f"The loop {loop.name} has not finished a turn yet."
+    return f"The loop {loop.name} has not finished a turn for too long."

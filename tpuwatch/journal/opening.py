@@ -1,0 +1,159 @@
+"""Getting hold of a state directory: its lock, its journal file, and what to do when either is not to be had."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import sqlite3
+from datetime import datetime, timezone
+from pathlib import Path
+
+from tpuwatch.clock import Clock
+from tpuwatch.errors import JournalBusyError
+from tpuwatch.journal import schema
+
+LOCK_NAME = "journal.lock"
+_SEEDED_EVENTS = 10_000  # what a journal in memory takes over: enough to know copies and to show the recent past
+
+
+class DirectoryLock:
+    """One daemon per state directory. The kernel frees the lock when its holder dies, however it dies."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take the lock. Raises JournalBusyError if another process has it, OSError if no lock file can be had."""
+        path = directory / LOCK_NAME
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError:
+            self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # not ours to write, but a lock all the same
+        try:
+            self._take(directory)
+        except BaseException:
+            self.release()
+            raise
+
+    def _take(self, directory: Path) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip()
+            raise JournalBusyError(
+                f"another tpuwatch ({f'pid {holder}' if holder else 'pid unknown'}) uses the state directory {directory}: "
+                "stop that one, or give this one another [state] dir"
+            ) from error
+        with contextlib.suppress(OSError):  # full or read-only: the lock holds without the pid, which is for the message
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+
+    def release(self) -> None:
+        """Let the next one in. The file stays: to remove it would let two in at once."""
+        os.close(self._fd)
+
+
+def open_file(path: Path, clock: Clock, notices: list[str]) -> sqlite3.Connection:
+    """A writable connection to an up-to-date journal. A file that cannot be one is kept under another name, with a notice.
+
+    Raises OSError or sqlite3.OperationalError if the place cannot be written.
+    """
+    try:
+        return _checked(path)
+    except _UnusableError as fault:
+        kept = _set_aside(path, fault.kind, clock.time())
+        notices.append(f"{path} {fault}: it was kept as {kept.name}, and a new journal begun")
+    return _checked(path)
+
+
+def open_memory(path: Path, notices: list[str]) -> sqlite3.Connection:
+    """A journal in memory that starts with what can be read from `path`, if anything."""
+    connection = sqlite3.connect(":memory:", uri=True, isolation_level=None, check_same_thread=False)
+    schema.migrate(connection)
+    with contextlib.suppress(OSError):
+        if path.exists():
+            _seed(connection, path, notices)
+    return connection
+
+
+class _UnusableError(Exception):
+    """The file is no journal for this version. `kind` goes into the name that it is kept under."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+def _checked(path: Path) -> sqlite3.Connection:
+    try:
+        connection = schema.connect(path)
+    except sqlite3.DatabaseError as error:
+        raise _explained(error) from error
+    try:
+        _check_kind(connection)
+        schema.migrate(connection)
+        _check_pages(connection)
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise _explained(error) from error
+    except _UnusableError:
+        connection.close()
+        raise
+    return connection
+
+
+def _explained(error: sqlite3.DatabaseError) -> Exception:
+    return _UnusableError("corrupt", f"is damaged ({error})") if schema.is_damage(error) else error
+
+
+def _check_kind(connection: sqlite3.Connection) -> None:
+    version = schema.user_version(connection)
+    if version > schema.VERSION:
+        raise _UnusableError("newer", f"was written by a newer tpuwatch (schema {version}, known here is {schema.VERSION})")
+    owner = connection.execute("PRAGMA application_id").fetchone()[0]
+    in_use = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if in_use and owner != schema.APPLICATION_ID:
+        raise _UnusableError("foreign", "is a database of some other program")
+
+
+def _check_pages(connection: sqlite3.Connection) -> None:
+    """Look through the whole file, but only after a run that did not end cleanly: it takes a second for 256 MiB."""
+    if connection.execute("SELECT 1 FROM meta WHERE name = 'clean_stop'").fetchone():
+        return
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise _UnusableError("corrupt", f"is damaged ({' '.join(verdict.split())})")
+
+
+def _set_aside(path: Path, kind: str, now: float) -> Path:
+    stamp = datetime.fromtimestamp(now, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    kept = path.with_name(f"{path.name}.{kind}-{stamp}")
+    number = 1
+    while kept.exists():
+        number += 1
+        kept = path.with_name(f"{path.name}.{kind}-{stamp}.{number}")
+    for suffix in ("-wal", "-shm", ""):  # the main file last: without it SQLite would throw a left -wal away
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).rename(kept.with_name(kept.name + suffix))
+    return kept
+
+
+def _seed(connection: sqlite3.Connection, path: Path, notices: list[str]) -> None:
+    try:
+        connection.execute("ATTACH ? AS file", (schema.read_only_uri(path),))
+        if schema.user_version(connection, "file") != schema.VERSION:
+            notices.append(f"{path} is of another version of tpuwatch: nothing was taken from it")
+            return
+        connection.execute("BEGIN")
+        for table in ("cursors", "launches", "meta"):
+            connection.execute(f"INSERT INTO main.{table} SELECT * FROM file.{table}")
+        connection.execute(
+            "INSERT INTO main.events SELECT * FROM (SELECT * FROM file.events ORDER BY id DESC LIMIT ?) ORDER BY id",
+            (_SEEDED_EVENTS,),
+        )
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        notices.append(f"nothing could be read from {path} ({error})")
+    finally:
+        with contextlib.suppress(sqlite3.Error):
+            connection.execute("DETACH file")

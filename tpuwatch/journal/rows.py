@@ -1,0 +1,139 @@
+"""Events, cursors and launches as rows of the journal, and back.
+
+Strings from logs may hold lone surrogates, which SQLite's TEXT cannot: those, and only those, are stored as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from tpuwatch.model import Cause, Cursor, Event, Launch, Outcome
+
+Row = tuple[Any, ...]
+
+EVENT_COLUMNS = "id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history"
+CURSOR_COLUMNS = "device, inode, head, path, offset, state, history_until, seen"
+
+_INT64 = 1 << 63
+_CAUSES = {cause.value: cause for cause in Cause}
+_LAUNCH_FIELDS = frozenset(field.name for field in fields(Launch)) - {"id"}
+_json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes
+
+
+def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
+    """Rows of EVENT_COLUMNS, numbered from `first_id`.
+
+    This runs for every event of a storm. sqlite3 binds exact str, int, float and bytearray at once but searches for an
+    adapter for None, bool, bytes and enums: hence the conversions.
+    """
+    return [
+        (
+            number,
+            bytearray(event.key),
+            event.rule,
+            event.cause._value_,
+            event.observed,
+            event.time,
+            event.observed if event.time is None else event.time,
+            event.severity,
+            event.pid if event.pid is None or -_INT64 <= event.pid < _INT64 else None,  # a number out of a file's name
+            event.file if event.file.isascii() else storable(event.file),
+            event.offset,
+            event.text if event.text.isascii() else storable(event.text),
+            _json(event.details) if event.details else "",
+            1 if event.history else 0,
+        )
+        for number, event in enumerate(events, first_id)
+    ]
+
+
+def event_of(row: Row) -> Event | None:
+    """The event of a row of EVENT_COLUMNS; None if its cause is not known to this version of tpuwatch."""
+    number, key, rule, cause, observed, time, _, severity, pid, file, offset, text, details, history = row
+    if cause not in _CAUSES:
+        return None
+    return Event(
+        key=key,
+        rule=rule,
+        cause=_CAUSES[cause],
+        observed=observed,
+        time=time,
+        severity=severity,
+        pid=pid,
+        file=_text(file),
+        offset=offset,
+        text=_text(text),
+        details=json.loads(details) if details else {},
+        history=bool(history),
+        id=number,
+    )
+
+
+def cursor_row(cursor: Cursor, seen: float) -> Row:
+    """A row of CURSOR_COLUMNS; `seen` is when the file was last known to exist, in seconds since the epoch."""
+    return (
+        signed(cursor.device),
+        signed(cursor.inode),
+        cursor.head,
+        storable(cursor.path),
+        cursor.offset,
+        _json(cursor.state),
+        cursor.history_until,
+        seen,
+    )
+
+
+def cursor_of(row: Row) -> Cursor:
+    """The cursor of a row of CURSOR_COLUMNS."""
+    device, inode, head, path, offset, state, history_until, _ = row
+    return Cursor(
+        path=_text(path),
+        device=device % (2 * _INT64),
+        inode=inode % (2 * _INT64),
+        head=head,
+        offset=offset,
+        state=json.loads(state),
+        history_until=history_until,
+    )
+
+
+def launch_row(launch: Launch) -> Row:
+    """A row of started, pid, facts."""
+    facts = asdict(launch)
+    del facts["id"]
+    return launch.started, launch.pid, _json(facts)
+
+
+def launch_of(row: Row) -> Launch:
+    """The launch of a row of id, facts. Facts that this version of tpuwatch does not know are left out."""
+    number, stored = row
+    facts = {name: value for name, value in json.loads(stored).items() if name in _LAUNCH_FIELDS}
+    facts["outcome"] = Outcome(facts["outcome"])
+    facts["cause"] = _CAUSES.get(facts["cause"])
+    return Launch(**facts, id=number)
+
+
+def cause_of(value: str) -> Cause | None:
+    """The cause of that name; None if it is not known to this version of tpuwatch."""
+    return _CAUSES.get(value)
+
+
+def signed(number: int) -> int:
+    """An unsigned 64-bit device or inode number as SQLite's signed one."""
+    return number - 2 * _INT64 if number >= _INT64 else number
+
+
+def storable(text: str) -> str | bytes:
+    """`text` as SQLite can keep it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")

@@ -1,0 +1,240 @@
+"""The rules that say what a record of a log means, loaded from TOML files.
+
+The built-in rules are in `rules/`, one file per family of causes; users add their own by directories in the configuration.
+A bad rule is refused by name and the others load. Patterns are RE2's and are compiled when they are first needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import re2
+import tomli
+
+from tpuwatch.errors import RuleError
+from tpuwatch.logs.literals import MIN_BYTES, Anchor, anchors, fewest
+from tpuwatch.logs.rule import MACROS, RECOVERING, Rule, Step, Tentative, compiled
+from tpuwatch.model import Cause, Remedy
+
+__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue"]
+
+BUILT_IN = Path(__file__).parent / "rules"
+
+_TYPES: dict[str, type] = {
+    "id": str,
+    "cause": str,
+    "mark": str,
+    "summary": str,
+    "match": list,
+    "unless": list,
+    "severity": str,
+    "capture": list,
+    "report": bool,
+    "tentative": dict,
+    "above": dict,
+    "recovers": bool,
+    "rank": int,
+    "remedy": list,
+    "examples": list,
+    "counterexamples": list,
+}
+_TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a table", int: "a whole number"}
+_PATTERNS = ("match", "unless", "capture")
+_STRINGS = (*_PATTERNS, "examples", "counterexamples")
+_MACRO = re.compile("|".join(map(re.escape, MACROS)))
+_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All rules that are in force, and what was wrong with those that are not."""
+
+    rules: tuple[Rule, ...]
+    refused: tuple[RuleError, ...] = ()
+    _by_id: dict[str, Rule] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {rule.id: rule for rule in self.rules})
+
+    def rule(self, id: str) -> Rule:  # noqa: A002 - a rule's name is called id everywhere
+        """The rule of that id. Raises KeyError when there is none."""
+        return self._by_id[id]
+
+
+def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
+    """The built-in rules, then the `*.toml` of the user's directories; a rule with an id that is there already replaces it.
+
+    Rules of the user are tried on their own examples at once; those of the built-in files by the project's tests.
+    """
+    rules: dict[str, Rule] = {}
+    refused: list[RuleError] = []
+    for path in sorted(BUILT_IN.glob("*.toml")):
+        _load_file(path, rules, refused, _accept)
+    for directory in user_dirs:
+        try:
+            paths = sorted(path for path in Path(directory).iterdir() if path.suffix == ".toml")
+        except OSError as error:
+            refused.append(RuleError(f"{directory}: cannot list the rules ({error.strerror}); mend or remove the directory"))
+            continue
+        for path in paths:
+            _load_file(path, rules, refused, _try_out)
+    return Catalogue(tuple(rules.values()), tuple(refused))
+
+
+def _load_file(path: Path, rules: dict[str, Rule], refused: list[RuleError], check: Callable[[Rule], None]) -> None:
+    """Add the file's good rules, and what is wrong with its bad ones."""
+    try:
+        tables = _tables(tomli.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        refused.append(RuleError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it"))
+        return
+    except ValueError as error:  # bad TOML, bad UTF-8, or no rules in it
+        refused.append(RuleError(f"{path}: {error}; mend the file, none of its rules is in force"))
+        return
+    seen: set[str] = set()
+    for number, table in enumerate(tables, start=1):
+        name = table.get("id") if isinstance(table.get("id"), str) else f"number {number}"
+        try:
+            rule = _rule(table, path.stem)
+            if rule.id in seen:
+                raise _Fault("its id stands twice in this file; give each rule its own id")
+            check(rule)
+        except _Fault as fault:
+            refused.append(RuleError(f"{path}: rule {name}: {fault}"))
+        else:
+            seen.add(rule.id)
+            rules[rule.id] = rule
+
+
+class _Fault(Exception):
+    """What is wrong with one rule, and what to do."""
+
+
+def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
+    tables = document.pop("rule", [])
+    if document or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ValueError("a file of rules holds [[rule]] tables and nothing else")
+    return tables
+
+
+def _rule(table: Mapping[str, Any], family: str) -> Rule:
+    _check_keys(table, _TYPES)
+    for key in ("id", "summary", "match"):
+        if not table.get(key):
+            raise _Fault(f"it has no {key!r}; add one")
+    if not _ID.fullmatch(table["id"]):
+        raise _Fault("its id must be lower-case words joined by '-'")
+    patterns = {key: tuple(_expanded(text) for text in table.get(key, ())) for key in _PATTERNS}
+    cause = _cause(table)
+    return Rule(
+        id=table["id"],
+        cause=cause,
+        mark=table.get("mark"),
+        summary=table["summary"],
+        **patterns,
+        anchors=fewest(tuple(anchor for text in patterns["match"] for anchor in _anchors(text))),
+        severities=_severities(table.get("severity", "")),
+        report=table.get("report", False),
+        tentative=_tentative(table.get("tentative")),
+        above=_thresholds(table.get("above")),
+        recovers=table.get("recovers", cause in RECOVERING),
+        rank=table.get("rank", 0),
+        steps=tuple(_steps(table.get("remedy", ()))),
+        examples=tuple(table.get("examples", ())),
+        counterexamples=tuple(table.get("counterexamples", ())),
+        family=family,
+    )
+
+
+def _check_keys(table: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for key, value in table.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1)
+            raise _Fault(f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"))
+        if type(value) is not types[key]:
+            raise _Fault(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
+        if types[key] is list and key in _STRINGS and not all(isinstance(item, str) for item in value):
+            raise _Fault(f"{key!r} must be a list of strings")
+
+
+def _cause(table: Mapping[str, Any]) -> Cause | None:
+    if ("cause" in table) == ("mark" in table):
+        raise _Fault("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
+    if "mark" in table:
+        return None
+    try:
+        return Cause(table["cause"])
+    except ValueError:
+        near = difflib.get_close_matches(table["cause"], [cause.value for cause in Cause], n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see the list of causes in the documentation"
+        raise _Fault(f"unknown cause {table['cause']!r}; {hint}") from None
+
+
+def _expanded(pattern: str) -> str:
+    return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
+
+
+def _anchors(pattern: str) -> tuple[Anchor, ...]:
+    try:
+        found = anchors(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _Fault(f"its pattern {pattern!r} is not valid: {error}") from None
+    if not found:
+        raise _Fault(f"its pattern {pattern!r} can match without any fixed text of {MIN_BYTES} bytes; add some words of the message")
+    return found
+
+
+def _severities(letters: str) -> frozenset[str]:
+    if not set(letters) <= set("IWEF"):
+        raise _Fault(f"'severity' is {letters!r}; use letters of I, W, E and F")
+    return frozenset(letters)
+
+
+def _tentative(table: Mapping[str, Any] | None) -> Tentative | None:
+    if table is None:
+        return None
+    _check_keys(table, {"confirm": str, "clear": str})
+    if not all(len(table.get(key, "")) >= MIN_BYTES for key in ("confirm", "clear")):
+        raise _Fault(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
+    return Tentative(table["confirm"].encode(), table["clear"].encode())
+
+
+def _thresholds(table: Mapping[str, Any] | None) -> dict[str, float]:
+    if table is not None and not all(type(value) in (int, float) for value in table.values()):
+        raise _Fault("'above' must give a number for each detail")
+    return dict(table or {})
+
+
+def _steps(tables: Iterable[Any]) -> Iterator[Step]:
+    for table in tables:
+        if not isinstance(table, dict):
+            raise _Fault("'remedy' must be a list of tables with 'do' and 'source'")
+        _check_keys(table, {"do": str, "source": str, "above": dict})
+        if not table.get("do"):
+            raise _Fault("a step of its 'remedy' has no 'do'; say what to do")
+        yield Step(Remedy(table["do"], table.get("source", "")), _thresholds(table.get("above")))
+
+
+def _accept(rule: Rule) -> None:
+    """Built-in rules are proved by the tests: compiling them here would cost every start a second."""
+
+
+def _try_out(rule: Rule) -> None:
+    """Compile the rule and run its own examples."""
+    try:
+        for pattern in (*rule.match, *rule.unless, *rule.capture):
+            compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error
+        raise _Fault(f"its pattern is not valid for RE2: {reason}") from None
+    for text in rule.examples:
+        if rule.search(text.encode()) is None:
+            raise _Fault(f"it does not recognise its own example {text[:60]!r}; mend the pattern or the example")
+    for text in rule.counterexamples:
+        if rule.search(text.encode()) is not None:
+            raise _Fault(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")

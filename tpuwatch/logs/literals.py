@@ -1,0 +1,168 @@
+"""Which literal text must stand in anything that a pattern matches.
+
+A block of log is first searched for literals, thousands of megabytes a second; only where one is found does a rule's own
+pattern look. So each pattern needs a set of literals of which every match holds at least one. It is derived from the pattern
+as Python's own parser sees it, after Cox, "Regular Expression Matching with a Trigram Index" (swtch.com/~rsc/regexp/regexp4.html).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+# The parser became private in 3.11, where its old name warns. It has no types, and its nodes are (code, argument) pairs.
+_sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
+
+MIN_BYTES = 4
+_MAX_LITERALS = 64  # of one pattern: more would cost the scan more than they save
+_MAX_CLASS = 4  # a class of more characters than this ends a literal
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """Literal text that a match must hold. With `ignore_case` the literal is lower case and ASCII letters match either way."""
+
+    literal: bytes
+    ignore_case: bool
+
+
+def anchors(pattern: str) -> tuple[Anchor, ...]:
+    """The best set of literals of which each match of `pattern` holds at least one; empty when there is none that will do.
+
+    Raises re.error when Python cannot parse the pattern.
+    """
+    parsed = _sre.parse(pattern)
+    ignore_case = bool(parsed.state.flags & re.IGNORECASE) or _ignores_case(parsed)
+    literals = _Walk(ignore_case).sequence(parsed).best
+    if not literals or min(len(literal.encode()) for literal in literals) < MIN_BYTES:
+        return ()
+    return tuple(Anchor(literal.encode(), ignore_case) for literal in sorted(literals))
+
+
+def fewest(candidates: tuple[Anchor, ...]) -> tuple[Anchor, ...]:
+    """The same without those that hold another one: where the longer stands, the shorter does too."""
+    kept: list[Anchor] = []
+    for anchor in sorted(set(candidates), key=lambda a: (len(a.literal), not a.ignore_case, a.literal)):
+        if not any(_covers(shorter, anchor) for shorter in kept):
+            kept.append(anchor)
+    return tuple(kept)
+
+
+def _covers(shorter: Anchor, longer: Anchor) -> bool:
+    if shorter.ignore_case:
+        return shorter.literal in longer.literal.lower()
+    return not longer.ignore_case and shorter.literal in longer.literal
+
+
+def _ignores_case(nodes: Any) -> bool:
+    """Whether any group of the pattern ignores case on its own: `(?i:…)`."""
+    for code, argument in nodes:
+        name = str(code)
+        if name == "SUBPATTERN" and (argument[1] & re.IGNORECASE or _ignores_case(argument[3])):
+            return True
+        if name.endswith("_REPEAT") and _ignores_case(argument[2]):
+            return True
+        if name == "BRANCH" and any(_ignores_case(branch) for branch in argument[1]):
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a piece of pattern: `exact`, all the texts it can match (None: too many), and `best`, its literals."""
+
+    exact: frozenset[str] | None
+    best: frozenset[str] | None
+
+
+_EMPTY = _Known(frozenset({""}), None)
+_UNKNOWN = _Known(None, None)
+
+
+class _Walk:
+    def __init__(self, ignore_case: bool) -> None:
+        self.ignore_case = ignore_case
+
+    def sequence(self, nodes: Any) -> _Known:
+        """Pieces in a row: neighbours that are exact join into longer texts; the best set of any stretch counts for the whole."""
+        best: frozenset[str] | None = None
+        run: frozenset[str] = frozenset({""})
+        whole = True
+        for code, argument in nodes:
+            piece = self.node(str(code), argument)
+            best = _better(best, piece.best)
+            joined = None if piece.exact is None else _product(run, piece.exact)
+            if joined is None:
+                whole = False
+                best = _better(best, run)
+                run = piece.exact or frozenset({""})
+            else:
+                run = joined
+        return _Known(run if whole else None, _better(best, run))
+
+    def node(self, code: str, argument: Any) -> _Known:
+        if code == "LITERAL":
+            return self.characters([argument])
+        if code == "IN":
+            return self.members(argument)
+        if code == "AT":
+            return _EMPTY
+        if code == "SUBPATTERN":
+            return self.sequence(argument[3])
+        if code == "ATOMIC_GROUP":
+            return self.sequence(argument)
+        if code == "BRANCH":
+            return self.branch(argument[1])
+        if code.endswith("_REPEAT"):
+            return self.repeat(*argument)
+        return _UNKNOWN
+
+    def members(self, items: Any) -> _Known:
+        if all(str(code) == "LITERAL" for code, _ in items) and len(items) <= _MAX_CLASS:
+            return self.characters([value for _, value in items])
+        return _UNKNOWN
+
+    def characters(self, points: list[int]) -> _Known:
+        texts = frozenset(chr(point) for point in points)
+        if self.ignore_case:
+            if any(not text.isascii() and text.lower() != text.upper() for text in texts):
+                return _UNKNOWN  # the scan folds the case of ASCII alone
+            texts = frozenset(text.lower() for text in texts)
+        return _Known(texts, texts)
+
+    def branch(self, branches: Any) -> _Known:
+        known = [self.sequence(branch) for branch in branches]
+        exact: frozenset[str] | None = frozenset()
+        best: frozenset[str] | None = frozenset()
+        for piece in known:
+            exact = None if exact is None or piece.exact is None else exact | piece.exact
+            best = None if best is None or piece.best is None else best | piece.best
+        return _Known(_bounded(exact), _bounded(best))
+
+    def repeat(self, least: int, most: Any, nodes: Any) -> _Known:
+        piece = self.sequence(nodes)
+        if least == 0:
+            optional = most == 1 and piece.exact is not None
+            return _Known(piece.exact | {""}, None) if optional and piece.exact is not None else _UNKNOWN
+        return piece if most == 1 else _Known(None, piece.best)
+
+
+def _product(left: frozenset[str], right: frozenset[str]) -> frozenset[str] | None:
+    if len(left) * len(right) > _MAX_LITERALS:
+        return None
+    return frozenset(a + b for a in left for b in right)
+
+
+def _bounded(texts: frozenset[str] | None) -> frozenset[str] | None:
+    return texts if texts is not None and len(texts) <= _MAX_LITERALS else None
+
+
+def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """The set whose shortest literal is longer, weighed against how many literals it takes."""
+    if one is None or other is None:
+        return one if other is None else other
+    return max(one, other, key=lambda texts: min(map(len, texts)) - math.log2(len(texts)))

@@ -1,0 +1,322 @@
+"""From bytes to matches: one parser per followed stream.
+
+A parser is fed bytes, cut anywhere, and hands out the records that rules recognise. It holds back only what a later byte could still change: the
+last record and, where nothing frames the text, a few lines of context. Below `offset` everything is done; `state()` holds the little that a parser
+started there must know, so that a stream can be taken up again after any interruption without a match lost or doubled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.logs.counting import LineCounter, RecordCounter
+from tpuwatch.logs.frame import Times
+from tpuwatch.logs.records import MAX_RECORD, RecordBuffer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.logs.catalogue import Rule
+    from tpuwatch.logs.frame import Header
+    from tpuwatch.logs.records import CleanText, Record
+    from tpuwatch.logs.scan import Scanner
+
+_TEXT_KEPT = 2000  # bytes of a record that a match carries
+_KNOWN = 64  # records whose reading is remembered
+_UNKNOWN: dict[str, Any] = {}
+_PENDING = 8  # tentative matches of a stream that may wait at once
+
+
+class StreamKind(Enum):
+    """What a stream is: a tpu_driver.* file of libtpu's, or any other text (a job's output, a paste)."""
+
+    LIBTPU = "libtpu"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record, or in unframed text some lines, that a rule recognised."""
+
+    rule: Rule
+    offset: int  # of the first byte in the stream
+    line: int  # counted from 1; 0 where lines are not counted
+    time: float | None
+    severity: str
+    thread: int | None
+    text: str
+    details: dict[str, Any]
+    key: bytes  # the same for each copy of the record
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A match that counts only if its rule's `confirm` comes before its `clear`."""
+
+    match: Match
+    scanned: int  # offset in the stream up to which neither was found
+
+
+class LogParser:
+    """Turns one stream's bytes into matches. See the module for what it promises."""
+
+    def __init__(
+        self,
+        scanner: Scanner,
+        kind: StreamKind,
+        *,
+        now: float,
+        severity: str = "",
+        offset: int = 0,
+        state: Mapping[str, Any] | None = None,
+        count_lines: bool = False,
+    ) -> None:
+        """`severity` (I, W, E, F): the file's own, whose records `take_records` counts. `now`: to guess the year of times without one."""
+        state = state or {}
+        self.open = False  # the last record may hold a match: call settle() when the stream is quiet
+        self._scanner = scanner
+        self._kind = kind
+        self._buffer = RecordBuffer(offset, text=kind is StreamKind.TEXT)
+        self._done = max(offset, int(state.get("done", offset)))  # the literals below have been dealt with
+        self._salt = str(
+            state.get("salt") or os.urandom(8).hex()
+        )  # a file written anew says the same thing at the same place again
+        created = state.get("created")
+        self._times = Times(now, tuple(created) if created else None)
+        self._pending = [self._thaw(frozen) for frozen in state.get("pending", ())]
+        self._known: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
+        self._reported: dict[str, int] = {}  # by cause: up to which offset unframed text is told
+        self._records = RecordCounter(severity, self._done) if severity else None
+        self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
+
+    @property
+    def offset(self) -> int:
+        """All bytes below are done: with state(), a new parser may start here."""
+        return self._buffer.offset
+
+    def feed(self, data: bytes) -> list[Match]:
+        """Take the next bytes; give the matches that are certain now."""
+        if self._lines is not None:
+            self._lines.append(data)
+        self._buffer.append(data)
+        return self._advance(self._buffer.complete())
+
+    def settle(self) -> list[Match]:
+        """The stream is quiet: give the matches of the last record too, as far as its lines are complete."""
+        return self._advance(self._buffer.complete(), quiet=True)
+
+    def finish(self) -> list[Match]:
+        """The stream has ended: give everything, a last line without a newline too."""
+        end = len(self._buffer.data)
+        matches = self._advance(end, quiet=True)
+        self._buffer.drop(len(self._buffer.data))
+        return matches
+
+    def state(self) -> dict[str, Any]:
+        """What a parser started at `offset` must know; small and JSON-able."""
+        state: dict[str, Any] = {"done": self._done, "salt": self._salt}
+        if self._times.created:
+            state["created"] = list(self._times.created)
+        if self._pending:
+            state["pending"] = [_freeze(pending) for pending in self._pending]
+        return state
+
+    def take_records(self) -> dict[str, int]:
+        """Records of the file's own severity since this was last asked."""
+        taken = self._records.take() if self._records is not None else 0
+        return {self._records.severity: taken} if self._records is not None and taken else {}
+
+    # -- the walk over the buffer
+
+    def _advance(self, end: int, *, quiet: bool = False) -> list[Match]:
+        buffer, matches = self._buffer, list[Match]()
+        if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
+            self._times.learn(buffer.data)
+        hits = self._hits(end)
+        done, keep, at = end, -1, 0
+        self.open = False
+        while at < len(hits):
+            position = hits[at][0]
+            record, rules, after = self._gather(hits, at, end)
+            if not (record.closed or quiet):
+                done, keep, self.open = position, record.start, True
+                break
+            self._resolve(record.start, matches)
+            matches += self._evaluate(record, position, rules)
+            at = after
+        self._resolve(done, matches)
+        if self._records is not None:
+            self._records.count(buffer.data, buffer.offset, end)
+        self._done = max(self._done, buffer.offset + done)
+        buffer.drop(buffer.context(end) if keep < 0 else keep)
+        return matches
+
+    def _hits(self, end: int) -> list[tuple[int, int]]:
+        """The literals up to `end` that are not dealt with, as (position, index into the scanner's rules), in order."""
+        first = max(0, self._done - self._buffer.offset)
+        if first >= end:
+            return []
+        lengths, hits = self._scanner.lengths, []
+        for stop, index in self._scanner.scan(self._buffer.data):
+            start = stop - lengths[index]
+            if start >= first and stop <= end:
+                hits.append((start, index))
+        hits.sort()
+        return hits
+
+    def _gather(self, hits: list[tuple[int, int]], at: int, end: int) -> tuple[Record, Iterable[Rule], int]:
+        """The record of the hit at index `at`, the rules that hits in it (or, unframed, on its line) call for, and the index after those."""
+        position = hits[at][0]
+        record = self._buffer.record(position, end)
+        rules, after = self._called(hits, at, self._reach(record, position, end))
+        if any(rule.report for rule in rules):
+            again = next((start for start, index in islice(hits, after, None) if index == hits[at][1]), end)
+            record = self._buffer.extend(record, end, again)
+            rules, after = self._called(hits, at, self._reach(record, position, end))
+        return record, rules, after
+
+    def _reach(self, record: Record, position: int, end: int) -> int:
+        return record.stop if record.header is not None else self._buffer.line_end(position, end)
+
+    def _called(self, hits: list[tuple[int, int]], at: int, upto: int) -> tuple[dict[Rule, None], int]:
+        rules = self._scanner.rules
+        called = dict.fromkeys(rules[hits[at][1]])
+        after = at + 1
+        while after < len(hits) and hits[after][0] < upto:
+            called.update(dict.fromkeys(rules[hits[after][1]]))
+            after += 1
+        return called, after
+
+    # -- matches
+
+    def _evaluate(self, record: Record, position: int, rules: Iterable[Rule]) -> list[Match]:
+        """The matches of `rules` in a record: for each cause the one whose rule ranks first."""
+        matches: dict[str, Match] = {}
+        clean = self._buffer.clean(record)
+        for rule in rules:
+            if record.header is not None:
+                match = self._match_framed(rule, record.start, record.header, clean.text)
+            else:
+                match = self._match_unframed(rule, record, position, clean)
+            if match is None:
+                continue
+            if rule.tentative is not None:
+                self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
+                continue
+            name = _name(rule)
+            if name not in matches or rule.rank < matches[name].rule.rank:
+                matches[name] = match
+        if self._pending and matches:  # the plain word makes the guess unnecessary
+            self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
+        return list(matches.values())
+
+    def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
+        if rule.severities and header.severity not in rule.severities:
+            return None
+        details = self._read(rule, text)
+        if details is None:
+            return None
+        offset = self._buffer.offset + start
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            self._times.of(header),
+            header.severity,
+            header.thread,
+            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
+            details,
+            _key(header.raw, text[:256], _name(rule).encode()),
+        )
+
+    def _read(self, rule: Rule, text: bytes) -> dict[str, Any] | None:
+        """What the rule reads in a record, None when it does not match; in a storm most records say the same."""
+        known = self._known.get((rule, text), _UNKNOWN)
+        if known is not _UNKNOWN:
+            return known
+        details = rule.details(text) if rule.search(text) is not None else None
+        if len(text) <= _TEXT_KEPT:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[rule, text] = details
+        return details
+
+    def _match_unframed(self, rule: Rule, record: Record, position: int, clean: CleanText) -> Match | None:
+        """A match that touches the line at `position`, and that no report of the same cause has told already."""
+        here = bisect_right(clean.offsets, position) - 1
+        first = clean.starts[here]
+        last = clean.starts[here + 1] if here + 1 < len(clean.starts) else len(clean.text)
+        at = 0
+        while (span := rule.search(clean.text, at)) is not None and span[1] <= first:
+            at = max(span[1], at + 1)
+        if span is None or span[0] >= last:
+            return None
+        line = bisect_right(clean.starts, span[0]) - 1
+        offset, name = self._buffer.offset + clean.offsets[line], _name(rule)
+        if offset < self._reported.get(name, 0):
+            return None
+        if rule.tentative is None:
+            self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
+        text = clean.text[clean.starts[line] :]
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            None,
+            "",
+            None,
+            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
+            rule.details(text),
+            _key(self._salt.encode(), b"%d" % offset, name.encode()),
+        )
+
+    def _resolve(self, upto: int, matches: list[Match]) -> None:
+        """Decide tentative matches by what stands below `upto`: confirmed ones become matches, cleared ones go."""
+        if not self._pending:
+            return
+        still = []
+        for pending in self._pending:
+            tentative = pending.match.rule.tentative
+            start = max(pending.scanned - self._buffer.offset, 0)
+            if tentative is None or start >= upto:
+                still.append(pending)
+                continue
+            confirmed = self._buffer.data.find(tentative.confirm, start, upto)
+            cleared = self._buffer.data.find(tentative.clear, start, upto)
+            if confirmed >= 0 and not 0 <= cleared < confirmed:
+                matches.append(pending.match)
+            elif cleared < 0:
+                pending.scanned = self._buffer.offset + upto
+                still.append(pending)
+        self._pending = still
+
+    def _thaw(self, frozen: Mapping[str, Any]) -> _Pending:
+        rule = self._scanner.catalogue.rule(frozen["rule"])
+        key = bytes.fromhex(frozen["key"])
+        return _Pending(Match(rule, *frozen["at"], frozen["text"], frozen["details"], key), frozen["scanned"])
+
+
+def _freeze(pending: _Pending) -> dict[str, Any]:
+    match = pending.match
+    return {
+        "rule": match.rule.id,
+        "at": [match.offset, match.line, match.time, match.severity, match.thread],
+        "text": match.text[:500],
+        "details": match.details,
+        "key": match.key.hex(),
+        "scanned": pending.scanned,
+    }
+
+
+def _name(rule: Rule) -> str:
+    return rule.cause.value if rule.cause is not None else rule.id
+
+
+def _key(*parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()

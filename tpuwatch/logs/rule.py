@@ -1,0 +1,192 @@
+"""One rule of the catalogue: what it recognises in a record, what it reads there, and what it says about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import re2
+
+from tpuwatch.logs import report
+from tpuwatch.logs.literals import Anchor
+from tpuwatch.model import Cause, Remedy
+from tpuwatch.units import format_seconds, format_size, parse_seconds, parse_size
+
+# What a pattern may write instead of the long form.
+MACROS = {
+    "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
+    "{SECONDS}": r"(?:(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|ms|h|m|s))+\b|[0-9]+(?:\.[0-9]+)?(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
+    "{COUNT}": r"[0-9][0-9,]*",
+}
+
+# After these causes a run can go on well; then they were no fault to act on. The others stay true whatever follows:
+# a slow path taken in silence, a fallback to the CPU, a verdict on hardware, a wrong number.
+RECOVERING = frozenset(
+    {
+        Cause.VMEM_OOM,
+        Cause.HBM_OOM_COMPILE,
+        Cause.HBM_OOM_RUNTIME,
+        Cause.BAD_FLAG,
+        Cause.METADATA_UNREACHABLE,
+        Cause.VERSION_MISMATCH,
+        Cause.AUTH_SCOPE,
+        Cause.CREDENTIALS,
+        Cause.PERMISSION_DENIED,
+        Cause.SSH_KEY,
+        Cause.GCLOUD_COMPONENTS,
+        Cause.CAPACITY,
+        Cause.QUOTA,
+        Cause.NODE_NOT_READY,
+        Cause.DYNAMIC_SHAPE,
+        Cause.UNSUPPORTED_OP,
+        Cause.UNPLACEABLE_OP,
+        Cause.DATA_PIPELINE_ERROR,
+        Cause.INVALID_PROGRAM,
+        Cause.TENSOR_HANDLE,
+        Cause.HANG,
+        Cause.MESH_ERROR,
+        Cause.BARRIER_TIMEOUT,
+        Cause.HEARTBEAT_LOST,
+        Cause.CONNECT_FAILED,
+        Cause.DEADLINE_EXCEEDED,
+        Cause.SLOW_INIT,
+    }
+)
+
+_OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_NAME = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tentative:
+    """The match counts only when `confirm` is seen later in the same stream, and is dropped when `clear` is seen first."""
+
+    confirm: bytes
+    clear: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A remedy, and how large details must at least be for it to apply (empty: it always does)."""
+
+    remedy: Remedy
+    above: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)  # a rule is itself: as the key of a dict it is hashed often
+class Rule:
+    """What one kind of record means. Patterns are RE2's, searched in the record's cleaned text, and compiled on first use."""
+
+    id: str
+    cause: Cause | None
+    mark: str | None
+    summary: str
+    match: tuple[str, ...]
+    unless: tuple[str, ...]
+    capture: tuple[str, ...]
+    anchors: tuple[Anchor, ...]
+    severities: frozenset[str] = frozenset()
+    report: bool = False
+    tentative: Tentative | None = None
+    above: Mapping[str, float] | None = None
+    recovers: bool = False
+    rank: int = 0
+    steps: tuple[Step, ...] = ()
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    family: str = ""
+
+    @property
+    def remedy(self) -> tuple[Remedy, ...]:
+        """The steps that apply whatever the details are."""
+        return self.remedy_for({})
+
+    def remedy_for(self, details: Mapping[str, Any]) -> tuple[Remedy, ...]:
+        """The steps for an event with these details, those that the details call for first."""
+        fitting = [step for step in self.steps if _exceeds(details, step.above)]
+        return tuple(step.remedy for step in sorted(fitting, key=lambda step: not step.above))
+
+    def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
+        """The span of the first match at or after `start`; None when there is none, or when the record is not meant."""
+        found = self._match.search(text, start)
+        if found is None or (self._unless is not None and self._unless.search(text) is not None):
+            return None
+        if self.above and not _exceeds(self.details(text), self.above):
+            return None
+        begin, end = found.span()
+        return begin, end
+
+    def details(self, text: bytes) -> dict[str, Any]:
+        """What the record says in numbers and names: JSON-able, sizes in bytes, durations in seconds."""
+        found: dict[str, Any] = {}
+        for pattern in self._captures:
+            match = pattern.search(text)
+            if match is not None:
+                for name, value in match.groupdict().items():
+                    if value is not None:
+                        _keep(found, name.decode() if isinstance(name, bytes) else name, value.decode("utf-8", "replace"))
+        if self.report:
+            found = {**report.parse(text.decode("utf-8", "replace")), **found}
+        return found
+
+    def describe(self, details: Mapping[str, Any]) -> str:
+        """The summary with the details in it; a part in [[ ]] is left out when one of its details is missing."""
+
+        def part(match: re.Match[str]) -> str:
+            return match[1] if all(name in details for name in _NAME.findall(match[1])) else ""
+
+        return _NAME.sub(lambda m: show(m[1], details.get(m[1])), _OPTIONAL.sub(part, self.summary))
+
+    @cached_property
+    def _match(self) -> Any:
+        return compiled("|".join(f"(?:{pattern})" for pattern in self.match))
+
+    @cached_property
+    def _unless(self) -> Any:
+        return compiled("|".join(f"(?:{pattern})" for pattern in self.unless)) if self.unless else None
+
+    @cached_property
+    def _captures(self) -> tuple[Any, ...]:
+        return tuple(compiled(pattern) for pattern in self.capture)
+
+
+def compiled(pattern: str) -> Any:
+    """The pattern as RE2 compiles it, for bytes of UTF-8. Raises re2.error."""
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern.encode(), options)
+
+
+def show(name: str, value: Any) -> str:
+    """A detail with its unit, as people read it."""
+    if value is None:
+        return "an unknown amount" if name.endswith(("_bytes", "_seconds", "_count")) else "unknown"
+    if name.endswith("_bytes"):
+        return format_size(value)
+    if name.endswith("_seconds"):
+        return format_seconds(value)
+    return f"{value:,}" if name.endswith("_count") else str(value)
+
+
+_UNITS: dict[str, Callable[[str], Any]] = {
+    "_bytes": parse_size,
+    "_seconds": parse_seconds,
+    "_count": lambda text: int(text.replace(",", "")),
+    "_pid": int,
+}
+
+
+def _keep(details: dict[str, Any], name: str, text: str) -> None:
+    """Store a captured text under its name, in the unit that the name's ending says; the first one found stays."""
+    unit = next((read for ending, read in _UNITS.items() if f"_{name}".endswith(ending)), str.strip)
+    try:
+        details.setdefault(name, unit(text))
+    except ValueError:
+        return  # the text has another form than the rule expects: a detail less, not a fault
+
+
+def _exceeds(details: Mapping[str, Any], above: Mapping[str, float]) -> bool:
+    return all(isinstance(details.get(name), (int, float)) and details[name] > least for name, least in above.items())

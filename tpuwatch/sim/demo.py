@@ -1,0 +1,200 @@
+"""The story of three launches: what happens on a simulated TPU VM, told as the real daemon recognises it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.errors import TpuwatchError
+from tpuwatch.sim.machine import Machine, wait_for
+from tpuwatch.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from tpuwatch.sim.paper import Paper
+
+LAUNCH_SECONDS = 60.0  # the longest launch of the story takes six
+SEEN_SECONDS = 10.0  # how long the daemon may take to tell of what is written; it needs a tenth of a second
+SHOWN_ALLOCATIONS = 3
+PADDED = 1.05  # an allocation that is larger than this many times its contents is worth a word
+INDENT = 12  # below a line with a time
+_LAUNCH_STYLES = {"starting": "dim", "ok": "green"}
+SHOWN_METRICS = (
+    "tpuwatch_events_total",
+    "tpuwatch_launches_total",
+    "tpuwatch_premapped_failures_total",
+    "tpuwatch_last_init_seconds",
+    "tpuwatch_log_records_total",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """One launch as the story tells it; `cause` is what the daemon is expected to find."""
+
+    launch: str
+    title: str
+    text: str
+    command: str
+    cause: str | None = None
+
+
+CHAPTERS = (
+    Chapter(
+        "healthy",
+        "A healthy launch",
+        "The TPU comes up, the program compiles, training goes on.",
+        "python train.py",
+    ),
+    Chapter(
+        "premapped",
+        "A premapped buffer that is too small",
+        "Training begins. Then a transfer wants more pinned host memory than there is.",
+        "TPU_PREMAPPED_BUFFER_SIZE=268435456 python train.py",
+        "premapped_exhausted",
+    ),
+    Chapter(
+        "hbm-oom",
+        "A program that does not fit into HBM",
+        "The compiler gives up before the first step.",
+        "python train.py --table-columns 14",
+        "hbm_oom_compile",
+    ),
+)
+
+
+class Demo:
+    """Tells the chapters on paper."""
+
+    def __init__(self, machine: Machine, paper: Paper, *, pause_seconds: float) -> None:
+        """`pause_seconds` is the time to read between chapters."""
+        self.machine = machine
+        self.paper = paper
+        self.pause_seconds = pause_seconds
+        self.after = 0  # the last event that was read
+        self.told: set[str] = set()  # causes
+
+    def run(self) -> None:
+        """Tell all of it; raises TpuwatchError when the daemon does not do its part."""
+        self._open()
+        for number, chapter in enumerate(CHAPTERS, 1):
+            self._tell(number, chapter)
+            time.sleep(self.pause_seconds)
+        self._close()
+
+    def _open(self) -> None:
+        self.paper.line("tpuwatch demo: a simulated TPU VM, the real daemon, three launches", style="bold")
+        self.paper.line()
+        self.machine.start_daemon()
+        self.paper.line(f"libtpu logs  {self.machine.logs}")
+        self.paper.line(f"job output   {self.machine.jobs}")
+        self.paper.line(f"metrics      {self.machine.url}/metrics", style="blue")
+        self.paper.line(f"status       {self.machine.url}/", style="blue")
+
+    def _tell(self, number: int, chapter: Chapter) -> None:
+        self.paper.line()
+        self.paper.line(f"{number} of {len(CHAPTERS)}  {chapter.title}", style="bold")
+        self.paper.line(chapter.text, indent=2)
+        self.paper.line(f"$ {chapter.command}", indent=2, style="dim")
+        process = self.machine.launch(chapter.launch)
+        self._follow(process, chapter.cause)
+
+    def _follow(self, process: subprocess.Popen[bytes], cause: str | None) -> None:
+        """Tell what the daemon sees while the process runs, and then until it has seen how the launch went and why."""
+        seen: set[str] = set()
+
+        def ended() -> int | None:
+            self._tell_launch(process.pid, seen)
+            self._tell_events()
+            return process.poll()
+
+        def complete() -> bool | None:
+            ended()
+            return True if seen - {"starting"} and cause in {None, *self.told} else None
+
+        wait_for(ended, LAUNCH_SECONDS)
+        if wait_for(complete, SEEN_SECONDS) is None:
+            raise TpuwatchError(
+                f"the daemon did not say within {SEEN_SECONDS:.0f} s how process {process.pid} went"
+                f"{f' and that {cause} is the cause' if cause else ''}; {self.machine.last_words()}"
+            )
+
+    def _tell_launch(self, pid: int, seen: set[str]) -> None:
+        for launch in self.machine.get("/api/v1/launches")["launches"]:
+            if launch["pid"] == pid and launch["outcome"] not in seen:
+                seen.add(launch["outcome"])
+                self._stamped(time.time(), _launch_text(launch), _LAUNCH_STYLES.get(launch["outcome"], "yellow"))
+
+    def _tell_events(self) -> None:
+        for event in self.machine.get(f"/api/v1/events?after={self.after}")["events"]:
+            self.after = max(self.after, event["id"])
+            self._tell_event(event)
+
+    def _tell_event(self, event: dict[str, Any]) -> None:
+        cause = event["cause"]
+        when = event["time_epoch"] or event["observed_epoch"]
+        place = event["file"].rpartition("/")[2]
+        if cause in self.told:
+            self._stamped(when, f"{cause} again, in {place}", "dim")
+            return
+        self.told.add(cause)
+        self._stamped(when, cause, "bold red")
+        self.paper.line(f"in {place}", indent=INDENT, style="dim")
+        for finding in self.machine.get("/api/v1/findings")["findings"]:
+            if finding["cause"] == cause:
+                self._tell_finding(finding)
+
+    def _tell_finding(self, finding: dict[str, Any]) -> None:
+        self.paper.line(finding["summary"], indent=INDENT)
+        for text in _facts(finding["details"], finding["summary"]):
+            self.paper.line(text, indent=INDENT, hang=2)
+        self.paper.line("What to do:", indent=INDENT, style="bold")
+        for number, step in enumerate(finding["remedy"], 1):
+            self.paper.line(f"{number}. {step['do']}", indent=INDENT, hang=3)
+            self.paper.line(step["source"], indent=INDENT + 3, style="dim")
+
+    def _close(self) -> None:
+        self.paper.line()
+        self.paper.line("What Prometheus sees", style="bold")
+        for line in self.machine.text("/metrics").splitlines():
+            if line.startswith(SHOWN_METRICS) and not line.endswith(" 0.0"):
+                self.paper.line(line, indent=2)
+
+    def _stamped(self, when: float, text: str, style: str) -> None:
+        clock = time.strftime("%H:%M:%S", time.localtime(when))
+        self.paper.line(f"{clock}  {text}", indent=2, hang=INDENT - 2, style=style)
+
+
+def _launch_text(launch: dict[str, Any]) -> str:
+    parts = [f"process {launch['pid']}: {launch['outcome']}"]
+    if launch["init_seconds"] is not None:
+        parts.append(f"TPU up after {format_seconds(launch['init_seconds'])}")
+    if launch["premapped_bytes"]:
+        parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
+    return ", ".join(parts)
+
+
+def _facts(details: dict[str, Any], told: str) -> Iterator[str]:
+    """A finding's numbers that its summary has not told, and its largest allocations."""
+    facts = []
+    for name, value in details.items():
+        word, _, unit = name.rpartition("_")
+        if unit == "bytes" and isinstance(value, int) and format_size(value) not in told:
+            facts.append(f"{word.replace('_', ' ')} {format_size(value)}")
+    if facts:
+        yield ", ".join(facts)
+    for allocation in details.get("allocations", ())[:SHOWN_ALLOCATIONS]:
+        yield _allocation(allocation)
+
+
+def _allocation(allocation: dict[str, Any]) -> str:
+    text = (
+        f"{format_size(allocation['size_bytes'])} for {allocation.get('shape') or allocation.get('op') or 'a buffer'}"
+    )
+    expansion = allocation.get("expansion")
+    if expansion and expansion > PADDED:
+        return f"{text}, {expansion:.1f} times its own size through padding"
+    return text

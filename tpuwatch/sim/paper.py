@@ -1,0 +1,42 @@
+"""Lines for a terminal 80 columns wide, in colour where that is wanted."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import TextIO
+
+WIDTH = 80
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour: only on a terminal that can, and never when NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Paper:
+    """Writes wrapped and indented text; every line is flushed, so that the reader sees it when it happens."""
+
+    def __init__(self, stream: TextIO, *, colour: bool | None = None) -> None:
+        self.stream = stream
+        self.colour = wants_colour(stream) if colour is None else colour
+
+    def line(self, text: str = "", *, style: str = "", indent: int = 0, hang: int = 0) -> None:
+        """Write text, wrapped to the width; continuation lines stand `hang` further in. Long words are not broken."""
+        lines = textwrap.wrap(
+            text,
+            WIDTH,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * (indent + hang),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in lines or [""]:
+            self.stream.write(f"{self._styled(line, style)}\n")
+        self.stream.flush()
+
+    def _styled(self, line: str, style: str) -> str:
+        if not (self.colour and style):
+            return line
+        return f"\x1b[{';'.join(_CODES[name] for name in style.split())}m{line}\x1b[0m"
