@@ -48,7 +48,7 @@ def draw(lines: list[str]) -> str:
         if line
     )
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">
+    return f"""<svg xmlns="http://www.w3.org/2000/svg" {size} xml:space="preserve" role="img">
 <title>tpuwatch demo in a terminal</title>
 <style>
 text {{ font: 13px ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; fill: #e6edf3; white-space: pre }}

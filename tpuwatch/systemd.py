@@ -71,8 +71,8 @@ class Notifier:
 class Watchdog:
     """Knows when each loop last made progress, and pings systemd only while all of them do.
 
-    A loop that has stalled stops the pings, so that systemd restarts the daemon. Each loop has its own limit for one turn,
-    and all of it at first.
+    A loop that has stalled stops the pings, so that systemd restarts the daemon. Each loop has its own limit for one
+    turn, and all of it at first.
     """
 
     def __init__(self, notifier: Notifier, clock: Clock, *, limits: Mapping[str, float], timeout: float | None) -> None:

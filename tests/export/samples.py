@@ -24,7 +24,7 @@ def event(cause: Cause = Cause.HBM_OOM_COMPILE, *, age: float = 60.0, **changes:
         pid=4242,
         file=LOG,
         offset=1234,
-        text="E1120 13:43:14.250000    4242 hbm.cc:10] Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.",
+        text="E1120 13:43:14.250000 4242 hbm.cc:10] Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.",
         details={"used_bytes": 28 * 2**30, "limit_bytes": 15.75 * 2**30},
         id=7,
     )

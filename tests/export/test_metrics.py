@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import re
@@ -86,8 +87,12 @@ def test_labels_have_only_the_declared_names() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")
 def test_promtool_has_nothing_to_say() -> None:
-    result = subprocess.run(  # the program is looked up on purpose
-        ["promtool", "check", "metrics"], input=new().exposition()[0], capture_output=True, timeout=30, check=False
+    result = subprocess.run(
+        ["promtool", "check", "metrics"],  # noqa: S607 # wherever the system has it
+        input=new().exposition()[0],
+        capture_output=True,
+        timeout=30,
+        check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
 
@@ -211,10 +216,12 @@ def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
             metrics.event(causes[number % len(causes)])
 
     offer(0, 100)
+    gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     offer(100, 5_000)
+    gc.collect()
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert sorted(samples(metrics)) == names
-    assert grown < 20_000
+    assert grown < 50_000  # one text kept of each turn would be 300 KB

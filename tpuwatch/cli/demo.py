@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Tell the story; 0 at its end, 130 when it was interrupted."""
     from tpuwatch.sim.demo import Demo
     from tpuwatch.sim.machine import Machine
-    from tpuwatch.sim.paper import Paper
+    from tpuwatch.export.paper import Paper
 
     paper = Paper(sys.stdout)
     pace = FAST_PACE if args.fast else 1.0

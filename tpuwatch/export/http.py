@@ -169,8 +169,11 @@ class _Server(socketserver.TCPServer):
             ).start()
             return
         self.metrics.http_request(503)
-        request.settimeout(0)
-        request.send(_BUSY)
+        try:
+            request.settimeout(0)
+            request.send(_BUSY)
+        except OSError as error:  # the client went away
+            _log.debug("HTTP connection ended early: %s", error)
         self.shutdown_request(request)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -211,8 +214,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = CONNECTION_SECONDS  # of each read and write; the connection as a whole has the same
     disable_nagle_algorithm = True  # the body must not wait until the head is acknowledged
-    default_request_version = "HTTP/1.0"  # a request line without a version gets a head in its answer, too
-    request_version = default_request_version
     requestline = command = ""  # until the request is parsed
 
     def handle(self) -> None:
@@ -237,6 +238,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, reply: Reply) -> None:
         self.server.metrics.http_request(reply.code)
+        self.request_version = "HTTP/1.0"  # for 0.9 the base class would leave out the head, which says what this is
         body, headers = reply.body, {**SAFETY_HEADERS, **reply.headers, "Content-Type": reply.content_type}
         if len(body) >= GZIP_FROM_BYTES and self._accepts_gzip():
             body = gzip.compress(body, compresslevel=1, mtime=0)
@@ -262,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so
         """Requests are counted in the metrics; each one is worth a line only to who debugs."""
-        _log.debug(format, *args)
+        _log.debug("HTTP: %r", format % args)
 
 
 class _TooLargeError(Exception):

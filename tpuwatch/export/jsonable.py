@@ -64,13 +64,20 @@ def parse_time(text: str) -> float:
     Raises ValueError for anything else, and for a time that is not finite.
     """
     try:
-        epoch = float(text)
+        epoch = _epoch(text)
     except ValueError:
+        epoch = math.nan
+    if not math.isfinite(epoch):
+        raise ValueError(f"{text!r} is no time: write seconds since the epoch or 2026-11-20T13:44:14Z")
+    return epoch
+
+
+def _epoch(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:  # datetime reads a final Z only from Python 3.11 on
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
         return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
-    if not math.isfinite(epoch):
-        raise ValueError("not a finite time")
-    return epoch
 
 
 def event(event: Event) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The one durable store on a machine: what was recognised, which launches there were, and how far each file has been read.
+"""The one durable store on a machine: what was recognised, which launches there were, how far each file is read.
 
 `Journal` is the daemon's: it locks the state directory and writes. `JournalReader` reads beside it, without the lock.
 """

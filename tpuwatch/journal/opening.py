@@ -7,14 +7,24 @@ import fcntl
 import os
 import sqlite3
 from datetime import datetime, timezone
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tpuwatch.clock import Clock
 from tpuwatch.errors import JournalBusyError
 from tpuwatch.journal import schema
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.clock import Clock
+
 LOCK_NAME = "journal.lock"
-_SEEDED_EVENTS = 10_000  # what a journal in memory takes over: enough to know copies and to show the recent past
+# What a journal in memory takes over from a file: of the events enough to know copies and to show the recent past.
+_SEEDS = (
+    "INSERT INTO main.meta SELECT * FROM file.meta",
+    "INSERT INTO main.cursors SELECT * FROM file.cursors",
+    "INSERT INTO main.launches SELECT * FROM file.launches",
+    "INSERT INTO main.events SELECT * FROM (SELECT * FROM file.events ORDER BY id DESC LIMIT 10000) ORDER BY id",
+)
 
 
 class DirectoryLock:
@@ -39,10 +49,10 @@ class DirectoryLock:
         except BlockingIOError as error:
             holder = os.pread(self._fd, 20, 0).decode("ascii", "replace").strip()
             raise JournalBusyError(
-                f"another tpuwatch ({f'pid {holder}' if holder else 'pid unknown'}) uses the state directory {directory}: "
-                "stop that one, or give this one another [state] dir"
+                f"another tpuwatch ({f'pid {holder}' if holder else 'pid unknown'}) uses the state directory "
+                f"{directory}: stop that one, or give this one another [state] dir"
             ) from error
-        with contextlib.suppress(OSError):  # full or read-only: the lock holds without the pid, which is for the message
+        with contextlib.suppress(OSError):  # full or read-only: the lock holds all the same
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
 
@@ -52,7 +62,7 @@ class DirectoryLock:
 
 
 def open_file(path: Path, clock: Clock, notices: list[str]) -> sqlite3.Connection:
-    """A writable connection to an up-to-date journal. A file that cannot be one is kept under another name, with a notice.
+    """A writable connection to an up-to-date journal. A file that cannot be one is set aside, with a notice.
 
     Raises OSError or sqlite3.OperationalError if the place cannot be written.
     """
@@ -84,39 +94,42 @@ class _UnusableError(Exception):
 
 def _checked(path: Path) -> sqlite3.Connection:
     try:
+        if path.exists():
+            _check(path)
         connection = schema.connect(path)
+        try:
+            schema.migrate(connection)
+        except sqlite3.Error:
+            connection.close()
+            raise
     except sqlite3.DatabaseError as error:
-        raise _explained(error) from error
-    try:
-        _check_kind(connection)
-        schema.migrate(connection)
-        _check_pages(connection)
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise _explained(error) from error
-    except _UnusableError:
-        connection.close()
+        if schema.is_damage(error):
+            raise _UnusableError("corrupt", f"is damaged ({error})") from error
         raise
     return connection
 
 
-def _explained(error: sqlite3.DatabaseError) -> Exception:
-    return _UnusableError("corrupt", f"is damaged ({error})") if schema.is_damage(error) else error
-
-
-def _check_kind(connection: sqlite3.Connection) -> None:
-    version = schema.user_version(connection)
-    if version > schema.VERSION:
-        raise _UnusableError("newer", f"was written by a newer tpuwatch (schema {version}, known here is {schema.VERSION})")
-    owner = connection.execute("PRAGMA application_id").fetchone()[0]
-    in_use = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if in_use and owner != schema.APPLICATION_ID:
-        raise _UnusableError("foreign", "is a database of some other program")
+def _check(path: Path) -> None:
+    """Whether the file can be used; read-only, so that one that is to be set aside stays as it was found."""
+    try:
+        connection = schema.connect_read_only(path)
+    except sqlite3.OperationalError:
+        return  # the writable connection will tell what is in the way
+    with contextlib.closing(connection):
+        version = schema.user_version(connection)
+        if version > schema.VERSION:
+            message = f"was written by a newer tpuwatch (schema {version}, this one: {schema.VERSION})"
+            raise _UnusableError("newer", message)
+        if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            return
+        if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+            raise _UnusableError("foreign", "is a database of some other program")
+        _check_pages(connection)
 
 
 def _check_pages(connection: sqlite3.Connection) -> None:
     """Look through the whole file, but only after a run that did not end cleanly: it takes a second for 256 MiB."""
-    if connection.execute("SELECT 1 FROM meta WHERE name = 'clean_stop'").fetchone():
+    if connection.execute("SELECT 1 FROM meta WHERE name = 'clean_stop' AND value <> ''").fetchone():
         return
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
@@ -143,12 +156,8 @@ def _seed(connection: sqlite3.Connection, path: Path, notices: list[str]) -> Non
             notices.append(f"{path} is of another version of tpuwatch: nothing was taken from it")
             return
         connection.execute("BEGIN")
-        for table in ("cursors", "launches", "meta"):
-            connection.execute(f"INSERT INTO main.{table} SELECT * FROM file.{table}")
-        connection.execute(
-            "INSERT INTO main.events SELECT * FROM (SELECT * FROM file.events ORDER BY id DESC LIMIT ?) ORDER BY id",
-            (_SEEDED_EVENTS,),
-        )
+        for statement in _SEEDS:
+            connection.execute(statement)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         if connection.in_transaction:

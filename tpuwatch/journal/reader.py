@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import JournalError
 from tpuwatch.journal import rows, schema
-from tpuwatch.model import Cause, Cursor, Event, Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tpuwatch.model import Cause, Cursor, Event, Launch
 
 
-class JournalReader:
-    """Reads a state directory's journal without locking it. Any thread may call: each call has a connection of its own.
+class JournalReads:
+    """What can be asked of a journal. Any thread may ask: each call has a connection of its own.
 
     Every method raises JournalError if the journal cannot be read.
     """
@@ -22,26 +25,9 @@ class JournalReader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    @classmethod
-    def open(cls, directory: Path) -> JournalReader:
-        """The journal in `directory`. Raises JournalError if there is none, or none that this version can read."""
-        path = directory / schema.FILE_NAME
-        reader = cls(path)
-        try:
-            path.stat()
-        except FileNotFoundError as error:
-            raise JournalError(
-                f"there is no journal in {directory}: start `tpuwatch run`, or name its directory as [state] dir"
-            ) from error
-        except OSError as error:
-            raise reader._unreadable(error) from error
-        with reader._reading() as connection:
-            _check_version(connection, path)
-        return reader
-
     def cursors(self) -> list[Cursor]:
         """Where reading stands in each file, the file that was heard of last at the end."""
-        return [rows.cursor_of(row) for row in self._select(f"SELECT {rows.CURSOR_COLUMNS} FROM cursors ORDER BY seen")]
+        return [rows.cursor_of(row) for row in self._select(rows.SELECT_CURSORS + " ORDER BY seen")]
 
     def events(
         self,
@@ -62,7 +48,7 @@ class JournalReader:
         where, values = _where(since=since, until=until, cause=cause, history=history, after_id=after_id)
         down = " DESC" if newest_first else ""
         order = f"at{down}, id{down}" if after_id is None else f"id{down}"
-        found = self._select(f"SELECT {rows.EVENT_COLUMNS} FROM events{where} ORDER BY {order} LIMIT ?", *values, limit)
+        found = self._select(f"{rows.SELECT_EVENTS}{where} ORDER BY {order} LIMIT ?", *values, limit)
         return [event for row in found if (event := rows.event_of(row)) is not None]
 
     def counts(
@@ -70,7 +56,7 @@ class JournalReader:
     ) -> dict[Cause, int]:
         """How many events there are of each cause that has any, by the events' own time as in `events`."""
         where, values = _where(since=since, until=until, history=history)
-        found = self._select(f"SELECT cause, count(*) FROM events{where} GROUP BY cause", *values)
+        found = self._select(f"{rows.COUNT_EVENTS}{where} GROUP BY cause", *values)
         return {cause: count for value, count in found if (cause := rows.cause_of(value)) is not None}
 
     def last_id(self) -> int:
@@ -79,7 +65,7 @@ class JournalReader:
 
     def launches(self, limit: int = 100) -> list[Launch]:
         """The `limit` launches that started last, the newest first."""
-        found = self._select("SELECT id, facts FROM launches ORDER BY started DESC, pid DESC LIMIT ?", limit)
+        found = self._select(rows.SELECT_LAUNCHES + " ORDER BY started DESC, pid DESC LIMIT ?", limit)
         return [rows.launch_of(row) for row in found]
 
     def size_bytes(self) -> int:
@@ -101,23 +87,50 @@ class JournalReader:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> JournalError:
-        return JournalError(f"cannot read the journal {self._path}: {error}; may this user read the file and its directory?")
+        return JournalError(f"cannot read the journal {self._path}: {error}; may this user read it and its directory?")
+
+
+class JournalReader(JournalReads):
+    """Reads a state directory's journal without locking it, whether or not a daemon is at work there."""
+
+    @classmethod
+    def open(cls, directory: Path) -> JournalReader:
+        """The journal in `directory`. Raises JournalError if there is none, or none that this version can read."""
+        path = directory / schema.FILE_NAME
+        reader = cls(path)
+        try:
+            path.stat()
+        except FileNotFoundError as error:
+            raise JournalError(
+                f"there is no journal in {directory}: start `tpuwatch run`, or name its directory as [state] dir"
+            ) from error
+        except OSError as error:
+            raise reader._unreadable(error) from error
+        with reader._reading() as connection:
+            _check_version(connection, path)
+        return reader
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
     """The pages in use, in bytes; SQLite knows it without looking at them."""
+    size, pages, free = page_figures(connection)
+    return size * (pages - free)
+
+
+def page_figures(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """The size of a page in bytes, how many the file has, and how many of them are free."""
     size, pages, free = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
     )
-    return int(size * (pages - free))
+    return size, pages, free
 
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     version = schema.user_version(connection)
     if version > schema.VERSION:
-        raise JournalError(f"the journal {path} is of a newer tpuwatch (schema {version}, known is {schema.VERSION}): upgrade this one")
+        raise JournalError(f"the journal {path} is of a newer tpuwatch (schema {version}): upgrade this one")
     if version < schema.VERSION:
-        raise JournalError(f"the journal {path} is of an older tpuwatch (schema {version}): restart `tpuwatch run`, which converts it")
+        raise JournalError(f"the journal {path} is of an older tpuwatch: restart `tpuwatch run`, which converts it")
 
 
 def _where(

@@ -6,16 +6,28 @@ Strings from logs may hold lone surrogates, which SQLite's TEXT cannot: those, a
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.model import Cause, Cursor, Event, Launch, Outcome
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 Row = tuple[Any, ...]
 
-EVENT_COLUMNS = "id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history"
-CURSOR_COLUMNS = "device, inode, head, path, offset, state, history_until, seen"
+SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history
+    FROM events"""
+COUNT_EVENTS = "SELECT cause, count(*) FROM events"
+INSERT_EVENT = """INSERT INTO events
+    (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+SELECT_CURSORS = "SELECT device, inode, head, path, offset, state, history_until FROM cursors"
+PUT_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, offset, state, history_until, seen)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+SELECT_LAUNCHES = "SELECT id, facts FROM launches"
+PUT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
+    ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -24,7 +36,7 @@ _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates
 
 
 def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
-    """Rows of EVENT_COLUMNS, numbered from `first_id`.
+    """Rows for INSERT_EVENT, numbered from `first_id`.
 
     This runs for every event of a storm. sqlite3 binds exact str, int, float and bytearray at once but searches for an
     adapter for None, bool, bytes and enums: hence the conversions.
@@ -51,7 +63,7 @@ def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
 
 
 def event_of(row: Row) -> Event | None:
-    """The event of a row of EVENT_COLUMNS; None if its cause is not known to this version of tpuwatch."""
+    """The event of a row of SELECT_EVENTS; None if its cause is not known to this version of tpuwatch."""
     number, key, rule, cause, observed, time, _, severity, pid, file, offset, text, details, history = row
     if cause not in _CAUSES:
         return None
@@ -73,7 +85,7 @@ def event_of(row: Row) -> Event | None:
 
 
 def cursor_row(cursor: Cursor, seen: float) -> Row:
-    """A row of CURSOR_COLUMNS; `seen` is when the file was last known to exist, in seconds since the epoch."""
+    """A row for PUT_CURSOR; `seen` is when the file was last known to exist, in seconds since the epoch."""
     return (
         signed(cursor.device),
         signed(cursor.inode),
@@ -87,8 +99,8 @@ def cursor_row(cursor: Cursor, seen: float) -> Row:
 
 
 def cursor_of(row: Row) -> Cursor:
-    """The cursor of a row of CURSOR_COLUMNS."""
-    device, inode, head, path, offset, state, history_until, _ = row
+    """The cursor of a row of SELECT_CURSORS."""
+    device, inode, head, path, offset, state, history_until = row
     return Cursor(
         path=_text(path),
         device=device % (2 * _INT64),
@@ -101,14 +113,14 @@ def cursor_of(row: Row) -> Cursor:
 
 
 def launch_row(launch: Launch) -> Row:
-    """A row of started, pid, facts."""
+    """A row for PUT_LAUNCH."""
     facts = asdict(launch)
     del facts["id"]
     return launch.started, launch.pid, _json(facts)
 
 
 def launch_of(row: Row) -> Launch:
-    """The launch of a row of id, facts. Facts that this version of tpuwatch does not know are left out."""
+    """The launch of a row of SELECT_LAUNCHES. Facts that this version of tpuwatch does not know are left out."""
     number, stored = row
     facts = {name: value for name, value in json.loads(stored).items() if name in _LAUNCH_FIELDS}
     facts["outcome"] = Outcome(facts["outcome"])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 FILE_NAME = "journal.db"
 APPLICATION_ID = 0x74707577  # "tpuw": tells our files from other people's SQLite files
 
-# One entry per version of the schema: the statements that lead there from the version before. Never edit an entry that was released.
+# One entry per version of the schema: what leads there from the version before. A released entry never changes.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         f"PRAGMA application_id = {APPLICATION_ID}",
@@ -19,8 +22,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             severity TEXT, pid INTEGER, file TEXT, offset INTEGER, text TEXT, details TEXT, history INTEGER)""",
         "CREATE INDEX events_at ON events (at, cause, history)",
         """CREATE TABLE cursors (
-            device INTEGER, inode INTEGER, head BLOB, path TEXT, offset INTEGER, state TEXT, history_until INTEGER, seen REAL,
-            PRIMARY KEY (device, inode, head)) WITHOUT ROWID""",
+            device INTEGER, inode INTEGER, head BLOB, path TEXT, offset INTEGER, state TEXT, history_until INTEGER,
+            seen REAL, PRIMARY KEY (device, inode, head)) WITHOUT ROWID""",
         # A launch gains facts with every version: only what is searched for has a column, the rest is JSON.
         "CREATE TABLE launches (id INTEGER PRIMARY KEY, started REAL, pid INTEGER, facts TEXT, UNIQUE (started, pid))",
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
@@ -36,10 +39,10 @@ _CHECKPOINT_PAGES = 4000  # 16 MiB: a page that many commits touch is carried ov
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that may write. Nothing is created in the file yet.
 
-    In WAL mode a commit is one append to the log that the kernel has before the call returns, so a SIGKILL loses none of it.
-    synchronous=NORMAL flushes to the disk at checkpoints only: a power cut may take the last commits, but whole ones and in
-    order. As events and the offsets that they were read up to go together, the same bytes are then read again: nothing is
-    lost, nothing is doubled, and no commit waits for the disk.
+    In WAL mode a commit is one append to the log that the kernel has before the call returns, so a SIGKILL loses none
+    of it. synchronous=NORMAL flushes to the disk at checkpoints only: a power cut may take the last commits, but whole
+    ones and in order. As events and the offsets that they were read up to go together, the same bytes are then read
+    again: nothing is lost, nothing is doubled, and no commit waits for the disk.
     """
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:

@@ -3,34 +3,41 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from types import TracebackType
+from typing import TYPE_CHECKING
 
-from tpuwatch.clock import Clock
 from tpuwatch.errors import JournalError
 from tpuwatch.journal import opening, rows, schema
-from tpuwatch.journal.reader import JournalReader, used_bytes
-from tpuwatch.model import Cursor, Event, Launch
+from tpuwatch.journal.reader import JournalReads, page_figures, used_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.model import Cursor, Event, Launch
 
 PRUNE_LIMIT = 5000  # events that one call of prune removes at most: some tens of milliseconds
 KEPT_LAUNCHES = 10_000
-KEPT_CURSORS = 20_000
+KEPT_CURSORS = 200_000
 MEMORY_BYTES = 32 << 20  # a journal in memory never holds more, whatever the configuration allows on disk
 _VACUUM_PAGES = 2000  # pages that one call of prune gives back at most
 
-_INSERT_EVENT = f"INSERT INTO events ({rows.EVENT_COLUMNS}) VALUES (?{', ?' * 13}) ON CONFLICT (key) DO NOTHING"
-_PUT_CURSOR = f"INSERT OR REPLACE INTO cursors ({rows.CURSOR_COLUMNS}) VALUES (?{', ?' * 7})"
 # A file that has grown since its first bytes were taken is the same file: its older, shorter head goes.
-_DROP_SHORTER = "DELETE FROM cursors WHERE device = ? AND inode = ? AND head <> ?3 AND substr(?3, 1, length(head)) = head"
-_PUT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
-    ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
+_DROP_SHORTER_HEADS = """DELETE FROM cursors
+    WHERE device = ? AND inode = ? AND head <> ?3 AND substr(?3, 1, length(head)) = head"""
+_LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
+_ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each finds its end at once
+_LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
+_DROP_OLD_LAUNCHES = """DELETE FROM launches
+    WHERE id <= (SELECT id FROM launches ORDER BY id DESC LIMIT 1 OFFSET ?)"""
+_DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
+    (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
+_PUT_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 
 
-class Journal(JournalReader):
+class Journal(JournalReads):
     """Events, launches and read offsets of one machine.
 
     One thread writes (`commit`, `prune`, `forget_cursors`, `close`); any thread reads at any time.
@@ -44,24 +51,33 @@ class Journal(JournalReader):
     last_clean_stop: float | None  # when the run before was closed, in seconds since the epoch; None if it was not
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, lock: opening.DirectoryLock | None, clock: Clock, boot_id: str
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        clock: Clock,
+        *,
+        durable: bool,
+        boot_id: str = "",
+        lock: opening.DirectoryLock | None = None,
+        notices: Iterable[str] = (),
     ) -> None:
         """For `open`, which is the way to get one."""
         super().__init__(path)
+        self.notices = tuple(notices)
+        self.durable = durable
         self._connection = connection
-        self._directory_lock = lock
         self._clock = clock
-        self._thread_lock = threading.RLock()
-        self._closed = self._damaged = False
-        self.notices = ()
-        self.durable = lock is not None
-        self._load_meta(boot_id)
+        self._directory_lock = lock
+        self._turn = threading.RLock()  # for the connection
+        self._damaged = False
+        self._next_id = self._recall(boot_id)
 
     @classmethod
-    def open(cls, directory: Path, clock: Clock, *, boot_id: str = "") -> Journal:  # type: ignore[override]  # a writer needs more
-        """Lock `directory` (made if it is not there) and open its journal; see `notices` for what had to be done.
+    def open(cls, directory: Path, clock: Clock, *, boot_id: str = "") -> Journal:
+        """Lock `directory` (made if it is not there) and open its journal; `notices` tells what had to be done.
 
-        Raises JournalBusyError if another process holds the directory. `boot_id` is the machine's boot, for the next run.
+        `boot_id` names the machine's boot, for the next run to compare. Where the directory cannot be written, the
+        journal is one in memory (see `durable`). Raises JournalBusyError if another process holds the directory.
         """
         path = directory / schema.FILE_NAME
         notices: list[str] = []
@@ -71,14 +87,155 @@ class Journal(JournalReader):
             lock = opening.DirectoryLock(directory)
             connection = opening.open_file(path, clock, notices)
         except (OSError, sqlite3.OperationalError) as error:
-            if lock is not None:
-                lock.release()
-                lock = None
             notices.append(
                 f"the journal cannot be kept in {directory} ({error}): it is in memory, and lost when tpuwatch ends; "
                 "make the directory writable, with room, and restart tpuwatch"
             )
             connection = opening.open_memory(path, notices)
-        journal = cls(path, connection, lock, clock, boot_id)
-        journal.notices = tuple(notices)
-        return journal
+            return cls(path, connection, clock, durable=False, boot_id=boot_id, lock=lock, notices=notices)
+        return cls(path, connection, clock, durable=True, boot_id=boot_id, lock=lock, notices=notices)
+
+    def commit(
+        self, events: Sequence[Event], cursors: Sequence[Cursor], launches: Sequence[Launch] = ()
+    ) -> list[Event]:
+        """Store all of it, or raise JournalError and change nothing: once there is room, the same call may be repeated.
+
+        Returns the events that are new, in their order; they have been given their ids. An event whose key is there is
+        a copy and stays out. Launches are known by pid and start; a later one replaces the facts. The first commit
+        ends the first run.
+        """
+        event_rows = rows.event_rows(events, self._next_id)
+        launch_rows = [rows.launch_row(launch) for launch in launches]
+        with self._transaction() as connection:
+            before = connection.total_changes
+            connection.executemany(rows.INSERT_EVENT, event_rows)
+            if connection.total_changes - before == len(events):
+                new = list(zip(range(self._next_id, self._next_id + len(events)), events, strict=True))
+            else:
+                found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
+                new = [(number, events[number - self._next_id]) for (number,) in found]
+            self._put_cursors(connection, cursors, self._clock.time())
+            connection.executemany(rows.PUT_LAUNCH, launch_rows)
+            connection.executemany(_PUT_META, self._unwritten.items())
+        self._unwritten.clear()
+        self._next_id += len(events)
+        for number, event in new:
+            object.__setattr__(event, "id", number)  # frozen for all others, and a copy is dear
+        return [event for _, event in new]
+
+    def prune(self, max_age_seconds: float, max_bytes: int) -> int:
+        """Remove some of the oldest events if they were read longer ago, or the journal holds more, than is allowed.
+
+        One call is a small step, of PRUNE_LIMIT events at most, so that it never holds up reading the logs: call again
+        while it returns more than 0, the number of events removed. The file gives back what lies above `max_bytes`, and
+        what is more than half empty; its write-ahead log takes up to 16 MiB besides. Raises JournalError.
+        """
+        if not self.durable:
+            max_bytes = min(max_bytes, MEMORY_BYTES)
+        with self._transaction() as connection:
+            horizon = self._clock.time() - max_age_seconds
+            last = max(
+                connection.execute(_LAST_READ_BEFORE, (PRUNE_LIMIT, horizon)).fetchone()[0] or 0,
+                connection.execute(_LAST_OF_OLDEST, (_surplus(connection, max_bytes),)).fetchone()[0] or 0,
+            )
+            removed = connection.execute("DELETE FROM events WHERE id <= ?", (last,)).rowcount
+            if removed:  # so that ids are not used again once the table is empty
+                connection.execute(_PUT_META, ("last_id", str(self._next_id - 1)))
+            connection.execute(_DROP_OLD_LAUNCHES, (KEPT_LAUNCHES,))
+        self._vacuum(max_bytes)
+        return removed
+
+    def forget_cursors(self, present: Iterable[tuple[int, int]], max_age_seconds: float) -> int:
+        """Forget where reading stood in files that have been gone for `max_age_seconds`; returns how many.
+
+        `present` are the (device, inode) of all files that are there now: a quiet file is never forgotten.
+        Of files without number the KEPT_CURSORS heard of last are kept. Raises JournalError.
+        """
+        now = self._clock.time()
+        seen = [(now, rows.signed(device), rows.signed(inode)) for device, inode in present]
+        with self._transaction() as connection:
+            connection.executemany("UPDATE cursors SET seen = ? WHERE device = ? AND inode = ?", seen)
+            gone = connection.execute("DELETE FROM cursors WHERE seen < ?", (now - max_age_seconds,)).rowcount
+            surplus = connection.execute(_DROP_OLD_CURSORS, (KEPT_CURSORS,)).rowcount
+        return gone + surplus
+
+    def close(self, *, clean: bool = True) -> None:
+        """End the run and let the directory go. `clean`: everything that was read has been committed."""
+        with self._turn:
+            if clean and not self._damaged:
+                with contextlib.suppress(sqlite3.Error):  # no room: then the next run looks through the file
+                    self._connection.execute(_PUT_META, ("clean_stop", repr(self._clock.time())))
+            self._connection.close()
+            if self._directory_lock is not None:
+                self._directory_lock.release()
+                self._directory_lock = None
+
+    def _recall(self, boot_id: str) -> int:
+        """Take over what earlier runs left; returns the first id to give.
+
+        What this run leaves is written with its first commit: a run that got no further has not been one.
+        """
+        meta = dict(self._connection.execute("SELECT name, value FROM meta"))
+        self.first_run = "first_run_time" not in meta
+        self.first_run_time = self._clock.time() if self.first_run else float(meta["first_run_time"])
+        self.last_boot_id = meta.get("boot_id")
+        self.last_clean_stop = float(meta["clean_stop"]) if meta.get("clean_stop") else None
+        self._unwritten = {"first_run_time": repr(self.first_run_time), "boot_id": boot_id, "clean_stop": ""}
+        return max(self.last_id(), int(meta.get("last_id", 0))) + 1
+
+    @staticmethod
+    def _put_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:
+        cursor_rows = [rows.cursor_row(cursor, now) for cursor in cursors]
+        connection.executemany(_DROP_SHORTER_HEADS, [row[:3] for row in cursor_rows])
+        connection.executemany(rows.PUT_CURSOR, cursor_rows)
+
+    def _vacuum(self, max_bytes: int) -> None:
+        """Give free pages back to the file system; those that the next events will fill stay."""
+        with self._turn, self._writing():
+            size, pages, free = page_figures(self._connection)
+            surplus = min(free, max(pages - max_bytes // size, free - pages // 2), _VACUUM_PAGES)
+            if surplus > 0:  # executescript alone steps on: each step gives one page back
+                self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, self._writing():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite ends it by itself when the disk is full
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._damaged = self._damaged or schema.is_damage(error)
+            raise JournalError(
+                f"the journal {self._path} is damaged ({error}): restart tpuwatch, which sets it aside and begins anew"
+                if self._damaged
+                else f"cannot write the journal {self._path}: {error}; nothing is lost while the logs are there: "
+                "make room, or make it writable, and it goes on by itself"
+            ) from error
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self.durable:
+            with super()._reading() as connection:
+                yield connection
+            return
+        with self._turn:
+            yield self._connection
+
+
+def _surplus(connection: sqlite3.Connection, max_bytes: int) -> int:
+    """About how many events are too many for `max_bytes`, at their mean size; PRUNE_LIMIT at most."""
+    used = used_bytes(connection)
+    if used <= max_bytes:
+        return 0
+    first, last = connection.execute(_ID_RANGE).fetchone()
+    return 0 if first is None else min(PRUNE_LIMIT, 1 + (last - first + 1) * (used - max_bytes) // used)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Counters", "FileStatus", "Follower", "Reading", "Sighting"]
 
-MAX_OPEN = 128
+MAX_OPEN = 128  # files, and up to MAX_OPENINGS more while they are first read
 MAX_FILE_BYTES = 8 << 20  # of one file in one poll
 MAX_POLL_BYTES = 32 << 20
 MAX_SIGHTINGS = 5000  # in one poll, give or take what one chunk holds
@@ -131,13 +131,13 @@ class Follower:
         self._look_closer(now)
         self._discover()
         self._check(reading)
-        self._open_waiting(reading)
+        self._open_waiting()
         self._read(reading)
         self._rest(reading)
+        self._shrink(reading)
         self._report(reading)
-        reading.more = any(tail.unread for tail in self._tails.values()) or (
-            self._shelf.waiting > 0 and self._has_room()
-        )
+        unread = any(tail.unread for tail in self._tails.values())
+        reading.more = unread or (self._shelf.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
         return reading
 
@@ -145,9 +145,7 @@ class Follower:
         """Look at resting files that an event named, and now and then at some of all."""
         if self._hints is not None:
             for path in self._hints.take(now):
-                key = self._discovery.key_of(path)
-                if key is not None:
-                    self._shelf.look(key)
+                self._shelf.look(path)
         if now < self._next_round:
             return
         self._next_round = now + self._rescan_seconds
@@ -162,18 +160,19 @@ class Follower:
             self.counters.refusals[error.reason] += 1
         for source, path, key, history in changes.appeared:
             tail = self._tails.get(key)
-            if tail is None:
-                cursor = self._shelf.add(source, path, key, history=history)
-                if cursor is not None:
-                    self._moved[key] = cursor
-            elif tail.unlisted or self._discovery.key_of(tail.file.path) != key:
+            if tail is not None and (tail.unlisted or self._discovery.key_of(tail.file.path) != key):
                 tail.renamed(source.describe(path))
+                self._sources[key] = source
                 self._touched.add(key)
+                continue
+            cursor = self._shelf.add(source, path, key, history=history)
+            if cursor is not None:
+                self._moved[key] = cursor
         for path, key in changes.vanished:
+            if self._discovery.key_of(path) is None:  # else the name is another file's now
+                self._shelf.remove(path)
             tail = self._tails.get(key)
-            if tail is None:
-                self._shelf.remove(path, key)
-            elif tail.file.path == path:
+            if tail is not None and tail.file.path == path:
                 tail.unlisted = True
 
     def _check(self, reading: Reading) -> None:
@@ -193,26 +192,28 @@ class Follower:
         left = {tail: MAX_FILE_BYTES for tail in sorted(self._tails.values(), key=_served) if tail.unread}
         while left and reading.bytes_read < MAX_POLL_BYTES and len(reading.sightings) < MAX_SIGHTINGS:
             for tail in list(left):
-                before = tail.position
-                self._read_chunk(tail, left[tail], reading)
-                left[tail] -= tail.position - before
-                if not tail.unread or left[tail] <= 0 or tail.position == before:
+                size = self._read_chunk(tail, left[tail], reading)
+                left[tail] -= size
+                if not (size and tail.unread and left[tail]):
                     del left[tail]
                 if reading.bytes_read >= MAX_POLL_BYTES or len(reading.sightings) >= MAX_SIGHTINGS:
                     break
 
-    def _read_chunk(self, tail: Tail, limit: int, reading: Reading) -> None:
+    def _read_chunk(self, tail: Tail, limit: int, reading: Reading) -> int:
+        """Read once; how many bytes it was."""
         self._turn += 1
         tail.served = self._turn
-        before = tail.position
+        before = tail.bytes_read
         try:
             reading.sightings += tail.read(limit)
         except OSError:
             self._give_up(tail)
-            return
-        reading.bytes_read += tail.position - before
+            return 0
+        size = tail.bytes_read - before
+        reading.bytes_read += size
         self._touched.add(tail.key)
         self.last_read = self._clock.time()
+        return size
 
     def _rest(self, reading: Reading) -> None:
         """Finish what can be finished of files that are read to their end, and let go of those that are gone."""
@@ -253,50 +254,48 @@ class Follower:
 
     # -- opening and closing
 
-    def _open_waiting(self, reading: Reading) -> None:
-        """Open files that are to be read, in place of those that have been quiet for longest."""
-        wanted = min(self._shelf.waiting, MAX_OPENINGS)
-        room = MAX_OPEN - len(self._tails)
-        if wanted > room:
-            for tail in sorted(self._idle(), key=_quiet_seconds, reverse=True)[: wanted - room]:
-                self._put_away(tail, reading)
-        for resting in self._shelf.take_waiting(min(wanted, MAX_OPEN - len(self._tails))):
-            self._open(resting)
+    @property
+    def _room(self) -> int:
+        return MAX_OPEN + MAX_OPENINGS - len(self._tails)
 
-    def _idle(self) -> Iterator[Tail]:
-        return (
-            tail
-            for tail in self._tails.values()
-            if not (tail.unread or tail.unsettled or tail.gone) and tail.quiet_seconds >= self._settle_seconds
-        )
+    def _open_waiting(self) -> None:
+        for name in self._shelf.take_waiting(min(MAX_OPENINGS, self._room)):
+            self._open(name)
 
-    def _has_room(self) -> bool:
-        return len(self._tails) < MAX_OPEN or any(True for _ in self._idle())
+    def _shrink(self, reading: Reading) -> None:
+        """Put away the files beyond MAX_OPEN that have been quiet for longest."""
+        surplus = len(self._tails) - MAX_OPEN
+        if surplus <= 0:
+            return
+        idle = [tail for tail in self._tails.values() if not (tail.unread or tail.unsettled or tail.gone)]
+        for tail in sorted(idle, key=_quiet_seconds, reverse=True)[:surplus]:
+            self._put_away(tail, reading)
 
-    def _open(self, resting: Resting) -> None:
-        path = resting.cursor.path
+    def _open(self, name: Resting) -> None:
+        cursor = self._shelf.cursor(name)
         try:
-            descriptor = resting.source.open(path)
+            descriptor = name.source.open(name.path)
         except FileNotFoundError:
-            self._shelf.put(replace(resting, size=-1))  # the next look through its directory will tell
+            self._shelf.put_back(name)  # the next look through its directory will tell
             return
         except RefusedError as error:
-            self._refuse(resting, error)
+            self._refuse(name, error)
             return
-        file = resting.source.describe(path)
+        file = name.source.describe(name.path)
         try:
-            tail = Tail(descriptor, file, resting.cursor, self._new_parser, self._clock)
+            tail = Tail(descriptor, file, cursor, self._new_parser, self._clock)
         except OSError:
             os.close(descriptor)
-            self._refuse(resting, RefusedError(path, Refusal.UNREADABLE))
+            self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
             return
-        if tail.key != resting.key:  # another file has taken the name since it was found
+        if tail.key != name.key or tail.key in self._tails:  # the name is another file's by now, or a second one
             tail.close()
-            self._shelf.put(replace(resting, size=-1))
+            self._shelf.put_back(replace(name, size=tail.size, mtime_ns=tail.mtime_ns))
             return
+        self._shelf.opened(tail.key)
         self.counters.truncations += tail.restarts
         self._tails[tail.key] = tail
-        self._sources[tail.key] = resting.source
+        self._sources[tail.key] = name.source
         self._touched.add(tail.key)
         self._note_rotation(tail)
 
@@ -327,7 +326,8 @@ class Follower:
         """Close a file that is read to its end, and remember it."""
         self._report_file(tail, reading)
         if tail.key in self._tails:
-            self._shelf.put(Resting(self._close(tail), tail.reported, tail.size, tail.mtime_ns))
+            name = Resting(self._close(tail), tail.file.path, tail.key, tail.size, tail.mtime_ns)
+            self._shelf.put(name, tail.reported)
 
     def _forget(self, tail: Tail, reading: Reading) -> None:
         """Close a file that has no name any more."""
@@ -339,11 +339,12 @@ class Follower:
 
     def _give_up(self, tail: Tail) -> None:
         """A file fails to be read: close it and try again later from where it was reported to be."""
-        resting = Resting(self._close(tail), tail.reported)
-        self._refuse(resting, RefusedError(tail.file.path, Refusal.UNREADABLE))
+        name = Resting(self._close(tail), tail.file.path, tail.key, tail.size)
+        self._shelf.put(name, tail.reported)
+        self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
 
-    def _refuse(self, resting: Resting, error: RefusedError) -> None:
-        if self._shelf.refuse(resting, error.reason):
+    def _refuse(self, name: Resting, error: RefusedError) -> None:
+        if self._shelf.refuse(name, error.reason):
             self.counters.refusals[error.reason] += 1
 
     # -- for status
@@ -357,15 +358,12 @@ class Follower:
         """All known files, those that are open first."""
         for tail in self._tails.values():
             yield FileStatus(tail.file, tail.size, tail.reported.offset)
-        for resting in self._shelf:
-            file = resting.source.describe(resting.cursor.path)
-            yield FileStatus(file, resting.size, resting.cursor.offset)
+        for name in self._shelf:
+            yield FileStatus(name.source.describe(name.path), name.size, self._shelf.cursor(name).offset)
 
     def problems(self) -> list[tuple[str, Refusal]]:
         """What cannot be read now, and why; at most MAX_PROBLEMS."""
-        files = (
-            (resting.cursor.path, resting.refusal) for resting in self._shelf.refused if resting.refusal is not None
-        )
+        files = ((name.path, name.refusal) for name in self._shelf.refused if name.refusal is not None)
         sources = ((error.path, error.reason) for error in self._discovery.problems())
         return list(islice(chain(sources, files), MAX_PROBLEMS))
 

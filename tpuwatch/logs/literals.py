@@ -96,12 +96,10 @@ class _Walk:
             piece = self.node(str(code), argument)
             best = _better(best, piece.best)
             joined = None if piece.exact is None else _product(run, piece.exact)
-            if joined is None:
-                whole = False
-                best = _better(best, run)
-                run = piece.exact or frozenset({""})
-            else:
-                run = joined
+            if joined is None or len(joined) > len(run):
+                best = _better(best, run)  # longer texts in greater number may be worth less
+            whole = whole and joined is not None
+            run = joined or piece.exact or frozenset({""})
         return _Known(run if whole else None, _better(best, run))
 
     def node(self, code: str, argument: Any) -> _Known:
@@ -162,7 +160,12 @@ def _bounded(texts: frozenset[str] | None) -> frozenset[str] | None:
 
 
 def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    """The set whose shortest literal is longer, weighed against how many literals it takes."""
+    """The set that is long enough and whose shortest literal is longer, weighed against how many literals it takes."""
     if one is None or other is None:
         return one if other is None else other
-    return max(one, other, key=lambda texts: min(map(len, texts)) - math.log2(len(texts)))
+    return max(one, other, key=_worth)
+
+
+def _worth(texts: frozenset[str]) -> tuple[bool, float]:
+    shortest = min(map(len, texts))
+    return shortest >= MIN_BYTES, shortest - math.log2(len(texts))

@@ -12,7 +12,6 @@ import os
 from bisect import bisect_right
 from dataclasses import dataclass
 from enum import Enum
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.counting import LineCounter, RecordCounter
@@ -176,7 +175,7 @@ class LogParser:
         record = self._buffer.record(position, end)
         rules, after = self._called(hits, at, self._reach(record, position, end))
         if any(rule.report for rule in rules):
-            again = next((start for start, index in islice(hits, after, None) if index == hits[at][1]), end)
+            again = next((hits[i][0] for i in range(after, len(hits)) if hits[i][1] == hits[at][1]), end)
             record = self._buffer.extend(record, end, again)
             rules, after = self._called(hits, at, self._reach(record, position, end))
         return record, rules, after

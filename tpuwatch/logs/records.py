@@ -51,6 +51,7 @@ class RecordBuffer:
         self.data = b""
         self._text = text
         self._pattern = TEXT_HEADER if text else LIBTPU_HEADER
+        self._last: tuple[int, Header | None] | None = None  # the offset asked for last, and the header there
         self._walked: tuple[int, int, Header | None] | None = (
             None  # offsets of the last line walked back from, and of its header
         )
@@ -60,6 +61,7 @@ class RecordBuffer:
         if self._text and b"\r" in data:  # a progress bar's carriage return begins a line; lengths must not change
             data = data.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
         self.data = self.data + data if self.data else data
+        self._last = None  # a line that was cut there may be a header now
 
     def drop(self, size: int) -> None:
         """Forget the first `size` bytes."""
@@ -161,7 +163,9 @@ class RecordBuffer:
         return stop, header, True
 
     def _header(self, start: int) -> Header | None:
-        return parse_header(self.data, start, self._pattern, self._text)
+        if self._last is None or self._last[0] != self.offset + start:  # where one record stops the next one is asked for
+            self._last = (self.offset + start, parse_header(self.data, start, self._pattern, self._text))
+        return self._last[1]
 
     def _breaks(self, start: int) -> bool:
         """Whether an unframed line begins something new."""

@@ -93,6 +93,7 @@ class Rule:
     tentative: Tentative | None = None
     above: Mapping[str, float] | None = None
     recovers: bool = False
+    cleared_by: str | None = None
     rank: int = 0
     steps: tuple[Step, ...] = ()
     examples: tuple[str, ...] = ()

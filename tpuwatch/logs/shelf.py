@@ -1,13 +1,15 @@
 """Files that are known but not open: those waiting to be read, those read to the end, and those refused.
 
-There may be a hundred thousand of them, so each is little more than its cursor, and they are looked at a few at a time.
+There may be a hundred thousand of them, so each is little more than a name and a cursor, and they are looked at a few
+at a time. Names and cursors are kept apart: a file may have several names, and that one is refused says nothing of the
+others.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpuwatch.model import Cursor
@@ -25,37 +27,30 @@ _MAX_STRAYS = 10_000
 
 @dataclass(slots=True)
 class Resting:
-    """A known file that is not open."""
+    """A name of a file that is not open."""
 
     source: Source
-    cursor: Cursor
-    size: int = -1  # bytes, when it was last looked at
+    path: str
+    key: FileKey
+    size: int  # bytes, when it was last looked at
     mtime_ns: int = -1
     refusal: Refusal | None = None
 
-    @property
-    def key(self) -> FileKey:
-        return (self.cursor.device, self.cursor.inode)
-
-    @property
-    def unread(self) -> int:
-        """Bytes that are known to be there and not read."""
-        return max(0, self.size - self.cursor.offset)
-
 
 class Shelf:
-    """Keeps resting files, and the cursors of files that are nowhere to be seen."""
+    """Keeps the names of files that are not open, and how far all such files were read."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
-        self._strays = {(cursor.device, cursor.inode): cursor for cursor in cursors}
+        self._names: dict[str, Resting] = {}
+        self._waiting: dict[str, None] = {}
+        self._refused: dict[str, None] = {}
+        self._cursors: dict[FileKey, Cursor] = {}
+        self._strays = {(cursor.device, cursor.inode): cursor for cursor in cursors}  # of files without a name
         self._max_strays = max(_MAX_STRAYS, len(self._strays))
-        self._files: dict[FileKey, Resting] = {}
-        self._waiting: dict[FileKey, None] = {}
-        self._refused: dict[FileKey, None] = {}
-        self._round: Iterator[FileKey] = iter(())
+        self._round: Iterator[str] = iter(())
 
     def __iter__(self) -> Iterator[Resting]:
-        return iter(self._files.values())
+        return iter(self._names.values())
 
     @property
     def waiting(self) -> int:
@@ -65,79 +60,95 @@ class Shelf:
     @property
     def unread(self) -> int:
         """Bytes in files that are to be opened."""
-        return sum(self._files[key].unread for key in self._waiting)
+        names = (self._names[path] for path in self._waiting)
+        return sum(max(0, name.size - self.cursor(name).offset) for name in names)
 
     @property
     def refused(self) -> Iterator[Resting]:
-        return (self._files[key] for key in self._refused)
+        """The files that could not be opened when that was last tried."""
+        return (self._names[path] for path in self._refused)
+
+    def cursor(self, name: Resting) -> Cursor:
+        """How far a file was read."""
+        return self._cursors.get(name.key) or self._strays.get(name.key) or Cursor(name.path, *name.key, b"", 0)
 
     def add(self, source: Source, path: str, key: FileKey, *, history: bool) -> Cursor | None:
-        """A name was found for a file that is not open. Gives the first cursor of one that is history."""
-        known = self._files.get(key)
-        cursor = self._strays.pop(key, None) if known is None else known.cursor
-        fresh = cursor is None
-        if cursor is None:
-            cursor = Cursor(path, *key, head=b"", offset=0, history_until=_size(path) if history else 0)
-        self._files[key] = Resting(source, replace(cursor, path=path), _size(path))
-        self._waiting[key] = None
-        return cursor if fresh and history else None
+        """A name was found. Gives the first cursor of a file that is history, which is to be kept before it is read."""
+        self.remove(path)  # of another file
+        self._names[path] = name = Resting(source, path, key, _size(path))
+        self._waiting[path] = None
+        if not history or key in self._cursors or key in self._strays:
+            return None
+        self._cursors[key] = Cursor(path, *key, b"", 0, history_until=name.size)
+        return self._cursors[key]
 
-    def put(self, resting: Resting) -> None:
+    def remove(self, path: str) -> None:
+        """A name is gone; its file may come back under another."""
+        name = self._names.pop(path, None)
+        self._waiting.pop(path, None)
+        self._refused.pop(path, None)
+        if name is not None and name.key in self._cursors:
+            self.keep(self._cursors.pop(name.key))
+
+    def put(self, name: Resting, cursor: Cursor) -> None:
         """A file that was open is now at rest."""
-        self._files[resting.key] = resting
+        self._names[name.path] = name
+        self._strays.pop(name.key, None)
+        self._cursors[name.key] = cursor
+
+    def put_back(self, name: Resting) -> None:
+        """A name need not or cannot be opened now; look at it again when its file changes."""
+        self._names[name.path] = name
 
     def keep(self, cursor: Cursor) -> None:
-        """Remember how far a file was read that is out of sight: it may come back under another name."""
+        """Remember how far a file was read that has no name now."""
         self._strays[cursor.device, cursor.inode] = cursor
         if len(self._strays) > self._max_strays:
             del self._strays[next(iter(self._strays))]
 
-    def remove(self, path: str, key: FileKey) -> None:
-        """A name is gone; and with it the file, unless it has another name."""
-        resting = self._files.get(key)
-        if resting is not None and resting.cursor.path == path:
-            self.keep(self._forget(key).cursor)
-
-    def _forget(self, key: FileKey) -> Resting:
-        self._waiting.pop(key, None)
-        self._refused.pop(key, None)
-        return self._files.pop(key)
+    def opened(self, key: FileKey) -> None:
+        """A file is open: whoever reads it keeps its cursor from now on."""
+        self._cursors.pop(key, None)
+        self._strays.pop(key, None)
 
     def take_waiting(self, limit: int) -> list[Resting]:
-        """Hand over files to be opened, first come first served. They come back by put() or refuse(), or not at all."""
-        return [self._forget(key) for key in list(itertools.islice(self._waiting, limit))]
+        """Hand over names of files to be opened, first come first served."""
+        paths = list(itertools.islice(self._waiting, limit))
+        for path in paths:
+            del self._waiting[path]
+            self._refused.pop(path, None)
+        return [self._names.pop(path) for path in paths]
 
-    def refuse(self, resting: Resting, refusal: Refusal) -> bool:
+    def refuse(self, name: Resting, refusal: Refusal) -> bool:
         """A file could not be opened. Whether that is news."""
-        news = resting.refusal is not refusal
-        resting.refusal = refusal
-        self._files[resting.key] = resting
-        self._refused[resting.key] = None
+        news = name.refusal is not refusal
+        name.refusal = refusal
+        self._names[name.path] = name
+        self._refused[name.path] = None
         return news
 
-    def look(self, key: FileKey) -> None:
-        """Have a file opened if it has changed since it was."""
-        resting = self._files.get(key)
-        if resting is None or resting.refusal is not None:
+    def look(self, path: str) -> None:
+        """Have a file opened if it has changed since it was last looked at."""
+        name = self._names.get(path)
+        if name is None or name.refusal is not None:
             return
         try:
-            entry = os.stat(resting.cursor.path)
+            entry = os.stat(path)
         except OSError:
             return  # the next look through its directory will tell
-        if (entry.st_size, entry.st_mtime_ns) != (resting.size, resting.mtime_ns):
-            resting.size = entry.st_size
-            self._waiting[key] = None
+        if (entry.st_size, entry.st_mtime_ns) != (name.size, name.mtime_ns):
+            name.size = entry.st_size
+            self._waiting[path] = None
 
     def look_round(self) -> None:
         """Look at the next few files, and have some of the refused ones tried again."""
-        keys = list(itertools.islice(self._round, _CHECKS))
-        if len(keys) < _CHECKS:
-            self._round = iter(list(self._files))
-        for key in keys:
-            self.look(key)
-        for key in list(itertools.islice(self._refused, _RETRIES)):
-            del self._refused[key]
-            self._waiting[key] = None
+        paths = list(itertools.islice(self._round, _CHECKS))
+        if len(paths) < _CHECKS:
+            self._round = iter(list(self._names))
+        for path in paths:
+            self.look(path)
+        for path in list(itertools.islice(self._refused, _RETRIES)):
+            self._waiting[path] = None
 
 
 def _size(path: str) -> int:

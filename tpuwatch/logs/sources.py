@@ -152,7 +152,7 @@ class Changes:
     refused: list[RefusedError] = field(default_factory=list)  # sources that cannot be read
 
 
-class _Watched:
+class Watched:
     """One source, what it held when it was last read, and when to read it again. Times are monotonic seconds."""
 
     def __init__(self, source: Source, *, history: bool) -> None:
@@ -166,6 +166,7 @@ class _Watched:
         self._not_before = float("-inf")
 
     def due(self, now: float, rescan_seconds: float) -> bool:
+        """Whether to read the source again."""
         if now < self._not_before:
             return False
         age = now - self._scanned
@@ -175,6 +176,7 @@ class _Watched:
         return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or age >= _UNCONDITIONAL_SECONDS
 
     def scan(self, clock: Clock, changes: Changes) -> None:
+        """Read the source, and note what is different from before."""
         started = clock.monotonic()
         stamp = self.source.stamp()
         found = self._find(changes)
@@ -225,7 +227,7 @@ class Discovery:
         sources: list[Source] = [*map(LogDirectory, log_dirs), *map(JobGlob, job_globs)]
         self._clock = clock
         self._rescan_seconds = rescan_seconds
-        self._watched = [_Watched(source, history=first_run) for source in sources]
+        self._watched = [Watched(source, history=first_run) for source in sources]
 
     def look(self) -> Changes:
         """Read the sources that may have changed. One that cannot be read keeps what it had."""

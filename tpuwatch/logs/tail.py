@@ -51,6 +51,7 @@ class Tail:
         self.rotated = False  # its process has begun a newer file of the same severity
         self.unlisted = False  # its name is gone, and maybe the file
         self.restarts = 0  # how often it was found cut off or written anew
+        self.bytes_read = 0  # so far
         self.served = 0  # when its turn to be read was last; kept by whoever gives turns
         self._descriptor = descriptor
         self._parser_factory = parser_factory
@@ -132,6 +133,7 @@ class Tail:
         sightings = self._skip_hole() if self._sparse else []
         data = os.pread(self._descriptor, min(limit, CHUNK_BYTES, self.unread), self.position)
         self.position += len(data)
+        self.bytes_read += len(data)
         return sightings + self._sighted(self._parser.feed(data))
 
     def rest(self, settle_seconds: float) -> list[Sighting] | None:

@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import TpuwatchError
+from tpuwatch.export import terminal
 from tpuwatch.sim.machine import Machine, wait_for
-from tpuwatch.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator
-
-    from tpuwatch.sim.paper import Paper
+    from tpuwatch.export.paper import Paper
 
 LAUNCH_SECONDS = 60.0  # the longest launch of the story takes six
 SEEN_SECONDS = 10.0  # how long the daemon may take to tell of what is written; it needs a tenth of a second
-SHOWN_ALLOCATIONS = 3
-PADDED = 1.05  # an allocation that is larger than this many times its contents is worth a word
 INDENT = 12  # below a line with a time
 _LAUNCH_STYLES = {"starting": "dim", "ok": "green"}
 SHOWN_METRICS = (
@@ -82,7 +78,7 @@ class Demo:
         self._open()
         for number, chapter in enumerate(CHAPTERS, 1):
             self._tell(number, chapter)
-            time.sleep(self.pause_seconds)
+            wait_for(self._tell_events, self.pause_seconds)  # what the job's own output adds comes a little later
         self._close()
 
     def _open(self) -> None:
@@ -101,6 +97,8 @@ class Demo:
         self.paper.line(f"$ {chapter.command}", indent=2, style="dim")
         process = self.machine.launch(chapter.launch)
         self._follow(process, chapter.cause)
+        if not (chapter.cause or self.told):
+            self.paper.line("nothing is wrong", indent=INDENT, style="green")
 
     def _follow(self, process: subprocess.Popen[bytes], cause: str | None) -> None:
         """Tell what the daemon sees while the process runs, and then until it has seen how the launch went and why."""
@@ -126,7 +124,9 @@ class Demo:
         for launch in self.machine.get("/api/v1/launches")["launches"]:
             if launch["pid"] == pid and launch["outcome"] not in seen:
                 seen.add(launch["outcome"])
-                self._stamped(time.time(), _launch_text(launch), _LAUNCH_STYLES.get(launch["outcome"], "yellow"))
+                self._stamped(
+                    time.time(), terminal.describe_launch(launch), _LAUNCH_STYLES.get(launch["outcome"], "yellow")
+                )
 
     def _tell_events(self) -> None:
         for event in self.machine.get(f"/api/v1/events?after={self.after}")["events"]:
@@ -148,13 +148,10 @@ class Demo:
                 self._tell_finding(finding)
 
     def _tell_finding(self, finding: dict[str, Any]) -> None:
-        self.paper.line(finding["summary"], indent=INDENT)
-        for text in _facts(finding["details"], finding["summary"]):
-            self.paper.line(text, indent=INDENT, hang=2)
-        self.paper.line("What to do:", indent=INDENT, style="bold")
-        for number, step in enumerate(finding["remedy"], 1):
-            self.paper.line(f"{number}. {step['do']}", indent=INDENT, hang=3)
-            self.paper.line(step["source"], indent=INDENT + 3, style="dim")
+        self.paper.line(terminal.printable(finding["summary"]), indent=INDENT)
+        for fact in terminal.facts(finding["details"], finding["summary"]):
+            self.paper.line(terminal.printable(fact), indent=INDENT, hang=2)
+        terminal.tell_remedy(self.paper, finding, indent=INDENT)
 
     def _close(self) -> None:
         self.paper.line()
@@ -166,35 +163,3 @@ class Demo:
     def _stamped(self, when: float, text: str, style: str) -> None:
         clock = time.strftime("%H:%M:%S", time.localtime(when))
         self.paper.line(f"{clock}  {text}", indent=2, hang=INDENT - 2, style=style)
-
-
-def _launch_text(launch: dict[str, Any]) -> str:
-    parts = [f"process {launch['pid']}: {launch['outcome']}"]
-    if launch["init_seconds"] is not None:
-        parts.append(f"TPU up after {format_seconds(launch['init_seconds'])}")
-    if launch["premapped_bytes"]:
-        parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
-    return ", ".join(parts)
-
-
-def _facts(details: dict[str, Any], told: str) -> Iterator[str]:
-    """A finding's numbers that its summary has not told, and its largest allocations."""
-    facts = []
-    for name, value in details.items():
-        word, _, unit = name.rpartition("_")
-        if unit == "bytes" and isinstance(value, int) and format_size(value) not in told:
-            facts.append(f"{word.replace('_', ' ')} {format_size(value)}")
-    if facts:
-        yield ", ".join(facts)
-    for allocation in details.get("allocations", ())[:SHOWN_ALLOCATIONS]:
-        yield _allocation(allocation)
-
-
-def _allocation(allocation: dict[str, Any]) -> str:
-    text = (
-        f"{format_size(allocation['size_bytes'])} for {allocation.get('shape') or allocation.get('op') or 'a buffer'}"
-    )
-    expansion = allocation.get("expansion")
-    if expansion and expansion > PADDED:
-        return f"{text}, {expansion:.1f} times its own size through padding"
-    return text

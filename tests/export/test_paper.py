@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from tpuwatch.sim.paper import Paper, wants_colour
+from tpuwatch.export.paper import Paper, wants_colour
 
 
 class Terminal(io.StringIO):

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.export import samples
+from tests.export.samples import SampleView
+from tpuwatch.export.api import Api, BadRequestError, status_document
+from tpuwatch.export.view import JournalStatus, LoopStatus
+from tpuwatch.model import Cause
+
+
+def test_events_are_asked_for_as_the_query_says() -> None:
+    view = SampleView(stored=[samples.event()])
+    document = Api(view).events("since=2026-11-20T13:00:00Z&cause=hang&after=5&limit=1000")
+    assert view.asked == [{"since": 1795179600.0, "cause": Cause.HANG, "after_id": 5, "limit": 1000}]
+    assert [event["id"] for event in document["events"]] == [7]
+
+
+def test_without_a_query_the_newest_hundred_are_asked_for() -> None:
+    view = SampleView()
+    assert Api(view).events("") == {"events": []}
+    assert view.asked == [{"since": None, "cause": None, "after_id": None, "limit": 100}]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=0", "limit must be a whole number from 1 to 1000, not '0'."),
+        ("limit=1001", "limit must be a whole number from 1 to 1000, not '1001'."),
+        ("limit=1e2", "limit must be a whole number from 1 to 1000, not '1e2'."),
+        ("limit=", "limit must be a whole number from 1 to 1000, not ''."),
+        ("limit=%C2%B2", "limit must be a whole number from 1 to 1000, not '²'."),
+        ("after=-1", "after must be a whole number from 0 to 9223372036854775807, not '-1'."),
+        ("after=9223372036854775808", "after must be a whole number from 0 to .*"),
+        ("after=" + "9" * 5000, "after must be a whole number .*"),
+        ("cause=hbm_oom_compil", "There is no cause 'hbm_oom_compil'. Did you mean hbm_oom_compile?"),
+        ("cause=zzz", "There is no cause 'zzz'. Known are: host_oom, .*"),
+        ("since=yesterday", "since must be seconds since the epoch or an ISO 8601 time .*, not 'yesterday'."),
+        ("since=2026-11-20T13:44:14+01:00", r"since must be .*write the \+ of a zone as %2B.*"),
+        ("since=nan", "since must be .*"),
+        ("cuase=hang", "There is no parameter 'cuase' here. Did you mean cause?"),
+        ("limit=1&limit=2", "The parameter limit is given twice; give it once."),
+        ("&".join(f"a{number}=1" for number in range(100)), "The query has too many parameters."),
+    ],
+)
+def test_a_wrong_query_is_told_what_would_be_right(query: str, message: str) -> None:
+    view = SampleView()
+    with pytest.raises(BadRequestError, match=f"^{message.replace('?', '[?]')}$"):
+        Api(view).events(query)
+    assert view.asked == []
+
+
+def test_documents_without_parameters_take_none() -> None:
+    with pytest.raises(BadRequestError, match=r"There is no parameter 'x' here\. This document takes none\."):
+        Api(SampleView()).findings("x=1")
+
+
+def test_findings_and_launches() -> None:
+    view = SampleView(wrong=[samples.finding()], started=[samples.launch()])
+    api = Api(view)
+    assert [finding["cause"] for finding in api.findings("")["findings"]] == ["hbm_oom_compile"]
+    assert [launch["pid"] for launch in api.launches("limit=5")["launches"]] == [4242]
+    assert view.asked == [{"limit": 5}]
+
+
+def test_the_status_says_all_that_there_is_to_say() -> None:
+    document = status_document(samples.status(problems=(samples.PROBLEM,), notices=("Set aside.",)))
+    assert (document["ready"], document["not_ready"], document["uptime_seconds"]) == (True, [], 7200)
+    assert document["state"] == "Following 1 log; all of it is read."
+    assert document["loops"][0]["last_success"] == "2026-11-20T13:44:13.750Z"
+    assert (document["files"][0]["path"], document["files"][0]["lag_bytes"]) == (samples.LOG, 96)
+    assert document["problems"] == [{"path": samples.PROBLEM.path, "reason": "permission is denied"}]
+    assert document["notices"] == ["Set aside."]
+    assert document["journal"]["durable"] is True
+    assert document["last_launch"]["pid"] == 4242
+
+
+def test_a_status_of_a_daemon_that_cannot_work() -> None:
+    status = samples.status(
+        reading=False,
+        loops=(LoopStatus("follow", None, fresh=False), LoopStatus("journal", samples.NOW - 99, fresh=False)),
+        journal=JournalStatus("/x", durable=False, events=0, detail="The disk is full."),
+        last_launch=None,
+        started=samples.NOW + 60,  # the clock has jumped back
+    )
+    document = status_document(status)
+    assert document["ready"] is False
+    assert document["not_ready"] == [
+        "No log can be read.",
+        "The loop follow has not finished a turn yet.",
+        "The loop journal has not finished a turn for too long.",
+    ]
+    assert (document["last_launch"], document["uptime_seconds"]) == (None, 0)

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.export import samples
+from tests.export.samples import SampleView
+from tpuwatch.errors import JournalError
+from tpuwatch.export.metrics import Metrics
+from tpuwatch.export.routes import Reply, Routes, error_reply
+from tpuwatch.export.view import LoopStatus
+
+
+@dataclass
+class Site:
+    """The routes over a sample view."""
+
+    view: SampleView = field(default_factory=SampleView)
+
+    def get(self, target: str, accept: str = "") -> Reply:
+        return Routes(self.view, Metrics(loops=(), refusals=())).reply(target, accept=accept)
+
+    def document(self, target: str, code: int = 200) -> Any:
+        reply = self.get(target)
+        assert (reply.code, reply.content_type) == (code, "application/json")
+        assert reply.body.endswith(b"\n")
+        return json.loads(reply.body)
+
+
+def test_metrics_in_the_format_that_is_asked_for() -> None:
+    assert Site().get("/metrics").content_type.startswith("text/plain; version=0.0.4")
+    openmetrics = Site().get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert openmetrics.body.endswith(b"# EOF\n")
+
+
+def test_alive_even_when_nothing_can_be_answered() -> None:
+    site = Site(SampleView(error=JournalError("The journal is gone.")))
+    reply = site.get("/healthz?probe=1")
+    assert (reply.code, reply.body) == (200, b"ok\n")
+
+
+def test_ready_when_reading_and_every_loop_is_fresh() -> None:
+    assert Site().document("/readyz") == {"ready": True, "reasons": []}
+
+
+def test_not_ready_says_why() -> None:
+    loops = (LoopStatus("follow", None, fresh=False), LoopStatus("journal", samples.NOW, fresh=True))
+    site = Site(SampleView(samples.status(reading=False, loops=loops)))
+    assert site.document("/readyz", 503) == {
+        "ready": False,
+        "reasons": ["No log can be read.", "The loop follow has not finished a turn yet."],
+    }
+
+
+def test_documents() -> None:
+    site = Site(SampleView(stored=[samples.event()], wrong=[samples.finding()], started=[samples.launch()]))
+    assert site.document("/api/v1/status")["version"] == "0.1.0"
+    assert len(site.document("/api/v1/events?limit=5")["events"]) == 1
+    assert len(site.document("/api/v1/findings")["findings"]) == 1
+    assert len(site.document("/api/v1/launches")["launches"]) == 1
+
+
+def test_the_page_comes_with_its_policy() -> None:
+    reply = Site(SampleView(wrong=[samples.finding()])).get("/")
+    assert reply.content_type == "text/html; charset=utf-8"
+    assert b"1 thing is wrong" in reply.body
+    assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_a_bad_query_is_the_clients_fault() -> None:
+    assert Site().document("/api/v1/events?limit=x", 400) == {
+        "error": "limit must be a whole number from 1 to 1000, not 'x'."
+    }
+
+
+@pytest.mark.parametrize("target", ["/nothing", "/metrics/", "//metrics", "/api/v1/", "/../etc/passwd", "*", ""])
+def test_other_paths_lead_nowhere(target: str) -> None:
+    document = Site().document(target, 404)
+    assert "/api/v1/events" in document["paths"]
+
+
+def test_what_the_daemon_cannot_answer_now_is_said_as_it_is() -> None:
+    site = Site(SampleView(error=JournalError("The journal is locked; try again.")))
+    assert site.document("/api/v1/status", 503) == {"error": "The journal is locked; try again."}
+
+
+def test_a_fault_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(SampleView(error=ZeroDivisionError("secret")))
+    with caplog.at_level(logging.ERROR):
+        assert site.document("/api/v1/status", 500) == {"error": "tpuwatch failed to answer; its own log says why."}
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_wrong_methods_are_told_the_right_ones() -> None:
+    reply = error_reply(405)
+    assert (reply.code, reply.headers["Allow"]) == (405, "GET, HEAD")

@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.journal.make import NOW, cursor, event
+from tpuwatch.errors import JournalError
+from tpuwatch.journal import Journal, JournalReader, schema
+from tpuwatch.model import Cause
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.clock import ManualClock
+
+
+def keys(journal: Journal | JournalReader, **asked: object) -> str:
+    return "".join(one.key.decode() for one in journal.events(**asked))  # type: ignore[arg-type]  # each test gives its own
+
+
+@pytest.fixture
+def filled(journal: Journal) -> Journal:
+    """Events a to e in order of arrival; by their own time they are d, a, b, c, e."""
+    journal.commit([event("a", time=NOW + 1), event("b", time=NOW + 2, cause=Cause.HANG)], [])
+    journal.commit([event("c", time=None, observed=NOW + 3), event("d", time=NOW, history=True)], [])
+    journal.commit([event("e", time=NOW + 9, cause=Cause.HANG)], [])
+    return journal
+
+
+def test_events_are_in_the_order_of_their_time(filled: Journal) -> None:
+    assert keys(filled) == "dabce"
+    assert keys(filled, newest_first=True) == "ecbad"
+    assert keys(filled, limit=2) == "da"
+    assert keys(filled, limit=2, newest_first=True) == "ec"
+
+
+def test_events_after_an_id_are_in_the_order_of_arrival(filled: Journal) -> None:
+    assert keys(filled, after_id=0) == "abcde"
+    assert keys(filled, after_id=2) == "cde"
+    assert keys(filled, after_id=2, newest_first=True, limit=1) == "e"
+    assert keys(filled, after_id=filled.last_id()) == ""
+
+
+def test_filters_combine(filled: Journal) -> None:
+    assert keys(filled, since=NOW + 1) == "abce"
+    assert keys(filled, since=NOW + 1, until=NOW + 3) == "ab"
+    assert keys(filled, cause=Cause.HANG) == "be"
+    assert keys(filled, cause=Cause.HANG, since=NOW + 5) == "e"
+    assert keys(filled, history=True) == "d"
+    assert keys(filled, history=False) == "abce"
+
+
+def test_counts_by_cause(filled: Journal) -> None:
+    assert filled.counts() == {Cause.VMEM_OOM: 3, Cause.HANG: 2}
+    assert filled.counts(since=NOW + 2, until=NOW + 9) == {Cause.HANG: 1, Cause.VMEM_OOM: 1}
+    assert filled.counts(history=False) == {Cause.VMEM_OOM: 2, Cause.HANG: 2}
+
+
+def test_an_empty_journal_has_nothing(journal: Journal) -> None:
+    assert (journal.events(), journal.counts(), journal.last_id(), journal.launches()) == ([], {}, 0, [])
+    assert journal.size_bytes() > 0
+
+
+def test_causes_of_a_later_version_are_passed_over(filled: Journal, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / schema.FILE_NAME) as stranger:
+        stranger.execute("UPDATE events SET cause = 'cosmic_rays' WHERE key = CAST('a' AS BLOB)")
+    stranger.close()
+    assert keys(filled) == "dbce"
+    assert filled.counts() == {Cause.VMEM_OOM: 2, Cause.HANG: 2}
+
+
+def test_a_reader_sees_each_commit_of_a_running_daemon(journal: Journal, tmp_path: Path) -> None:
+    reader = JournalReader.open(tmp_path)
+    journal.commit([event("a")], [cursor(10)])
+    assert keys(reader) == "a"
+    journal.commit([event("b")], [cursor(20)])
+    assert keys(reader) == "ab"
+    assert reader.cursors() == [cursor(20)]
+
+
+def test_a_reader_reads_when_no_daemon_runs_and_follows_one_that_starts(tmp_path: Path, clock: ManualClock) -> None:
+    journal = Journal.open(tmp_path, clock)
+    journal.commit([event("a")], [])
+    journal.close()
+    reader = JournalReader.open(tmp_path)
+    assert keys(reader) == "a"
+    journal = Journal.open(tmp_path, clock)
+    journal.commit([event("b")], [])
+    assert keys(reader) == "ab"
+    journal.close()
+
+
+def test_any_thread_may_read_while_another_writes(journal: Journal) -> None:
+    seen: list[int] = []
+    start = threading.Barrier(3)
+
+    def read() -> None:
+        start.wait(timeout=10)
+        for _ in range(30):
+            found = journal.events(after_id=0)
+            seen.append(len(found))
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for thread in readers:
+        thread.start()
+    start.wait(timeout=10)
+    for number in range(100):
+        journal.commit([event(f"{number}.{part}") for part in range(5)], [])
+    for thread in readers:
+        thread.join(timeout=30)
+    assert len(seen) == 60
+    assert all(count % 5 == 0 for count in seen)
+
+
+def test_no_journal_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match=r"there is no journal in .*: start `tpuwatch run`"):
+        JournalReader.open(tmp_path)
+
+
+def test_rubbish_is_an_error_and_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / schema.FILE_NAME).write_bytes(b"rubbish" * 1000)
+    with pytest.raises(JournalError, match=r"cannot read the journal .*not a database"):
+        JournalReader.open(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [schema.FILE_NAME]
+
+
+@pytest.mark.parametrize(
+    ("version", "words"), [(schema.VERSION + 1, "newer tpuwatch"), (schema.VERSION - 1, "older tpuwatch")]
+)
+def test_another_version_is_named(tmp_path: Path, clock: ManualClock, version: int, words: str) -> None:
+    Journal.open(tmp_path, clock).close()
+    with sqlite3.connect(tmp_path / schema.FILE_NAME) as stranger:
+        stranger.execute(f"PRAGMA user_version = {version}")
+    stranger.close()
+    with pytest.raises(JournalError, match=words):
+        JournalReader.open(tmp_path)
+
+
+READ_AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from tpuwatch.journal import JournalReader
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+print(len(JournalReader.open(Path(sys.argv[1])).events()))
+"""
+
+
+@pytest.mark.parametrize("ending", ["running", "stopped", "killed"])
+def test_a_user_who_cannot_write_there_can_read(tmp_path: Path, clock: ManualClock, ending: str) -> None:
+    directory = tmp_path / "state"
+    journal = Journal.open(directory, clock)
+    journal.commit([event("a")], [])
+    if ending == "stopped":
+        journal.close()
+    if ending == "killed":  # what a SIGKILL leaves: the log and its index, and no one who holds them
+        left = {path.name: path.read_bytes() for path in directory.iterdir()}
+        journal.close()
+        for name, content in left.items():
+            (directory / name).write_bytes(content)
+    for path in (tmp_path, *tmp_path.parents):
+        if path.owner() == "root" and os.geteuid() == 0 and path.name.startswith("pytest"):
+            path.chmod(0o755)
+    tmp_path.chmod(0o755)
+    directory.chmod(0o555)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", READ_AS_NOBODY, str(directory)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    finally:
+        directory.chmod(0o755)
+        journal.close()
+    assert (done.stdout, done.stderr) == ("1\n", "")

@@ -1,0 +1,237 @@
+"""Wake-ups by inotify, for real: every wait here is for an event and has a deadline."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from watchdog.events import FileModifiedEvent
+
+from tests.logs.sites import HEADER, Site, line, name, numbers
+from tpuwatch.logs import hints
+from tpuwatch.logs.hints import CALM_POLL_SECONDS, CALM_SECONDS, STORM_EVENTS, Hints
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEADLINE = 20.0
+MAX_QUEUED = Path("/proc/sys/fs/inotify/max_queued_events")
+
+WRITER = """
+import sys
+files = [open(path, "ab", buffering=0) for path in sys.argv[2:]]
+for number in range(int(sys.argv[1])):
+    files[number % 2].write(b"x")
+"""
+
+
+class Woken:
+    """Somebody who is woken, and can be waited for."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.hints = Hints(self.event.set)
+
+    def by(self, path: Path) -> bool:
+        """Whether a write to `path` wakes."""
+        self.event.clear()
+        self.hints.take(0.0)
+        path.write_text("words")
+        while self.event.wait(DEADLINE):
+            self.event.clear()
+            if str(path) in self.hints.take(0.0):
+                return True
+        return False
+
+
+@pytest.fixture
+def woken() -> Iterator[Woken]:
+    woken = Woken()
+    yield woken
+    woken.hints.close()
+
+
+def wait_for(site: Site, number: int) -> None:
+    """Poll whenever woken, and not otherwise, until an event is seen."""
+    while number not in numbers(site.sightings):
+        assert site.woken.wait(DEADLINE)
+        site.woken.clear()
+        site.settle(0.0)
+
+
+def test_a_write_wakes_and_tells_its_file(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch([str(tmp_path)], 0.0)
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_directory_behind_a_link_is_watched_where_it_really_is(woken: Woken, tmp_path: Path) -> None:
+    (tmp_path / "real" / "logs").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/logs")
+    woken.hints.watch([str(tmp_path / "link")], 0.0)
+    assert woken.by(tmp_path / "real" / "logs" / "log")
+
+
+def test_nobody_is_woken_twice_before_having_looked() -> None:
+    calls: list[int] = []
+    handler = hints._Handler(lambda: calls.append(1))
+    for _ in range(3):
+        handler.dispatch(FileModifiedEvent("a"))
+    assert calls == [1]
+    assert handler.take() == ({"a"}, 3)
+    handler.dispatch(FileModifiedEvent(b"b"))  # type: ignore[arg-type]  # watchdog gives either
+    assert calls == [1, 1]
+    assert handler.take() == ({"b"}, 1)
+
+
+def test_the_coming_of_a_directory_wakes(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "a" / "b" / "logs"
+    woken.hints.watch([str(logs)], 0.0)
+    for directory in (tmp_path / "a", tmp_path / "a" / "b", logs):
+        woken.event.clear()
+        woken.hints.take(0.0)
+        directory.mkdir()
+        assert woken.event.wait(DEADLINE), directory
+        woken.hints.watch([str(logs)], 0.0)
+    assert woken.by(logs / "log")
+
+
+def test_a_directory_that_is_deleted_and_made_again_is_watched_again(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    woken.hints.watch([str(logs)], 0.0)
+    shutil.rmtree(logs)
+    logs.mkdir()
+    woken.hints.watch([str(logs)], 0.0)
+    assert woken.by(logs / "log")
+
+
+def test_a_directory_that_is_replaced_is_watched_in_its_new_place(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    woken.hints.watch([str(logs)], 0.0)
+    logs.rename(tmp_path / "old")
+    logs.mkdir()
+    woken.hints.watch([str(logs)], 0.0)
+    assert woken.by(logs / "log")
+    assert woken.hints.restarts == 0
+
+
+def test_a_dead_emitter_is_replaced(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch([str(tmp_path)], 0.0)
+    for emitter in woken.hints.emitters:
+        emitter.stop()
+        emitter.join(DEADLINE)
+    woken.hints.watch([str(tmp_path)], 0.0)
+    assert woken.hints.restarts == 2  # the directory's and its parent's
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_dead_observer_is_replaced(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints._observer.stop()
+    woken.hints._observer.join(DEADLINE)
+    woken.hints.watch([str(tmp_path)], 0.0)
+    assert woken.hints.restarts == 1
+    assert woken.by(tmp_path / "log")
+
+
+def test_what_cannot_be_watched_does_no_harm(woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(woken.hints._observer, "schedule", full)
+        woken.hints.watch([str(tmp_path)], 0.0)
+        assert not woken.hints.emitters
+    woken.hints.watch([str(tmp_path)], 0.0)
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_storm_of_events_switches_them_off_for_a_while(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch([str(tmp_path)], 0.0)
+    for _ in range(STORM_EVENTS + 1):
+        woken.hints._handler.dispatch(FileModifiedEvent("x"))
+    woken.hints.take(0.0)
+    assert woken.hints.calm(0.0)
+    woken.hints.watch([str(tmp_path)], CALM_SECONDS / 2)
+    assert not woken.hints.emitters
+    assert not woken.hints.calm(CALM_SECONDS)
+    woken.hints.watch([str(tmp_path)], CALM_SECONDS)
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
+    site.follower.watch()
+    assert site.follower._hints is not None
+    for _ in range(STORM_EVENTS + 1):
+        site.follower._hints._handler.dispatch(FileModifiedEvent("x"))
+    site.poll()
+    assert site.poll().due_in == CALM_POLL_SECONDS
+    site.clock.advance(CALM_SECONDS)
+    site.poll()
+    assert site.follower._hints.emitters
+
+
+def test_a_follower_is_woken_by_a_write(site: Site) -> None:
+    site.follower.watch()
+    site.poll()
+    site.append(name(), HEADER + line(1))
+    wait_for(site, 1)
+
+
+def test_a_resting_file_that_an_event_names_is_read_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tpuwatch.logs.follow.MAX_OPEN", 0)
+    monkeypatch.setattr("tpuwatch.logs.shelf._CHECKS", 0)  # no looking round
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    assert not site.follower._tails
+    site.follower.watch()
+    site.append(name(), line(2))
+    wait_for(site, 2)
+
+
+def test_a_follower_outlives_its_directory_and_its_emitters(site: Site) -> None:
+    site.follower.watch()
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    shutil.rmtree(site.logs)
+    assert site.settle() == []
+    site.logs.mkdir()
+    site.settle()
+    site.append(name(pid=2), HEADER + line(2))
+    wait_for(site, 2)
+    assert site.follower._hints is not None
+    for emitter in site.follower._hints.emitters:
+        emitter.stop()
+        emitter.join(DEADLINE)
+    site.append(name(pid=2), line(3))
+    assert site.settle() == [3]
+    assert site.follower.counters.watcher_restarts == 2
+
+
+@pytest.mark.skipif(
+    not MAX_QUEUED.exists() or int(MAX_QUEUED.read_text()) > 100_000, reason="the queue is too long to fill"
+)
+def test_an_overflow_of_the_event_queue_loses_nothing(site: Site) -> None:
+    paths = [site.append(name(pid=pid), HEADER) for pid in (1, 2)]
+    site.settle()
+    site.follower.watch()
+    count = int(MAX_QUEUED.read_text()) + 1000
+    command = [sys.executable, "-c", WRITER, str(count), *map(str, paths)]
+    writer = subprocess.Popen(command)
+    ctypes.PyDLL(None).waitpid(
+        writer.pid, None, 0
+    )  # keeps the interpreter's lock: watchdog's threads stand still meanwhile
+    writer.returncode = 0
+    site.append(name(pid=1), "\n" + line(1))
+    assert site.settle() == [1]
+    site.clock.advance(CALM_SECONDS)
+    site.settle()
+    site.append(name(pid=2), "\n" + line(2))
+    wait_for(site, 2)

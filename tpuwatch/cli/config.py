@@ -1,0 +1,46 @@
+"""`tpuwatch config check` and `tpuwatch config show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    for name, text in (
+        ("check", "say whether the configuration and the rules can be used"),
+        ("show", "print every setting that is in force, and where it comes from"),
+    ):
+        action = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        options.add_config(action)
+        options.add_json(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when it can be used; a ConfigError says all that is wrong."""
+    config = options.load(args)
+    if args.action == "show":
+        from tpuwatch.config import as_dict, show
+
+        if args.json:
+            options.print_json(as_dict(config))
+        else:
+            print(show(config), end="")
+        return 0
+    from tpuwatch.logs.catalogue import load_catalogue
+
+    catalogue = load_catalogue(config.logs.rules)
+    if args.json:
+        refused = [str(error) for error in catalogue.refused]
+        options.print_json({"source": str(config.source), "rules": len(catalogue.rules), "refused": refused})
+    else:
+        print(f"{config.source}: good; {len(catalogue.rules)} rules.")
+        for error in catalogue.refused:
+            print(f"Refused: {error}")
+    return 1 if catalogue.refused else 0

@@ -1,0 +1,145 @@
+"""`tpuwatch diagnose`: what is wrong in a text, and what to do."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from tpuwatch.diagnose import Seen
+    from tpuwatch.errors import TpuwatchError
+    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.logs.scan import Scanner
+    from tpuwatch.model import Finding, Launch
+
+_BAR_FROM_BYTES = 32 << 20
+_BAR_WIDTH = 40
+_BAR_SECONDS = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.add_argument("files", nargs="*", metavar="FILE", help="texts to read, gzip too; - or none: standard input")
+    parser.add_argument("--rules", action="append", default=[], metavar="DIR", help="a directory of own rules; may be given again")
+    parser.add_argument("--exit-code", action="store_true", help="end with 1 when something was found")
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read all, then print the findings in the order in which to act."""
+    from tpuwatch.diagnose import fold
+    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.logs.catalogue import load_catalogue
+    from tpuwatch.logs.scan import Scanner
+    from tpuwatch.logs.texts import STDIN
+
+    files = args.files or [STDIN]
+    if files == [STDIN] and sys.stdin.isatty():
+        print("Paste the text, then press Ctrl-D.", file=sys.stderr)
+    catalogue = load_catalogue(args.rules)
+    if catalogue.refused:
+        raise catalogue.refused[0]
+    tracker = LaunchTracker()
+    unreadable: list[TpuwatchError] = []
+    findings = fold(_read_all(files, Scanner(catalogue), tracker, unreadable))
+    _print(findings, tracker.latest(), as_json=args.json)
+    for error in unreadable:
+        print(f"tpuwatch: {error}", file=sys.stderr)
+    if unreadable:
+        return 3
+    return 1 if args.exit_code and findings else 0
+
+
+def _read_all(
+    files: list[str], scanner: Scanner, tracker: LaunchTracker, unreadable: list[TpuwatchError]
+) -> Iterator[Seen]:
+    """What the rules recognise in all files; a file that cannot be read does not keep the others from it."""
+    from tpuwatch.logs.texts import UnreadableError, size_of
+
+    bar = _Bar(sum(size_of(name) for name in files))
+    for name in files:
+        try:
+            yield from _read(name, scanner, tracker, bar)
+        except UnreadableError as error:
+            unreadable.append(error)
+        bar.next_file()
+    bar.clear()
+
+
+def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Iterator[Seen]:
+    from tpuwatch.diagnose import kind_of, seen
+    from tpuwatch.launches import Origin
+    from tpuwatch.logs import texts
+    from tpuwatch.logs.files import libtpu_file
+    from tpuwatch.logs.parser import LogParser, Match
+
+    now, shown = time.time(), "<stdin>" if name == texts.STDIN else name
+    file = libtpu_file(name)
+    pid = file.pid
+
+    def told(match: Match) -> Seen:
+        nonlocal pid
+        rule, when = match.rule, now if match.time is None else match.time
+        pid = pid or match.details.get("pid") if rule.mark == "banner" else pid
+        origin = Origin(pid, file.user, file.host)
+        if rule.mark is not None:
+            tracker.mark(rule.mark, match.details, origin, when)
+        if rule.cause is not None:
+            tracker.event(rule.cause, match.details, origin, when)
+        return seen(match, shown, now)
+
+    parser = None
+    for chunk in texts.chunks(name, bar.show):
+        if parser is None:
+            parser = LogParser(scanner, kind_of(name, chunk), now=now, count_lines=True)
+        yield from map(told, parser.feed(chunk))
+    if parser is not None:
+        yield from map(told, parser.finish())
+
+
+def _print(findings: list[Finding], launches: list[Launch], *, as_json: bool) -> None:
+    from tpuwatch.export.jsonable import diagnosis
+    from tpuwatch.export.paper import Paper
+    from tpuwatch.export.terminal import tell_all
+
+    document = diagnosis(findings, launches)
+    if as_json:
+        options.print_json(document)
+    else:
+        tell_all(Paper(sys.stdout), document["findings"], document["launches"])
+
+
+class _Bar:
+    """How far a long read has come, on standard error, if that is a terminal."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._done = self._here = 0
+        self._next = time.monotonic() + _BAR_SECONDS
+        self._shown = False
+        self._wanted = size >= _BAR_FROM_BYTES and sys.stderr.isatty()
+
+    def show(self, taken: int) -> None:
+        """`taken` bytes of the present file have been read."""
+        self._here = taken
+        now = time.monotonic()
+        if not self._wanted or now < self._next:
+            return
+        self._next, self._shown = now + _BAR_SECONDS, True
+        share = min(1.0, (self._done + taken) / self._size)
+        filled = round(share * _BAR_WIDTH)
+        sys.stderr.write(f"\r{'█' * filled}{'░' * (_BAR_WIDTH - filled)} {share:4.0%}")
+        sys.stderr.flush()
+
+    def next_file(self) -> None:
+        self._done, self._here = self._done + self._here, 0
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")

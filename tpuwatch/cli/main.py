@@ -1,0 +1,85 @@
+"""The command line. Each command is a module of this package, imported when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from tpuwatch import __version__
+from tpuwatch.errors import ConfigError, RuleError, TpuwatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DONE, WRONG, MISUSED, UNKNOWN = 0, 1, 2, 3  # exit codes
+_INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+
+COMMANDS = {
+    "run": "watch this TPU VM: follow its logs, keep what they say, serve it",
+    "diagnose": "say what is wrong in any log, traceback or paste, and what to do",
+    "status": "show what the daemon on this machine knows",
+    "events": "list what was recognised in the logs",
+    "config": "check or show the configuration",
+    "demo": "see it at work on a simulated TPU VM",
+}
+_EPILOG = "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, 3 could not find out"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code as the help tells them."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    parser = _parser(arguments)
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.print_help()
+        return DONE
+    try:
+        return int(args.run(args))
+    except (ConfigError, RuleError) as error:
+        return _fail(error, MISUSED)
+    except TpuwatchError as error:
+        return _fail(error, UNKNOWN)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:  # the reader, `head` for instance, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
+    wanted = next((word for word in arguments if not word.startswith("-")), None)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        if name == wanted:  # the others cost their import
+            module = import_module(f"tpuwatch.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    return parser
+
+
+def _fail(error: TpuwatchError, code: int) -> int:
+    print(f"tpuwatch: {error}", file=sys.stderr)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a wrong word is answered with the nearest right one."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message and self.prog == "tpuwatch":
+            word = message.partition("invalid choice: ")[2].partition(" ")[0].strip("'")
+            message = f"there is no command {word!r}{_nearest(word)}"
+        self.exit(MISUSED, f"{self.prog}: {message}\nTry '{self.prog} --help'.\n")
+
+
+def _nearest(word: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word, COMMANDS, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(COMMANDS)}"

@@ -1,0 +1,43 @@
+"""Options and output that several commands share."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import argparse
+
+    from tpuwatch.config import Config
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """--config FILE."""
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="the configuration; else $TPUWATCH_CONFIG, else /etc/tpuwatch/config.toml, else the defaults",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help=text)
+
+
+def load(args: argparse.Namespace) -> Config:
+    """The configuration that the command was told to use. Raises ConfigError."""
+    from tpuwatch.config import load_config
+
+    return load_config(args.config, os.environ)
+
+
+def print_json(document: Any, *, indent: int | None = 2) -> None:
+    """One JSON document on standard output."""
+    from tpuwatch.export.jsonable import dumps
+
+    sys.stdout.write(dumps(document, indent=indent) + "\n")
+    sys.stdout.flush()

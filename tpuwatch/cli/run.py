@@ -1,0 +1,33 @@
+"""`tpuwatch run`: the daemon, in the foreground."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    options.add_config(parser)
+    parser.epilog = "SIGTERM and Ctrl-C store what was read and end it; SIGHUP reads the configuration and the rules again."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Work until a signal comes; 0 after an orderly end."""
+    from tpuwatch.clock import SystemClock
+    from tpuwatch.daemon import Daemon
+    from tpuwatch.logsetup import set_up
+
+    config = options.load(args)
+    set_up(config.log.format, config.log.level)
+    daemon = Daemon(lambda: options.load(args), clock=SystemClock())
+    daemon.obey_signals()
+    gc.collect()
+    gc.freeze()  # what start-up left behind stays; the collector need not look at it again
+    daemon.run()
+    return 0

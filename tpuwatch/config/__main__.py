@@ -1,0 +1,9 @@
+"""`python -m tpuwatch.config > config.example.toml` writes the example anew."""
+
+from __future__ import annotations
+
+import sys
+
+from tpuwatch.config.render import render_example
+
+sys.stdout.write(render_example())

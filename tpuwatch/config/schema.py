@@ -1,0 +1,134 @@
+"""Every key of the configuration: its type, its bounds, its default and its meaning.
+
+A key's meaning is the description of its field; what it allows is said by its type (`Allowed`) and its bounds. Messages,
+config.example.toml and `tpuwatch config show` are made from these, so that they cannot differ.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a value may be, in words that follow "give"."""
+
+    words: str
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """Host and port of "host:port"; an IPv6 address stands in brackets. Raises ValueError if it is nothing of the kind."""
+    host, _, port = listen.rpartition(":")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError("no port")
+    if host.startswith("[") and host.endswith("]"):
+        return str(ipaddress.IPv6Address(host[1:-1])), int(port)
+    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", host):
+        raise ValueError("no host")
+    return host, int(port)
+
+
+def _listen(value: str) -> str:
+    split_listen(value)
+    return value
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("not absolute")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
+Directories = Annotated[
+    tuple[Annotated[Path, AfterValidator(_absolute)], ...], Allowed("a list of absolute paths of directories")
+]
+Globs = Annotated[
+    tuple[Annotated[Path, AfterValidator(_absolute)], ...],
+    Allowed('a list of absolute paths, which may hold *, ?, [...] and **'),
+]
+Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
+Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
+Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
+Listen = Annotated[
+    str, AfterValidator(_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
+]
+
+
+class Section(BaseModel):
+    """A table of the file. Frozen: a new configuration is a new object."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Logs(Section):
+    """What is read, and when a launch counts as slow or silent."""
+
+    paths: Directories = Field(
+        (Path("/tmp/tpu_logs"), Path("/tmp")),  # noqa: S108 (where libtpu writes)
+        description="Directories whose tpu_driver.* files are followed. libtpu writes to /tmp/tpu_logs, and to /tmp if "
+        "it cannot. A directory may come later.",
+    )
+    job_paths: Globs = Field(
+        (), description="Files with the output (stdout and stderr) of training jobs. Many faults are told only there."
+    )
+    rules: Directories = Field(
+        (), description="Directories with rules of your own (*.toml), which are added to the built-in ones."
+    )
+    poll_seconds: Seconds = Field(
+        1.0, ge=0.05, le=60, description="The longest time between two looks at the files, when nothing else wakes tpuwatch."
+    )
+    compile_grace_seconds: Seconds = Field(
+        300.0, ge=10, le=86_400, description="How long a launch may say nothing before it counts as silent. Compiling takes long."
+    )
+    slow_init_seconds: Seconds = Field(
+        15.0, ge=0.1, le=3600, description="From which duration on the initialisation of a TPU counts as slow."
+    )
+
+
+class Http(Section):
+    """Where metrics, status and API are served. There is no access control: keep it on addresses that you trust."""
+
+    listen: Listen = Field("127.0.0.1:9478", description="Address and port to serve on.")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host (without brackets) and port."""
+        return split_listen(self.listen)
+
+
+class State(Section):
+    """The journal: what was recognised, and how far each file has been read."""
+
+    dir: AbsolutePath = Field(Path("/var/lib/tpuwatch"), description="Directory of the journal. One tpuwatch uses it at a time.")
+    max_age_days: Days = Field(30, ge=1, le=3650, description="Events that were read longer ago are removed.")
+    max_mib: Mebibytes = Field(256, ge=16, le=1 << 20, description="When the journal is larger, its oldest events are removed.")
+
+
+class Log(Section):
+    """What tpuwatch says of itself, on stderr."""
+
+    format: Literal["line", "json"] = Field("line", description="Lines for people, or one JSON object per line.")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is worth saying.")
+
+
+class Config(Section):
+    """The whole configuration."""
+
+    logs: Logs = Logs()
+    http: Http = Http()
+    state: State = State()
+    log: Log = Log()
+
+    _source: Path | None = PrivateAttr(None)
+
+    @property
+    def source(self) -> Path | None:
+        """The file that it was read from; None if all of it is defaults."""
+        return self._source

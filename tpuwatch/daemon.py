@@ -1,0 +1,317 @@
+"""The daemon: wires the parts, turns the loop, obeys signals.
+
+One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which returns a sentence. Watchdog's
+threads only wake it, the HTTP server's only look. A failed turn is logged and counted by its absence; the next one comes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch import __version__
+from tpuwatch.errors import ConfigError, JournalError
+from tpuwatch.export.http import HttpServer
+from tpuwatch.export.metrics import Metrics
+from tpuwatch.export.view import ADDRESS_FILE, FileStatus, JournalStatus, LoopStatus, Problem, Status
+from tpuwatch.ingest import Ingest
+from tpuwatch.journal import Journal
+from tpuwatch.launches import LaunchTracker
+from tpuwatch.logs.catalogue import Catalogue, load_catalogue
+from tpuwatch.logs.files import Refusal
+from tpuwatch.logs.follow import Follower
+from tpuwatch.logs.scan import Scanner
+from tpuwatch.logsetup import one_line, set_up
+from tpuwatch.processes import ProcFs
+from tpuwatch.shown import LiveView
+from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.waker import Waker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.config import Config
+    from tpuwatch.model import Event
+
+LOGS = "logs"  # the loop's name in metrics and status
+STALE_SECONDS = 30.0  # a loop without success for so long is stuck
+DEBOUNCE_SECONDS = 0.02  # one event a write would cost more than reading what was written
+STATUS_SECONDS = 1.0
+UPKEEP_SECONDS = 60.0
+FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
+_SHOWN_FILES = 200
+_TOLD_EVENTS = 20  # of one turn, in the log
+_KNOWN_LAUNCHES = 100
+
+_log = logging.getLogger(__name__)
+
+
+class Daemon:
+    """`run` works until a signal or `stop`."""
+
+    def __init__(self, load: Callable[[], Config], *, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
+        """`load` reads the configuration, now and on SIGHUP. Raises ConfigError and JournalError with what to do."""
+        self._load = load
+        self._clock = clock
+        self._waker = Waker()
+        self._stopping = self._reloading = False
+        self._config = load()
+        self._started = clock.time()
+        self._state = "Starting."
+        self._last_success: float | None = None
+        self._next_status = self._next_upkeep = float("-inf")
+        self._notifier = Notifier.from_environment(environ, clock)
+        self._watchdog = Watchdog(
+            self._notifier,
+            clock,
+            limits={LOGS: STALE_SECONDS},
+            timeout=watchdog_timeout(environ, os.getpid()),
+        )
+        self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
+        with contextlib.ExitStack() as undo:
+            self._journal = Journal.open(self._config.state.dir, clock, boot_id=_boot_id())
+            undo.callback(self._journal.close)
+            for notice in self._journal.notices:
+                _log.warning("%s", notice)
+            catalogue = self._catalogue(self._config)
+            tracker = self._new_tracker(self._config)
+            self._ingest = self._new_ingest(self._config, catalogue, tracker, first_run=self._journal.first_run)
+            self._view = LiveView(self._journal, catalogue, clock, self._status())
+            self._http = self._serve(self._config)
+            undo.pop_all()
+        self.metrics.config(success=True, at=self._started)
+
+    @property
+    def url(self) -> str:
+        """Where the daemon serves."""
+        return self._http.url
+
+    def run(self) -> None:
+        """Work until told to stop; then store what was read and let everything go."""
+        try:
+            self._ingest.follower.watch()
+            self._http.start()
+            self._announce()
+            self._notifier.ready(self._state)
+            _log.info("tpuwatch %s serves %s and follows %s", __version__, self.url, self._followed())
+            while not self._stopping:
+                self.turn()
+                self._wait()
+            self._notifier.stopping()
+            _log.info("Stopping.")
+            self.turn()
+        finally:
+            self.close()
+
+    def stop(self) -> None:
+        """End `run` after its turn. May be called from a signal handler or another thread."""
+        self._stopping = True
+        self._waker.wake()
+
+    def reload(self) -> None:
+        """Read the configuration again before the next turn. May be called from a signal handler."""
+        self._reloading = True
+        self._waker.wake()
+
+    def obey_signals(self) -> None:
+        """SIGTERM and SIGINT stop the daemon, SIGHUP reloads its configuration."""
+        signal.signal(signal.SIGTERM, lambda *_: self.stop())
+        signal.signal(signal.SIGINT, lambda *_: self.stop())
+        signal.signal(signal.SIGHUP, lambda *_: self.reload())
+
+    def turn(self) -> None:
+        """One turn of the loop; whatever fails in it, the next one comes."""
+        if self._reloading:
+            self._reloading = False
+            self._apply_reload()
+        try:
+            sentence = self._ingest.turn()
+        except Exception:
+            _log.exception("A turn over the logs failed.")
+            self._ingest.due_in = self._config.logs.poll_seconds
+            self._state = "A turn over the logs failed; tpuwatch's log tells why."
+            return
+        self._say(sentence)
+        if not self._ingest.holding:
+            self._last_success = self._clock.time()
+            self.metrics.loop_success(LOGS, self._last_success)
+        self._watchdog.progress(LOGS)
+        self._keep_up()
+
+    def close(self) -> None:
+        """Let go of sockets, files and the journal."""
+        self._http.close()
+        self._ingest.follower.close()
+        with contextlib.suppress(OSError):
+            (self._config.state.dir / ADDRESS_FILE).unlink(missing_ok=True)
+        self._journal.close(clean=not self._ingest.holding)
+
+    # -- the loop's parts
+
+    def _wait(self) -> None:
+        due = self._watchdog.step()
+        seconds = self._ingest.due_in if due is None else min(self._ingest.due_in, due)
+        if seconds > 0 and self._waker.wait(seconds) and not self._stopping:
+            self._waker.wait(0.0)
+            self._pause(DEBOUNCE_SECONDS)
+
+    def _pause(self, seconds: float) -> None:
+        """Let more come before it is read; a stop does not wait."""
+        end = self._clock.monotonic() + seconds
+        while not self._stopping and (left := end - self._clock.monotonic()) > 0:
+            self._waker.wait(left)
+
+    def _say(self, sentence: str) -> None:
+        if sentence != self._state:
+            level = logging.WARNING if self._ingest.holding else logging.DEBUG
+            _log.log(level, "%s", sentence)
+            self._state = sentence
+
+    def _keep_up(self) -> None:
+        """What is due now and then: the status that others see, and the journal's size."""
+        now = self._clock.monotonic()
+        if now >= self._next_upkeep:
+            self._next_upkeep = now + UPKEEP_SECONDS
+            self._prune()
+        if now >= self._next_status:
+            self._next_status = now + STATUS_SECONDS
+            status = self._status()
+            self._view.current = status
+            self.metrics.files(followed=len(status.files), refused=len(status.problems))
+            self._notifier.status(self._state)
+
+    def _prune(self) -> None:
+        state = self._config.state
+        try:
+            while self._journal.prune(state.max_age_days * 86_400.0, state.max_mib << 20):
+                self._watchdog.progress(LOGS)
+            self.metrics.journal(durable=self._journal.durable, events=sum(self._journal.counts().values()))
+        except JournalError as error:
+            self.metrics.journal_error()
+            _log.warning("%s", error)
+
+    def _status(self) -> Status:
+        now = self._clock.time()
+        follower = self._ingest.follower
+        fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
+        files = [FileStatus(known.file.path, known.size, known.offset) for known in follower.files()]
+        files.sort(key=lambda file: -file.lag_bytes)
+        launches = self._ingest.tracker.latest()
+        return Status(
+            version=__version__,
+            started=self._started,
+            now=now,
+            state=self._state,
+            reading=True,
+            loops=[LoopStatus(LOGS, self._last_success, fresh)],
+            files=files[:_SHOWN_FILES],
+            problems=[Problem(path, reason.value) for path, reason in follower.problems()],
+            notices=self._journal.notices,
+            config_source=str(self._config.source),
+            journal=JournalStatus(str(self._config.state.dir), self._journal.durable, self._journal.last_id()),
+            last_launch=launches[-1] if launches else None,
+        )
+
+    def _tell(self, events: list[Event]) -> None:
+        """New events in the log, a line each, unless they are history or too many."""
+        live = [event for event in events if not event.history]
+        rules = {rule.id: rule for rule in self._view.catalogue.rules}
+        for event in live[:_TOLD_EVENTS]:
+            summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
+            _log.warning("%s: %s (%s)", event.cause.value, one_line(summary), event.file)
+        if len(live) > _TOLD_EVENTS:
+            _log.warning("… and %d more events in this turn.", len(live) - _TOLD_EVENTS)
+
+    # -- making and remaking the parts
+
+    def _catalogue(self, config: Config) -> Catalogue:
+        catalogue = load_catalogue([Path(directory) for directory in config.logs.rules])
+        for refused in catalogue.refused:
+            _log.error("%s", refused)
+        self.metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
+        return catalogue
+
+    def _new_tracker(self, config: Config) -> LaunchTracker:
+        known, silent_after = self._journal.launches(_KNOWN_LAUNCHES), config.logs.compile_grace_seconds
+        return LaunchTracker(known, processes=ProcFs(), silent_after=silent_after)
+
+    def _new_ingest(
+        self, config: Config, catalogue: Catalogue, tracker: LaunchTracker, *, first_run: bool
+    ) -> Ingest:
+        follower = Follower(
+            log_dirs=[str(path) for path in config.logs.paths],
+            job_globs=config.logs.job_paths,
+            scanner=Scanner(catalogue),
+            clock=self._clock,
+            cursors=self._journal.cursors(),
+            first_run=first_run,
+            wake=self._waker.wake,
+            rescan_seconds=config.logs.poll_seconds,
+        )
+        return Ingest(
+            follower=follower,
+            journal=self._journal,
+            tracker=tracker,
+            metrics=self.metrics,
+            clock=self._clock,
+            tell=self._tell,
+        )
+
+    def _serve(self, config: Config) -> HttpServer:
+        host, port = config.http.address
+        return HttpServer(host, port, view=self._view, metrics=self.metrics, clock=self._clock)
+
+    def _apply_reload(self) -> None:
+        """Take a new configuration into force, or keep the old one and say why."""
+        self._notifier.reloading()
+        now = self._clock.time()
+        try:
+            config = self._load()
+            if config.state.dir != self._config.state.dir:
+                raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
+            http = None if config.http == self._config.http else self._serve(config)
+        except ConfigError as error:
+            self.metrics.config(success=False, at=now)
+            _log.error("The configuration stays as it was: %s", error)
+        else:
+            self._swap(config, http)
+            self.metrics.config(success=True, at=now)
+            _log.info("The configuration from %s is in force.", config.source)
+        self._notifier.ready(self._state)
+
+    def _swap(self, config: Config, http: HttpServer | None) -> None:
+        if http is not None:
+            self._http.close()
+            self._http = http
+            http.start()
+        self._ingest.turn()  # what the journal does not take now is read again by the new follower
+        self._ingest.follower.close()
+        self._view.catalogue = catalogue = self._catalogue(config)
+        self._ingest = self._new_ingest(config, catalogue, self._ingest.tracker, first_run=False)
+        self._ingest.follower.watch()
+        self._config = config
+        set_up(config.log.format, config.log.level)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Leave the address where a program can find it: with port 0 nobody knows it before."""
+        host, port = self._http.address
+        try:
+            (self._config.state.dir / ADDRESS_FILE).write_text(f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n")
+        except OSError as error:
+            _log.debug("The address is not written to the state directory: %s", error)
+
+    def _followed(self) -> str:
+        return ", ".join([*map(str, self._config.logs.paths), *self._config.logs.job_paths]) or "nothing"
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,131 @@
+"""From recognised records to findings: what to act on, in which order, and what to do.
+
+A pure fold: the same records give the same findings, wherever they were read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.logs.parser import LogParser, Match, StreamKind
+from tpuwatch.model import Cause, Event, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.logs.catalogue import Rule
+    from tpuwatch.logs.scan import Scanner
+
+_ORDER = {cause: place for place, cause in enumerate(Cause)}
+_STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that the run went on
+_PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record and the rule that recognised it. `event` is None for a mark, which is a fact and no fault."""
+
+    rule: Rule
+    event: Event | None
+    details: Mapping[str, Any]
+    line: int | None = None
+
+
+def seen(match: Match, file: str, observed: float) -> Seen:
+    """What the parser recognised, as the fold takes it."""
+    event = None
+    if match.rule.cause is not None:
+        event = Event(
+            key=match.key,
+            rule=match.rule.id,
+            cause=match.rule.cause,
+            observed=observed,
+            time=match.time,
+            severity=match.severity,
+            pid=match.details.get("pid"),
+            file=file,
+            offset=match.offset,
+            text=match.text,
+            details=match.details,
+        )
+    return Seen(match.rule, event, match.details, match.line or None)
+
+
+def fold(records: Iterable[Seen]) -> list[Finding]:
+    """The findings of one text, in the order in which to act: a cause before what it brings about.
+
+    Copies of a record (the same key) count once. A fault after which training plainly went on is none, nor is one that a
+    mark elsewhere in the text explains.
+    """
+    groups: dict[Cause, _Group] = {}
+    marks: set[str] = set()
+    for record in records:
+        if record.event is not None:
+            groups.setdefault(record.event.cause, _Group()).add(record, record.event)
+            continue
+        if record.rule.mark is not None:
+            marks.add(record.rule.mark)
+        if record.rule.mark == _PROGRESS:
+            for group in groups.values():
+                group.steps.add(record.details.get("step_count"))
+    findings = [group.finding() for group in groups.values() if not group.explained(marks)]
+    return [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
+
+
+def diagnose_text(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Finding]:
+    """The findings of a whole text: a libtpu log, a job's output, a pasted traceback. `now` guesses years that lack."""
+    return fold(seen(match, name, now) for match in matches(data, scanner, name, now))
+
+
+def matches(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Match]:
+    """All that the rules recognise in a whole text, marks among it."""
+    parser = LogParser(scanner, kind_of(name, data), now=now, count_lines=True)
+    return [*parser.feed(data), *parser.finish()]
+
+
+def kind_of(name: str, head: bytes) -> StreamKind:
+    """Whether a text is a log file of libtpu's own or any other text."""
+    libtpu = PurePath(name).name.startswith("tpu_driver.") or head.startswith(b"Log file created at: ")
+    return StreamKind.LIBTPU if libtpu else StreamKind.TEXT
+
+
+@dataclass(slots=True)
+class _Group:
+    """All events of one cause."""
+
+    records: list[tuple[Seen, Event]] = field(default_factory=list)
+    keys: set[bytes] = field(default_factory=set)
+    steps: set[Any] = field(default_factory=set)  # of training since the last event
+
+    def add(self, record: Seen, event: Event) -> None:
+        self.steps.clear()
+        if event.key not in self.keys:
+            self.keys.add(event.key)
+            self.records.append((record, event))
+
+    def explained(self, marks: set[str]) -> bool:
+        """Whether this was no fault after all."""
+        rules = [record.rule for record, _ in self.records]
+        went_on = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
+        return all((rule.recovers and went_on) or rule.cleared_by in marks for rule in rules)
+
+    def finding(self) -> tuple[tuple[int, int, int], Finding]:
+        """The finding, with what it is ordered by."""
+        record, event = min(self.records, key=lambda pair: pair[0].rule.rank)
+        details = dict(event.details)
+        for _, other in self.records:
+            if all(details[name] == value for name, value in other.details.items() if name in details):
+                details |= other.details
+        finding = Finding(
+            cause=event.cause,
+            count=len(self.records),
+            first=self.records[0][1],
+            last=self.records[-1][1],
+            line=self.records[0][0].line,
+            details=details,
+            summary=record.rule.describe(details),
+            remedy=record.rule.remedy_for(details),
+        )
+        return (record.rule.rank, _ORDER[event.cause], finding.first.offset), finding

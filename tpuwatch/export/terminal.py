@@ -1,0 +1,109 @@
+"""Findings and launches for a person at a terminal.
+
+They are told from their JSON documents (tpuwatch.export.jsonable), so that a command tells the same whether it found them itself or asked the daemon.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from tpuwatch.export.paper import Paper
+
+SHOWN_ALLOCATIONS = 3
+_PADDED = 1.05  # an allocation that is this many times its contents is worth a word
+_EXCERPT = 160
+
+
+def tell_finding(paper: Paper, finding: Mapping[str, Any], *, number: int, indent: int = 0) -> None:
+    """A finding: the cause, what it says in numbers, where it stands, and what to do."""
+    times = f", {finding['count']} times" if finding["count"] > 1 else ""
+    paper.line(f"{number}. {finding['cause']}{times}", style="bold red", indent=indent)
+    paper.line(printable(finding["summary"]), indent=indent + 3)
+    for fact in facts(finding["details"], finding["summary"]):
+        paper.line(printable(fact), indent=indent + 3, hang=2, style="dim")
+    tell_place(paper, finding, indent=indent + 3)
+    tell_remedy(paper, finding, indent=indent + 3)
+
+
+def tell_place(paper: Paper, finding: Mapping[str, Any], *, indent: int) -> None:
+    """Where a finding was seen first, with the words that were recognised."""
+    first = finding["first"]
+    place = first["file"] + (f", line {first['line']}" if first.get("line") else "")
+    excerpt = next((line.strip() for line in first["text"].splitlines() if line.strip()), "")
+    paper.line(f"Seen in {printable(place)}:", indent=indent, style="dim")
+    paper.line(printable(excerpt[:_EXCERPT] + ("…" if len(excerpt) > _EXCERPT else "")), indent=indent + 2, style="dim")
+
+
+def tell_remedy(paper: Paper, finding: Mapping[str, Any], *, indent: int) -> None:
+    """What to do, step by step, each with its source."""
+    if finding["remedy"]:
+        paper.line("What to do:", indent=indent, style="bold")
+    for number, step in enumerate(finding["remedy"], 1):
+        paper.line(f"{number}. {step['do']}", indent=indent, hang=3)
+        paper.line(step["source"], indent=indent + 3, style="dim")
+
+
+def describe_launch(launch: Mapping[str, Any]) -> str:
+    """A launch in one line."""
+    parts = [f"process {launch['pid']}: {launch['outcome']}"]
+    if launch["cause"]:
+        parts[0] += f" ({launch['cause']})"
+    if launch["init_seconds"] is not None:
+        parts.append(f"TPU up after {format_seconds(launch['init_seconds'])}")
+    if launch["chips"]:
+        parts.append(f"{launch['chips']} chips {launch['chip_kind']}".rstrip())
+    if launch["premapped_bytes"]:
+        parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
+    return ", ".join(parts)
+
+
+def facts(details: Mapping[str, Any], told: str) -> Iterator[str]:
+    """A finding's numbers that its summary has not told, and its largest allocations."""
+    numbers = [fact for name, value in details.items() if (fact := _fact(name, value)) and fact[1] not in told]
+    if numbers:
+        yield ", ".join(f"{name} {value}" for name, value in numbers)
+    for allocation in details.get("allocations", ())[:SHOWN_ALLOCATIONS]:
+        yield _allocation(allocation)
+
+
+def printable(text: str) -> str:
+    """Text of others without what a terminal would obey."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def _fact(name: str, value: object) -> tuple[str, str] | None:
+    word, _, unit = name.rpartition("_")
+    if isinstance(value, (int, float)) and unit == "bytes":
+        return word.replace("_", " "), format_size(int(value))
+    if isinstance(value, (int, float)) and unit == "seconds":
+        return word.replace("_", " "), format_seconds(value)
+    return None
+
+
+def _allocation(allocation: Mapping[str, Any]) -> str:
+    what = allocation.get("shape") or allocation.get("op") or "a buffer"
+    text = f"{format_size(allocation['size_bytes'])} for {what}"
+    expansion = allocation.get("expansion")
+    return f"{text}, {expansion:.1f} times its contents by padding" if expansion and expansion > _PADDED else text
+
+
+def tell_all(paper: Paper, findings: Iterable[Mapping[str, Any]], launches: Iterable[Mapping[str, Any]]) -> None:
+    """A whole diagnosis."""
+    number = 0
+    for number, finding in enumerate(findings, 1):
+        if number > 1:
+            paper.line()
+        tell_finding(paper, finding, number=number)
+    if number == 0:
+        paper.line("Nothing is wrong that tpuwatch knows of.", style="green")
+    launches = list(launches)
+    if launches:
+        paper.line()
+        paper.line("Launches", style="bold")
+    for launch in launches:
+        paper.line(describe_launch(launch), indent=3)

@@ -1,0 +1,157 @@
+"""One turn of the log side: read, recognise, store, count.
+
+What was read is committed together with how far it was read. When the journal cannot take it (a full disk) it is kept and offered again, and nothing
+more is read until then: the files hold the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tpuwatch.errors import JournalError
+from tpuwatch.launches import Origin
+from tpuwatch.model import Event, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.export.metrics import Metrics
+    from tpuwatch.journal import Journal
+    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.logs.files import Refusal
+    from tpuwatch.logs.follow import Follower, Sighting
+    from tpuwatch.model import Cursor, Launch
+
+RETRY_SECONDS = 1.0
+_MAX_PIDS = 4096
+
+
+@dataclass(slots=True)
+class _Batch:
+    events: list[Event] = field(default_factory=list)
+    cursors: list[Cursor] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.cursors or self.launches)
+
+
+class Ingest:
+    """Takes what a follower reads into the journal, the launches and the metrics."""
+
+    def __init__(
+        self,
+        *,
+        follower: Follower,
+        journal: Journal,
+        tracker: LaunchTracker,
+        metrics: Metrics,
+        clock: Clock,
+        tell: Callable[[list[Event]], None],
+    ) -> None:
+        """`tell` is given the events that are new, after they were stored."""
+        self.follower = follower
+        self.due_in = 0.0  # seconds until the next turn is due even if nothing wakes
+        self._journal = journal
+        self.tracker = tracker
+        self._metrics = metrics
+        self._clock = clock
+        self._tell = tell
+        self._held: _Batch | None = None  # what the journal did not take
+        self._pids: dict[str, int] = {}  # of jobs' outputs, from the banner that libtpu prints there
+        self._truncations = 0
+        self._refusals: Counter[Refusal] = Counter()
+
+    def turn(self) -> str:
+        """Do one turn; the sentence says what came of it."""
+        if self._held is None:
+            self._held = self._read()
+        events, read = len(self._held.events), len(self._held.cursors)
+        if not self._held:
+            self._held = None
+            return "Nothing new in the logs."
+        try:
+            stored = self._journal.commit(self._held.events, self._held.cursors, self._held.launches)
+        except JournalError as error:
+            self._metrics.journal_error()
+            self.due_in = RETRY_SECONDS
+            return f"Reading waits with {events} events that cannot be stored: {error}"
+        self._held = None
+        for event in stored:
+            self._metrics.event(event.cause, history=event.history)
+        self._count_launches()
+        self._tell(stored)
+        return f"Read on in {read} files: {len(stored)} new events."
+
+    @property
+    def holding(self) -> int:
+        """Events that wait for the journal."""
+        return len(self._held.events) if self._held else 0
+
+    def _read(self) -> _Batch:
+        reading = self.follower.poll()
+        self.due_in = reading.due_in
+        now = self._clock.time()
+        if reading.bytes_read:
+            self._metrics.read(reading.bytes_read, now)
+            self._metrics.records(reading.records)
+        self._metrics.lag(self.follower.lag_bytes)
+        self._count_files()
+        batch = _Batch(cursors=reading.cursors)
+        for sighting in reading.sightings:
+            event = self._take(sighting, now)
+            if event is not None:
+                batch.events.append(event)
+        self.tracker.tick(now)
+        batch.launches = self.tracker.changed()
+        return batch
+
+    def _take(self, sighting: Sighting, now: float) -> Event | None:
+        match, file = sighting.match, sighting.file
+        rule, path = match.rule, str(file.path)
+        when = now if match.time is None else match.time
+        if file.pid is None and rule.mark == "banner" and "pid" in match.details:
+            if len(self._pids) >= _MAX_PIDS:
+                self._pids.clear()
+            self._pids[path] = match.details["pid"]
+        pid = file.pid if file.pid is not None else self._pids.get(path)
+        origin = Origin(pid, file.user, file.host, sighting.history)
+        if rule.mark is not None:
+            self.tracker.mark(rule.mark, match.details, origin, when)
+        if rule.cause is None:
+            return None
+        self.tracker.event(rule.cause, match.details, origin, when)
+        return Event(
+            match.key,
+            rule.id,
+            rule.cause,
+            now,
+            match.time,
+            match.severity,
+            pid,
+            path,
+            match.offset,
+            match.text,
+            match.details,
+            sighting.history,
+        )
+
+    def _count_files(self) -> None:
+        counters = self.follower.counters
+        for _ in range(counters.truncations - self._truncations):
+            self._metrics.truncation()
+        for reason in (counters.refusals - self._refusals).elements():
+            self._metrics.refused(reason.value)
+        self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
+
+    def _count_launches(self) -> None:
+        for launch in self.tracker.concluded():
+            self._metrics.launch(launch.outcome)
+            if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
+                self._metrics.init_seconds(launch.init_seconds)
+            if launch.premapped_bytes is not None:
+                self._metrics.premapped(launch.premapped_bytes)
+
