@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 from itertools import chain
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 import tpuwatch
+from tpuwatch.cli.main import COMMANDS
+from tpuwatch.config import load_config
+from tpuwatch.config.schema import settings
 from tpuwatch.export.metrics import Metrics
+from tpuwatch.export.view import ADDRESS_FILE
+from tpuwatch.journal.opening import LOCK_NAME
+from tpuwatch.journal.schema import FILE_NAME
 from tpuwatch.logs import catalogue
 from tpuwatch.model import Cause
 
@@ -27,7 +34,8 @@ def text(*parts: str) -> str:
 
 def words(pattern: str, *documents: Path) -> set[str]:
     """Every first group of the pattern in the documents."""
-    return set(chain.from_iterable(re.findall(pattern, document.read_text(encoding="utf-8")) for document in documents))
+    texts = (document.read_text(encoding="utf-8") for document in documents)
+    return set(chain.from_iterable(re.findall(pattern, content, re.MULTILINE) for content in texts))
 
 
 def metric_names() -> set[str]:
@@ -68,6 +76,50 @@ def test_the_documented_rule_is_in_force(tmp_path: Path) -> None:
     rule = loaded.rule("site-dataset-quota")
     details = rule.details(rule.examples[0].encode())
     assert details == {"shard": "train-00017", "waited_seconds": 123.0}
+
+
+def test_every_command_is_documented_and_every_documented_one_exists() -> None:
+    rows = words(r"^\| `tpuwatch ([a-z]+)", ROOT / "README.md")
+    assert rows == set(COMMANDS)
+    assert words(r"`(?:\S*/)?tpuwatch ([a-z]+)", *DOCUMENTS) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_configuration_is_valid(document: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```toml\n(\[[a-z].*?)^```", document.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        assert load_config(file, {}).source == file
+
+
+def test_documented_keys_exist_in_their_table() -> None:
+    known = {(setting.key, setting.table) for setting in settings()}
+    named = set(chain.from_iterable(key_mentions(document) for document in DOCUMENTS))
+    assert len(named) >= 4
+    assert named - known == set()
+
+
+def key_mentions(document: Path) -> set[tuple[str, str]]:
+    """Keys that a text names as "`key` under `[table]`", several of them joined by a comma."""
+    text = " ".join(document.read_text(encoding="utf-8").split())
+    mentions = re.findall(r"((?:`\w+`(?:, | and )?)+) under `\[(\w+)\]`", text)
+    return {(key, table) for keys, table in mentions for key in re.findall(r"`(\w+)`", keys)}
+
+
+def test_documented_files_of_the_state_directory_are_the_real_ones() -> None:
+    files = re.findall(r"^\| `([\w.]+)`", text("docs", "operations.md"), re.MULTILINE)
+    assert files[:3] == [FILE_NAME, LOCK_NAME, ADDRESS_FILE]
+
+
+def test_picture_is_whole_and_asks_nobody_for_anything() -> None:
+    picture = ET.fromstring(text("docs", "demo.svg"))  # noqa: S314 - our own file
+    told = "".join(picture.itertext())
+    for words_of_it in ("1 of 3", "2 of 3", "3 of 3", "premapped_exhausted", "hbm_oom_compile", "What to do:"):
+        assert words_of_it in told
+    attributes = {name for element in picture.iter() for name in element.attrib}
+    assert {name for name in attributes if "href" in name or "src" in name} == set()
+    assert "url(" not in text("docs", "demo.svg")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

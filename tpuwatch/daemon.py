@@ -212,7 +212,7 @@ class Daemon:
             files=files[:_SHOWN_FILES],
             problems=[Problem(path, reason.value) for path, reason in follower.problems()],
             notices=self._journal.notices,
-            config_source=str(self._config.source),
+            config_source=_source(self._config),
             journal=JournalStatus(str(self._config.state.dir), self._journal.durable, self._journal.last_id()),
             last_launch=launches[-1] if launches else None,
         )
@@ -230,7 +230,7 @@ class Daemon:
     # -- making and remaking the parts
 
     def _catalogue(self, config: Config) -> Catalogue:
-        catalogue = load_catalogue([Path(directory) for directory in config.logs.rules])
+        catalogue = load_catalogue(config.logs.rules)
         for refused in catalogue.refused:
             _log.error("%s", refused)
         self.metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
@@ -245,7 +245,7 @@ class Daemon:
     ) -> Ingest:
         follower = Follower(
             log_dirs=[str(path) for path in config.logs.paths],
-            job_globs=config.logs.job_paths,
+            job_globs=[str(path) for path in config.logs.job_paths],
             scanner=Scanner(catalogue),
             clock=self._clock,
             cursors=self._journal.cursors(),
@@ -281,7 +281,7 @@ class Daemon:
         else:
             self._swap(config, http)
             self.metrics.config(success=True, at=now)
-            _log.info("The configuration from %s is in force.", config.source)
+            _log.info("The configuration from %s is in force.", _source(config))
         self._notifier.ready(self._state)
 
     def _swap(self, config: Config, http: HttpServer | None) -> None:
@@ -307,7 +307,11 @@ class Daemon:
             _log.debug("The address is not written to the state directory: %s", error)
 
     def _followed(self) -> str:
-        return ", ".join([*map(str, self._config.logs.paths), *self._config.logs.job_paths]) or "nothing"
+        return ", ".join(map(str, [*self._config.logs.paths, *self._config.logs.job_paths])) or "nothing"
+
+
+def _source(config: Config) -> str:
+    return str(config.source) if config.source else "the defaults"
 
 
 def _boot_id() -> str:

@@ -64,7 +64,7 @@ class LaunchTracker:
         self._seen: set[int] = set()  # processes of ours that were seen alive
         self._gone: dict[int, float] = {}  # when they were first missed
         self._changed: dict[tuple[int, float], Launch] = {}
-        self._concluded: list[Launch] = []
+        self._concluded: dict[tuple[int, float], Launch] = {}
 
     def mark(self, name: str, details: Mapping[str, Any], origin: Origin, when: float) -> None:
         """A fact of a launch was read; `when` in seconds since the epoch."""
@@ -120,8 +120,8 @@ class LaunchTracker:
 
     def concluded(self) -> list[Launch]:
         """Launches, not of history, whose outcome was decided since this was last asked."""
-        concluded, self._concluded = self._concluded, []
-        return concluded
+        concluded, self._concluded = self._concluded, {}
+        return list(concluded.values())
 
     def latest(self) -> list[Launch]:
         """The last launch of each process number, oldest first."""
@@ -161,7 +161,7 @@ class LaunchTracker:
             return
         launch.outcome = outcome
         if not launch.history:
-            self._concluded.append(launch)
+            self._concluded[(launch.pid, launch.started)] = launch
 
     def _note(self, launch: Launch) -> None:
         self._changed[(launch.pid, launch.started)] = launch

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tpuwatch.errors import TpuwatchError
+from tpuwatch.export.paper import Paper
 from tpuwatch.sim import demo
 from tpuwatch.sim.machine import Machine
-from tpuwatch.export.paper import Paper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,18 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING
 
 import tomli
 from pydantic import ValidationError
 
-from tpuwatch.config.schema import Allowed, Config, Section
+from tpuwatch.config.schema import Config, settings, tables
 from tpuwatch.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 VARIABLE = "TPUWATCH_CONFIG"
@@ -36,11 +35,52 @@ def load_config(path: Path | None, environ: Mapping[str, str], *, system_path: P
     return _read(path)
 
 
-def fields_of(section: type[Section]) -> dict[str, FieldInfo]:
-    """The keys of a table, in their order."""
-    return section.model_fields
+def _read(path: Path) -> Config:
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no configuration file {path}: give the path of one, or leave it out") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
+    try:
+        config = Config.model_validate(tomli.loads(text))
+    except tomli.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{path}: {_told(problem)}" for problem in error.errors())) from error
+    config._source = path  # noqa: SLF001 (its own package; no key of the file can be called so)
+    return config
 
 
-def sections() -> dict[str, type[Section]]:
-    """The tables of the file, in their order."""
-    return {name: section.annotation for name, section in Config.model_fields.items()}  # type: ignore[misc]  # all are
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    return True
+
+
+def _told(problem: ErrorDetails) -> str:
+    """One line on one problem: which key, what was given, what is allowed."""
+    place = problem["loc"]
+    name = ".".join(str(part) for part in place[:2])
+    if problem["type"] == "extra_forbidden":
+        return f"{name} is not a key of tpuwatch; {_instead(name)}"
+    given = json.dumps(problem["input"], ensure_ascii=False, default=str)
+    given = given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
+    allowed = {setting.name: setting.allowed for setting in settings()}.get(name, f"a table [{name}]")
+    index = "".join(f"[{part}]" for part in place[2:])
+    return f"{name}{index} cannot be {given}; give {allowed}"
+
+
+def _instead(name: str) -> str:
+    known = [setting.name for setting in settings()]
+    if near := difflib.get_close_matches(name, [*known, *tables()], n=1):
+        return f"did you mean {near[0]}?"
+    table, dot, _ = name.partition(".")
+    here = [each for each in known if each.startswith(f"{table}.")] if dot else list(tables())
+    return f"known are {', '.join(here or list(tables()))}"

@@ -1,7 +1,7 @@
 """Every key of the configuration: its type, its bounds, its default and its meaning.
 
-A key's meaning is the description of its field; what it allows is said by its type (`Allowed`) and its bounds. Messages,
-config.example.toml and `tpuwatch config show` are made from these, so that they cannot differ.
+A key's meaning is the description of its field; what it allows is said by its type (`Allowed`) and its bounds.
+Messages, config.example.toml and `tpuwatch config show` are made from these, so that they cannot differ.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PrivateAttr
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class Allowed:
 
 
 def split_listen(listen: str) -> tuple[str, int]:
-    """Host and port of "host:port"; an IPv6 address stands in brackets. Raises ValueError if it is nothing of the kind."""
+    """Host and port of "host:port"; an IPv6 address stands in brackets. Raises ValueError for anything else."""
     host, _, port = listen.rpartition(":")
     if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError("no port")
@@ -51,7 +54,7 @@ Directories = Annotated[
 ]
 Globs = Annotated[
     tuple[Annotated[Path, AfterValidator(_absolute)], ...],
-    Allowed('a list of absolute paths, which may hold *, ?, [...] and **'),
+    Allowed("a list of absolute paths, which may hold *, ?, [...] and **"),
 ]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
@@ -71,31 +74,38 @@ class Logs(Section):
     """What is read, and when a launch counts as slow or silent."""
 
     paths: Directories = Field(
-        (Path("/tmp/tpu_logs"), Path("/tmp")),  # noqa: S108 (where libtpu writes)
+        default=(Path("/tmp/tpu_logs"), Path("/tmp")),  # noqa: S108 (where libtpu writes)
         description="Directories whose tpu_driver.* files are followed. libtpu writes to /tmp/tpu_logs, and to /tmp if "
         "it cannot. A directory may come later.",
     )
     job_paths: Globs = Field(
-        (), description="Files with the output (stdout and stderr) of training jobs. Many faults are told only there."
+        default=(),
+        description="Files with the output (stdout and stderr) of training jobs. Many faults are told only there.",
     )
     rules: Directories = Field(
-        (), description="Directories with rules of your own (*.toml), which are added to the built-in ones."
+        default=(), description="Directories with rules of your own (*.toml), which are added to the built-in ones."
     )
     poll_seconds: Seconds = Field(
-        1.0, ge=0.05, le=60, description="The longest time between two looks at the files, when nothing else wakes tpuwatch."
+        default=1.0,
+        ge=0.05,
+        le=60,
+        description="The longest time between two looks at the files, when nothing else wakes tpuwatch.",
     )
     compile_grace_seconds: Seconds = Field(
-        300.0, ge=10, le=86_400, description="How long a launch may say nothing before it counts as silent. Compiling takes long."
+        default=300.0,
+        ge=10,
+        le=86_400,
+        description="How long a launch may say nothing before it counts as silent. Compiling takes long.",
     )
     slow_init_seconds: Seconds = Field(
-        15.0, ge=0.1, le=3600, description="From which duration on the initialisation of a TPU counts as slow."
+        default=15.0, ge=0.1, le=3600, description="From which duration on the initialisation of a TPU counts as slow."
     )
 
 
 class Http(Section):
     """Where metrics, status and API are served. There is no access control: keep it on addresses that you trust."""
 
-    listen: Listen = Field("127.0.0.1:9478", description="Address and port to serve on.")
+    listen: Listen = Field(default="127.0.0.1:9478", description="Address and port to serve on.")
 
     @property
     def address(self) -> tuple[str, int]:
@@ -106,16 +116,24 @@ class Http(Section):
 class State(Section):
     """The journal: what was recognised, and how far each file has been read."""
 
-    dir: AbsolutePath = Field(Path("/var/lib/tpuwatch"), description="Directory of the journal. One tpuwatch uses it at a time.")
-    max_age_days: Days = Field(30, ge=1, le=3650, description="Events that were read longer ago are removed.")
-    max_mib: Mebibytes = Field(256, ge=16, le=1 << 20, description="When the journal is larger, its oldest events are removed.")
+    dir: AbsolutePath = Field(
+        default=Path("/var/lib/tpuwatch"), description="Directory of the journal. One tpuwatch uses it at a time."
+    )
+    max_age_days: Days = Field(default=30, ge=1, le=3650, description="Events that were read longer ago are removed.")
+    max_mib: Mebibytes = Field(
+        default=256, ge=16, le=1 << 20, description="When the journal is larger, its oldest events are removed."
+    )
 
 
 class Log(Section):
     """What tpuwatch says of itself, on stderr."""
 
-    format: Literal["line", "json"] = Field("line", description="Lines for people, or one JSON object per line.")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is worth saying.")
+    format: Literal["line", "json"] = Field(
+        default="line", description="Lines for people, or one JSON object per line."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least that is worth saying."
+    )
 
 
 class Config(Section):
@@ -132,3 +150,50 @@ class Config(Section):
     def source(self) -> Path | None:
         """The file that it was read from; None if all of it is defaults."""
         return self._source
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key of the file, as messages and the example speak of it."""
+
+    table: str  # "logs"
+    key: str
+    field: FieldInfo
+
+    @property
+    def name(self) -> str:
+        """The dotted name: "logs.paths"."""
+        return f"{self.table}.{self.key}"
+
+    @property
+    def meaning(self) -> str:
+        """What it does, in whole sentences."""
+        return self.field.description or ""
+
+    @property
+    def allowed(self) -> str:
+        """What may be given, unit and bounds included."""
+        if get_origin(self.field.annotation) is Literal:
+            return " or ".join(f'"{choice}"' for choice in get_args(self.field.annotation))
+        words = next(item.words for item in self.field.metadata if isinstance(item, Allowed))
+        low = [f"{item.ge}" for item in self.field.metadata if hasattr(item, "ge")]
+        high = [f"{item.le}" for item in self.field.metadata if hasattr(item, "le")]
+        return f"{words} from {low[0]} to {high[0]}" if low and high else words
+
+
+def tables() -> dict[str, type[Section]]:
+    """The tables of the file by name, in their order."""
+    return {name: _section(field.annotation) for name, field in Config.model_fields.items()}
+
+
+def settings() -> list[Setting]:
+    """Every key of the file, in its order."""
+    return [
+        Setting(table, key, field) for table, section in tables().items() for key, field in section.model_fields.items()
+    ]
+
+
+def _section(annotation: Any) -> type[Section]:
+    if not (isinstance(annotation, type) and issubclass(annotation, Section)):
+        raise TypeError(f"{annotation} is no table: a key outside of the tables has no place in the file")
+    return annotation

@@ -12,13 +12,16 @@ import math
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 # The parser became private in 3.11, where its old name warns. It has no types, and its nodes are (code, argument) pairs.
 _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 MIN_BYTES = 4
-_MAX_LITERALS = 64  # of one pattern: more would cost the scan more than they save
+_MAX_LITERALS = 16  # of one pattern: more would cost the scan more than they save
 _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
 
@@ -79,7 +82,8 @@ class _Known:
     best: frozenset[str] | None
 
 
-_EMPTY = _Known(frozenset({""}), None)
+_NOTHING = frozenset({""})
+_EMPTY = _Known(_NOTHING, None)
 _UNKNOWN = _Known(None, None)
 
 
@@ -90,21 +94,46 @@ class _Walk:
     def sequence(self, nodes: Any) -> _Known:
         """Pieces in a row: neighbours that are exact join into longer texts; the best set of any stretch counts for the whole."""
         best: frozenset[str] | None = None
-        run: frozenset[str] = frozenset({""})
+        stretch: list[frozenset[str]] = []  # the exact pieces up to here
+        run = _NOTHING  # what they match together
         whole = True
-        for code, argument in nodes:
-            piece = self.node(str(code), argument)
+        for piece in self.pieces(nodes):
             best = _better(best, piece.best)
-            joined = None if piece.exact is None else _product(run, piece.exact)
-            if joined is None or len(joined) > len(run):
+            if piece.exact is None:
+                best, stretch, run, whole = _better(best, run), [], _NOTHING, False
+                continue
+            if len(piece.exact) > 1:
                 best = _better(best, run)  # longer texts in greater number may be worth less
-            whole = whole and joined is not None
-            run = joined or piece.exact or frozenset({""})
+            stretch.append(piece.exact)
+            joined = _product(run, piece.exact)
+            while joined is None:  # too many together: let go of the oldest
+                whole = False
+                joined, stretch = _joined(stretch[1:]), stretch[1:]
+            run = joined
         return _Known(run if whole else None, _better(best, run))
 
+    def pieces(self, nodes: Any) -> Iterator[_Known]:
+        """What is known of each node; characters in a row are one piece."""
+        characters: list[str] = []
+        for code, argument in nodes:
+            if code is _sre.LITERAL and (text := self.character(argument)) is not None:
+                characters.append(text)
+                continue
+            if characters:
+                yield _Known(frozenset({"".join(characters)}), None)
+                characters = []
+            yield self.node(str(code), argument)
+        if characters:
+            yield _Known(frozenset({"".join(characters)}), None)
+
+    def character(self, point: int) -> str | None:
+        """The text that a literal matches; None for a letter that has more forms than the scan knows, which folds ASCII alone."""
+        text = chr(point)
+        if not self.ignore_case:
+            return text
+        return text.lower() if text.isascii() or text.lower() == text.upper() else None
+
     def node(self, code: str, argument: Any) -> _Known:
-        if code == "LITERAL":
-            return self.characters([argument])
         if code == "IN":
             return self.members(argument)
         if code == "AT":
@@ -120,26 +149,14 @@ class _Walk:
         return _UNKNOWN
 
     def members(self, items: Any) -> _Known:
-        if all(str(code) == "LITERAL" for code, _ in items) and len(items) <= _MAX_CLASS:
-            return self.characters([value for _, value in items])
-        return _UNKNOWN
-
-    def characters(self, points: list[int]) -> _Known:
-        texts = frozenset(chr(point) for point in points)
-        if self.ignore_case:
-            if any(not text.isascii() and text.lower() != text.upper() for text in texts):
-                return _UNKNOWN  # the scan folds the case of ASCII alone
-            texts = frozenset(text.lower() for text in texts)
-        return _Known(texts, texts)
+        texts = {self.character(value) if code is _sre.LITERAL else None for code, value in items[: _MAX_CLASS + 1]}
+        if len(items) > _MAX_CLASS or None in texts:
+            return _UNKNOWN
+        return _Known(frozenset(text for text in texts if text is not None), None)
 
     def branch(self, branches: Any) -> _Known:
         known = [self.sequence(branch) for branch in branches]
-        exact: frozenset[str] | None = frozenset()
-        best: frozenset[str] | None = frozenset()
-        for piece in known:
-            exact = None if exact is None or piece.exact is None else exact | piece.exact
-            best = None if best is None or piece.best is None else best | piece.best
-        return _Known(_bounded(exact), _bounded(best))
+        return _Known(_union(piece.exact for piece in known), _union(piece.best for piece in known))
 
     def repeat(self, least: int, most: Any, nodes: Any) -> _Known:
         piece = self.sequence(nodes)
@@ -155,8 +172,21 @@ def _product(left: frozenset[str], right: frozenset[str]) -> frozenset[str] | No
     return frozenset(a + b for a in left for b in right)
 
 
-def _bounded(texts: frozenset[str] | None) -> frozenset[str] | None:
-    return texts if texts is not None and len(texts) <= _MAX_LITERALS else None
+def _joined(pieces: list[frozenset[str]]) -> frozenset[str] | None:
+    run: frozenset[str] | None = _NOTHING
+    for piece in pieces:
+        run = None if run is None else _product(run, piece)
+    return run
+
+
+def _union(sets: Iterable[frozenset[str] | None]) -> frozenset[str] | None:
+    """All texts of the sets, or None when one is not known or they are too many."""
+    texts: frozenset[str] = frozenset()
+    for some in sets:
+        if some is None:
+            return None
+        texts |= some
+    return texts if len(texts) <= _MAX_LITERALS else None
 
 
 def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:

@@ -12,6 +12,7 @@ from tpuwatch.sim.machine import Machine, wait_for
 
 if TYPE_CHECKING:
     import subprocess
+
     from tpuwatch.export.paper import Paper
 
 LAUNCH_SECONDS = 60.0  # the longest launch of the story takes six
@@ -124,9 +125,8 @@ class Demo:
         for launch in self.machine.get("/api/v1/launches")["launches"]:
             if launch["pid"] == pid and launch["outcome"] not in seen:
                 seen.add(launch["outcome"])
-                self._stamped(
-                    time.time(), terminal.describe_launch(launch), _LAUNCH_STYLES.get(launch["outcome"], "yellow")
-                )
+                style = _LAUNCH_STYLES.get(launch["outcome"], "yellow")
+                self._stamped(time.time(), terminal.describe_launch(launch), style)
 
     def _tell_events(self) -> None:
         for event in self.machine.get(f"/api/v1/events?after={self.after}")["events"]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import TpuwatchError
+from tpuwatch.export.view import ADDRESS_FILE
 from tpuwatch.sim.scenario import LAUNCHES
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class Machine:
 
     def _address(self) -> str | None:
         try:
-            return (self.state / "http.address").read_text(encoding="utf-8").strip() or None
+            return (self.state / ADDRESS_FILE).read_text(encoding="utf-8").strip() or None
         except FileNotFoundError:
             return None
 

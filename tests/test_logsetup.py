@@ -1,0 +1,54 @@
+"""tpuwatch's own log."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from tpuwatch.logsetup import one_line, set_up
+
+
+@pytest.fixture(autouse=True)
+def root_logger() -> Iterator[None]:
+    root = logging.getLogger()
+    before, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = before, level
+
+
+def test_a_message_is_one_line_whatever_it_holds() -> None:
+    stream = io.StringIO()
+    set_up("line", "info", stream)
+    logging.getLogger("tpuwatch").warning("from a log: %s", "a\nb\x1b[2Jc\x00")
+    logging.getLogger("tpuwatch").debug("not wanted")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith("Z warning from a log: a b [2Jc ")
+
+
+def test_json_is_one_object_a_line() -> None:
+    stream = io.StringIO()
+    set_up("json", "debug", stream)
+    try:
+        raise ValueError("broken\nin two")
+    except ValueError:
+        logging.getLogger("tpuwatch.daemon").exception("it failed")
+    (line,) = stream.getvalue().splitlines()
+    document = json.loads(line)
+    assert (document["level"], document["message"], document["logger"]) == ("error", "it failed", "tpuwatch.daemon")
+    assert "ValueError: broken" in document["exception"]
+
+
+def test_setting_it_up_again_does_not_double_it() -> None:
+    stream = io.StringIO()
+    set_up("line", "info", stream)
+    set_up("line", "info", stream)
+    logging.getLogger("tpuwatch").info("once")
+    assert stream.getvalue().count("once") == 1
+
+
+def test_a_terminal_is_told_nothing_by_others_text() -> None:
+    assert one_line("a\x9bb\u202ec\td") == "a b c d"

@@ -1,0 +1,72 @@
+"""The configuration as text: the example file, and what holds with where it comes from."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.config.schema import Config, settings, tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_WIDTH = 98
+_HEAD = """\
+# The configuration of tpuwatch: every key, with its meaning, what it allows, and its default.
+# Made from the schema by `python -m tpuwatch.config`. Keys that are left out have their defaults;
+# to change one, take away the "#" before it.
+"""
+
+
+def render_example() -> str:
+    """The text of config.example.toml, which says what the defaults say."""
+    values = as_dict(Config())["values"]
+    lines = [_HEAD]
+    for table, section in tables().items():
+        lines += [*_comment(section.__doc__ or ""), f"[{table}]", ""]
+        for setting in settings():
+            if setting.table == table:
+                lines += [
+                    *_comment(setting.meaning),
+                    *_comment(f"Give {setting.allowed}."),
+                    f"#{setting.key} = {_toml(values[table][setting.key])}",
+                    "",
+                ]
+    return "\n".join(lines)
+
+
+def show(config: Config) -> str:
+    """All values that hold, as TOML, each with its origin: the file or the default."""
+    shown = as_dict(config)
+    lines = [
+        f"# read from {json.dumps(shown['source'])}" if shown["source"] else "# no configuration file: all defaults"
+    ]
+    for table, values in shown["values"].items():
+        lines += ["", f"[{table}]"]
+        lines += [
+            f"{key} = {_toml(value)}  # {'file' if f'{table}.{key}' in shown['from_file'] else 'default'}"
+            for key, value in values.items()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def as_dict(config: Config) -> dict[str, Any]:
+    """For JSON: {"source": path or None, "values": {table: {key: value}}, "from_file": [dotted names that it sets]}."""
+    given: Mapping[str, Iterable[str]] = {
+        table: getattr(config, table).model_fields_set for table in config.model_fields_set
+    }
+    return {
+        "source": None if config.source is None else str(config.source),
+        "values": config.model_dump(mode="json"),
+        "from_file": [setting.name for setting in settings() if setting.key in given.get(setting.table, ())],
+    }
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)
+
+
+def _toml(value: Any) -> str:
+    """A TOML value: JSON's way to write strings, numbers and lists is TOML's, but for one character."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
