@@ -94,6 +94,16 @@ def test_what_fails_a_launch_is_its_cause() -> None:
     assert tracker.latest()[0].cause is Cause.TPU_IN_USE
 
 
+def test_a_process_that_fails_before_it_says_so_is_a_launch() -> None:
+    tracker = LaunchTracker()
+    tracker.mark("banner", {"build": "libtpu_lts_1"}, OURS, T)
+    tracker.event(Cause.COMPILER_CRASH, {}, OURS, T + 0.5)
+    assert tracker.latest() == []
+    tracker.event(Cause.BAD_FLAG, {}, OURS, T + 1)
+    (launch,) = tracker.latest()
+    assert (launch.started, launch.outcome, launch.cause) == (T, Outcome.FAILED, Cause.BAD_FLAG)
+
+
 def test_a_fault_after_the_start_leaves_the_launch_as_it_is() -> None:
     tracker = LaunchTracker()
     begin(tracker)

@@ -33,13 +33,13 @@ def test_json_is_one_object_a_line() -> None:
     stream = io.StringIO()
     set_up("json", "debug", stream)
     try:
-        raise ValueError("broken\nin two")
+        int("broken\nin two")
     except ValueError:
         logging.getLogger("tpuwatch.daemon").exception("it failed")
     (line,) = stream.getvalue().splitlines()
     document = json.loads(line)
     assert (document["level"], document["message"], document["logger"]) == ("error", "it failed", "tpuwatch.daemon")
-    assert "ValueError: broken" in document["exception"]
+    assert "ValueError: invalid literal" in document["exception"]
 
 
 def test_setting_it_up_again_does_not_double_it() -> None:

@@ -1,7 +1,8 @@
 """The daemon: wires the parts, turns the loop, obeys signals.
 
-One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which returns a sentence. Watchdog's
-threads only wake it, the HTTP server's only look. A failed turn is logged and counted by its absence; the next one comes.
+One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which
+returns a sentence. Watchdog's threads only wake it, the HTTP server's only look. A failed turn is logged and counted
+by its absence; the next one comes.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Daemon:
             self._apply_reload()
         try:
             sentence = self._ingest.turn()
-        except Exception:
+        except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
             _log.exception("A turn over the logs failed.")
             self._ingest.due_in = self._config.logs.poll_seconds
             self._state = "A turn over the logs failed; tpuwatch's log tells why."
@@ -240,9 +241,7 @@ class Daemon:
         known, silent_after = self._journal.launches(_KNOWN_LAUNCHES), config.logs.compile_grace_seconds
         return LaunchTracker(known, processes=ProcFs(), silent_after=silent_after)
 
-    def _new_ingest(
-        self, config: Config, catalogue: Catalogue, tracker: LaunchTracker, *, first_run: bool
-    ) -> Ingest:
+    def _new_ingest(self, config: Config, catalogue: Catalogue, tracker: LaunchTracker, *, first_run: bool) -> Ingest:
         follower = Follower(
             log_dirs=[str(path) for path in config.logs.paths],
             job_globs=[str(path) for path in config.logs.job_paths],
@@ -272,8 +271,7 @@ class Daemon:
         now = self._clock.time()
         try:
             config = self._load()
-            if config.state.dir != self._config.state.dir:
-                raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
+            _require_same_state(config, self._config)
             http = None if config.http == self._config.http else self._serve(config)
         except ConfigError as error:
             self.metrics.config(success=False, at=now)
@@ -302,12 +300,19 @@ class Daemon:
         """Leave the address where a program can find it: with port 0 nobody knows it before."""
         host, port = self._http.address
         try:
-            (self._config.state.dir / ADDRESS_FILE).write_text(f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n")
+            (self._config.state.dir / ADDRESS_FILE).write_text(
+                f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n"
+            )
         except OSError as error:
             _log.debug("The address is not written to the state directory: %s", error)
 
     def _followed(self) -> str:
         return ", ".join(map(str, [*self._config.logs.paths, *self._config.logs.job_paths])) or "nothing"
+
+
+def _require_same_state(new: Config, old: Config) -> None:
+    if new.state.dir != old.state.dir:
+        raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
 
 
 def _source(config: Config) -> str:

@@ -1,7 +1,7 @@
 """One turn of the log side: read, recognise, store, count.
 
-What was read is committed together with how far it was read. When the journal cannot take it (a full disk) it is kept and offered again, and nothing
-more is read until then: the files hold the rest.
+What was read is committed together with how far it was read. When the journal cannot take it (a full disk) it is kept
+and offered again, and nothing more is read until then: the files hold the rest.
 """
 
 from __future__ import annotations
@@ -154,4 +154,3 @@ class Ingest:
                 self._metrics.init_seconds(launch.init_seconds)
             if launch.premapped_bytes is not None:
                 self._metrics.premapped(launch.premapped_bytes)
-

@@ -1,7 +1,8 @@
 """Launches: the processes that initialise the TPU, put together from what their logs and /proc say.
 
-The tracker is fed facts in the order in which they are read, from several files of one process, some of them twice; it answers with launches that
-changed. The same facts always give the same launch, so nothing is lost when some are read again after a crash.
+The tracker is fed facts in the order in which they are read, from several files of one process, some of them twice;
+it answers with launches that changed. The same facts always give the same launch, so nothing is lost when some are
+read again after a crash.
 """
 
 from __future__ import annotations
@@ -32,9 +33,12 @@ FATAL = frozenset(
         Cause.INIT_FAILED,
     }
 )
+# Those of them that only a process which wants the TPU meets: they tell of a launch that came no further.
+_EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
 _SAME_PROCESS_SECONDS = 5.0  # a log begins when its process has run for a moment
+_DAY = 86_400.0
 _KEPT = 256
 
 
@@ -54,7 +58,7 @@ class LaunchTracker:
     def __init__(
         self, launches: Iterable[Launch] = (), *, processes: Processes | None = None, silent_after: float = 300.0
     ) -> None:
-        """`launches`: the latest ones already known. `silent_after`: seconds without a word until a launch is silent."""
+        """`launches`: the latest ones known. `silent_after`: seconds without a word until a launch is silent."""
         self._launches: dict[int, Launch] = {}
         for launch in sorted(launches, key=lambda launch: launch.started):
             self._launches[launch.pid] = launch
@@ -89,7 +93,7 @@ class LaunchTracker:
 
     def event(self, cause: Cause, details: Mapping[str, Any], origin: Origin, when: float) -> None:
         """A fault was recognised."""
-        launch = self._launches.get(origin.pid) if origin.pid is not None else self._only_starting(when)
+        launch = self._of(cause, origin, when)
         if launch is None or when < launch.started:
             return
         if cause is Cause.SLOW_INIT and "init_seconds" in details:
@@ -127,14 +131,21 @@ class LaunchTracker:
         """The last launch of each process number, oldest first."""
         return sorted(self._launches.values(), key=lambda launch: launch.started)
 
+    def _of(self, cause: Cause, origin: Origin, when: float) -> Launch | None:
+        """The launch that a fault belongs to."""
+        if origin.pid is None:
+            return self._only_starting(when)
+        if cause in _EARLY and origin.pid in self._banners:
+            return self._launch(origin.pid, origin, when)
+        return self._launches.get(origin.pid)
+
     def _launch(self, pid: int, origin: Origin, when: float) -> Launch:
         started, facts = self._banners.get(pid, (when, {}))
-        if not 0 <= when - started < 86_400:
+        if not 0 <= when - started < _DAY:  # a number that another process had before
             started, facts = when, {}
         known = self._launches.get(pid)
-        if known is not None and (known.started == started or known.started <= when <= known.started + 3600):
-            if known.started >= started - _SAME_PROCESS_SECONDS:
-                return known
+        if known is not None and known.started >= started - _SAME_PROCESS_SECONDS and when - known.started < _DAY:
+            return known
         launch = Launch(
             pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
         )
@@ -148,7 +159,9 @@ class LaunchTracker:
     def _learn(self, launch: Launch, name: str, details: Mapping[str, Any]) -> None:
         if name == "premapped":
             launch.premapped_bytes = details.get("premapped_bytes", launch.premapped_bytes)
-            launch.premapped_threshold_bytes = details.get("premapped_threshold_bytes", launch.premapped_threshold_bytes)
+            launch.premapped_threshold_bytes = details.get(
+                "premapped_threshold_bytes", launch.premapped_threshold_bytes
+            )
             launch.premapped_partitions = details.get("premapped_partitions_count", launch.premapped_partitions)
         elif name == "chips":
             launch.chips = details.get("chips_count", launch.chips)

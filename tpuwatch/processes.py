@@ -46,4 +46,3 @@ class ProcFs:
             return {}
         pairs = (entry.decode("utf-8", "replace").partition("=") for entry in raw.split(b"\0"))
         return {name: value for name, _, value in pairs if name.startswith(_PREFIXES)}
-

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-_SIZE = re.compile(r"(?P<hex>0[xX][0-9a-fA-F]+)|(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)\s*(?P<prefix>[KMGTPkmgtp]?)i?(?:[Bb]|[Bb]ytes?)?")
+_SIZE = re.compile(
+    r"(?P<hex>0[xX][0-9a-fA-F]+)|(?P<number>[0-9][0-9,]*(?:\.[0-9]+)?)\s*(?P<prefix>[KMGTPkmgtp]?)i?(?:[Bb]|[Bb]ytes?)?"
+)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 
 _DURATION_PART = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>[a-zµ]*)")
@@ -29,7 +31,9 @@ def parse_size(text: str) -> int:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is not a size: write a number with an optional K, M, G, T or P, such as 512M or 4294967296")
+        raise ValueError(
+            f"{text!r} is not a size: write a number with an optional K, M, G, T or P, such as 512M or 4294967296"
+        )
     if match["hex"]:
         return int(match["hex"], 16)
     number = match["number"].replace(",", "")

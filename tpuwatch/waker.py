@@ -9,7 +9,7 @@ class Waker:
     """A loop waits in `wait`; whoever has something for it calls `wake`. Many calls before it looks are one."""
 
     def __init__(self) -> None:
-        # The one container of the standard library that a signal handler may put into while its own thread is taking out.
+        # What a signal handler may put into while its own thread is taking out.
         self._queue: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._called = False
 

@@ -97,10 +97,10 @@ def test_a_lock_file_that_is_a_link_is_not_followed(tmp_path: Path, clock: Manua
     journal.close()
 
 
-def filled(directory: Path, clock: ManualClock, *, clean: bool = True) -> Path:
+def filled(directory: Path, clock: ManualClock) -> Path:
     journal = Journal.open(directory, clock)
     journal.commit([event(str(number), text="x" * 500) for number in range(2000)], [cursor(10)])
-    journal.close(clean=clean)
+    journal.close()
     return directory / schema.FILE_NAME
 
 
@@ -142,7 +142,7 @@ def foreign(path: Path) -> None:
 def test_a_file_that_cannot_be_used_is_set_aside(
     tmp_path: Path, clock: ManualClock, spoil: Callable[[Path], None], kind: str, words: str
 ) -> None:
-    path = filled(tmp_path, clock, clean=False)
+    path = filled(tmp_path, clock)
     spoil(path)
     before = path.read_bytes()
     journal = Journal.open(tmp_path, clock)
@@ -173,10 +173,15 @@ def test_the_log_of_a_file_that_is_set_aside_goes_with_it(tmp_path: Path, clock:
     assert (tmp_path / f"journal.db.corrupt-{STAMP}-wal").read_bytes() == b"a log"
 
 
-def test_after_a_clean_stop_the_file_is_not_searched(tmp_path: Path, clock: ManualClock) -> None:
-    scribbled(filled(tmp_path, clock, clean=True))
-    journal = Journal.open(tmp_path, clock)
-    assert journal.notices == ()
+@pytest.mark.skipif(os.geteuid() == 0, reason="no permission stops root")
+def test_a_directory_without_a_lock_file_that_may_not_be_written(tmp_path: Path, clock: ManualClock) -> None:
+    tmp_path.chmod(0o555)
+    try:
+        journal = Journal.open(tmp_path, clock)
+    finally:
+        tmp_path.chmod(0o755)
+    assert not journal.durable
+    assert "Permission denied" in journal.notices[0]
     journal.close()
 
 

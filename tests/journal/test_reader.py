@@ -146,6 +146,7 @@ READ_AS_NOBODY = """
 import os, sys
 from pathlib import Path
 from tpuwatch.journal import JournalReader
+Path("/").as_uri()  # imports what it needs while the interpreter's own files can be read
 if os.geteuid() == 0:
     os.setgid(65534)
     os.setuid(65534)

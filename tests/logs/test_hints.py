@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from watchdog.events import FileModifiedEvent
+from watchdog.events import DirCreatedEvent, FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileSystemEvent
 
 from tests.logs.sites import HEADER, Site, line, name, numbers
 from tpuwatch.logs import hints
-from tpuwatch.logs.hints import CALM_POLL_SECONDS, CALM_SECONDS, STORM_EVENTS, Hints
+from tpuwatch.logs.follow import BLIND_IDLE_SECONDS, BLIND_SECONDS
+from tpuwatch.logs.hints import CALM_SECONDS, STORM_EVENTS, Hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,77 +68,94 @@ def wait_for(site: Site, number: int) -> None:
 
 
 def test_a_write_wakes_and_tells_its_file(woken: Woken, tmp_path: Path) -> None:
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.by(tmp_path / "log")
 
 
 def test_a_directory_behind_a_link_is_watched_where_it_really_is(woken: Woken, tmp_path: Path) -> None:
     (tmp_path / "real" / "logs").mkdir(parents=True)
     (tmp_path / "link").symlink_to("real/logs")
-    woken.hints.watch([str(tmp_path / "link")], 0.0)
+    woken.hints.watch({str(tmp_path / "link"): ""}, 0.0)
     assert woken.by(tmp_path / "real" / "logs" / "log")
+
+
+def dispatch(woken_hints: Hints, event: FileSystemEvent, prefix: str | None = "") -> None:
+    """Hand over an event as watchdog's thread does."""
+    hints._Handler(woken_hints._inbox, prefix).dispatch(event)
 
 
 def test_nobody_is_woken_twice_before_having_looked() -> None:
     calls: list[int] = []
-    handler = hints._Handler(lambda: calls.append(1))
+    inbox = hints._Inbox(lambda: calls.append(1))
     for _ in range(3):
-        handler.dispatch(FileModifiedEvent("a"))
+        inbox.count()
+        inbox.note("a")
     assert calls == [1]
-    assert handler.take() == ({"a"}, 3)
-    handler.dispatch(FileModifiedEvent(b"b"))  # type: ignore[arg-type]  # watchdog gives either
+    assert inbox.take() == ({"a"}, 3)
+    inbox.note("b")
     assert calls == [1, 1]
-    assert handler.take() == ({"b"}, 1)
+    assert inbox.take() == ({"b"}, 0)
+
+
+def test_only_names_that_matter_wake(woken: Woken) -> None:
+    dispatch(woken.hints, FileModifiedEvent("/logs/other"), "tpu_driver.")
+    dispatch(woken.hints, FileMovedEvent("/logs/a", "/logs/b"), "tpu_driver.")
+    dispatch(woken.hints, FileCreatedEvent("/above/file"), None)
+    assert not woken.event.is_set()
+    dispatch(woken.hints, FileMovedEvent("/logs/a", "/logs/tpu_driver.b"), "tpu_driver.")
+    assert woken.event.is_set()
+    dispatch(woken.hints, DirCreatedEvent("/above/logs"), None)
+    assert woken.hints.take(0.0) == {"/logs/tpu_driver.b", "/above/logs"}
 
 
 def test_the_coming_of_a_directory_wakes(woken: Woken, tmp_path: Path) -> None:
     logs = tmp_path / "a" / "b" / "logs"
-    woken.hints.watch([str(logs)], 0.0)
+    woken.hints.watch({str(logs): ""}, 0.0)
     for directory in (tmp_path / "a", tmp_path / "a" / "b", logs):
         woken.event.clear()
         woken.hints.take(0.0)
         directory.mkdir()
         assert woken.event.wait(DEADLINE), directory
-        woken.hints.watch([str(logs)], 0.0)
+        woken.hints.watch({str(logs): ""}, 0.0)
     assert woken.by(logs / "log")
 
 
 def test_a_directory_that_is_deleted_and_made_again_is_watched_again(woken: Woken, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
-    woken.hints.watch([str(logs)], 0.0)
+    woken.hints.watch({str(logs): ""}, 0.0)
     shutil.rmtree(logs)
     logs.mkdir()
-    woken.hints.watch([str(logs)], 0.0)
+    woken.hints.watch({str(logs): ""}, 0.0)
     assert woken.by(logs / "log")
 
 
 def test_a_directory_that_is_replaced_is_watched_in_its_new_place(woken: Woken, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()
-    woken.hints.watch([str(logs)], 0.0)
+    woken.hints.watch({str(logs): ""}, 0.0)
     logs.rename(tmp_path / "old")
     logs.mkdir()
-    woken.hints.watch([str(logs)], 0.0)
+    woken.hints.watch({str(logs): ""}, 0.0)
     assert woken.by(logs / "log")
     assert woken.hints.restarts == 0
 
 
 def test_a_dead_emitter_is_replaced(woken: Woken, tmp_path: Path) -> None:
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     for emitter in woken.hints.emitters:
         emitter.stop()
         emitter.join(DEADLINE)
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.hints.restarts == 2  # the directory's and its parent's
     assert woken.by(tmp_path / "log")
 
 
 def test_a_dead_observer_is_replaced(woken: Woken, tmp_path: Path) -> None:
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     woken.hints._observer.stop()
     woken.hints._observer.join(DEADLINE)
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.hints.restarts == 1
     assert woken.by(tmp_path / "log")
 
@@ -147,34 +166,49 @@ def test_what_cannot_be_watched_does_no_harm(woken: Woken, tmp_path: Path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(woken.hints._observer, "schedule", full)
-        woken.hints.watch([str(tmp_path)], 0.0)
+        woken.hints.watch({str(tmp_path): ""}, 0.0)
         assert not woken.hints.emitters
-    woken.hints.watch([str(tmp_path)], 0.0)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.by(tmp_path / "log")
 
 
 def test_a_storm_of_events_switches_them_off_for_a_while(woken: Woken, tmp_path: Path) -> None:
-    woken.hints.watch([str(tmp_path)], 0.0)
-    for _ in range(STORM_EVENTS + 1):
-        woken.hints._handler.dispatch(FileModifiedEvent("x"))
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    for _ in range(STORM_EVENTS + 1):  # though none of them matters
+        dispatch(woken.hints, FileModifiedEvent("/logs/other"), "tpu_driver.")
+    assert woken.event.is_set()
     woken.hints.take(0.0)
     assert woken.hints.calm(0.0)
-    woken.hints.watch([str(tmp_path)], CALM_SECONDS / 2)
+    woken.hints.watch({str(tmp_path): ""}, CALM_SECONDS / 2)
     assert not woken.hints.emitters
     assert not woken.hints.calm(CALM_SECONDS)
-    woken.hints.watch([str(tmp_path)], CALM_SECONDS)
+    woken.hints.watch({str(tmp_path): ""}, CALM_SECONDS)
     assert woken.by(tmp_path / "log")
 
 
+def test_events_that_come_slowly_are_no_storm(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    for second in range(1, 5):
+        for _ in range(STORM_EVENTS):
+            dispatch(woken.hints, FileModifiedEvent("/logs/log"))
+        woken.hints.take(float(second))
+    assert woken.hints.emitters
+
+
 def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
+    site.append(name(), HEADER)
+    os.utime(site.logs / name(), (site.clock.time(), site.clock.time()))
     site.follower.watch()
     assert site.follower._hints is not None
     for _ in range(STORM_EVENTS + 1):
-        site.follower._hints._handler.dispatch(FileModifiedEvent("x"))
+        dispatch(site.follower._hints, FileModifiedEvent("/logs/log"))
     site.poll()
-    assert site.poll().due_in == CALM_POLL_SECONDS
+    assert site.poll().due_in == BLIND_SECONDS
+    site.clock.advance(1.0)
+    site.poll()
+    assert site.poll().due_in == BLIND_IDLE_SECONDS
     site.clock.advance(CALM_SECONDS)
-    site.poll()
+    assert site.poll().due_in == 1.0
     assert site.follower._hints.emitters
 
 

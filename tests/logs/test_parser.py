@@ -82,7 +82,9 @@ def ids(matches: list[Match]) -> list[str]:
 
 def test_a_record_is_recognised_with_its_header_and_numbers(scanner: Scanner) -> None:
     head = "Log file created at: 2026/11/20 13:44:14\nRunning on machine: vm\n"
-    (match,) = parse(scanner, head + record("Ok.") + record("premapped region is full, wanted 512.0M", at=59.25, thread=42))
+    (match,) = parse(
+        scanner, head + record("Ok.") + record("premapped region is full, wanted 512.0M", at=59.25, thread=42)
+    )
     assert match.details == {"requested_bytes": 512 << 20}
     assert (match.severity, match.thread, match.line) == ("E", 42, 4)
     assert match.text == "premapped region is full, wanted 512.0M"
@@ -149,7 +151,10 @@ def test_a_tentative_match_waits_for_its_confirmation(scanner: Scanner, tail: st
 
 @pytest.mark.parametrize(
     ("line", "seconds"),
-    [("I1231 23:59:59.500000 7 a.cc:1] premapped region is full", -0.5), ("I0101 00:00:01.000000 7 a.cc:1] premapped region is full", 1.0)],
+    [
+        ("I1231 23:59:59.500000 7 a.cc:1] premapped region is full", -0.5),
+        ("I0101 00:00:01.000000 7 a.cc:1] premapped region is full", 1.0),
+    ],
 )
 def test_the_year_turns_inside_a_file(scanner: Scanner, line: str, seconds: float) -> None:
     new_year = time.mktime((2027, 1, 1, 0, 0, 0, 0, 0, -1))
@@ -158,7 +163,9 @@ def test_the_year_turns_inside_a_file(scanner: Scanner, line: str, seconds: floa
 
 
 def test_lines_before_initialisation_carry_unix_time(scanner: Scanner) -> None:
-    (match,) = parse(scanner, "E0000 00:00:1671728351.222598      12 a.cc:145] premapped region is full\n", StreamKind.TEXT)
+    (match,) = parse(
+        scanner, "E0000 00:00:1671728351.222598      12 a.cc:145] premapped region is full\n", StreamKind.TEXT
+    )
     assert match.time == pytest.approx(1671728351.222598)
 
 
@@ -177,9 +184,11 @@ def test_lines_before_initialisation_carry_unix_time(scanner: Scanner) -> None:
     ],
 )
 def test_launchers_prefixes_are_no_part_of_the_text(scanner: Scanner, prefix: str) -> None:
-    text = "".join(f"{prefix}{line}\n" for line in ("step", "kernel wants too much of it", "    scoped vmem limit 1M", "x"))
+    text = "".join(
+        f"{prefix}{line}\n" for line in ("step", "kernel wants too much of it", "    scoped vmem limit 1M", "x")
+    )
     (match,) = parse(scanner, text, StreamKind.TEXT)
-    assert match.text.split() == "kernel wants too much of it scoped vmem limit 1M x".split()
+    assert match.text.split() == ["kernel", "wants", "too", "much", "of", "it", "scoped", "vmem", "limit", "1M", "x"]
     assert match.line == 2
 
 
@@ -191,7 +200,10 @@ def test_a_progress_bars_carriage_returns_begin_lines(scanner: Scanner) -> None:
 
 
 def test_an_exception_after_a_glog_record_is_not_part_of_it(scanner: Scanner) -> None:
-    text = record("compiled", severity="I") + "Traceback (most recent call last):\n  File\nkernel wants too much\n scoped vmem size\n"
+    text = (
+        record("compiled", severity="I")
+        + "Traceback (most recent call last):\n  File\nkernel wants too much\n scoped vmem size\n"
+    )
     assert ids(parse(scanner, text, StreamKind.TEXT)) == ["two-lines"]
 
 

@@ -120,10 +120,12 @@ def test_directories_are_where_logs_are_or_may_come(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.log").touch()
     glob = JobGlob(str(tmp_path / "*" / "*.log"))
-    assert glob.directories() == {str(tmp_path)}
+    assert glob.directories() == {str(tmp_path): ""}
     glob.find()
-    assert glob.directories() == {str(tmp_path), str(tmp_path / "a")}
-    assert LogDirectory(str(tmp_path)).directories() == {str(tmp_path)}
+    assert glob.directories() == {str(tmp_path): "", str(tmp_path / "a"): ""}
+    assert LogDirectory(str(tmp_path)).directories() == {str(tmp_path): "tpu_driver."}
+    both = Discovery([str(tmp_path)], [str(tmp_path / "*")], clock=ManualClock(), rescan_seconds=1.0, first_run=False)
+    assert both.directories() == {str(tmp_path): ""}  # any name may matter
 
 
 def test_a_glob_crosses_directories_and_leaves_them_out(tmp_path: Path) -> None:

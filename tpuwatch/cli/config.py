@@ -38,7 +38,9 @@ def run(args: argparse.Namespace) -> int:
     catalogue = load_catalogue(config.logs.rules)
     if args.json:
         refused = [str(error) for error in catalogue.refused]
-        options.print_json({"source": config.source and str(config.source), "rules": len(catalogue.rules), "refused": refused})
+        options.print_json(
+            {"source": config.source and str(config.source), "rules": len(catalogue.rules), "refused": refused}
+        )
     else:
         print(f"{config.source or 'The defaults'}: good; {len(catalogue.rules)} rules.")
         for error in catalogue.refused:

@@ -24,9 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Tell the story; 0 at its end, 130 when it was interrupted."""
+    from tpuwatch.export.paper import Paper
     from tpuwatch.sim.demo import Demo
     from tpuwatch.sim.machine import Machine
-    from tpuwatch.export.paper import Paper
 
     paper = Paper(sys.stdout)
     pace = FAST_PACE if args.fast else 1.0

@@ -11,10 +11,10 @@ from tpuwatch.cli import options
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
+    from tpuwatch.export.paper import Paper
     from tpuwatch.journal import JournalReader
     from tpuwatch.logs.catalogue import Catalogue
     from tpuwatch.model import Event
-    from tpuwatch.export.paper import Paper
 
 FOLLOW_SECONDS = 0.5
 
@@ -24,17 +24,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     options.add_config(parser)
     options.add_json(parser, "print one JSON object a line")
     parser.add_argument("--follow", "-f", action="store_true", help="go on with what comes, until Ctrl-C")
-    parser.add_argument("--since", metavar="TIME", type=_since, help="from then on: 2h, 30m, 2026-11-20T13:00:00Z, or seconds since the epoch")
-    parser.add_argument("--cause", metavar="CAUSE", type=_cause, help="only of this cause, for instance premapped_exhausted")
+    parser.add_argument(
+        "--since",
+        metavar="TIME",
+        type=_since,
+        help="from then on: 2h, 30m, 2026-11-20T13:00:00Z, or seconds since the epoch",
+    )
+    parser.add_argument(
+        "--cause", metavar="CAUSE", type=_cause, help="only of this cause, for instance premapped_exhausted"
+    )
     parser.add_argument("--limit", metavar="N", type=_limit, default=100, help="at most the N newest (default 100)")
-    parser.add_argument("--history", action="store_true", help="also what stood in the logs before tpuwatch first ran here")
+    parser.add_argument(
+        "--history", action="store_true", help="also what stood in the logs before tpuwatch first ran here"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print them, oldest first."""
+    from tpuwatch.export.paper import Paper
     from tpuwatch.journal import JournalReader
     from tpuwatch.logs.catalogue import load_catalogue
-    from tpuwatch.export.paper import Paper
 
     config = options.load(args)
     reader = JournalReader.open(config.state.dir)
@@ -97,7 +106,9 @@ def _since(text: str) -> float:
     try:
         return time.time() - parse_seconds(text.removesuffix("ago").strip())
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time: write 2h, 30m, 2026-11-20T13:00:00Z or seconds since the epoch") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: write 2h, 30m, 2026-11-20T13:00:00Z or seconds since the epoch"
+        ) from None
 
 
 def _cause(text: str) -> Cause:

@@ -25,7 +25,10 @@ COMMANDS = {
     "config": "check or show the configuration",
     "demo": "see it at work on a simulated TPU VM",
 }
-_EPILOG = "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, 3 could not find out"
+_EPILOG = (
+    "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, "
+    "3 could not find out"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

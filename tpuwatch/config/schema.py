@@ -121,7 +121,7 @@ class State(Section):
     )
     max_age_days: Days = Field(default=30, ge=1, le=3650, description="Events that were read longer ago are removed.")
     max_mib: Mebibytes = Field(
-        default=256, ge=16, le=1 << 20, description="When the journal is larger, its oldest events are removed."
+        default=256, ge=16, le=16_384, description="When the journal is larger, its oldest events are removed."
     )
 
 

@@ -1,6 +1,7 @@
 """Findings and launches for a person at a terminal.
 
-They are told from their JSON documents (tpuwatch.export.jsonable), so that a command tells the same whether it found them itself or asked the daemon.
+They are told from their JSON documents (tpuwatch.export.jsonable), so that a command tells the same whether it found
+them itself or asked the daemon.
 """
 
 from __future__ import annotations

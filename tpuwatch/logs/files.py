@@ -18,6 +18,7 @@ from enum import Enum
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.logs.parser import StreamKind
 
+LIBTPU_PREFIX = "tpu_driver."
 HEAD_BYTES = 256  # of a file's beginning tell it from another with the same inode
 
 FileKey = tuple[int, int]  # device, inode
@@ -84,7 +85,7 @@ class LogFile:
 
 def is_libtpu_name(name: str, *, strict: bool) -> bool:
     """Whether a file of this name is one of libtpu's. `strict`: only the full form will do."""
-    if not name.startswith("tpu_driver.") or name.endswith(_COMPRESSED):
+    if not name.startswith(LIBTPU_PREFIX) or name.endswith(_COMPRESSED):
         return False
     return _NAME.fullmatch(name) is not None if strict else _LINK_NAME.fullmatch(name) is None
 

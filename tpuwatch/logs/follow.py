@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpuwatch.logs.files import LogFile, Refusal, RefusedError
-from tpuwatch.logs.hints import CALM_POLL_SECONDS, Hints
+from tpuwatch.logs.hints import Hints
 from tpuwatch.logs.parser import LogParser
 from tpuwatch.logs.shelf import Resting, Shelf
 from tpuwatch.logs.sources import Discovery
@@ -36,6 +36,9 @@ MAX_POLL_BYTES = 32 << 20
 MAX_SIGHTINGS = 5000  # in one poll, give or take what one chunk holds
 MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
+LIVELY_SECONDS = 60.0  # a file that was quiet for longer is looked at now and then, or when an event names it
+BLIND_SECONDS = 0.04  # between two polls while there are no events to tell of writes,
+BLIND_IDLE_SECONDS = 0.2  # and while nothing has been written for a second
 
 
 @dataclass(slots=True)
@@ -98,6 +101,7 @@ class Follower:
         )
         self._shelf = Shelf(cursors)
         self._tails: dict[FileKey, Tail] = {}
+        self._lively: dict[FileKey, Tail] = {}  # those to be looked at in this poll
         self._sources: dict[FileKey, Source] = {}  # of the open files
         self._newest: dict[tuple[str, str, str, int], Tail] = {}  # of the open files of a process and severity
         self._turn = 0
@@ -136,19 +140,25 @@ class Follower:
         self._rest(reading)
         self._shrink(reading)
         self._report(reading)
-        unread = any(tail.unread for tail in self._tails.values())
+        unread = any(tail.unread for tail in self._lively.values())
         reading.more = unread or (self._shelf.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
+        self._lively = {key: tail for key, tail in self._lively.items() if _is_lively(tail)}
         return reading
 
     def _look_closer(self, now: float) -> None:
-        """Look at resting files that an event named, and now and then at some of all."""
+        """Have files looked at that an event named, and once in a while all."""
         if self._hints is not None:
             for path in self._hints.take(now):
-                self._shelf.look(path)
+                key = self._discovery.key_of(path)
+                if key in self._tails:
+                    self._lively[key] = self._tails[key]
+                else:
+                    self._shelf.look(path)
         if now < self._next_round:
             return
         self._next_round = now + self._rescan_seconds
+        self._lively = dict(self._tails)
         self._shelf.look_round()
         if self._hints is not None:
             self._hints.watch(self._discovery.directories(), now)
@@ -176,7 +186,7 @@ class Follower:
                 tail.unlisted = True
 
     def _check(self, reading: Reading) -> None:
-        for key, tail in list(self._tails.items()):
+        for key, tail in list(self._lively.items()):
             restarts = tail.restarts
             try:
                 reading.sightings += tail.check()
@@ -189,7 +199,7 @@ class Follower:
 
     def _read(self, reading: Reading) -> None:
         """Read in turns of one chunk, those first that have waited longest."""
-        left = {tail: MAX_FILE_BYTES for tail in sorted(self._tails.values(), key=_served) if tail.unread}
+        left = {tail: MAX_FILE_BYTES for tail in sorted(self._lively.values(), key=_served) if tail.unread}
         while left and reading.bytes_read < MAX_POLL_BYTES and len(reading.sightings) < MAX_SIGHTINGS:
             for tail in list(left):
                 size = self._read_chunk(tail, left[tail], reading)
@@ -217,7 +227,7 @@ class Follower:
 
     def _rest(self, reading: Reading) -> None:
         """Finish what can be finished of files that are read to their end, and let go of those that are gone."""
-        for tail in list(self._tails.values()):
+        for tail in list(self._lively.values()):
             if tail.unread:
                 continue
             found = tail.rest(self._settle_seconds)
@@ -245,11 +255,12 @@ class Follower:
 
     def _due_in(self, now: float) -> float:
         waits = [self._rescan_seconds]
-        waits += [self._settle_seconds - tail.quiet_seconds for tail in self._tails.values() if tail.unsettled]
+        waits += [self._settle_seconds - tail.quiet_seconds for tail in self._lively.values() if tail.unsettled]
         if self._shelf.waiting:
             waits.append(self._settle_seconds)  # there is room when open files have settled
         if self._hints is not None and self._hints.calm(now):
-            waits.append(CALM_POLL_SECONDS)
+            writing = any(tail.quiet_seconds < 1.0 for tail in self._lively.values())
+            waits.append(BLIND_SECONDS if writing else BLIND_IDLE_SECONDS)
         return max(0.0, min(waits))
 
     # -- opening and closing
@@ -294,7 +305,7 @@ class Follower:
             return
         self._shelf.opened(tail.key)
         self.counters.truncations += tail.restarts
-        self._tails[tail.key] = tail
+        self._tails[tail.key] = self._lively[tail.key] = tail
         self._sources[tail.key] = name.source
         self._touched.add(tail.key)
         self._note_rotation(tail)
@@ -319,6 +330,7 @@ class Follower:
         tail.close()
         if tail.file.stream is not None and self._newest.get(tail.file.stream) is tail:
             del self._newest[tail.file.stream]
+        self._lively.pop(tail.key, None)
         del self._tails[tail.key]
         return self._sources.pop(tail.key)
 
@@ -366,6 +378,10 @@ class Follower:
         files = ((name.path, name.refusal) for name in self._shelf.refused if name.refusal is not None)
         sources = ((error.path, error.reason) for error in self._discovery.problems())
         return list(islice(chain(sources, files), MAX_PROBLEMS))
+
+
+def _is_lively(tail: Tail) -> bool:
+    return tail.unread > 0 or tail.unsettled or tail.quiet_seconds < LIVELY_SECONDS
 
 
 def _served(tail: Tail) -> int:

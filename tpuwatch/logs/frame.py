@@ -1,4 +1,4 @@
-"""The shape of log lines: headers of glog, absl and TensorFlow, launchers' prefixes, colours, local times without a year.
+"""The shape of log lines: headers of glog, absl and TensorFlow, launchers' prefixes, colours, times without a year.
 
 Patterns here are anchored at the start of a line and bounded in length, so each costs constant time per line.
 """
@@ -9,7 +9,7 @@ import re
 import time
 from typing import NamedTuple
 
-# Launchers, container engines and journald put their own mark before each line. Stripped before anything else looks at the line.
+# Launchers, container engines and journald put their own mark before each line; nobody else is to see it.
 _DECORATION = re.compile(
     rb"""(?:
       \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?             # mpirun
@@ -18,22 +18,29 @@ _DECORATION = re.compile(
     | (?:rank|worker|task|host|process)?[ :_-]?\d{1,6}:\ +(?=\S)  # srun -l, gcloud --worker=all
     | [\w.-]{1,60}[-_]\d{1,6}\ {0,8}\|\ ?                 # docker compose
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ ?   # journald, syslog
-    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:err|out)\ [FP]\ )?  # docker, CRI, kubectl --timestamps
+    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:err|out)\ [FP]\ )?  # docker, CRI
     )""",
     re.VERBOSE,
 )
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 # The names of the groups differ because one pattern may hold both.
-_GLOG = rb"(?P<sev>[IWEF])(?P<date>\d{4}) (?P<clock>\d\d:\d\d:)(?P<sec>\d+(?:\.\d+)?) +(?P<tid>\d{1,20}) (?P<src>[^\s:\]]{1,200}:\d{1,7})\] ?"
-_TF = rb"(?P<tdate>\d{4}-\d\d-\d\d) (?P<tclock>\d\d:\d\d:)(?P<tsec>\d\d(?:\.\d+)?): (?P<tsev>[IWEF]) +(?:(?P<ttid>\d{1,20}) +)?(?P<tsrc>[^\s:\]]{1,200}:\d{1,7})\] ?"
+_GLOG = (
+    rb"(?P<sev>[IWEF])(?P<date>\d{4}) (?P<clock>\d\d:\d\d:)(?P<sec>\d+(?:\.\d+)?)"
+    rb" +(?P<tid>\d{1,20}) (?P<src>[^\s:\]]{1,200}:\d{1,7})\] ?"
+)
+_TF = (
+    rb"(?P<tdate>\d{4}-\d\d-\d\d) (?P<tclock>\d\d:\d\d:)(?P<tsec>\d\d(?:\.\d+)?):"
+    rb" (?P<tsev>[IWEF]) +(?:(?P<ttid>\d{1,20}) +)?(?P<tsrc>[^\s:\]]{1,200}:\d{1,7})\] ?"
+)
 LIBTPU_HEADER = re.compile(_GLOG)  # tried first, and alone, in libtpu's own files
 TEXT_HEADER = re.compile(_GLOG + rb"|" + _TF)
 
 # In a job's output these begin something new though they carry no header of glog's.
 TEXT_BREAK = re.compile(
     rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] "
-    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
+    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]"
+    rb"|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
 )
 
 _CREATED = re.compile(rb"\ALog file created at: (\d{4})/(\d\d)/(\d\d) ")
@@ -64,7 +71,7 @@ class Header(NamedTuple):
 
 
 def parse_header(text: bytes, start: int, pattern: re.Pattern[bytes], decorated: bool) -> Header | None:
-    """The header of the line that begins at `start`, or None. `decorated` lines may have launchers' prefixes before it."""
+    """The header of the line that begins at `start`, or None. `decorated`: launchers' prefixes may stand before it."""
     match = pattern.match(text, start)
     if match is None and decorated:
         length = decoration_length(text, start)

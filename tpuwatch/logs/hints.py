@@ -8,7 +8,7 @@ that they cost more than looking, they are switched off for a while.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from watchdog.events import (
     DirCreatedEvent,
@@ -24,13 +24,12 @@ from watchdog.events import (
 from watchdog.observers.inotify import InotifyObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from watchdog.observers.api import EventEmitter, ObservedWatch
 
-STORM_EVENTS = 500  # between two looks; each costs some 20 microseconds
+STORM_EVENTS = 40  # in a second; each costs about as much as looking at all files that are being written
 CALM_SECONDS = 5.0  # without events after a storm
-CALM_POLL_SECONDS = 0.025  # between two looks meanwhile
 _MAX_PATHS = 1024
 
 _COMING_AND_GOING: list[type[FileSystemEvent]] = [DirCreatedEvent, DirMovedEvent, DirDeletedEvent]
@@ -42,24 +41,37 @@ _WRITING: list[type[FileSystemEvent]] = [
     *_COMING_AND_GOING,
 ]
 
-_Place = tuple[
-    int, int, bool
-]  # device and inode of a directory; whether it may hold logs, or is only on the way to one that does
+
+class _Place(NamedTuple):
+    """A directory as it was when it was watched, and what to watch for."""
+
+    device: int
+    inode: int
+    prefix: str | None  # of the names that matter; None: only directories that come and go do
 
 
-class _Handler(FileSystemEventHandler):
-    """Notes which paths were touched and wakes the reader, once until it has looked. Runs in watchdog's thread."""
+class _Inbox:
+    """Notes which paths were touched and wakes the reader, once until it has looked."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._paths: set[str] = set()
         self._woken = False
-        self.count = 0
+        self._count = 0
 
-    def dispatch(self, event: FileSystemEvent) -> None:
-        self.count += 1
+    def count(self) -> None:
+        """An event has cost its time, whether it matters or not."""
+        self._count += 1
+        if self._count == STORM_EVENTS + 1:
+            self._call()
+
+    def note(self, path: str) -> None:
+        """Something happened that matters."""
         if len(self._paths) < _MAX_PATHS:
-            self._paths.add(os.fsdecode(event.src_path))
+            self._paths.add(path)
+        self._call()
+
+    def _call(self) -> None:
         if not self._woken:
             self._woken = True
             self._wake()
@@ -68,8 +80,24 @@ class _Handler(FileSystemEventHandler):
         """The paths and the number of events since this was last asked."""
         self._woken = False  # first: an event from here on wakes again
         paths, self._paths = self._paths, set()
-        count, self.count = self.count, 0
+        count, self._count = self._count, 0
         return paths, count
+
+
+class _Handler(FileSystemEventHandler):
+    """Sorts the events of one directory. Runs in watchdog's thread."""
+
+    def __init__(self, inbox: _Inbox, prefix: str | None) -> None:
+        self._inbox = inbox
+        self._prefix = prefix
+
+    def dispatch(self, event: FileSystemEvent) -> None:
+        self._inbox.count()
+        for path in (os.fsdecode(event.src_path), os.fsdecode(event.dest_path)):
+            if path and (
+                event.is_directory or (self._prefix is not None and os.path.basename(path).startswith(self._prefix))
+            ):
+                self._inbox.note(path)
 
 
 class Hints:
@@ -80,7 +108,9 @@ class Hints:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.restarts = 0  # watches that had to be set up again because their thread had died
-        self._handler = _Handler(wake)
+        self._inbox = _Inbox(wake)
+        self._events = 0  # in this second
+        self._second = float("-inf")
         self._observer = InotifyObserver()
         self._watches: dict[str, tuple[_Place, ObservedWatch]] = {}
         self._calm_until = float("-inf")
@@ -93,8 +123,11 @@ class Hints:
 
     def take(self, now: float) -> set[str]:
         """The paths that were touched since this was last asked. After a storm, watching stops for a while."""
-        paths, count = self._handler.take()
-        if count > STORM_EVENTS and not self.calm(now):
+        paths, count = self._inbox.take()
+        if now - self._second >= 1.0:
+            self._second, self._events = now, 0
+        self._events += count
+        if self._events > STORM_EVENTS and not self.calm(now):
             self._calm_until = now + CALM_SECONDS
             self._unwatch(list(self._watches))
         return paths
@@ -103,8 +136,8 @@ class Hints:
         """Whether events are switched off, so that looking often must stand in for them."""
         return now < self._calm_until
 
-    def watch(self, directories: Iterable[str], now: float) -> None:
-        """Watch `directories` as they are now, and their parents, which tell of their coming and going."""
+    def watch(self, directories: Mapping[str, str], now: float) -> None:
+        """Watch `directories` as they are now, each for names with a prefix; and their parents, for new directories."""
         if self.calm(now):
             return
         if not self._observer.is_alive():
@@ -120,10 +153,10 @@ class Hints:
             self._watch(path, wanted[path])
 
     def _watch(self, path: str, place: _Place) -> None:
+        handler = _Handler(self._inbox, place.prefix)
+        kinds = _COMING_AND_GOING if place.prefix is None else _WRITING
         try:
-            watch = self._observer.schedule(
-                self._handler, path, event_filter=_WRITING if place[2] else _COMING_AND_GOING
-            )
+            watch = self._observer.schedule(handler, path, event_filter=kinds)
         except OSError:
             return  # gone again, closed to us, or there are too many watches: looking without hints has to do
         self._watches[path] = (place, watch)
@@ -145,19 +178,24 @@ class Hints:
         return self._observer.emitters
 
 
-def _places(directories: Iterable[str]) -> dict[str, _Place]:
+def _places(directories: Mapping[str, str]) -> dict[str, _Place]:
     """Real paths to be watched: the directories themselves, and for each the nearest directory above it that exists."""
     places: dict[str, _Place] = {}
-    for directory in directories:
+    for directory, prefix in directories.items():
         real = os.path.realpath(directory)
         parent = os.path.dirname(real)
         while not os.path.isdir(parent):
             parent = os.path.dirname(parent)
-        for path, holds_logs in ((real, True), (parent, False)):
-            try:
-                entry = os.stat(path)
-            except OSError:
-                continue
-            known = places.get(path)
-            places[path] = (entry.st_dev, entry.st_ino, holds_logs or (known is not None and known[2]))
+        _add_place(places, real, prefix)
+        _add_place(places, parent, None)
     return places
+
+
+def _add_place(places: dict[str, _Place], path: str, prefix: str | None) -> None:
+    try:
+        entry = os.stat(path)
+    except OSError:
+        return
+    known = places[path].prefix if path in places else None
+    prefixes = [each for each in (prefix, known) if each is not None]
+    places[path] = _Place(entry.st_dev, entry.st_ino, min(prefixes, default=None))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 MIN_BYTES = 4
-_MAX_LITERALS = 16  # of one pattern: more would cost the scan more than they save
+_MAX_LITERALS = 32  # of one pattern: more would cost the scan more than they save
 _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
 

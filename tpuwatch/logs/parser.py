@@ -1,8 +1,9 @@
 """From bytes to matches: one parser per followed stream.
 
-A parser is fed bytes, cut anywhere, and hands out the records that rules recognise. It holds back only what a later byte could still change: the
-last record and, where nothing frames the text, a few lines of context. Below `offset` everything is done; `state()` holds the little that a parser
-started there must know, so that a stream can be taken up again after any interruption without a match lost or doubled.
+A parser is fed bytes, cut anywhere, and hands out the records that rules recognise. It holds back only what a later
+byte could still change: the last record and, where nothing frames the text, a few lines of context. Below `offset`
+everything is done; `state()` holds the little that a parser started there must know, so that a stream can be taken up
+again after any interruption without a match lost or doubled.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class LogParser:
         state: Mapping[str, Any] | None = None,
         count_lines: bool = False,
     ) -> None:
-        """`severity` (I, W, E, F): the file's own, whose records `take_records` counts. `now`: to guess the year of times without one."""
+        """`severity` (I, W, E, F): the file's own, whose records are counted. `now`: to guess years that lack."""
         state = state or {}
         self.open = False  # the last record may hold a match: call settle() when the stream is quiet
         self._scanner = scanner
@@ -88,7 +89,7 @@ class LogParser:
         )  # a file written anew says the same thing at the same place again
         created = state.get("created")
         self._times = Times(now, tuple(created) if created else None)
-        self._pending = [self._thaw(frozen) for frozen in state.get("pending", ())]
+        self._pending = self._thaw(state.get("pending", ()))
         self._known: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
         self._reported: dict[str, int] = {}  # by cause: up to which offset unframed text is told
         self._records = RecordCounter(severity, self._done) if severity else None
@@ -170,7 +171,7 @@ class LogParser:
         return hits
 
     def _gather(self, hits: list[tuple[int, int]], at: int, end: int) -> tuple[Record, Iterable[Rule], int]:
-        """The record of the hit at index `at`, the rules that hits in it (or, unframed, on its line) call for, and the index after those."""
+        """The record of hit `at`, the rules that hits in it (unframed: on its line) call for, and the next hit."""
         position = hits[at][0]
         record = self._buffer.record(position, end)
         rules, after = self._called(hits, at, self._reach(record, position, end))
@@ -295,22 +296,30 @@ class LogParser:
                 still.append(pending)
         self._pending = still
 
-    def _thaw(self, frozen: Mapping[str, Any]) -> _Pending:
-        rule = self._scanner.catalogue.rule(frozen["rule"])
-        key = bytes.fromhex(frozen["key"])
-        return _Pending(Match(rule, *frozen["at"], frozen["text"], frozen["details"], key), frozen["scanned"])
+    def _thaw(self, frozen: Iterable[Mapping[str, Any]]) -> list[_Pending]:
+        rules = {rule.id: rule for rule in self._scanner.catalogue.rules} if frozen else {}
+        return [_thaw(one, rules[one["rule"]]) for one in frozen if one["rule"] in rules]
 
 
 def _freeze(pending: _Pending) -> dict[str, Any]:
     match = pending.match
     return {
         "rule": match.rule.id,
-        "at": [match.offset, match.line, match.time, match.severity, match.thread],
+        "offset": match.offset,
+        "line": match.line,
+        "time": match.time,
+        "severity": match.severity,
+        "thread": match.thread,
         "text": match.text[:500],
         "details": match.details,
         "key": match.key.hex(),
         "scanned": pending.scanned,
     }
+
+
+def _thaw(frozen: Mapping[str, Any], rule: Rule) -> _Pending:
+    facts = {name: frozen[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
+    return _Pending(Match(rule=rule, key=bytes.fromhex(frozen["key"]), **facts), frozen["scanned"])
 
 
 def _name(rule: Rule) -> str:

@@ -1,8 +1,8 @@
 """The unread part of a stream, and where the records in it begin and end.
 
-A record is a line with a header and the lines without one that follow it. Where no header is in reach the text is unframed: then a line stands with
-a few lines of context, and something that plainly begins anew (a traceback, an exception) bounds it. All walks are bounded, so that each costs
-constant time whatever the text is.
+A record is a line with a header and the lines without one that follow it. Where no header is in reach the text is
+unframed: then a line stands with a few lines of context, and something that plainly begins anew (a traceback, an
+exception) bounds it. All walks are bounded, so that each costs constant time whatever the text is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RecordBuffer:
     """Bytes of a stream from `offset` on. All positions below are positions in `data`."""
 
     def __init__(self, offset: int, *, text: bool) -> None:
-        """`text`: the stream is no file of libtpu's; lines may have launchers' prefixes and other headers than glog's."""
+        """`text`: no file of libtpu's; lines may have launchers' prefixes and other headers than glog's."""
         self.offset = offset
         self.data = b""
         self._text = text
@@ -91,11 +91,14 @@ class RecordBuffer:
     def extend(self, record: Record, end: int, again: int) -> Record:
         """The record with the records or lines after it that go on with its report, none of which holds `again`.
 
-        Older libtpu prints one report over many records, jobs print it over many lines. Where its words begin `again` is another report.
+        Older libtpu prints one report over many records, jobs print it over many lines. Where its words begin `again`,
+        another report begins.
         """
         stop, header = record.stop, record.header
         if header is None:
-            return Record(record.start, *self._stop(record.start, min(stop, again - 1), end, None, MAX_RECORD, MAX_RECORD))
+            return Record(
+                record.start, *self._stop(record.start, min(stop, again - 1), end, None, MAX_RECORD, MAX_RECORD)
+            )
         closed = record.closed
         while stop < end and stop - record.start < MAX_RECORD:
             following = self._header(stop)
@@ -151,7 +154,7 @@ class RecordBuffer:
     def _stop(
         self, start: int, position: int, end: int, header: Header | None, limit: int, lines: int
     ) -> tuple[int, Header | None, bool]:
-        """Where the record stops that begins at or before the line at `start` and holds `position`, and whether that is final."""
+        """Where the record of the line at `start` stops, beyond `position`, and whether that is final."""
         stop = start
         while stop <= position or (stop - position <= limit and lines > 0):
             stop = self.line_end(stop, end)
@@ -163,7 +166,9 @@ class RecordBuffer:
         return stop, header, True
 
     def _header(self, start: int) -> Header | None:
-        if self._last is None or self._last[0] != self.offset + start:  # where one record stops the next one is asked for
+        if (
+            self._last is None or self._last[0] != self.offset + start
+        ):  # where one record stops the next one is asked for
             self._last = (self.offset + start, parse_header(self.data, start, self._pattern, self._text))
         return self._last[1]
 

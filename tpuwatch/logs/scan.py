@@ -1,7 +1,7 @@
 """The fast pass: where in a block of bytes do the rules' literals stand?
 
-Hyperscan looks for all literals at once, several gigabytes a second, whatever the text is. What it finds are candidates; the parser frames the
-record around each and lets the rule's own patterns decide.
+Hyperscan looks for all literals at once, several gigabytes a second, whatever the text is. What it finds are
+candidates; the parser frames the record around each and lets the rule's own patterns decide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Scanner:
-    """The compiled literals of a catalogue. One for all parsers of a thread: Hyperscan's scratch space is not shared between threads."""
+    """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue

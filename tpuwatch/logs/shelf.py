@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.files import FileKey, Refusal
     from tpuwatch.logs.sources import Source
 
-_CHECKS = 256  # files that are looked at in one go
+_CHECKS = 128  # files that are looked at in one go
 _RETRIES = 64  # refused files that are tried again in one go
 _MAX_STRAYS = 10_000
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tpuwatch.logs.files import (
+    LIBTPU_PREFIX,
     FileKey,
     LogFile,
     RefusedError,
@@ -54,8 +55,8 @@ class Source(Protocol):
     def describe(self, path: str) -> LogFile:
         """What a path tells of its file."""
 
-    def directories(self) -> set[str]:
-        """Where its files are, for those who want to be told of writes."""
+    def directories(self) -> dict[str, str]:
+        """Where its files are, and how their names begin there, for those who want to be told of writes."""
 
 
 class LogDirectory:
@@ -99,8 +100,8 @@ class LogDirectory:
     def describe(self, path: str) -> LogFile:
         return libtpu_file(path)
 
-    def directories(self) -> set[str]:
-        return {self._path}
+    def directories(self) -> dict[str, str]:
+        return {self._path: LIBTPU_PREFIX}
 
 
 class JobGlob:
@@ -137,8 +138,8 @@ class JobGlob:
     def describe(self, path: str) -> LogFile:
         return LogFile(path, StreamKind.TEXT)
 
-    def directories(self) -> set[str]:
-        return {self._root, *map(os.path.dirname, self._found)}
+    def directories(self) -> dict[str, str]:
+        return dict.fromkeys([self._root, *map(os.path.dirname, self._found)], "")
 
 
 @dataclass(slots=True)
@@ -246,6 +247,10 @@ class Discovery:
         """The sources that cannot be read now."""
         return [watched.refusal for watched in self._watched if watched.refusal is not None]
 
-    def directories(self) -> set[str]:
-        """All directories that logs are in or may come to be in."""
-        return set[str]().union(*(watched.source.directories() for watched in self._watched))
+    def directories(self) -> dict[str, str]:
+        """All directories that logs are in or may come to be in, and how their names begin there."""
+        directories: dict[str, str] = {}
+        for watched in self._watched:
+            for path, prefix in watched.source.directories().items():
+                directories[path] = min(prefix, directories.get(path, prefix))
+        return directories

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import gzip
 import os
-import stat
 import sys
 import zlib
 from pathlib import Path
@@ -15,11 +15,15 @@ from tpuwatch.errors import TpuwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import BufferedReader
 
 CHUNK_BYTES = 1 << 20
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
-_BOMS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))  # what Windows shells redirect into files
+_BOMS = (
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)  # what Windows shells redirect into files
 
 
 class UnreadableError(TpuwatchError):
@@ -35,9 +39,9 @@ def size_of(name: str) -> int:
 
 
 def chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
-    """The text of a file, or of standard input for `-`, decompressed. `progress` is told how many bytes of the file were taken.
+    """The text of a file, or of standard input for `-`, decompressed.
 
-    Raises UnreadableError.
+    `progress` is told how many bytes of the file were taken. Raises UnreadableError.
     """
     try:
         with _open(name) as file:
@@ -47,23 +51,20 @@ def chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
         raise UnreadableError(f"cannot read {name}: {reason}") from error
 
 
-def _open(name: str) -> BinaryIO:
+def _open(name: str) -> BufferedReader:
     if name == STDIN:
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-    file = open(name, "rb")
-    mode = os.fstat(file.fileno()).st_mode
-    if stat.S_ISDIR(mode):
-        file.close()
-        raise IsADirectoryError(0, "it is a directory; name the files in it")
-    return file
+    if Path(name).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a directory; name the files in it")
+    return open(name, "rb")
 
 
-def _plain(file: BinaryIO, progress: Callable[[int], None]) -> Iterator[bytes]:
-    taken = _Taken(file, progress)
-    head = taken.peek(2)
-    source: BinaryIO = gzip.GzipFile(fileobj=taken) if head == _GZIP else taken  # type: ignore[assignment] # it reads like one
+def _plain(file: BufferedReader, progress: Callable[[int], None]) -> Iterator[bytes]:
+    source: BinaryIO | gzip.GzipFile = gzip.GzipFile(fileobj=file) if file.peek(2).startswith(_GZIP) else file
     while chunk := source.read(CHUNK_BYTES):
         yield chunk
+        if file.seekable():
+            progress(file.tell())
 
 
 def _decoded(data: Iterator[bytes]) -> Iterator[bytes]:
@@ -79,23 +80,3 @@ def _decoded(data: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in data:
         yield decoder.decode(chunk).encode("utf-8", "replace")
 
-
-class _Taken:
-    """A binary file that tells how far it was read; enough of one for GzipFile."""
-
-    def __init__(self, file: BinaryIO, progress: Callable[[int], None]) -> None:
-        self._file = file
-        self._progress = progress
-        self._taken = 0
-        self._head = b""
-
-    def peek(self, size: int) -> bytes:
-        self._head = self._file.read(size)
-        return self._head
-
-    def read(self, size: int = -1) -> bytes:
-        head, self._head = self._head, b""
-        data = head + self._file.read(size - len(head) if size > len(head) else size)
-        self._taken += len(data)
-        self._progress(self._taken)
-        return data

@@ -1,0 +1,55 @@
+"""Accuracy on texts with known labels, which are beside the repository."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, main, table
+
+needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the labelled texts are not beside the repository")
+
+
+def wrong(texts: list[Labelled]) -> list[str]:
+    return [line for line in table(texts) if line.startswith("  wrong")]
+
+
+@needs_texts
+def test_the_first_finding_is_right_on_what_people_posted() -> None:
+    texts = corpus()
+    assert len(wrong(texts)) <= 0.05 * len(texts), wrong(texts)
+
+
+@needs_texts
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    assert [text for text in [*corpus(), *libtpu_runs()] if text.accept == (NONE,) and text.found] == []
+
+
+@needs_texts
+def test_the_first_finding_is_right_on_what_libtpu_wrote() -> None:
+    readable = [text for text in libtpu_runs() if (SHARED / "libtpu-logs" / text.name).stat().st_size]
+    assert wrong(readable) == []
+
+
+@needs_texts
+def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0
+    printed = capsys.readouterr().out
+    assert "corpus" in printed
+    assert "vmem_oom" in printed
+
+
+def test_the_table_counts_by_class_and_names_what_is_wrong() -> None:
+    texts = [
+        Labelled("a.txt", ("hang", "core_halted"), ("core_halted", "mesh_error")),
+        Labelled("b.txt", ("hang",), ()),
+        Labelled("c.txt", (NONE,), ()),
+        Labelled("d.txt", (NONE,), ("quota",)),
+    ]
+    lines = list(table(texts))
+    assert lines[0].split() == ["-", "1", "of", "2"]
+    assert lines[1].split() == ["hang", "1", "of", "2"]
+    assert lines[2].split() == ["all", "2", "of", "4", "50.0%"]
+    assert lines[3:] == [
+        "  wrong: b.txt: expected hang, found nothing",
+        "  wrong: d.txt: expected -, found quota",
+    ]
