@@ -64,15 +64,16 @@ def table(texts: list[Labelled]) -> Iterator[str]:
     yield f"  {'all':<22}{right:>4} of {len(texts):>3}  {right / max(1, len(texts)):.1%}"
     for text in texts:
         if not text.right:
-            yield f"  wrong: {text.name}: expected {' or '.join(text.accept)}, found {', '.join(text.found) or 'nothing'}"
+            expected, found = " or ".join(text.accept), ", ".join(text.found) or "nothing"
+            yield f"  wrong: {text.name}: expected {expected}, found {found}"
 
 
 def main() -> int:
     if not SHARED.is_dir():
-        print(f"{SHARED} is not there: nothing to measure", file=sys.stderr)
+        sys.stderr.write(f"{SHARED} is not there: nothing to measure\n")
         return 3
     for title, texts in (("corpus", corpus()), ("libtpu runs", libtpu_runs())):
-        print(title, *table(texts), sep="\n")
+        sys.stdout.write("\n".join([title, *table(texts), ""]))
     return 0
 
 

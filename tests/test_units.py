@@ -76,7 +76,15 @@ def test_format_size(size: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0, "0 ms"), (0.35, "350 ms"), (12.5, "12.5 s"), (60.0, "1 min"), (200.0, "3 min 20 s"), (7200, "2 h"), (7500, "2 h 5 min")],
+    [
+        (0.0, "0 ms"),
+        (0.35, "350 ms"),
+        (12.5, "12.5 s"),
+        (60.0, "1 min"),
+        (200.0, "3 min 20 s"),
+        (7200, "2 h"),
+        (7500, "2 h 5 min"),
+    ],
 )
 def test_format_seconds(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

@@ -56,8 +56,8 @@ def seen(match: Match, file: str, observed: float) -> Seen:
 def fold(records: Iterable[Seen]) -> list[Finding]:
     """The findings of one text, in the order in which to act: a cause before what it brings about.
 
-    Copies of a record (the same key) count once. A fault after which training plainly went on is none, nor is one that a
-    mark elsewhere in the text explains.
+    Copies of a record (the same key) count once. A fault after which training plainly went on is none, nor is one that
+    a mark elsewhere in the text explains.
     """
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()

@@ -70,7 +70,7 @@ class Ingest:
         if self._held is None:
             self._held = self._read()
         events, read = len(self._held.events), len(self._held.cursors)
-        if not self._held:
+        if not self._held and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
             self._held = None
             return "Nothing new in the logs."
         try:

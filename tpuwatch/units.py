@@ -37,8 +37,8 @@ def parse_size(text: str) -> int:
     if match["hex"]:
         return int(match["hex"], 16)
     number = match["number"].replace(",", "")
-    power = _POWERS[match["prefix"].lower()]
-    return round(float(number) * 1024**power) if "." in number else int(number) * 1024**power
+    unit: int = 1024 ** _POWERS[match["prefix"].lower()]
+    return round(float(number) * unit) if "." in number else int(number) * unit
 
 
 def parse_seconds(text: str) -> float:

@@ -91,7 +91,12 @@ def test_a_remedy_that_the_details_call_for_comes_first(tmp_path: Path) -> None:
 
 
 def test_a_match_counts_only_above_its_threshold(tmp_path: Path) -> None:
-    rule = user(tmp_path, GOOD.replace("unless =", "above = { wait_seconds = 30 }\n    unless =").replace("['the watchdog barked']", "[]")).rule("my-rule")
+    rule = user(
+        tmp_path,
+        GOOD.replace("unless =", "above = { wait_seconds = 30 }\n    unless =").replace(
+            "['the watchdog barked']", "[]"
+        ),
+    ).rule("my-rule")
     assert rule.search(b"watchdog barked after 31s") is not None
     assert rule.search(b"watchdog barked after 30s") is None
     assert rule.search(b"watchdog barked") is None
@@ -108,21 +113,21 @@ def test_a_rule_with_the_id_of_a_built_in_one_replaces_it(tmp_path: Path) -> Non
     ("change", "words"),
     [
         (("summary =", "sumary ="), "unknown key 'sumary'; did you mean 'summary'?"),
-        (("cause = \"hang\"", "cause = \"hangs\""), "unknown cause 'hangs'; did you mean 'hang'?"),
-        (("cause = \"hang\"", ""), "either 'cause' (a fault) or 'mark' (a fact)"),
-        (("id = \"my-rule\"", "id = \"My Rule\""), "lower-case words joined by '-'"),
+        (('cause = "hang"', 'cause = "hangs"'), "unknown cause 'hangs'; did you mean 'hang'?"),
+        (('cause = "hang"', ""), "either 'cause' (a fault) or 'mark' (a fact)"),
+        (('id = "my-rule"', 'id = "My Rule"'), "lower-case words joined by '-'"),
         (("['watchdog barked']", "[]"), "it has no 'match'; add one"),
         (("['watchdog barked']", "'watchdog barked'"), "'match' must be a list"),
         (("['watchdog barked']", "['[a-z]+']"), "without any fixed text of 4 bytes; add some words"),
         (("['watchdog barked']", "['watchdog (barked']"), "is not valid"),
         (("['watchdog barked']", "['(?=watchdog barked)watchdog']"), "is not valid for RE2"),
-        (("\"WE\"", "\"WX\""), "use letters of I, W, E and F"),
+        (('"WE"', '"WX"'), "use letters of I, W, E and F"),
         (("'in a test'", "'watchdog'"), "does not recognise its own example 'the watchdog barked'"),
         (("unless = ['in a test']", ""), "recognises its own counterexample"),
-        (("severity = \"WE\"", "tentative = { confirm = \"later\" }"), "needs 'confirm' and 'clear'"),
-        (("severity = \"WE\"", "above = { wait_seconds = \"30\" }"), "must give a number for each detail"),
-        (("do = \"Feed it.\", ", ""), "has no 'do'; say what to do"),
-        (("do = \"Feed it.\"", "to = \"Feed it.\""), "unknown key 'to'"),
+        (('severity = "WE"', 'tentative = { confirm = "later" }'), "needs 'confirm' and 'clear'"),
+        (('severity = "WE"', 'above = { wait_seconds = "30" }'), "must give a number for each detail"),
+        (('do = "Feed it.", ', ""), "has no 'do'; say what to do"),
+        (('do = "Feed it."', 'to = "Feed it."'), "unknown key 'to'"),
     ],
 )
 def test_a_bad_rule_is_refused_by_name(tmp_path: Path, change: tuple[str, str], words: str) -> None:

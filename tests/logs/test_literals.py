@@ -32,7 +32,9 @@ def test_the_best_set_of_literals(pattern: str, expected: set[str]) -> None:
     assert texts(pattern) == expected
 
 
-@pytest.mark.parametrize("pattern", ["[a-z]+", "abc", "(?:long text)?", "long text|ab", "a.b.c.d", "(?i)ÄÖÜÄÖÜ", ".*", ""])
+@pytest.mark.parametrize(
+    "pattern", ["[a-z]+", "abc", "(?:long text)?", "long text|ab", "a.b.c.d", "(?i)ÄÖÜÄÖÜ", ".*", ""]
+)
 def test_a_pattern_without_a_fixed_text_has_none(pattern: str) -> None:
     assert anchors(pattern) == ()
 

@@ -13,9 +13,13 @@ from tpuwatch.logs.scan import Scanner
 CATALOGUE = load_catalogue()
 SCANNER = Scanner(CATALOGUE)
 RULES = [pytest.param(rule, id=rule.id) for rule in CATALOGUE.rules]
-EXAMPLES = [pytest.param(rule, text, id=f"{rule.id}-{n}") for rule in CATALOGUE.rules for n, text in enumerate(rule.examples)]
+EXAMPLES = [
+    pytest.param(rule, text, id=f"{rule.id}-{n}") for rule in CATALOGUE.rules for n, text in enumerate(rule.examples)
+]
 COUNTEREXAMPLES = [
-    pytest.param(rule, text, id=f"{rule.id}-{n}") for rule in CATALOGUE.rules for n, text in enumerate(rule.counterexamples)
+    pytest.param(rule, text, id=f"{rule.id}-{n}")
+    for rule in CATALOGUE.rules
+    for n, text in enumerate(rule.counterexamples)
 ]
 
 
@@ -54,7 +58,11 @@ def test_a_counterexample_is_not(rule: Rule, text: str) -> None:
 
 @pytest.mark.parametrize(("rule", "text"), EXAMPLES)
 def test_the_parser_finds_the_example_in_a_job_and_in_a_log(rule: Rule, text: str) -> None:
-    settled = f"\nI0101 01:02:05.000000    4711 other.cc:1] {rule.tentative.confirm.decode()}: 1s\n" if rule.tentative else "\n"
+    settled = (
+        f"\nI0101 01:02:05.000000    4711 other.cc:1] {rule.tentative.confirm.decode()}: 1s\n"
+        if rule.tentative
+        else "\n"
+    )
     assert recognised(text + settled) & same_kind(rule)
     severity = min(rule.severities or "E")
     log = f"{severity}0101 01:02:03.000000    4711 some.cc:12] {text.strip()}{settled}"
@@ -64,18 +72,50 @@ def test_the_parser_finds_the_example_in_a_job_and_in_a_log(rule: Rule, text: st
 @pytest.mark.parametrize(
     ("rule", "text", "details"),
     [
-        ("premapped-exhausted", "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G. That was not possible. There are 3.50G free.", {"requested_bytes": 5 * 2**30, "free_bytes": 7 * 2**29}),
-        ("hbm-oom-runtime", "Error loading program 'jit_f': Attempting to reserve 3.00G at the bottom of memory.\nThat was not possible. There are 2.00G free, 0B reserved, and 1.00G reservable.", {"requested_bytes": 3 * 2**30, "free_bytes": 2 * 2**30, "reservable_bytes": 2**30, "module": "jit_f"}),
-        ("hbm-oom-compile", "Ran out of memory in memory space hbm; used: 8.00G; limit: 7.50G.", {"used_bytes": 8 * 2**30, "limit_bytes": 15 * 2**29}),
-        ("vmem-oom", "Scoped allocation with size 20.00M and limit 16.00M exceeded scoped vmem limit by 4.00M.", {"used_bytes": 20 * 2**20, "limit_bytes": 2**24, "exceeded_bytes": 2**22}),
+        (
+            "premapped-exhausted",
+            "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G. That was not possible. There are 3.50G free.",
+            {"requested_bytes": 5 * 2**30, "free_bytes": 7 * 2**29},
+        ),
+        (
+            "hbm-oom-runtime",
+            "Error loading program 'jit_f': Attempting to reserve 3.00G at the bottom of memory.\nThat was not possible. There are 2.00G free, 0B reserved, and 1.00G reservable.",
+            {"requested_bytes": 3 * 2**30, "free_bytes": 2 * 2**30, "reservable_bytes": 2**30, "module": "jit_f"},
+        ),
+        (
+            "hbm-oom-compile",
+            "Ran out of memory in memory space hbm; used: 8.00G; limit: 7.50G.",
+            {"used_bytes": 8 * 2**30, "limit_bytes": 15 * 2**29},
+        ),
+        (
+            "vmem-oom",
+            "Scoped allocation with size 20.00M and limit 16.00M exceeded scoped vmem limit by 4.00M.",
+            {"used_bytes": 20 * 2**20, "limit_bytes": 2**24, "exceeded_bytes": 2**22},
+        ),
         ("tpu-in-use", "The TPU is already in use by process with pid 4711.", {"holder_pid": 4711}),
-        ("auth-scope", "insufficient authentication scopes: needs https://www.googleapis.com/auth/cloud-platform", {"scope": "cloud-platform"}),
+        (
+            "auth-scope",
+            "insufficient authentication scopes: needs https://www.googleapis.com/auth/cloud-platform",
+            {"scope": "cloud-platform"},
+        ),
         ("unsupported-op", "No registered 'PyFunc' OpKernel for XLA_TPU_JIT devices", {"op": "PyFunc"}),
-        ("mark-premapped", "TPU premapped buffer enabled. Size: 0x61a80 Threshold: 4096 Partitions: 2", {"premapped_bytes": 400000, "premapped_threshold_bytes": 4096, "premapped_partitions_count": 2}),
+        (
+            "mark-premapped",
+            "TPU premapped buffer enabled. Size: 0x61a80 Threshold: 4096 Partitions: 2",
+            {"premapped_bytes": 400000, "premapped_threshold_bytes": 4096, "premapped_partitions_count": 2},
+        ),
         ("mark-progress", "completed step: 12, seconds: 1.5, loss: 9.9", {"step_count": 12, "loss": "9.9"}),
-        ("host-oom-kernel", "Out of memory: Killed process 4711 (python3) total-vm:1kB, anon-rss:2048kB", {"killed_pid": 4711, "process": "python3", "resident_bytes": 2**21}),
+        (
+            "host-oom-kernel",
+            "Out of memory: Killed process 4711 (python3) total-vm:1kB, anon-rss:2048kB",
+            {"killed_pid": 4711, "process": "python3", "resident_bytes": 2**21},
+        ),
         ("mesh-error", "Expected 4 worker addresses, got 1", {"expected_count": 4, "found_count": 1}),
-        ("heartbeat-lost", "Task /job:jax_worker/replica:0/task:3 heartbeat timeout.", {"hosts": "/job:jax_worker/replica:0/task:3"}),
+        (
+            "heartbeat-lost",
+            "Task /job:jax_worker/replica:0/task:3 heartbeat timeout.",
+            {"hosts": "/job:jax_worker/replica:0/task:3"},
+        ),
         ("bad-flag", "ERROR: Unknown command line flag 'xla_tpu_some_option'", {"flag": "xla_tpu_some_option"}),
     ],
 )

@@ -26,7 +26,7 @@ _VACUUM_PAGES = 2000  # pages that one call of prune gives back at most
 
 # A file that has grown since its first bytes were taken is the same file: its older, shorter head goes.
 _DROP_SHORTER_HEADS = """DELETE FROM cursors
-    WHERE device = ?1 AND inode = ?2 AND head <> ?3 AND substr(?3, 1, length(head)) = head"""
+    WHERE device = ? AND inode = ? AND head <> ? AND substr(?, 1, length(head)) = head"""
 _LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
 _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each finds its end at once
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
@@ -186,7 +186,7 @@ class Journal(JournalReads):
     @staticmethod
     def _put_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:
         cursor_rows = [rows.cursor_row(cursor, now) for cursor in cursors]
-        connection.executemany(_DROP_SHORTER_HEADS, [row[:3] for row in cursor_rows])
+        connection.executemany(_DROP_SHORTER_HEADS, [(*row[:3], row[2]) for row in cursor_rows])
         connection.executemany(rows.PUT_CURSOR, cursor_rows)
 
     def _vacuum(self, max_bytes: int) -> None:

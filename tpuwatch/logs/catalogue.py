@@ -1,17 +1,17 @@
 """The rules that say what a record of a log means, loaded from TOML files.
 
-The built-in rules are in `rules/`, one file per family of causes; users add their own by directories in the configuration.
-A bad rule is refused by name and the others load. Patterns are RE2's and are compiled when they are first needed.
+The built-in rules are in `rules/`, one file per family of causes; users add their own by directories in the
+configuration. A bad rule is refused by name and the others load. Patterns are RE2's and are compiled when they are first
+needed.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import re2
 import tomli
@@ -20,6 +20,9 @@ from tpuwatch.errors import RuleError
 from tpuwatch.logs.literals import MIN_BYTES, Anchor, anchors, fewest
 from tpuwatch.logs.rule import MACROS, RECOVERING, Rule, Step, Tentative, compiled
 from tpuwatch.model import Cause, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 __all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue"]
 
@@ -68,7 +71,7 @@ class Catalogue:
 
 
 def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
-    """The built-in rules, then the `*.toml` of the user's directories; a rule with an id that is there already replaces it.
+    """The built-in rules, then the `*.toml` of the user's directories; an id that is there already is replaced.
 
     Rules of the user are tried on their own examples at once; those of the built-in files by the project's tests.
     """
@@ -80,7 +83,8 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
         try:
             paths = sorted(path for path in Path(directory).iterdir() if path.suffix == ".toml")
         except OSError as error:
-            refused.append(RuleError(f"{directory}: cannot list the rules ({error.strerror}); mend or remove the directory"))
+            reason = f"cannot list the rules ({error.strerror})"
+            refused.append(RuleError(f"{directory}: {reason}; mend the directory or take it out of the configuration"))
             continue
         for path in paths:
             _load_file(path, rules, refused, _try_out)
@@ -97,22 +101,20 @@ def _load_file(path: Path, rules: dict[str, Rule], refused: list[RuleError], che
     except ValueError as error:  # bad TOML, bad UTF-8, or no rules in it
         refused.append(RuleError(f"{path}: {error}; mend the file, none of its rules is in force"))
         return
-    seen: set[str] = set()
+    loaded: dict[str, Rule] = {}
     for number, table in enumerate(tables, start=1):
         name = table.get("id") if isinstance(table.get("id"), str) else f"number {number}"
         try:
-            rule = _rule(table, path.stem)
-            if rule.id in seen:
-                raise _Fault("its id stands twice in this file; give each rule its own id")
+            rule = _rule(table, path.stem, taken=loaded)
             check(rule)
-        except _Fault as fault:
+        except _FaultError as fault:
             refused.append(RuleError(f"{path}: rule {name}: {fault}"))
         else:
-            seen.add(rule.id)
-            rules[rule.id] = rule
+            loaded[rule.id] = rule
+    rules.update(loaded)
 
 
-class _Fault(Exception):
+class _FaultError(Exception):
     """What is wrong with one rule, and what to do."""
 
 
@@ -123,13 +125,15 @@ def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
     return tables
 
 
-def _rule(table: Mapping[str, Any], family: str) -> Rule:
+def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> Rule:
     _check_keys(table, _TYPES)
     for key in ("id", "summary", "match"):
         if not table.get(key):
-            raise _Fault(f"it has no {key!r}; add one")
+            raise _FaultError(f"it has no {key!r}; add one")
     if not _ID.fullmatch(table["id"]):
-        raise _Fault("its id must be lower-case words joined by '-'")
+        raise _FaultError("its id must be lower-case words joined by '-'")
+    if table["id"] in taken:
+        raise _FaultError("its id stands twice in this file; give each rule its own id")
     patterns = {key: tuple(_expanded(text) for text in table.get(key, ())) for key in _PATTERNS}
     cause = _cause(table)
     return Rule(
@@ -157,16 +161,17 @@ def _check_keys(table: Mapping[str, Any], types: Mapping[str, type]) -> None:
     for key, value in table.items():
         if key not in types:
             near = difflib.get_close_matches(key, types, n=1)
-            raise _Fault(f"unknown key {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"))
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"
+            raise _FaultError(f"unknown key {key!r}; {hint}")
         if type(value) is not types[key]:
-            raise _Fault(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
+            raise _FaultError(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
         if types[key] is list and key in _STRINGS and not all(isinstance(item, str) for item in value):
-            raise _Fault(f"{key!r} must be a list of strings")
+            raise _FaultError(f"{key!r} must be a list of strings")
 
 
 def _cause(table: Mapping[str, Any]) -> Cause | None:
     if ("cause" in table) == ("mark" in table):
-        raise _Fault("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
+        raise _FaultError("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
     if "mark" in table:
         return None
     try:
@@ -174,7 +179,7 @@ def _cause(table: Mapping[str, Any]) -> Cause | None:
     except ValueError:
         near = difflib.get_close_matches(table["cause"], [cause.value for cause in Cause], n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see the list of causes in the documentation"
-        raise _Fault(f"unknown cause {table['cause']!r}; {hint}") from None
+        raise _FaultError(f"unknown cause {table['cause']!r}; {hint}") from None
 
 
 def _expanded(pattern: str) -> str:
@@ -185,15 +190,16 @@ def _anchors(pattern: str) -> tuple[Anchor, ...]:
     try:
         found = anchors(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise _Fault(f"its pattern {pattern!r} is not valid: {error}") from None
+        raise _FaultError(f"its pattern {pattern!r} is not valid: {error}") from None
     if not found:
-        raise _Fault(f"its pattern {pattern!r} can match without any fixed text of {MIN_BYTES} bytes; add some words of the message")
+        fault = f"can match without any fixed text of {MIN_BYTES} bytes"
+        raise _FaultError(f"its pattern {pattern!r} {fault}; add some words of the message")
     return found
 
 
 def _severities(letters: str) -> frozenset[str]:
     if not set(letters) <= set("IWEF"):
-        raise _Fault(f"'severity' is {letters!r}; use letters of I, W, E and F")
+        raise _FaultError(f"'severity' is {letters!r}; use letters of I, W, E and F")
     return frozenset(letters)
 
 
@@ -202,23 +208,23 @@ def _tentative(table: Mapping[str, Any] | None) -> Tentative | None:
         return None
     _check_keys(table, {"confirm": str, "clear": str})
     if not all(len(table.get(key, "")) >= MIN_BYTES for key in ("confirm", "clear")):
-        raise _Fault(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
+        raise _FaultError(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
     return Tentative(table["confirm"].encode(), table["clear"].encode())
 
 
 def _thresholds(table: Mapping[str, Any] | None) -> dict[str, float]:
     if table is not None and not all(type(value) in (int, float) for value in table.values()):
-        raise _Fault("'above' must give a number for each detail")
+        raise _FaultError("'above' must give a number for each detail")
     return dict(table or {})
 
 
-def _steps(tables: Iterable[Any]) -> Iterator[Step]:
+def _steps(tables: Iterable[object]) -> Iterator[Step]:
     for table in tables:
         if not isinstance(table, dict):
-            raise _Fault("'remedy' must be a list of tables with 'do' and 'source'")
+            raise _FaultError("'remedy' must be a list of tables with 'do' and 'source'")
         _check_keys(table, {"do": str, "source": str, "above": dict})
         if not table.get("do"):
-            raise _Fault("a step of its 'remedy' has no 'do'; say what to do")
+            raise _FaultError("a step of its 'remedy' has no 'do'; say what to do")
         yield Step(Remedy(table["do"], table.get("source", "")), _thresholds(table.get("above")))
 
 
@@ -233,10 +239,10 @@ def _try_out(rule: Rule) -> None:
             compiled(pattern)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error
-        raise _Fault(f"its pattern is not valid for RE2: {reason}") from None
+        raise _FaultError(f"its pattern is not valid for RE2: {reason}") from None
     for text in rule.examples:
         if rule.search(text.encode()) is None:
-            raise _Fault(f"it does not recognise its own example {text[:60]!r}; mend the pattern or the example")
+            raise _FaultError(f"it does not recognise its own example {text[:60]!r}; mend the pattern or the example")
     for text in rule.counterexamples:
         if rule.search(text.encode()) is not None:
-            raise _Fault(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")
+            raise _FaultError(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")

@@ -338,7 +338,7 @@ class Follower:
         """Close a file that is read to its end, and remember it."""
         self._report_file(tail, reading)
         if tail.key in self._tails:
-            name = Resting(self._close(tail), tail.file.path, tail.key, tail.size, tail.mtime_ns)
+            name = Resting(self._close(tail), tail.file.path, tail.key, tail.size, tail.reported.offset, tail.mtime_ns)
             self._shelf.put(name, tail.reported)
 
     def _forget(self, tail: Tail, reading: Reading) -> None:
@@ -351,7 +351,7 @@ class Follower:
 
     def _give_up(self, tail: Tail) -> None:
         """A file fails to be read: close it and try again later from where it was reported to be."""
-        name = Resting(self._close(tail), tail.file.path, tail.key, tail.size)
+        name = Resting(self._close(tail), tail.file.path, tail.key, tail.size, tail.reported.offset)
         self._shelf.put(name, tail.reported)
         self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
 
@@ -371,7 +371,7 @@ class Follower:
         for tail in self._tails.values():
             yield FileStatus(tail.file, tail.size, tail.reported.offset)
         for name in self._shelf:
-            yield FileStatus(name.source.describe(name.path), name.size, self._shelf.cursor(name).offset)
+            yield FileStatus(name.source.describe(name.path), name.size, name.offset)
 
     def problems(self) -> list[tuple[str, Refusal]]:
         """What cannot be read now, and why; at most MAX_PROBLEMS."""

@@ -1,8 +1,9 @@
 """Which literal text must stand in anything that a pattern matches.
 
-A block of log is first searched for literals, thousands of megabytes a second; only where one is found does a rule's own
-pattern look. So each pattern needs a set of literals of which every match holds at least one. It is derived from the pattern
-as Python's own parser sees it, after Cox, "Regular Expression Matching with a Trigram Index" (swtch.com/~rsc/regexp/regexp4.html).
+A block of log is first searched for literals, thousands of megabytes a second; only where one is found does a rule's
+own pattern look. So each pattern needs a set of literals of which every match holds at least one. It is derived from the
+pattern as Python's own parser sees it, after Cox, "Regular Expression Matching with a Trigram Index"
+(https://swtch.com/~rsc/regexp/regexp4.html).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# The parser became private in 3.11, where its old name warns. It has no types, and its nodes are (code, argument) pairs.
+# The parser became private in 3.11, where its old name warns. It has no types; its nodes are (code, argument) pairs.
 _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 MIN_BYTES = 4
@@ -27,14 +28,14 @@ _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """Literal text that a match must hold. With `ignore_case` the literal is lower case and ASCII letters match either way."""
+    """Literal text that a match must hold. With `ignore_case` it is lower case and ASCII letters match either way."""
 
     literal: bytes
     ignore_case: bool
 
 
 def anchors(pattern: str) -> tuple[Anchor, ...]:
-    """The best set of literals of which each match of `pattern` holds at least one; empty when there is none that will do.
+    """The best set of literals of which each match of `pattern` holds at least one; empty when none will do.
 
     Raises re.error when Python cannot parse the pattern.
     """
@@ -76,7 +77,7 @@ def _ignores_case(nodes: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is known of a piece of pattern: `exact`, all the texts it can match (None: too many), and `best`, its literals."""
+    """What is known of a piece: `exact`, all the texts that it can match (None: too many), and `best`, its literals."""
 
     exact: frozenset[str] | None
     best: frozenset[str] | None
@@ -92,7 +93,7 @@ class _Walk:
         self.ignore_case = ignore_case
 
     def sequence(self, nodes: Any) -> _Known:
-        """Pieces in a row: neighbours that are exact join into longer texts; the best set of any stretch counts for the whole."""
+        """Pieces in a row: exact neighbours join into longer texts; the best set of any stretch counts for the whole."""
         best: frozenset[str] | None = None
         stretch: list[frozenset[str]] = []  # the exact pieces up to here
         run = _NOTHING  # what they match together
@@ -127,7 +128,7 @@ class _Walk:
             yield _Known(frozenset({"".join(characters)}), None)
 
     def character(self, point: int) -> str | None:
-        """The text that a literal matches; None for a letter that has more forms than the scan knows, which folds ASCII alone."""
+        """The text that a literal matches; None for a letter with more forms than the scan knows: it folds ASCII alone."""
         text = chr(point)
         if not self.ignore_case:
             return text

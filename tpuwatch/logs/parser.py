@@ -147,7 +147,7 @@ class LogParser:
             if not (record.closed or quiet):
                 done, keep, self.open = position, record.start, True
                 break
-            self._resolve(record.start, matches)
+            self._resolve(position, matches)
             matches += self._evaluate(record, position, rules)
             at = after
         self._resolve(done, matches)
@@ -232,7 +232,7 @@ class LogParser:
             header.thread,
             text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
             details,
-            _key(header.raw, text[:256], _name(rule).encode()),
+            _framed_key(header, text, _name(rule)),
         )
 
     def _read(self, rule: Rule, text: bytes) -> dict[str, Any] | None:
@@ -273,7 +273,7 @@ class LogParser:
             None,
             text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
             rule.details(text),
-            _key(self._salt.encode(), b"%d" % offset, name.encode()),
+            _unframed_key(self._salt, offset, name),
         )
 
     def _resolve(self, upto: int, matches: list[Match]) -> None:
@@ -326,5 +326,18 @@ def _name(rule: Rule) -> str:
     return rule.cause.value if rule.cause is not None else rule.id
 
 
-def _key(*parts: bytes) -> bytes:
-    return hashlib.blake2b(b"\0".join(parts), digest_size=16).digest()
+def _framed_key(header: Header, text: bytes, name: str) -> bytes:
+    """The same for every copy of a record. Time comes first, so that a journal's index grows at its end."""
+    minute = int(header.date[-4:] + header.clock[:2] + header.clock[3:5])
+    time = int(minute * 60 + header.second) & 0xFFFFFFFF
+    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256], name.encode())
+
+
+def _unframed_key(salt: str, offset: int, name: str) -> bytes:
+    """Of a place in a stream, for text without a header is the same when it is said again."""
+    place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
+    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), name.encode())
+
+
+def _digest(size: int, *parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=size).digest()

@@ -1,8 +1,9 @@
 """Memory reports of the XLA:TPU compiler and runtime, read into numbers.
 
-Up to libtpu 0.0.23 a report lists "Largest program allocations" with operator, shape and unpadded size; later ones print a
-table of buffers by memory space. Both may begin with sums ("Total hbm usage", "Program hbm requirement"). A single allocation
-that is too large is told in one line ("#allocation3 [shape = …, space=smem, size = 0x1000000]"). Sizes are bytes. Work is linear in the text: lines are cut before any pattern sees them.
+Up to libtpu 0.0.23 a report lists "Largest program allocations" with operator, shape and unpadded size; later ones print
+a table of buffers by memory space. Both may begin with sums ("Total hbm usage", "Program hbm requirement"). A single
+allocation that is too large is told in one line ("#allocation3 [shape = ..., space=smem, size = 0x1000000]"). Sizes are
+bytes. Work is linear in the text: lines are cut before any pattern sees them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _FIELDS = {
     "unpadded": re.compile(rf"\s*Unpadded size: {_SIZE}"),
 }
 _ITEM_END = re.compile(r"\s*={10}")
-_INLINE = re.compile(r"#allocation[0-9]{0,9} \[shape = '([^']{1,200})'.{0,80}?size = (0x[0-9a-f]{1,15}|[0-9]{1,19})\b(.{0,200})")
+_INLINE = re.compile(
+    r"#allocation[0-9]{0,9} \[shape = '([^']{1,200})'.{0,80}?size = (0x[0-9a-f]{1,15}|[0-9]{1,19})\b(.{0,200})"
+)
 _TAG = re.compile(r"tag = '([^']{1,200})")
 _SPACE = re.compile(r"\s*Memory Space: (\w+)")
 _ROW = re.compile(rf"\s*{_SIZE}\([ 0-9]{{1,4}}%\);\s*{_SIZE};\s*[0-9]+;\s*[0-9]+; (\S.{{0,240}})")
@@ -121,7 +124,7 @@ def _sums(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
 
 
 def _listed(lines: Iterable[str]) -> Iterator[Allocation]:
-    """The allocations of "Largest program allocations", each a few lines long; an excerpt may begin in the middle of one."""
+    """The "Largest program allocations", each a few lines long; an excerpt may begin in the middle of one."""
     fields: dict[str, str] = {}
     for line in lines:
         for name, pattern in _FIELDS.items():
@@ -157,7 +160,7 @@ def _tabulated(lines: Iterable[str]) -> Iterator[Allocation]:
             space = match[1]
         elif space == "default" and (match := _ROW.match(line)):
             shapes = match[3].strip()
-            unpadded = None if shapes.startswith("(") or "×(" in shapes else shape_bytes(shapes)
+            unpadded = None if shapes.startswith("(") or "\N{MULTIPLICATION SIGN}(" in shapes else shape_bytes(shapes)
             yield Allocation(parse_size(match[2]), unpadded, "", shapes)
 
 

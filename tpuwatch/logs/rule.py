@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import re2
 
 from tpuwatch.logs import report
-from tpuwatch.logs.literals import Anchor
 from tpuwatch.model import Cause, Remedy
 from tpuwatch.units import format_seconds, format_size, parse_seconds, parse_size
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tpuwatch.logs.literals import Anchor
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 # What a pattern may write instead of the long form.
 MACROS = {
     "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
-    "{SECONDS}": r"(?:(?:[0-9]+(?:\.[0-9]+)?(?:ns|us|ms|h|m|s))+\b|[0-9]+(?:\.[0-9]+)?(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
+    "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
     "{COUNT}": r"[0-9][0-9,]*",
 }
 
@@ -62,7 +66,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True, slots=True)
 class Tentative:
-    """The match counts only when `confirm` is seen later in the same stream, and is dropped when `clear` is seen first."""
+    """The match counts only when `confirm` is seen later in the stream, and is dropped when `clear` is seen first."""
 
     confirm: bytes
     clear: bytes
@@ -78,7 +82,13 @@ class Step:
 
 @dataclass(frozen=True, eq=False)  # a rule is itself: as the key of a dict it is hashed often
 class Rule:
-    """What one kind of record means. Patterns are RE2's, searched in the record's cleaned text, and compiled on first use."""
+    """What one kind of record means. Patterns are RE2's, searched in the record's clean text, compiled on first use.
+
+    The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found in the same record.
+    `above` gives details that must exceed a number. `recovers`: training that goes on afterwards shows that it was no
+    fault. `cleared_by`: so does this mark, anywhere in the same text. `rank` moves the rule up (negative) or down among
+    findings, over the cause's own place.
+    """
 
     id: str
     cause: Cause | None
@@ -125,10 +135,9 @@ class Rule:
         found: dict[str, Any] = {}
         for pattern in self._captures:
             match = pattern.search(text)
-            if match is not None:
-                for name, value in match.groupdict().items():
-                    if value is not None:
-                        _keep(found, name.decode() if isinstance(name, bytes) else name, value.decode("utf-8", "replace"))
+            for name, value in match.groupdict().items() if match is not None else ():
+                if value is not None:
+                    _keep(found, name.decode(), value.decode("utf-8", "replace"))
         if self.report:
             found = {**report.parse(text.decode("utf-8", "replace")), **found}
         return found
