@@ -123,6 +123,17 @@ def test_a_copy_of_a_record_has_the_same_key_wherever_it_stands(scanner: Scanner
     assert first.key == second.key == third.key != other.key
 
 
+def test_keys_of_every_kind_of_header_begin_with_the_time(scanner: Scanner) -> None:
+    lines = [
+        "I1120 13:45:01.000001 7 a.cc:1] premapped region is full\n",
+        "2026-11-20 13:45:02.000001: E a/b.cc:1] premapped region is full\n",
+        "E1120 13:45:03.000001 7 a.cc:1] premapped region is full\n",
+    ]
+    keys = [parse(scanner, line, StreamKind.TEXT)[0].key for line in lines]
+    assert keys == sorted(keys)
+    assert {len(key) for key in keys} == {16}
+
+
 def test_one_report_over_many_records_is_one_event_with_all_its_numbers(scanner: Scanner) -> None:
     lines = ["it does not fit: report follows", "  arguments   1.00G", "", "  temporaries 2.00G"]
     old = "".join(record(line, at=1 + n / 1000) for n, line in enumerate(lines))
@@ -333,3 +344,4 @@ def test_real_logs_give_the_same_matches_however_they_are_cut() -> None:
             at += size
         found += cut.finish()
         assert sorted(expected) == sorted((match.key, match.offset) for match in found), path
+
