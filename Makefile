@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format corpus bench bench-smoke chaos picture lock dist clean
+.PHONY: help demo test lint format corpus bench bench-smoke chaos picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its ev
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
+
+example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
+	$(BIN)/python -m tpuwatch.config > config.example.toml
 
 lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock

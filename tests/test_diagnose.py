@@ -12,7 +12,10 @@ from tpuwatch.model import Cause, Finding
 
 SCANNER = Scanner(load_catalogue())
 NOW = 1_790_000_000.0
-OOM = "RESOURCE_EXHAUSTED: Error allocating device buffer: Attempting to allocate 9.00M. That was not possible. There are 7.00M free.\n"
+OOM = (
+    "RESOURCE_EXHAUSTED: Error allocating device buffer: "
+    "Attempting to allocate 9.00M. That was not possible. There are 7.00M free.\n"
+)
 STEP = "completed step: {step}, seconds: 1.5, loss: {loss}\n"
 
 
@@ -111,7 +114,10 @@ def test_a_missing_tpu_is_no_fault_of_a_compilation_ahead_of_time() -> None:
 
 
 def test_a_warning_of_an_older_compiler_counts_when_no_code_came_of_it() -> None:
-    warning = "W0101 01:02:03.000000    4711 h.cc:1] Can't reduce memory use below 10.00GiB (1 bytes) by rematerialization; only reduced to 12.00GiB (2 bytes)\n"
+    warning = (
+        "W0101 01:02:03.000000    4711 h.cc:1] Can't reduce memory use below 10.00GiB (1 bytes) by rematerialization; "
+        "only reduced to 12.00GiB (2 bytes)\n"
+    )
     code = "I0101 01:02:04.000000    4711 c.cc:1] CODE_GENERATION stage duration: 14ms\n"
     end = "I0101 01:02:05.000000    4711 c.cc:2] END_TO_END stage duration: 24ms\n"
     assert causes(warning, end) == [Cause.HBM_OOM_COMPILE]
@@ -122,7 +128,8 @@ def test_a_warning_of_an_older_compiler_counts_when_no_code_came_of_it() -> None
 def test_a_shutdown_is_no_crash() -> None:
     assert (
         causes(
-            "*** SIGTERM received by PID 4711 (TID 4711) on cpu 1, from PID 1; stack trace: ***\nPC: @ 0x1 (unknown) kill\n"
+            "*** SIGTERM received by PID 4711 (TID 4711) on cpu 1, from PID 1; stack trace: ***\n",
+            "PC: @ 0x1 (unknown) kill\n",
         )
         == []
     )

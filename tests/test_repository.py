@@ -128,6 +128,13 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
     assert [target for target in targets if not (document.parent / target).exists()] == []
 
 
+def test_every_module_has_its_place_in_the_architecture() -> None:
+    page = text("docs", "architecture.md")
+    parts = {path for path in (ROOT / "tpuwatch").iterdir() if not path.name.startswith(("_", "py.typed"))}
+    names = {f"tpuwatch/{path.name}/" if path.is_dir() else f"tpuwatch/{path.name}" for path in parts}
+    assert set(re.findall(r"`(tpuwatch/[\w.]+/?)`", page)) == names
+
+
 def test_every_make_target_is_explained_and_every_documented_one_exists() -> None:
     makefile = text("Makefile")
     phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()

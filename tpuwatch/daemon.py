@@ -2,7 +2,7 @@
 
 One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which
 returns a sentence. Watchdog's threads only wake it, the HTTP server's only look. A failed turn is logged and counted
-by its absence; the next one comes.
+by its absence; the next one begins where the journal stands, so that nothing of it is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATUS_SECONDS = 1.0
 UPKEEP_SECONDS = 60.0
 FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
 _SHOWN_FILES = 200
-_TOLD_EVENTS = 20  # of one turn, in the log
+_TOLD_EVENTS = 20  # in the log, of a second's
 _KNOWN_LAUNCHES = 100
 
 _log = logging.getLogger(__name__)
@@ -61,6 +61,9 @@ class Daemon:
         self._clock = clock
         self._waker = Waker()
         self._stopping = self._reloading = False
+        self._anew = False  # reading is to begin again where the journal stands
+        self._config_error = ""  # why the configuration that was read last is not in force
+        self._told = 0  # new events since the last status
         self._config = load()
         self._started = clock.time()
         self._state = "Starting."
@@ -80,8 +83,8 @@ class Daemon:
             for notice in self._journal.notices:
                 _log.warning("%s", notice)
             catalogue = self._catalogue(self._config)
-            tracker = self._new_tracker(self._config)
-            self._ingest = self._new_ingest(self._config, catalogue, tracker, first_run=self._journal.first_run)
+            self._events = sum(self._journal.counts().values())
+            self._ingest = self._new_ingest(catalogue)
             self._view = LiveView(self._journal, catalogue, clock, self._status())
             self._http = self._serve(self._config)
             undo.pop_all()
@@ -127,21 +130,22 @@ class Daemon:
 
     def turn(self) -> None:
         """One turn of the loop; whatever fails in it, the next one comes."""
-        if self._reloading:
-            self._reloading = False
-            self._apply_reload()
         try:
-            sentence = self._ingest.turn()
+            if self._reloading:
+                self._reloading = False
+                self._apply_reload()
+            if self._anew:
+                self._read_anew()
+            self._say(self._ingest.turn())
+            if not self._ingest.holding:
+                self._last_success = self._clock.time()
+                self.metrics.loop_success(LOGS, self._last_success)
+            self._watchdog.progress(LOGS)
         except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
             _log.exception("A turn over the logs failed.")
+            self._anew = True
             self._ingest.due_in = self._config.logs.poll_seconds
             self._state = "A turn over the logs failed; tpuwatch's log tells why."
-            return
-        self._say(sentence)
-        if not self._ingest.holding:
-            self._last_success = self._clock.time()
-            self.metrics.loop_success(LOGS, self._last_success)
-        self._watchdog.progress(LOGS)
         self._keep_up()
 
     def close(self) -> None:
@@ -181,17 +185,18 @@ class Daemon:
             self._prune()
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
-            status = self._status()
-            self._view.current = status
-            self.metrics.files(followed=len(status.files), refused=len(status.problems))
+            self._view.current = self._status()
             self._notifier.status(self._state)
+            if self._told > _TOLD_EVENTS:
+                _log.warning("… and %d more events; `tpuwatch events` lists them.", self._told - _TOLD_EVENTS)
+            self._told = 0
 
     def _prune(self) -> None:
         state = self._config.state
         try:
             while self._journal.prune(state.max_age_days * 86_400.0, state.max_mib << 20):
                 self._watchdog.progress(LOGS)
-            self.metrics.journal(durable=self._journal.durable, events=sum(self._journal.counts().values()))
+            self._events = sum(self._journal.counts().values())
         except JournalError as error:
             self.metrics.journal_error()
             _log.warning("%s", error)
@@ -202,31 +207,39 @@ class Daemon:
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
         files = [FileStatus(known.file.path, known.size, known.offset) for known in follower.files()]
         files.sort(key=lambda file: -file.lag_bytes)
+        problems = [Problem(path, reason.value) for path, reason in follower.problems()]
+        self.metrics.files(followed=len(files), refused=len(problems))
+        self.metrics.journal(durable=self._journal.durable, events=self._events)
         launches = self._ingest.tracker.latest()
         return Status(
             version=__version__,
             started=self._started,
             now=now,
             state=self._state,
-            reading=True,
+            reading=bool(files) or not problems,
             loops=[LoopStatus(LOGS, self._last_success, fresh)],
             files=files[:_SHOWN_FILES],
-            problems=[Problem(path, reason.value) for path, reason in follower.problems()],
-            notices=self._journal.notices,
+            problems=problems,
+            notices=[*self._journal.notices, *([self._config_error] if self._config_error else [])],
             config_source=_source(self._config),
-            journal=JournalStatus(str(self._config.state.dir), self._journal.durable, self._journal.last_id()),
+            journal=JournalStatus(
+                str(self._config.state.dir),
+                self._journal.durable,
+                self._events,
+                detail=self._state if self._ingest.holding else "",
+            ),
             last_launch=launches[-1] if launches else None,
         )
 
     def _tell(self, events: list[Event]) -> None:
-        """New events in the log, a line each, unless they are history or too many."""
+        """Stored events in the log, a line each, unless they are history or too many."""
+        self._events += len(events)
         live = [event for event in events if not event.history]
         rules = {rule.id: rule for rule in self._view.catalogue.rules}
-        for event in live[:_TOLD_EVENTS]:
+        for event in live[: max(0, _TOLD_EVENTS - self._told)]:
             summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
             _log.warning("%s: %s (%s)", event.cause.value, one_line(summary), event.file)
-        if len(live) > _TOLD_EVENTS:
-            _log.warning("… and %d more events in this turn.", len(live) - _TOLD_EVENTS)
+        self._told += len(live)
 
     # -- making and remaking the parts
 
@@ -237,29 +250,41 @@ class Daemon:
         self.metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
         return catalogue
 
-    def _new_tracker(self, config: Config) -> LaunchTracker:
-        known, silent_after = self._journal.launches(_KNOWN_LAUNCHES), config.logs.compile_grace_seconds
-        return LaunchTracker(known, processes=ProcFs(), silent_after=silent_after)
-
-    def _new_ingest(self, config: Config, catalogue: Catalogue, tracker: LaunchTracker, *, first_run: bool) -> Ingest:
-        follower = Follower(
-            log_dirs=[str(path) for path in config.logs.paths],
-            job_globs=[str(path) for path in config.logs.job_paths],
-            scanner=Scanner(catalogue),
-            clock=self._clock,
-            cursors=self._journal.cursors(),
-            first_run=first_run,
-            wake=self._waker.wake,
-            rescan_seconds=config.logs.poll_seconds,
-        )
+    def _new_ingest(self, catalogue: Catalogue) -> Ingest:
         return Ingest(
-            follower=follower,
+            follower=self._new_follower(catalogue),
             journal=self._journal,
-            tracker=tracker,
+            tracker=LaunchTracker(
+                self._journal.launches(_KNOWN_LAUNCHES),
+                processes=ProcFs(),
+                silent_after=self._config.logs.compile_grace_seconds,
+            ),
             metrics=self.metrics,
             clock=self._clock,
             tell=self._tell,
         )
+
+    def _new_follower(self, catalogue: Catalogue) -> Follower:
+        logs = self._config.logs
+        return Follower(
+            log_dirs=[str(path) for path in logs.paths],
+            job_globs=[str(path) for path in logs.job_paths],
+            scanner=Scanner(catalogue),
+            clock=self._clock,
+            cursors=self._journal.cursors(),
+            first_run=self._journal.first_run,
+            wake=self._waker.wake,
+            rescan_seconds=logs.poll_seconds,
+        )
+
+    def _read_anew(self) -> None:
+        """Begin reading again where the journal stands, by the configuration and the rules as they are now."""
+        catalogue = self._catalogue(self._config)
+        self._ingest.begin_again(self._new_follower(catalogue))
+        self._view.catalogue = catalogue
+        self._ingest.tracker.silent_after = self._config.logs.compile_grace_seconds
+        self._ingest.follower.watch()
+        self._anew = False
 
     def _serve(self, config: Config) -> HttpServer:
         host, port = config.http.address
@@ -275,36 +300,35 @@ class Daemon:
             http = None if config.http == self._config.http else self._serve(config)
         except ConfigError as error:
             self.metrics.config(success=False, at=now)
-            _log.error("The configuration stays as it was: %s", error)
+            self._config_error = f"The configuration stays as it was: {error}"
+            _log.error("%s", self._config_error)
         else:
             self._swap(config, http)
+            self._config_error = ""
             self.metrics.config(success=True, at=now)
             _log.info("The configuration from %s is in force.", _source(config))
         self._notifier.ready(self._state)
 
     def _swap(self, config: Config, http: HttpServer | None) -> None:
+        self._config = config
+        set_up(config.log.format, config.log.level)
         if http is not None:
             self._http.close()
             self._http = http
             http.start()
-        self._ingest.turn()  # what the journal does not take now is read again by the new follower
-        self._ingest.follower.close()
-        self._view.catalogue = catalogue = self._catalogue(config)
-        self._ingest = self._new_ingest(config, catalogue, self._ingest.tracker, first_run=False)
-        self._ingest.follower.watch()
-        self._config = config
-        set_up(config.log.format, config.log.level)
-        self._announce()
+            self._announce()
+        self._anew = True
 
     def _announce(self) -> None:
         """Leave the address where a program can find it: with port 0 nobody knows it before."""
         host, port = self._http.address
+        path = self._config.state.dir / ADDRESS_FILE
+        new = path.with_suffix(".new")
         try:
-            (self._config.state.dir / ADDRESS_FILE).write_text(
-                f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n"
-            )
+            new.write_text(f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n")
+            new.replace(path)
         except OSError as error:
-            _log.debug("The address is not written to the state directory: %s", error)
+            _log.warning("The address %s is not written to %s: %s", self.url, path, error.strerror)
 
     def _followed(self) -> str:
         return ", ".join(map(str, [*self._config.logs.paths, *self._config.logs.job_paths])) or "nothing"

@@ -67,29 +67,35 @@ class Ingest:
 
     def turn(self) -> str:
         """Do one turn; the sentence says what came of it."""
-        if self._held is None:
-            self._held = self._read()
-        events, read = len(self._held.events), len(self._held.cursors)
-        if not self._held and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
-            self._held = None
+        batch = self._held or self._read()
+        if not batch and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
             return "Nothing new in the logs."
         try:
-            stored = self._journal.commit(self._held.events, self._held.cursors, self._held.launches)
+            stored = self._journal.commit(batch.events, batch.cursors, batch.launches)
         except JournalError as error:
+            self._held = batch
             self._metrics.journal_error()
             self.due_in = RETRY_SECONDS
-            return f"Reading waits with {events} events that cannot be stored: {error}"
+            return f"Reading waits with {len(batch.events)} events that cannot be stored: {error}"
         self._held = None
         for event in stored:
             self._metrics.event(event.cause, history=event.history)
         self._count_launches()
         self._tell(stored)
-        return f"Read on in {read} files: {len(stored)} new events."
+        return f"Read on in {len(batch.cursors)} files: {len(stored)} new events."
 
     @property
-    def holding(self) -> int:
-        """Events that wait for the journal."""
-        return len(self._held.events) if self._held else 0
+    def holding(self) -> bool:
+        """Whether something that was read waits for the journal."""
+        return self._held is not None
+
+    def begin_again(self, follower: Follower) -> None:
+        """Read with `follower`, which stands where the journal does: what the journal did not take is read again."""
+        self.follower.close()
+        self.follower = follower
+        if self._held is not None:
+            self._held = _Batch(launches=self._held.launches)  # these are not to be read again
+        self._truncations, self._refusals = 0, Counter()
 
     def _read(self) -> _Batch:
         reading = self.follower.poll()

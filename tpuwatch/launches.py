@@ -64,7 +64,7 @@ class LaunchTracker:
             self._launches[launch.pid] = launch
         self._banners: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self._processes = processes
-        self._silent_after = silent_after
+        self.silent_after = silent_after
         self._seen: set[int] = set()  # processes of ours that were seen alive
         self._gone: dict[int, float] = {}  # when they were first missed
         self._changed: dict[tuple[int, float], Launch] = {}
@@ -113,7 +113,7 @@ class LaunchTracker:
             if self._is_gone(launch, now):
                 self._conclude(launch, Outcome.KILLED)
                 self._note(launch)
-            elif now - (launch.last_heard or launch.started) > self._silent_after:
+            elif now - (launch.last_heard or launch.started) > self.silent_after:
                 self._conclude(launch, Outcome.SILENT)
                 self._note(launch)
 
@@ -140,11 +140,14 @@ class LaunchTracker:
         return self._launches.get(origin.pid)
 
     def _launch(self, pid: int, origin: Origin, when: float) -> Launch:
-        started, facts = self._banners.get(pid, (when, {}))
-        if not 0 <= when - started < _DAY:  # a number that another process had before
-            started, facts = when, {}
         known = self._launches.get(pid)
-        if known is not None and known.started >= started - _SAME_PROCESS_SECONDS and when - known.started < _DAY:
+        banner = self._banners.get(pid)
+        if banner is not None and not 0 <= when - banner[0] < _DAY:  # of another process that had the number
+            banner = None
+        started, facts = banner or (when, {})
+        # A known launch may lack its banner: that was read before a restart of ours.
+        renewed = known is not None and banner is not None and known.started < started - _SAME_PROCESS_SECONDS
+        if known is not None and not renewed and when - known.started < _DAY:
             return known
         launch = Launch(
             pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
@@ -184,7 +187,7 @@ class LaunchTracker:
         starting = [
             launch
             for launch in self._launches.values()
-            if launch.outcome in (Outcome.STARTING, Outcome.KILLED) and 0 <= when - launch.started < self._silent_after
+            if launch.outcome in (Outcome.STARTING, Outcome.KILLED) and 0 <= when - launch.started < self.silent_after
         ]
         return starting[0] if len(starting) == 1 else None
 

@@ -16,7 +16,10 @@ GOOD = """
     match = ['watchdog barked']
     unless = ['in a test']
     severity = "WE"
-    capture = ['after (?P<wait_seconds>{SECONDS})', 'with (?P<free_bytes>{SIZE}) free of (?P<tasks_count>{COUNT}) in pid (?P<holder_pid>[0-9]+)']
+    capture = [
+        'after (?P<wait_seconds>{SECONDS})',
+        'with (?P<free_bytes>{SIZE}) free of (?P<tasks_count>{COUNT}) in pid (?P<holder_pid>[0-9]+)',
+    ]
     remedy = [
         { do = "Feed it.", source = "https://example.org/feed" },
         { do = "Feed it more.", source = "https://example.org/more", above = { wait_seconds = 60 } },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -96,6 +96,26 @@ def test_a_fifo_neither_blocks_nor_is_read(tmp_path: Path, directory: int) -> No
     assert refusal(directory, tmp_path / "fifo") is Refusal.NOT_REGULAR
     with pytest.raises(OSError, match="No such device"):  # nobody has the other end open: its writer was not let in
         os.open(tmp_path / "fifo", os.O_WRONLY | os.O_NONBLOCK)
+
+
+@pytest.mark.parametrize("swapped", ["fifo", "link"])
+def test_a_file_swapped_between_look_and_opening_is_refused(
+    tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch, swapped: str
+) -> None:
+    log = tmp_path / "log"
+    log.write_text("words")
+    really_open = os.open
+
+    def swap_and_open(*arguments: Any, **options: Any) -> int:
+        log.unlink()
+        if swapped == "fifo":
+            os.mkfifo(log)
+        else:
+            log.symlink_to("/etc/passwd")
+        return really_open(*arguments, **options)
+
+    monkeypatch.setattr("tpuwatch.logs.files.os.open", swap_and_open)
+    assert refusal(directory, log) is (Refusal.NOT_REGULAR if swapped == "fifo" else Refusal.LINK)
 
 
 def test_a_socket_is_refused(tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,6 +67,14 @@ def test_truncation_begins_again(site: Site) -> None:
     assert site.follower.counters.truncations == 1
 
 
+def test_truncation_to_a_part_begins_again_though_the_first_bytes_stay(site: Site) -> None:
+    path = site.append(name(), HEADER + dull(20) + line(1))
+    assert site.settle() == [1]
+    os.truncate(path, len(HEADER + dull(10)))
+    site.append(name(), line(2))
+    assert site.settle() == [2]
+
+
 def test_truncation_gives_what_was_still_held(site: Site) -> None:
     path = site.append(name(), HEADER + line(1))
     site.clock.advance(1)
@@ -213,3 +221,21 @@ def test_records_count_once_though_they_stand_in_three_files(site: Site) -> None
     total = sum((reading.records for reading in site.readings), start=type(site.readings[0].records)())
     assert total == {"E": 1, "W": 1, "I": 1}
     assert len({sighting.match.key for sighting in site.sightings}) == 2
+
+
+def test_a_wall_clock_that_jumps_delays_and_loses_nothing(site: Site) -> None:
+    site.append(name(), HEADER + line(1))
+    for number, jump in ((1, -1e6), (2, 2e9), (3, -1.9e9)):
+        site.clock.wall += jump
+        assert site.settle() == [number]
+        site.append(name(), line(number + 1))
+    assert site.settle() == [4]
+
+
+def test_old_files_are_read_in_the_order_in_which_they_were_begun(site: Site) -> None:
+    days = [17, 3, 29, 11, 5, 23]
+    for day in days:
+        site.append(
+            name("ERROR" if day % 2 else "INFO", started=f"202609{day:02d}-000000"), HEADER + line(day) + dull(1)
+        )
+    assert site.settle() == sorted(days)

@@ -106,7 +106,7 @@ def test_a_cursor_covers_only_what_is_certain(site: Site) -> None:
 
 
 def test_crashes_at_any_poll_neither_lose_nor_double(site: Site) -> None:
-    choice = random.Random(7)  # noqa: S311 - a test's own dice
+    choice = random.Random(7)
     written = 0
     pending = ""
     started = 0

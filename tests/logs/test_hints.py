@@ -16,7 +16,7 @@ from watchdog.events import DirCreatedEvent, FileCreatedEvent, FileModifiedEvent
 
 from tests.logs.sites import HEADER, Site, line, name, numbers
 from tpuwatch.logs import hints
-from tpuwatch.logs.follow import BLIND_IDLE_SECONDS, BLIND_SECONDS
+from tpuwatch.logs.follow import BLIND_IDLE_SECONDS, BLIND_SECONDS, LIVELY_SECONDS
 from tpuwatch.logs.hints import CALM_SECONDS, STORM_EVENTS, Hints
 
 if TYPE_CHECKING:
@@ -225,6 +225,16 @@ def test_a_resting_file_that_an_event_names_is_read_at_once(site: Site, monkeypa
     site.append(name(), HEADER + line(1))
     assert site.settle() == [1]
     assert not site.follower._tails
+    site.follower.watch()
+    site.append(name(), line(2))
+    wait_for(site, 2)
+
+
+def test_a_quiet_file_that_an_event_names_is_read_at_once(site: Site) -> None:
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    site.settle(2 * LIVELY_SECONDS)
+    assert not site.follower._lively
     site.follower.watch()
     site.append(name(), line(2))
     wait_for(site, 2)

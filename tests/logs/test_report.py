@@ -92,7 +92,8 @@ def test_a_table_of_buffers() -> None:
 
 def test_an_error_that_names_one_allocation() -> None:
     details = parse(
-        "Allocation (size=4096) would exceed memory (size=1024) :: #allocation3 [shape = 'f32[4,2]{1,0:T(8,128)}', space=smem, size = 0x1000, scoped, tag = 'scratch operand'] :: f.1"
+        "Allocation (size=4096) would exceed memory (size=1024) :: #allocation3 "
+        "[shape = 'f32[4,2]{1,0:T(8,128)}', space=smem, size = 0x1000, scoped, tag = 'scratch operand'] :: f.1"
     )
     assert details["allocations"] == [
         {
@@ -108,7 +109,8 @@ def test_an_error_that_names_one_allocation() -> None:
 
 def test_an_excerpt_that_begins_within_an_allocation_takes_the_size_from_the_layout() -> None:
     details = parse(
-        "Shape: bf16[512,10,3000]{2,1,0:T(8,128)(2,1)}\nUnpadded size: 29.30M\nXLA label: %reshape.1 = bf16[] reshape()\n============="
+        "Shape: bf16[512,10,3000]{2,1,0:T(8,128)(2,1)}\nUnpadded size: 29.30M\n"
+        "XLA label: %reshape.1 = bf16[] reshape()\n============="
     )
     assert details["allocations"][0]["op"] == "reshape.1"
     assert details["allocations"][0]["size_bytes"] == 512 * 16 * 3072 * 2
@@ -116,7 +118,8 @@ def test_an_excerpt_that_begins_within_an_allocation_takes_the_size_from_the_lay
 
 def test_padding_is_read_from_the_sum_where_no_allocation_is_listed() -> None:
     details = parse(
-        "Program hbm requirement 3.50G:\n    HLO temp   4.00G (50.0% utilization: Unpadded (2.00G) Padded (4.00G), 0.0%)"
+        "Program hbm requirement 3.50G:\n"
+        "    HLO temp   4.00G (50.0% utilization: Unpadded (2.00G) Padded (4.00G), 0.0%)"
     )
     assert (details["padding_bytes"], details["padding_ratio"]) == (2 * GIB, 0.5)
 

@@ -219,6 +219,16 @@ def test_history_is_what_stands_below_the_cursors_mark(log: Path, follow: Open) 
     assert tail.cursor().history_until == cursor.history_until
 
 
+def test_what_is_written_anew_is_no_history(log: Path, follow: Open) -> None:
+    append(log, HEADER + dull(20))
+    cursor = Cursor(str(log), log.stat().st_dev, log.stat().st_ino, b"", 0, history_until=log.stat().st_size)
+    tail = follow(cursor)
+    settle(tail)
+    os.truncate(log, 0)
+    append(log, line(1))
+    assert [sighting.history for sighting in settle(tail)] == [False]
+
+
 def test_a_cursor_is_given_only_when_it_moved(log: Path, follow: Open) -> None:
     tail = follow()
     append(log, HEADER + line(1))

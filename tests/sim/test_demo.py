@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import http.client
 import io
 import os
 import re
@@ -112,6 +113,20 @@ def test_a_signal_stops_the_daemon_and_removes_the_files(
     host, _, port = address.partition(":")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_staying_serves_until_it_is_told_to_end(running: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
+    process, address = running
+    assert process.stdout is not None
+    assert any("goes on at" in line for line in process.stdout)
+    connection = http.client.HTTPConnection(address, timeout=5)
+    connection.request("GET", "/healthz")
+    assert connection.getresponse().status == http.client.OK
+    connection.close()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_daemon_that_recognises_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:

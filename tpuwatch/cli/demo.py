@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from tpuwatch.export.paper import Paper
+
 READING_SECONDS = 4.0  # between two launches
 FAST_PACE = 0.05
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,15 +33,13 @@ def run(args: argparse.Namespace) -> int:
 
     paper = Paper(sys.stdout)
     pace = FAST_PACE if args.fast else 1.0
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.default_int_handler)
     try:
         with Machine(pace=pace) as machine:
             Demo(machine, paper, pause_seconds=READING_SECONDS * pace).run()
             if args.stay:
-                paper.line()
-                paper.line(f"The daemon goes on at {machine.url}/ until you press Ctrl-C.")
-                signal.pause()
+                _stay(paper, machine.url)
     except KeyboardInterrupt:
         paper.line()
         paper.line("Interrupted: the daemon is stopped and its files are removed.")
@@ -46,3 +47,10 @@ def run(args: argparse.Namespace) -> int:
     paper.line()
     paper.line("That was the demo: the daemon is stopped and its files are removed.", style="dim")
     return 0
+
+
+def _stay(paper: Paper, url: str) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # so that none is lost between the sentence and the wait
+    paper.line()
+    paper.line(f"The daemon goes on at {url}/ until you press Ctrl-C.")
+    signal.sigwait(SIGNALS)

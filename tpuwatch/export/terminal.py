@@ -57,7 +57,7 @@ def describe_launch(launch: Mapping[str, Any]) -> str:
     if launch["init_seconds"] is not None:
         parts.append(f"TPU up after {format_seconds(launch['init_seconds'])}")
     if launch["chips"]:
-        parts.append(f"{launch['chips']} chips {launch['chip_kind']}".rstrip())
+        parts.append(" ".join(filter(None, (str(launch["chips"]), launch["chip_kind"], "chips"))))
     if launch["premapped_bytes"]:
         parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
     return ", ".join(parts)
@@ -79,6 +79,8 @@ def printable(text: str) -> str:
 
 def _fact(name: str, value: object) -> tuple[str, str] | None:
     word, _, unit = name.rpartition("_")
+    if word == "largest":  # the list of allocations begins with it
+        return None
     if isinstance(value, (int, float)) and unit == "bytes":
         return word.replace("_", " "), format_size(int(value))
     if isinstance(value, (int, float)) and unit == "seconds":

@@ -1,8 +1,7 @@
 """The rules that say what a record of a log means, loaded from TOML files.
 
 The built-in rules are in `rules/`, one file per family of causes; users add their own by directories in the
-configuration. A bad rule is refused by name and the others load. Patterns are RE2's and are compiled when they are first
-needed.
+configuration. A bad rule is refused by name and the others load. Patterns are RE2's, compiled when first needed.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ def _check_keys(table: Mapping[str, Any], types: Mapping[str, type]) -> None:
             raise _FaultError(f"unknown key {key!r}; {hint}")
         if type(value) is not types[key]:
             raise _FaultError(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
-        if types[key] is list and key in _STRINGS and not all(isinstance(item, str) for item in value):
+        if isinstance(value, list) and key in _STRINGS and not all(isinstance(item, str) for item in value):
             raise _FaultError(f"{key!r} must be a list of strings")
 
 

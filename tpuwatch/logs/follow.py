@@ -87,7 +87,7 @@ class Follower:
         settle_seconds: float = 0.05,
         rescan_seconds: float = 1.0,
     ) -> None:
-        """`first_run`: what is there already is history. `wake`: have poll() called, best some 20 ms later."""
+        """`first_run`: what is there already is history. `wake`: call poll() soon, after forgetting the wake-up."""
         self.counters = Counters()
         self.last_read: float | None = None  # wall time
         self._scanner = scanner
@@ -372,6 +372,10 @@ class Follower:
             yield FileStatus(tail.file, tail.size, tail.reported.offset)
         for name in self._shelf:
             yield FileStatus(name.source.describe(name.path), name.size, name.offset)
+
+    def present(self) -> Iterator[FileKey]:
+        """All files that have a name or are open."""
+        return chain(self._tails, (resting.key for resting in self._shelf))
 
     def problems(self) -> list[tuple[str, Refusal]]:
         """What cannot be read now, and why; at most MAX_PROBLEMS."""

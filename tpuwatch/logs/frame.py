@@ -26,11 +26,11 @@ _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?
 
 # The names of the groups differ because one pattern may hold both.
 _GLOG = (
-    rb"(?P<sev>[IWEF])(?P<date>\d{4}) (?P<clock>\d\d:\d\d:)(?P<sec>\d+(?:\.\d+)?)"
+    rb"(?P<sev>[IWEF])(?P<date>\d{4}) (?P<clock>\d\d:\d\d:)(?P<sec>\d{1,10}(?:\.\d{1,9})?)"
     rb" +(?P<tid>\d{1,20}) (?P<src>[^\s:\]]{1,200}:\d{1,7})\] ?"
 )
 _TF = (
-    rb"(?P<tdate>\d{4}-\d\d-\d\d) (?P<tclock>\d\d:\d\d:)(?P<tsec>\d\d(?:\.\d+)?):"
+    rb"(?P<tdate>\d{4}-\d\d-\d\d) (?P<tclock>\d\d:\d\d:)(?P<tsec>\d\d(?:\.\d{1,9})?):"
     rb" (?P<tsev>[IWEF]) +(?:(?P<ttid>\d{1,20}) +)?(?P<tsrc>[^\s:\]]{1,200}:\d{1,7})\] ?"
 )
 LIBTPU_HEADER = re.compile(_GLOG)  # tried first, and alone, in libtpu's own files

@@ -1,8 +1,8 @@
 """Which literal text must stand in anything that a pattern matches.
 
 A block of log is first searched for literals, thousands of megabytes a second; only where one is found does a rule's
-own pattern look. So each pattern needs a set of literals of which every match holds at least one. It is derived from the
-pattern as Python's own parser sees it, after Cox, "Regular Expression Matching with a Trigram Index"
+own pattern look. So each pattern needs a set of literals of which every match holds at least one. It is derived from
+the pattern as Python's own parser sees it, after Cox, "Regular Expression Matching with a Trigram Index"
 (https://swtch.com/~rsc/regexp/regexp4.html).
 """
 
@@ -93,7 +93,7 @@ class _Walk:
         self.ignore_case = ignore_case
 
     def sequence(self, nodes: Any) -> _Known:
-        """Pieces in a row: exact neighbours join into longer texts; the best set of any stretch counts for the whole."""
+        """Pieces in a row: exact neighbours join into longer texts; the best set of any stretch counts for all."""
         best: frozenset[str] | None = None
         stretch: list[frozenset[str]] = []  # the exact pieces up to here
         run = _NOTHING  # what they match together
@@ -128,7 +128,7 @@ class _Walk:
             yield _Known(frozenset({"".join(characters)}), None)
 
     def character(self, point: int) -> str | None:
-        """The text that a literal matches; None for a letter with more forms than the scan knows: it folds ASCII alone."""
+        """The text that a literal matches; None for a letter whose case the scan cannot fold: it knows ASCII alone."""
         text = chr(point)
         if not self.ignore_case:
             return text

@@ -327,10 +327,13 @@ def _name(rule: Rule) -> str:
 
 
 def _framed_key(header: Header, text: bytes, name: str) -> bytes:
-    """The same for every copy of a record. Time comes first, so that a journal's index grows at its end."""
+    """The same for every copy of a record, also of one whose later lines have not reached the file yet.
+
+    Time comes first, so that a journal's index grows at its end.
+    """
     minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
     time = int(minute * 60 + header.second) & 0xFFFFFFFF
-    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256], name.encode())
+    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256].partition(b"\n")[0], name.encode())
 
 
 def _unframed_key(salt: str, offset: int, name: str) -> bytes:

@@ -1,9 +1,9 @@
 """Memory reports of the XLA:TPU compiler and runtime, read into numbers.
 
-Up to libtpu 0.0.23 a report lists "Largest program allocations" with operator, shape and unpadded size; later ones print
-a table of buffers by memory space. Both may begin with sums ("Total hbm usage", "Program hbm requirement"). A single
-allocation that is too large is told in one line ("#allocation3 [shape = ..., space=smem, size = 0x1000000]"). Sizes are
-bytes. Work is linear in the text: lines are cut before any pattern sees them.
+Up to libtpu 0.0.23 a report lists "Largest program allocations" with operator, shape and unpadded size; later ones
+print a table of buffers by memory space. Both may begin with sums ("Total hbm usage", "Program hbm requirement").
+A single allocation that is too large is told in one line ("#allocation3 [shape = ..., space=smem, size = 0x1000000]").
+Sizes are bytes. Work is linear in the text: lines are cut before any pattern sees them.
 """
 
 from __future__ import annotations

@@ -60,13 +60,16 @@ RECOVERING = frozenset(
     }
 )
 
+_LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
+_MAX_TRIES = 16  # matches that `unless` may turn down in one record
+
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _NAME = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Tentative:
-    """The match counts only when `confirm` is seen later in the stream, and is dropped when `clear` is seen first."""
+    """The match counts only if `confirm` is seen later in the stream, and is dropped if `clear` is seen first."""
 
     confirm: bytes
     clear: bytes
@@ -84,7 +87,7 @@ class Step:
 class Rule:
     """What one kind of record means. Patterns are RE2's, searched in the record's clean text, compiled on first use.
 
-    The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found in the same record.
+    The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found near the match.
     `above` gives details that must exceed a number. `recovers`: training that goes on afterwards shows that it was no
     fault. `cleared_by`: so does this mark, anywhere in the same text. `rank` moves the rule up (negative) or down among
     findings, over the cause's own place.
@@ -122,13 +125,15 @@ class Rule:
 
     def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
         """The span of the first match at or after `start`; None when there is none, or when the record is not meant."""
-        found = self._match.search(text, start)
-        if found is None or (self._unless is not None and self._unless.search(text) is not None):
-            return None
-        if self.above and not _exceeds(self.details(text), self.above):
-            return None
-        begin, end = found.span()
-        return begin, end
+        for _ in range(_MAX_TRIES):
+            found = self._match.search(text, start)
+            if found is None:
+                return None
+            begin, end = found.span()
+            if self._unless is None or self._unless.search(_around(text, begin, end)) is None:
+                return None if self.above and not _exceeds(self.details(text), self.above) else (begin, end)
+            start = max(end, start + 1)
+        return None
 
     def details(self, text: bytes) -> dict[str, Any]:
         """What the record says in numbers and names: JSON-able, sizes in bytes, durations in seconds."""
@@ -161,6 +166,17 @@ class Rule:
     @cached_property
     def _captures(self) -> tuple[Any, ...]:
         return tuple(compiled(pattern) for pattern in self.capture)
+
+
+def _around(text: bytes, begin: int, end: int) -> bytes:
+    """The lines of a match and a few before and after: what is said further off is of something else."""
+    first, last = begin, end
+    for _ in range(1 + _LINES_BEFORE):
+        first = max(text.rfind(b"\n", 0, first), 0)
+    for _ in range(1 + _LINES_AFTER):
+        last = text.find(b"\n", last + 1)
+        last = len(text) if last < 0 else last
+    return text[max(first, begin - _BYTES_AROUND) : min(last, end + _BYTES_AROUND)]
 
 
 def compiled(pattern: str) -> Any:

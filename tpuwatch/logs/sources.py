@@ -11,7 +11,7 @@ import itertools
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tpuwatch.logs.files import (
     LIBTPU_PREFIX,
@@ -142,13 +142,20 @@ class JobGlob:
         return dict.fromkeys([self._root, *map(os.path.dirname, self._found)], "")
 
 
+class Appearance(NamedTuple):
+    """A name that was not there before, or was another file's."""
+
+    source: Source
+    path: str
+    key: FileKey
+    history: bool  # it was there before tpuwatch was
+
+
 @dataclass(slots=True)
 class Changes:
     """What came and went since the last look."""
 
-    appeared: list[tuple[Source, str, FileKey, bool]] = field(
-        default_factory=list
-    )  # the last: it was there before we were
+    appeared: list[Appearance] = field(default_factory=list)  # those that were begun first come first
     vanished: list[tuple[str, FileKey]] = field(default_factory=list)
     refused: list[RefusedError] = field(default_factory=list)  # sources that cannot be read
 
@@ -207,7 +214,7 @@ class Watched:
     def _compare(self, found: Found, changes: Changes) -> None:
         for path, key in found.items():
             if self.found.get(path) != key:
-                changes.appeared.append((self.source, path, key, self.history))
+                changes.appeared.append(Appearance(self.source, path, key, self.history))
         for path, key in self.found.items():
             if found.get(path) != key:
                 changes.vanished.append((path, key))
@@ -237,6 +244,7 @@ class Discovery:
         for watched in self._watched:
             if watched.due(now, self._rescan_seconds):
                 watched.scan(self._clock, changes)
+        changes.appeared.sort(key=_started)
         return changes
 
     def key_of(self, path: str) -> FileKey | None:
@@ -254,3 +262,7 @@ class Discovery:
             for path, prefix in watched.source.directories().items():
                 directories[path] = min(prefix, directories.get(path, prefix))
         return directories
+
+
+def _started(appearance: Appearance) -> float:
+    return appearance.source.describe(appearance.path).started or 0.0

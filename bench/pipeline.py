@@ -1,0 +1,88 @@
+"""The whole way of a log through tpuwatch, in this process: followed, recognised, stored and counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpuwatch.clock import SystemClock
+from tpuwatch.export.metrics import Metrics
+from tpuwatch.ingest import Ingest
+from tpuwatch.journal import Journal
+from tpuwatch.launches import LaunchTracker
+from tpuwatch.logs.files import Refusal
+from tpuwatch.logs.follow import Follower
+from tpuwatch.logs.scan import Scanner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.logs.catalogue import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """What catching up took."""
+
+    seconds: float
+    size: int  # bytes read
+    events: int  # that are in the journal now
+
+    @property
+    def speed(self) -> float:
+        """Megabytes a second."""
+        return self.size / self.seconds / 1e6
+
+
+class Pipeline:
+    """What the daemon's loop turns, without the daemon."""
+
+    def __init__(self, logs: Path, state: Path, catalogue: Catalogue) -> None:
+        """Follows the directory `logs` and keeps the journal in `state`; nothing of either has been read before."""
+        clock = SystemClock()
+        self.journal = Journal.open(state, clock)
+        self.follower = Follower(
+            log_dirs=[str(logs)],
+            job_globs=[],
+            scanner=Scanner(catalogue),
+            clock=clock,
+            cursors=self.journal.cursors(),
+            first_run=self.journal.first_run,
+            wake=_nobody_waits,
+        )
+        self._ingest = Ingest(
+            follower=self.follower,
+            journal=self.journal,
+            tracker=LaunchTracker(),
+            metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
+            clock=clock,
+            tell=len,
+        )
+
+    def turn(self) -> None:
+        """One turn, as the daemon takes them one after another while there is more to read."""
+        self._ingest.turn()
+
+    def catch_up(self) -> Caught:
+        """Turn until everything that is there has been read and settled."""
+        start = time.perf_counter()
+        self.turn()
+        while self._ingest.due_in < 0.5 or self.follower.lag_bytes:  # the next look through the directory is due in 1 s
+            if self._ingest.due_in and not self.follower.lag_bytes:
+                break  # only the last record waits to be settled, which is a matter of the clock
+            self.turn()
+        seconds = time.perf_counter() - start
+        time.sleep(self._ingest.due_in if self._ingest.due_in < 0.5 else 0.0)
+        self.turn()
+        size = sum(status.size for status in self.follower.files())
+        return Caught(seconds, size, sum(self.journal.counts().values()))
+
+    def close(self) -> None:
+        """Let everything go."""
+        self.follower.close()
+        self.journal.close()
+
+
+def _nobody_waits() -> None:
+    """The turns follow each other: there is no one to wake."""
