@@ -20,11 +20,7 @@ MAX_SECONDS = 900.0
 
 def program(rules: Iterable[Rule]) -> str:
     """One block for each pattern, which counts by cause or mark. What rules say besides (unless, captures) is left out."""
-    blocks = (
-        f'/{pattern.replace("/", chr(92) + "/")}/ {{\n  events["{rule.cause.value if rule.cause else rule.mark}"]++\n}}\n'
-        for rule in rules
-        for pattern in rule.match
-    )
+    blocks = (_block(pattern, rule.cause.value if rule.cause else str(rule.mark)) for rule in rules for pattern in rule.match)
     return "counter events by cause\n\n" + "\n".join(blocks)
 
 
@@ -39,6 +35,11 @@ def speed(log: Path, rules: Iterable[Rule], scratch: Path) -> float:
     if counted == 0:
         raise RuntimeError(f"mtail has counted nothing in {log}: the program in {path} is wrong")
     return log.stat().st_size / (seconds - start_up) / 1e6
+
+
+def _block(pattern: str, name: str) -> str:
+    written = pattern.replace("/", r"\/").replace("\n", r"\n")
+    return f'/{written}/ {{\n  events["{name}"]++\n}}\n'
 
 
 def _run(program: Path, log: Path) -> tuple[float, int]:

@@ -11,9 +11,6 @@ import os
 import signal
 import sys
 
-import tpuwatch.cli.run
-import tpuwatch.config
-import tpuwatch.daemon
 from tpuwatch.cli.main import main
 
 

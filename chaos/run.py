@@ -187,7 +187,9 @@ class Chaos:
         for event in reader.events(after_id=0, limit=10_000_000):
             match = _NUMBER.search(event.text)
             if match is None:
-                self._faults.append(f"An event that nobody wrote: {event.text[:100]!r} in {event.file} at {event.offset}")
+                self._faults.append(
+                    f"An event that nobody wrote: {event.text[:100]!r} in {event.file} at {event.offset}"
+                )
                 continue
             found.setdefault(int(match[1]), []).append((event.file.rpartition("/")[2], event.offset, event.history))
         for number in range(1, self._writer.events + 1):

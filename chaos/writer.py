@@ -32,7 +32,12 @@ summary = "Event {number_count}."
 match = ['CHAOS-LINE [0-9]+ ']
 capture = ['CHAOS-LINE (?P<number_count>[0-9]+) ']
 """
-_NOISE = ("nothing to see here", "żółw 🐢 — two, three and four bytes", "Total hbm usage >= 515.04M", "\x1b[31mred\x1b[0m")
+_NOISE = (
+    "nothing to see here",
+    "żółw 🐢 — two, three and four bytes",
+    "Total hbm usage >= 515.04M",
+    "\x1b[31mred\x1b[0m",
+)
 _NUMBERED = "CHAOS-RECORD {number} and no more"
 # One event of the product's own catalogue; the number is at its end.
 _PREMAPPED = (
@@ -267,7 +272,9 @@ class Writer:
 
     def _another_name(self, path: Path) -> str:
         self._names += 1
-        return f"moved-{self._names}.log" if path.parent == self.jobs else f"{path.name.partition('~')[0]}~{self._names}"
+        return (
+            f"moved-{self._names}.log" if path.parent == self.jobs else f"{path.name.partition('~')[0]}~{self._names}"
+        )
 
     def _header(self, severity: str) -> str:
         now = time.time()

@@ -53,6 +53,13 @@ remedy = [{ do = "x", source = "https://example.com/" }]
 [rule.tentative]
 confirm = "compilation is over"
 clear = "code was generated"
+
+[[rule]]
+id = "first-step"
+mark = "compiled"
+summary = "x"
+match = ['step [0-9]+ was taken']
+once = true
 """
 
 
@@ -62,7 +69,7 @@ def scanner(tmp_path_factory: pytest.TempPathFactory) -> Scanner:
     (directory / "own.toml").write_text(RULES)
     catalogue = load_catalogue([directory])
     assert not catalogue.refused
-    own = {"premap", "two-lines", "report", "maybe"}
+    own = {"premap", "two-lines", "report", "maybe", "first-step"}
     return Scanner(type(catalogue)(tuple(rule for rule in catalogue.rules if rule.id in own)))
 
 
@@ -160,6 +167,13 @@ def test_a_tentative_match_waits_for_its_confirmation(scanner: Scanner, tail: st
     assert ids(parse(scanner, text)) == found
 
 
+def test_what_needs_to_be_known_once_is_told_once(scanner: Scanner) -> None:
+    text = "".join(record(f"step {number} was taken", severity="I") for number in range(5))
+    for kind in StreamKind:
+        parser = LogParser(scanner, kind, now=NOW)
+        assert ids([match for line in text.splitlines(keepends=True) for match in parser.feed(line.encode())]) == ["first-step"]
+
+
 @pytest.mark.parametrize(
     ("line", "seconds"),
     [
@@ -218,11 +232,12 @@ def test_an_exception_after_a_glog_record_is_not_part_of_it(scanner: Scanner) ->
     assert ids(parse(scanner, text, StreamKind.TEXT)) == ["two-lines"]
 
 
-def test_unframed_repetitions_are_told_apart_but_one_report_is_one(scanner: Scanner) -> None:
+def test_unframed_repetitions_are_told_apart(scanner: Scanner) -> None:
     text = "premapped region is full\n" * 3
     assert len(parse(scanner, text, StreamKind.TEXT)) == 3
-    report = "does not fit: report follows\n arguments 1K\n (does not fit: report follows)\n"
-    assert len(parse(scanner, report, StreamKind.TEXT)) == 1
+    report = "does not fit: report follows\n arguments 1K\n\n" * 2
+    matches = parse(scanner, "a\n" + report + "does not fit: report follows\n", StreamKind.TEXT)
+    assert [match.details for match in matches] == [{"arguments_bytes": 1024}] * 2 + [{}]
 
 
 def test_a_line_without_end_takes_bounded_memory_and_is_still_read(scanner: Scanner) -> None:

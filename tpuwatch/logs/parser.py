@@ -91,6 +91,7 @@ class LogParser:
         self._times = Times(now, tuple(created) if created else None)
         self._pending = self._thaw(state.get("pending", ()))
         self._known: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
+        self._muted: set[int] = set()  # literals that only call for rules which need not match again
         self._reported: dict[str, int] = {}  # by cause: up to which offset unframed text is told
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
@@ -142,7 +143,10 @@ class LogParser:
         done, keep, at = end, -1, 0
         self.open = False
         while at < len(hits):
-            position = hits[at][0]
+            position, index = hits[at]
+            if index in self._muted:
+                at += 1
+                continue
             record, rules, after = self._gather(hits, at, end)
             if not (record.closed or quiet):
                 done, keep, self.open = position, record.start, True
@@ -209,6 +213,8 @@ class LogParser:
             if rule.tentative is not None:
                 self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
                 continue
+            if rule.once:
+                self._muted |= self._scanner.literals_of(rule)
             name = _name(rule)
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match

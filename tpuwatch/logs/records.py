@@ -96,9 +96,10 @@ class RecordBuffer:
         """
         stop, header = record.stop, record.header
         if header is None:
-            return Record(
-                record.start, *self._stop(record.start, min(stop, again - 1), end, None, MAX_RECORD, MAX_RECORD)
-            )
+            stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None, MAX_RECORD, MAX_RECORD)
+            if again < stop:
+                stop, closed = self._line_start(again), True
+            return Record(record.start, stop, header, closed)
         closed = record.closed
         while stop < end and stop - record.start < MAX_RECORD:
             following = self._header(stop)

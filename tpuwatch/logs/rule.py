@@ -106,6 +106,7 @@ class Rule:
     tentative: Tentative | None = None
     above: Mapping[str, float] | None = None
     recovers: bool = False
+    once: bool = False  # a stream need only say it once
     cleared_by: str | None = None
     rank: int = 0
     steps: tuple[Step, ...] = ()

@@ -47,3 +47,7 @@ class Scanner:
 
         self._database.scan(block, match_event_handler=found)
         return hits
+
+    def literals_of(self, rule: Rule) -> set[int]:
+        """The indices of literals that call for this rule and no other."""
+        return {index for index, called in enumerate(self.rules) if called == (rule,)}
