@@ -22,11 +22,12 @@ from tpuwatch.export.view import ADDRESS_FILE, FileStatus, JournalStatus, LoopSt
 from tpuwatch.ingest import Ingest
 from tpuwatch.journal import Journal
 from tpuwatch.launches import LaunchTracker
-from tpuwatch.logs.catalogue import Catalogue, load_catalogue
+from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_threshold
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner
 from tpuwatch.logsetup import one_line, set_up
+from tpuwatch.model import Cause
 from tpuwatch.processes import ProcFs
 from tpuwatch.shown import LiveView
 from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
@@ -245,6 +246,7 @@ class Daemon:
 
     def _catalogue(self, config: Config) -> Catalogue:
         catalogue = load_catalogue(config.logs.rules)
+        catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.logs.slow_init_seconds)
         for refused in catalogue.refused:
             _log.error("%s", refused)
         self.metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))

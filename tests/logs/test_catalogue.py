@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.logs.catalogue import BUILT_IN, Catalogue, load_catalogue
+from tpuwatch.logs.catalogue import BUILT_IN, Catalogue, load_catalogue, with_threshold
 from tpuwatch.model import Cause, Remedy
 
 GOOD = """
@@ -166,3 +166,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_hostile_text_costs_linear_time() -> None:
     text = b"out of memory " * 5000 + b"a" * 50_000
     assert all(rule.search(text) is None or rule.details(text) is not None for rule in load_catalogue().rules)
+
+
+def test_a_threshold_can_be_set() -> None:
+    text = b"TPU initialization is successful and it took 20s"
+    plain = load_catalogue()
+    patient = with_threshold(plain, Cause.SLOW_INIT, "init_seconds", 30.0)
+    slow = [rule.id for rule in plain.rules if rule.cause is Cause.SLOW_INIT and rule.search(text)]
+    assert len(slow) == 1
+    assert patient.rule(slow[0]).search(text) is None
+    assert patient.rule(slow[0]).search(text.replace(b"20s", b"31s")) is not None
+    assert [rule.id for rule in patient.rules] == [rule.id for rule in plain.rules]

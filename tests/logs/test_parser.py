@@ -171,7 +171,9 @@ def test_what_needs_to_be_known_once_is_told_once(scanner: Scanner) -> None:
     text = "".join(record(f"step {number} was taken", severity="I") for number in range(5))
     for kind in StreamKind:
         parser = LogParser(scanner, kind, now=NOW)
-        assert ids([match for line in text.splitlines(keepends=True) for match in parser.feed(line.encode())]) == ["first-step"]
+        assert ids([match for line in text.splitlines(keepends=True) for match in parser.feed(line.encode())]) == [
+            "first-step"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -359,4 +361,3 @@ def test_real_logs_give_the_same_matches_however_they_are_cut() -> None:
             at += size
         found += cut.finish()
         assert sorted(expected) == sorted((match.key, match.offset) for match in found), path
-

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.model import Cause, Event, Finding, Launch
 
-ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves, for whoever is on the machine
+ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
 
 
 @dataclass(frozen=True, slots=True)

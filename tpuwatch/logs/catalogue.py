@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from tpuwatch.model import Cause, Remedy
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue"]
+__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue", "with_threshold"]
 
 BUILT_IN = Path(__file__).parent / "rules"
 
@@ -68,6 +68,17 @@ class Catalogue:
     def rule(self, id: str) -> Rule:  # noqa: A002 - a rule's name is called id everywhere
         """The rule of that id. Raises KeyError when there is none."""
         return self._by_id[id]
+
+
+def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, least: float) -> Catalogue:
+    """The catalogue with another limit in those rules of a cause that have one for this detail."""
+
+    def changed(rule: Rule) -> Rule:
+        if rule.cause is not cause or rule.above is None or detail not in rule.above:
+            return rule
+        return replace(rule, above={**rule.above, detail: least})
+
+    return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused)
 
 
 def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:

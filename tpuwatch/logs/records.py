@@ -21,6 +21,7 @@ from tpuwatch.logs.frame import (
 
 MAX_RECORD = 64 * 1024  # libtpu cuts its records at 15,000 bytes; a report of many of them is longer
 _HEADER_BACK = 16 * 1024  # how far before a continuation line its header is looked for
+_FIRST = (b"I", b"W", b"E", b"F")  # what a header of libtpu's begins with
 _BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
 _AHEAD_BYTES, _AHEAD_LINES = 8192, 40  # and after it
 
@@ -126,8 +127,8 @@ class RecordBuffer:
     def clean(self, record: Record) -> CleanText:
         """The record's words, and where its lines come from."""
         raw = self.data[record.start : record.stop]
-        if record.header is not None and raw.find(b"\n") in (-1, len(raw) - 1) and b"\x1b" not in raw:
-            return CleanText(raw[record.header.length :], [0], [record.start])  # the common case: one line
+        if record.header is not None and self._is_plain(raw, record.header):
+            return CleanText(raw[record.header.length :], [0], [record.start])
         lines, starts, offsets, size, at = [], [], [], 0, record.start
         for line in raw.removesuffix(b"\n").split(b"\n"):
             clean = clean_line(line, self._pattern, self._text) + b"\n"
@@ -137,6 +138,14 @@ class RecordBuffer:
             size += len(clean)
             at += len(line) + 1
         return CleanText(b"".join(lines), starts, offsets)
+
+    def _is_plain(self, raw: bytes, header: Header) -> bool:
+        """Whether a framed record is clean but for its header. Its lines' places matter in unframed text alone."""
+        if b"\x1b" in raw:
+            return False
+        if self._text:
+            return raw.find(b"\n") in (-1, len(raw) - 1)
+        return b"\n" + header.raw[:1] not in raw  # no line of it can have a header of its own
 
     def _walk_back(self, line: int) -> tuple[int, Header | None]:
         """The header that the line at `line` stands under, and where that begins."""
@@ -167,9 +176,9 @@ class RecordBuffer:
         return stop, header, True
 
     def _header(self, start: int) -> Header | None:
-        if (
-            self._last is None or self._last[0] != self.offset + start
-        ):  # where one record stops the next one is asked for
+        if not self._text and self.data[start : start + 1] not in _FIRST:
+            return None  # most lines without a header are told by one byte
+        if self._last is None or self._last[0] != self.offset + start:  # where one stops the next is asked for
             self._last = (self.offset + start, parse_header(self.data, start, self._pattern, self._text))
         return self._last[1]
 

@@ -79,4 +79,3 @@ def _decoded(data: Iterator[bytes]) -> Iterator[bytes]:
     yield decoder.decode(first[2:]).encode("utf-8", "replace")
     for chunk in data:
         yield decoder.decode(chunk).encode("utf-8", "replace")
-
