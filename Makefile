@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# PYTEST_ARGS and DEMO_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+# PYTEST_ARGS, DEMO_ARGS and CHAOS_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
@@ -58,7 +58,7 @@ bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
 	$(BIN)/python -m bench --smoke
 
 chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its events
-	$(PYTEST) -m chaos
+	$(BIN)/python -m chaos $(CHAOS_ARGS)
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py

@@ -1,1 +1,1 @@
-"""Benchmarks: how fast and how frugal tpuwatch is, as ratios to peers measured in the same run. `python -m bench --help`."""
+"""Benchmarks: how fast and how frugal tpuwatch is, against peers in the same run. See `python -m bench --help`."""

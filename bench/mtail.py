@@ -19,8 +19,10 @@ MAX_SECONDS = 900.0
 
 
 def program(rules: Iterable[Rule]) -> str:
-    """One block for each pattern, which counts by cause or mark. What rules say besides (unless, captures) is left out."""
-    blocks = (_block(pattern, rule.cause.value if rule.cause else str(rule.mark)) for rule in rules for pattern in rule.match)
+    """One block for each pattern, which counts by cause or mark; what else rules say (unless, captures) is left out."""
+    blocks = (
+        _block(pattern, rule.cause.value if rule.cause else str(rule.mark)) for rule in rules for pattern in rule.match
+    )
     return "counter events by cause\n\n" + "\n".join(blocks)
 
 

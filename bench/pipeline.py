@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.logs.catalogue import Catalogue
+    from tpuwatch.model import Event
+
+SETTLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ class Pipeline:
             tracker=LaunchTracker(),
             metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
             clock=clock,
-            tell=len,
+            tell=_told,
         )
 
     def turn(self) -> None:
@@ -68,12 +71,10 @@ class Pipeline:
         """Turn until everything that is there has been read and settled."""
         start = time.perf_counter()
         self.turn()
-        while self._ingest.due_in < 0.5 or self.follower.lag_bytes:  # the next look through the directory is due in 1 s
-            if self._ingest.due_in and not self.follower.lag_bytes:
-                break  # only the last record waits to be settled, which is a matter of the clock
+        while self._ingest.due_in == 0.0:  # there is more to read
             self.turn()
         seconds = time.perf_counter() - start
-        time.sleep(self._ingest.due_in if self._ingest.due_in < 0.5 else 0.0)
+        time.sleep(SETTLE_SECONDS)  # the last record waits for a quiet moment, which is a matter of the clock alone
         self.turn()
         size = sum(status.size for status in self.follower.files())
         return Caught(seconds, size, sum(self.journal.counts().values()))
@@ -86,3 +87,7 @@ class Pipeline:
 
 def _nobody_waits() -> None:
     """The turns follow each other: there is no one to wake."""
+
+
+def _told(_events: list[Event]) -> None:
+    """What is new is not printed."""

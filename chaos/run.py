@@ -43,7 +43,8 @@ class Chaos:
         self._kills = kills
         self._seed = seed
         self._say = say
-        self._random = Random(seed)  # noqa: S311 (nothing secret)
+        # Two, so that the same things are written whatever the moments are.
+        self._random, self._written = Random(f"kill {seed}"), Random(f"write {seed}")  # noqa: S311 (nothing secret)
         self._state = root / "state"
         self._faults: list[str] = []
         self._moments: Counter[str] = Counter()
@@ -51,7 +52,7 @@ class Chaos:
     def run(self) -> Verdict:
         """Do it all; takes about a second per kill."""
         started = time.monotonic()
-        self._writer = Writer(self._root, self._random, lambda path: self._victim.is_read(path, MOMENT_SECONDS))
+        self._writer = Writer(self._root, self._written, lambda path: self._victim.is_read(path, MOMENT_SECONDS))
         self._victim = Victim(self._configure(), self._state, self._root / "daemon.log")
         try:
             self._writer.history(HISTORY_EVENTS)
@@ -99,10 +100,11 @@ class Chaos:
 
     def _start_and_kill(self) -> None:
         self._victim.start(forked=self._random.random() > REAL_SHARE)
-        moment = self._random.choice((self._at_start, self._after_bytes, self._after_commits, self._after_a_while))
+        moments = (self._at_start, self._after_bytes, self._after_commits, self._after_a_while, self._in_a_commit)
+        moment = self._random.choice(moments)
         moment()
         warning = self._random.choice((None, None, None, None, signal.SIGTERM, signal.SIGHUP))
-        if warning is not None and moment is not self._at_start:
+        if warning is not None and moment not in (self._at_start, self._in_a_commit):
             self._victim.signal(warning)
             self._write_for(self._random.uniform(0, 0.04))
         self._kill(moment.__name__.strip("_").replace("_", " "))
@@ -126,6 +128,14 @@ class Chaos:
 
     def _after_a_while(self) -> None:
         self._write_for(self._random.uniform(0.1, 1.2))
+
+    def _in_a_commit(self) -> None:
+        """The very moment at which the journal's file is written to; looked for without a pause."""
+        self._after_commits()
+        before, deadline = self._victim.commits_mark(), time.monotonic() + MOMENT_SECONDS / 10
+        self._writer.flush()
+        while self._victim.commits_mark() == before and time.monotonic() < deadline:
+            pass
 
     def _kill(self, moment: str) -> None:
         self._victim.signal(signal.SIGKILL)
@@ -211,6 +221,6 @@ class Chaos:
         done = ", ".join(f"{count} {name}" for name, count in sorted(writer.done.items()))
         verdict = "FAILED" if self._faults else "each event exactly once"
         return (
-            f"chaos: {kills} kills ({told}); {writer.events} events and {writer.launched} launches in {writer.bytes} bytes"
-            f" ({done}); {seconds:.0f} s, seed {self._seed}: {verdict}"
+            f"chaos: {kills} kills ({told}); {writer.events} events and {writer.launched} launches in {writer.bytes} "
+            f"bytes ({done}); {seconds:.0f} s, seed {self._seed}: {verdict}"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 T = TypeVar("T")
@@ -56,8 +56,8 @@ def wait_for(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
 class DaemonProcess:
     """`tpuwatch run`, started and ended by its process number. Use it in a with statement."""
 
-    def __init__(self, root: Path, *, environ: Mapping[str, str] | None = None, user: int | None = None) -> None:
-        """`environ`: more variables for it. `user`: run as another one, where root does the testing."""
+    def __init__(self, root: Path, *, environ: Mapping[str, str] | None = None, by: Sequence[str] = ()) -> None:
+        """`environ`: more variables for it. `by`: a command that starts it, and becomes it."""
         self.root = root
         self.logs, self.jobs, self.state, self.rules = (root / name for name in ("tpu_logs", "jobs", "state", "rules"))
         for directory in (self.logs, self.jobs, self.rules):
@@ -65,7 +65,7 @@ class DaemonProcess:
         (self.rules / "test.toml").write_text(RULES)
         self.config = root / "tpuwatch.toml"
         self.environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **(environ or {})}
-        self.user = user
+        self.by = by
         self.output = root / "daemon.log"
         self.configure()
         self._process: subprocess.Popen[bytes] | None = None
@@ -99,13 +99,12 @@ class DaemonProcess:
         """Start it, and wait for nothing."""
         with self.output.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tpuwatch", "run", "--config", str(self.config)],
+                [*self.by, sys.executable, "-m", "tpuwatch", "run", "--config", str(self.config)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 env=self.environ,
                 cwd=self.root,
-                user=self.user,
             )
 
     def start(self) -> DaemonProcess:

@@ -178,10 +178,63 @@ def test_copies_of_a_record_count_once() -> None:
     assert finding.count == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor on cuda:0\nKeyboardInterrupt\n",
+        "name: GeForce GTX 1080 Ti\nDataLossError: corrupted record at 7\n",
+        "CUDA error: illegal address\nstep 7 loss: nan\n",
+    ],
+)
+def test_what_is_said_of_another_accelerator_is_no_finding(text: str) -> None:
+    assert findings(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor on cuda:0, then a run on TPU v3\nKeyboardInterrupt\n",
+        "name: GeForce GTX 1080 Ti\nRan out of memory in memory space hbm. Used 2.00G of 1.00G hbm.\n",
+        "KeyboardInterrupt\n",
+    ],
+)
+def test_another_accelerator_beside_a_tpu_hides_nothing(text: str) -> None:
+    assert len(findings(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    print('TPU initialization failed:', error)",
+        'logger.error(f"TPU initialization failed. {error}")',
+        '    throw new AssertionError("Barrier timed out");',
+        '    "Barrier timed out",',
+        "    # Suppress: TPU initialization failed",
+    ],
+)
+def test_source_code_that_would_say_it_is_no_finding(line: str) -> None:
+    assert findings(line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: TPU initialization failed",
+        "RuntimeError('TPU initialization failed')",
+        "If it goes on: `TPU initialization failed`",
+        '"TPU initialization failed"',
+        '  "message": "TPU initialization failed"',
+        "# TPU initialization failed",
+    ],
+)
+def test_what_quotes_a_fault_is_a_finding(line: str) -> None:
+    assert len(findings(line + "\n")) == 1
+
+
 def test_marks_alone_are_no_findings_but_matches() -> None:
     text = "I0101 01:02:03.000000    4711 d.cc:1] Found 4 TPU v5 lite chips.\n"
-    (match,) = matches(text.encode(), SCANNER, "job.txt", NOW)
-    assert (match.rule.mark, match.details) == ("chips", {"chips_count": 4, "chip_kind": "TPU v5 lite"})
+    marks = {match.rule.mark: match.details for match in matches(text.encode(), SCANNER, "job.txt", NOW)}
+    assert marks["chips"] == {"chips_count": 4, "chip_kind": "TPU v5 lite"}
     assert findings(text) == []
 
 

@@ -45,6 +45,7 @@ STALE_SECONDS = 30.0  # a loop without success for so long is stuck
 DEBOUNCE_SECONDS = 0.02  # one event a write would cost more than reading what was written
 STATUS_SECONDS = 1.0
 UPKEEP_SECONDS = 60.0
+FORGET_EVERY_SECONDS = 3600.0
 FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
 _SHOWN_FILES = 200
 _TOLD_EVENTS = 20  # in the log, of a second's
@@ -69,7 +70,7 @@ class Daemon:
         self._started = clock.time()
         self._state = "Starting."
         self._last_success: float | None = None
-        self._next_status = self._next_upkeep = float("-inf")
+        self._next_status = self._next_upkeep = self._next_forget = float("-inf")
         self._notifier = Notifier.from_environment(environ, clock)
         self._watchdog = Watchdog(
             self._notifier,
@@ -137,7 +138,7 @@ class Daemon:
                 self._apply_reload()
             if self._anew:
                 self._read_anew()
-            self._say(self._ingest.turn())
+            self._say(self._ingest.turn(last=self._stopping))
             if not self._ingest.holding:
                 self._last_success = self._clock.time()
                 self.metrics.loop_success(LOGS, self._last_success)
@@ -197,6 +198,9 @@ class Daemon:
         try:
             while self._journal.prune(state.max_age_days * 86_400.0, state.max_mib << 20):
                 self._watchdog.progress(LOGS)
+            if self._clock.monotonic() >= self._next_forget:
+                self._next_forget = self._clock.monotonic() + FORGET_EVERY_SECONDS
+                self._journal.forget_cursors(self._ingest.follower.present(), FORGET_SECONDS)
             self._events = sum(self._journal.counts().values())
         except JournalError as error:
             self.metrics.journal_error()

@@ -5,6 +5,7 @@ A pure fold: the same records give the same findings, wherever they were read.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,24 @@ if TYPE_CHECKING:
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that the run went on
-_PROGRESS = "progress"
+_PROGRESS, _OTHER_ACCELERATOR = "progress", "other_accelerator"
+# What only a TPU's text says: these marks, or such words in a record that a rule recognised.
+_OUR_MARKS = frozenset({"tpu_named", "banner", "chips", "premapped", "init_started", "init_done"})
+_OUR_WORDS = re.compile(
+    r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|mosaic|pjrt|megascale)\b|jax_worker|/dev/(?:accel|vfio)"
+)
+
+# A line of a program that would say it: a statement or call with the words in quotes, or a string or comment alone.
+_SOURCE_CODE = re.compile(
+    r"""
+      \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
+    | \s*[\w.!:]*(?:[Pp]rint\w*|[Ll]og\w*|[Ww]arn\w*|error|info|debug|[Ff]ail\w*|[Ff]atal\w*|bail!|[Aa]ssert\w*)
+      \(\s*[frbu]{0,2}["'`]
+    | \s{2,}[frbu]{0,2}(?:"[^"\n]*"|'[^'\n]*')[,)\s]*$
+    | \s{2,}(?:\#|//)\s
+    """,
+    re.VERBOSE | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +75,15 @@ def fold(records: Iterable[Seen]) -> list[Finding]:
     """The findings of one text, in the order in which to act: a cause before what it brings about.
 
     Copies of a record (the same key) count once. A fault after which training plainly went on is none, nor is one that
-    a mark elsewhere in the text explains.
+    a mark elsewhere in the text explains, nor what is said in a text of another accelerator's, nor what a line of
+    source code would say.
     """
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()
     for record in records:
         if record.event is not None:
+            if not record.event.severity and _SOURCE_CODE.match(record.event.text):
+                continue
             groups.setdefault(record.event.cause, _Group()).add(record, record.event)
             continue
         if record.rule.mark is not None:
@@ -70,6 +91,8 @@ def fold(records: Iterable[Seen]) -> list[Finding]:
         if record.rule.mark == _PROGRESS:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
+    if _is_foreign(groups.values(), marks):
+        return []
     findings = [group.finding() for group in groups.values() if not group.explained(marks)]
     return [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
 
@@ -89,6 +112,13 @@ def kind_of(name: str, head: bytes) -> StreamKind:
     """Whether a text is a log file of libtpu's own or any other text."""
     libtpu = PurePath(name).name.startswith("tpu_driver.") or head.startswith(b"Log file created at: ")
     return StreamKind.LIBTPU if libtpu else StreamKind.TEXT
+
+
+def _is_foreign(groups: Iterable[_Group], marks: set[str]) -> bool:
+    """Whether the text names another accelerator and nowhere a TPU."""
+    if _OTHER_ACCELERATOR not in marks or not _OUR_MARKS.isdisjoint(marks):
+        return False
+    return not any(_OUR_WORDS.search(event.text) for group in groups for _, event in group.records)
 
 
 @dataclass(slots=True)

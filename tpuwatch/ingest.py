@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Cursor, Launch
 
 RETRY_SECONDS = 1.0
+SAVE_SECONDS = 1.0  # how far was read need not be stored at each turn where nothing was recognised: it is read again
 _MAX_PIDS = 4096
 
 
@@ -61,13 +62,15 @@ class Ingest:
         self._clock = clock
         self._tell = tell
         self._held: _Batch | None = None  # what the journal did not take
+        self._moved: dict[tuple[int, int], Cursor] = {}  # of files in which nothing was recognised since the last commit
+        self._next_save = clock.monotonic()
         self._pids: dict[str, int] = {}  # of jobs' outputs, from the banner that libtpu prints there
         self._truncations = 0
         self._refusals: Counter[Refusal] = Counter()
 
-    def turn(self) -> str:
-        """Do one turn; the sentence says what came of it."""
-        batch = self._held or self._read()
+    def turn(self, *, last: bool = False) -> str:
+        """Do one turn; the sentence says what came of it. The `last` one stores how far was read, whatever it was."""
+        batch = self._held or self._read(save=last)
         if not batch and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
             return "Nothing new in the logs."
         try:
@@ -76,13 +79,13 @@ class Ingest:
             self._held = batch
             self._metrics.journal_error()
             self.due_in = RETRY_SECONDS
-            return f"Reading waits with {len(batch.events)} events that cannot be stored: {error}"
+            return f"Reading waits until what was read can be stored: {error}"
         self._held = None
         for event in stored:
             self._metrics.event(event.cause, history=event.history)
         self._count_launches()
         self._tell(stored)
-        return f"Read on in {len(batch.cursors)} files: {len(stored)} new events."
+        return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
 
     @property
     def holding(self) -> bool:
@@ -95,9 +98,10 @@ class Ingest:
         self.follower = follower
         if self._held is not None:
             self._held = _Batch(launches=self._held.launches)  # these are not to be read again
+        self._moved.clear()
         self._truncations, self._refusals = 0, Counter()
 
-    def _read(self) -> _Batch:
+    def _read(self, *, save: bool) -> _Batch:
         reading = self.follower.poll()
         self.due_in = reading.due_in
         now = self._clock.time()
@@ -106,13 +110,18 @@ class Ingest:
             self._metrics.records(reading.records)
         self._metrics.lag(self.follower.lag_bytes)
         self._count_files()
-        batch = _Batch(cursors=reading.cursors)
+        batch = _Batch()
         for sighting in reading.sightings:
             event = self._take(sighting, now)
             if event is not None:
                 batch.events.append(event)
         self.tracker.tick(now)
         batch.launches = self.tracker.changed()
+        self._moved.update({(cursor.device, cursor.inode): cursor for cursor in reading.cursors})
+        if batch or save or self._journal.first_run or self._clock.monotonic() >= self._next_save:
+            batch.cursors = list(self._moved.values())
+            self._moved.clear()
+            self._next_save = self._clock.monotonic() + SAVE_SECONDS
         return batch
 
     def _take(self, sighting: Sighting, now: float) -> Event | None:

@@ -33,7 +33,7 @@ class _LineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = one_line(record.getMessage())
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            text += "".join(f"\n{one_line(line)}" for line in self.formatException(record.exc_info).splitlines())
         return f"{iso(record.created)} {record.levelname.lower():7} {text}"
 
 

@@ -99,22 +99,27 @@ def test_a_bound_value_that_sqlite_refuses_leaves_no_transaction_open(journal: J
     assert len(journal.commit([event("a")], [])) == 1
 
 
-def test_cursors_know_a_file_by_device_inode_and_first_bytes(journal: Journal) -> None:
+def test_cursors_know_a_file_by_device_and_inode(journal: Journal) -> None:
     journal.commit([], [cursor(10, head=b"first file"), cursor(5, device=9, head=b"first file")])
     journal.commit([], [cursor(20, head=b"first file", path="/logs/renamed")])
-    journal.commit([], [cursor(3, head=b"another file")])
-    assert {(one.device, one.head): one.offset for one in journal.cursors()} == {
-        (1, b"first file"): 20,
-        (9, b"first file"): 5,
-        (1, b"another file"): 3,
+    assert {one.device: (one.path, one.offset) for one in journal.cursors()} == {
+        1: ("/logs/renamed", 20),
+        9: ("/logs/a", 5),
     }
 
 
+def test_an_inode_that_is_used_again_has_the_cursor_of_the_new_file_alone(journal: Journal) -> None:
+    journal.commit([], [cursor(10, head=b"z, the first file")])
+    journal.commit([], [cursor(3, head=b"another file")])
+    journal.forget_cursors([(1, 2)], 60)
+    assert [(one.head, one.offset) for one in journal.cursors()] == [(b"another file", 3)]
+
+
 def test_the_cursor_heard_of_last_comes_last(journal: Journal, clock: ManualClock) -> None:
-    for head in (b"z", b"a", b"m"):
-        journal.commit([], [cursor(head=head)])
+    for inode in (26, 1, 13):
+        journal.commit([], [cursor(inode=inode)])
         clock.advance(1)
-    assert [one.head for one in journal.cursors()] == [b"z", b"a", b"m"]
+    assert [one.inode for one in journal.cursors()] == [26, 1, 13]
 
 
 def test_a_file_whose_first_bytes_have_grown_has_one_cursor(journal: Journal) -> None:

@@ -62,6 +62,8 @@ def test_every_cause_and_every_mark_has_a_rule() -> None:
         "signal",
         "compiled",
         "progress",
+        "tpu_named",
+        "other_accelerator",
     }
 
 

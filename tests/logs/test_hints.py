@@ -212,6 +212,20 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
     assert site.follower._hints.emitters
 
 
+def test_a_follower_watches_again_as_soon_as_a_storm_is_over(site: Site) -> None:
+    site.follower.watch()
+    assert site.follower._hints is not None
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(site.follower._hints, FileModifiedEvent("/logs/log"))
+    site.poll()
+    site.clock.advance(CALM_SECONDS - 0.1)
+    site.poll()  # with a look around, so that the next one is not due for a second
+    assert not site.follower._hints.emitters
+    site.clock.advance(0.2)
+    site.poll()
+    assert site.follower._hints.emitters
+
+
 def test_a_follower_is_woken_by_a_write(site: Site) -> None:
     site.follower.watch()
     site.poll()

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.logs.texts import STDIN
 
     files = args.files or [STDIN]
-    if files == [STDIN] and sys.stdin.isatty():
+    if files == [STDIN] and sys.stdin is not None and sys.stdin.isatty():
         print("Paste the text, then press Ctrl-D.", file=sys.stderr)
     catalogue = load_catalogue(args.rules)
     if catalogue.refused:
@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     tracker = LaunchTracker()
     unreadable: list[TpuwatchError] = []
     findings = fold(_read_all(files, Scanner(catalogue), tracker, unreadable))
-    _print(findings, tracker.latest(), as_json=args.json)
+    if findings or args.json or len(unreadable) < len(files):  # else nothing can be said of what is wrong
+        _print(findings, tracker.latest(), as_json=args.json)
     for error in unreadable:
         print(f"tpuwatch: {error}", file=sys.stderr)
     if unreadable:

@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     last = reader.last_id()
     history = None if args.history else False
     found = reader.events(since=args.since, cause=args.cause, history=history, limit=args.limit, newest_first=True)
+    found = [event for event in found if (event.id or 0) <= last]  # later ones are told when they are followed
     for event in reversed(found):
         printer.print(event)
     if not found and not args.json and not args.follow:
@@ -89,7 +90,7 @@ class _Printer:
         rule = self._rules.get(event.rule)
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.when))
         summary = one_line(rule.describe(event.details) if rule else event.text.partition("\n")[0])
-        place = f"{'history, ' if event.history else ''}pid {event.pid or '?'}, {event.file}"
+        place = f"{'history, ' if event.history else ''}pid {event.pid or '?'}, {one_line(event.file)}"
         self._paper.line(f"{when}  {event.cause.value}", style="bold")
         self._paper.line(summary, indent=4)
         self._paper.line(place, indent=4, style="dim")

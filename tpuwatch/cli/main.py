@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from importlib import import_module
@@ -34,13 +35,10 @@ _EPILOG = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as the help tells them."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    parser = _parser(arguments)
-    args = parser.parse_args(arguments)
-    if args.command is None:
-        parser.print_help()
-        return DONE
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
-        return int(args.run(args))
+        return _run(arguments)
     except (ConfigError, RuleError) as error:
         return _fail(error, MISUSED)
     except TpuwatchError as error:
@@ -48,8 +46,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:  # the reader, `head` for instance, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return DONE
+    except OSError as error:  # standard output is a full disk: other places name what they cannot do
+        _drop_output()
+        return _fail(error, UNKNOWN)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    parser = _parser(arguments)
+    args = parser.parse_args(arguments)
+    if args.command is None:
+        parser.print_help()
+        return DONE
+    return int(args.run(args))
+
+
+def _drop_output() -> None:
+    """Have what is still to be written to standard output go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -66,7 +81,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
-def _fail(error: TpuwatchError, code: int) -> int:
+def _fail(error: Exception, code: int) -> int:
     print(f"tpuwatch: {error}", file=sys.stderr)
     return code
 

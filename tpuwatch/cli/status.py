@@ -29,8 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when nothing is wrong, 1 when something is, 3 when the daemon does not answer."""
     address = _address(options.load(args))
-    status, found, launched = (_get(address, name) for name in ("status", "findings", "launches"))
-    findings, launches = found["findings"], launched["launches"][:_SHOWN]
+    status = _get(address, "status", "version")
+    findings = _get(address, "findings", "findings")["findings"]
+    launches = _get(address, "launches", "launches")["launches"][:_SHOWN]
     if args.json:
         options.print_json({**status, "findings": findings, "launches": launches})
     else:
@@ -45,27 +46,34 @@ def _address(config: Config) -> str:
     from tpuwatch.export.view import ADDRESS_FILE
 
     try:
-        return (config.state.dir / ADDRESS_FILE).read_text().strip()
+        return (config.state.dir / ADDRESS_FILE).read_text().strip() or config.http.listen
     except OSError:
         return config.http.listen
 
 
-def _get(address: str, name: str) -> Any:
+def _get(address: str, name: str, key: str) -> Any:
+    """A document of the daemon's, which has this key; else it is some other program that answers."""
     connection = http.client.HTTPConnection(address, timeout=_SECONDS)
     try:
         connection.request("GET", f"/api/v1/{name}")
         reply = connection.getresponse()
-        body = reply.read()
-        if reply.status != http.client.OK:
-            raise TpuwatchError(f"the daemon at {address} answers {reply.status} for {name}; its log says more")
-        return json.loads(body)
+        document = json.loads(reply.read())
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise TpuwatchError(
-            f"no daemon answers at {address} ({error}); start it with `tpuwatch run` or `systemctl start tpuwatch`, "
-            "or read what it left behind with `tpuwatch events`"
-        ) from error
+        raise _silence(address, str(error)) from error
     finally:
         connection.close()
+    if not isinstance(document, dict) or (reply.status == http.client.OK and key not in document):
+        raise _silence(address, "some other program does")
+    if reply.status != http.client.OK:
+        raise TpuwatchError(f"the daemon at {address} cannot tell its {name}: {document.get('error', reply.status)}")
+    return document
+
+
+def _silence(address: str, reason: str) -> TpuwatchError:
+    return TpuwatchError(
+        f"no daemon answers at {address} ({reason}); start it with `tpuwatch run` or `systemctl start tpuwatch`, "
+        "or read what it left behind with `tpuwatch events`"
+    )
 
 
 def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches: list[Any]) -> None:

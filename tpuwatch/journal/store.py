@@ -24,9 +24,8 @@ KEPT_CURSORS = 200_000
 MEMORY_BYTES = 32 << 20  # a journal in memory never holds more, whatever the configuration allows on disk
 _VACUUM_PAGES = 2000  # pages that one call of prune gives back at most
 
-# A file that has grown since its first bytes were taken is the same file: its older, shorter head goes.
-_DROP_SHORTER_HEADS = """DELETE FROM cursors
-    WHERE device = ? AND inode = ? AND head <> ? AND substr(?, 1, length(head)) = head"""
+# Of one inode there is one file at a time: one with other first bytes was cut off, or is gone and its inode used again.
+_DROP_OTHER_HEADS = "DELETE FROM cursors WHERE device = ? AND inode = ? AND head <> ?"
 _LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
 _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each finds its end at once
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
@@ -118,6 +117,7 @@ class Journal(JournalReads):
             connection.executemany(rows.PUT_LAUNCH, launch_rows)
             connection.executemany(_PUT_META, self._unwritten.items())
         self._unwritten.clear()
+        self.first_run = False
         self._next_id += len(events)
         for number, event in new:
             object.__setattr__(event, "id", number)  # frozen for all others, and a copy is dear
@@ -186,7 +186,7 @@ class Journal(JournalReads):
     @staticmethod
     def _put_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:
         cursor_rows = [rows.cursor_row(cursor, now) for cursor in cursors]
-        connection.executemany(_DROP_SHORTER_HEADS, [(*row[:3], row[2]) for row in cursor_rows])
+        connection.executemany(_DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
         connection.executemany(rows.PUT_CURSOR, cursor_rows)
 
     def _vacuum(self, max_bytes: int) -> None:

@@ -37,7 +37,7 @@ MAX_SIGHTINGS = 5000  # in one poll, give or take what one chunk holds
 MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 LIVELY_SECONDS = 60.0  # a file that was quiet for longer is looked at now and then, or when an event names it
-BLIND_SECONDS = 0.04  # between two polls while there are no events to tell of writes,
+BLIND_SECONDS = 0.05  # between two polls while there are no events to tell of writes,
 BLIND_IDLE_SECONDS = 0.2  # and while nothing has been written for a second
 
 
@@ -155,7 +155,7 @@ class Follower:
                     self._lively[key] = self._tails[key]
                 else:
                     self._shelf.look(path)
-        if now < self._next_round:
+        if now < self._next_round and not (self._hints is not None and self._hints.due(now)):
             return
         self._next_round = now + self._rescan_seconds
         self._lively = dict(self._tails)

@@ -114,6 +114,7 @@ class Hints:
         self._observer = InotifyObserver()
         self._watches: dict[str, tuple[_Place, ObservedWatch]] = {}
         self._calm_until = float("-inf")
+        self._off = False  # since a storm, until watch() is called after it
         self._observer.start()
 
     def close(self) -> None:
@@ -129,6 +130,7 @@ class Hints:
         self._events += count
         if self._events > STORM_EVENTS and not self.calm(now):
             self._calm_until = now + CALM_SECONDS
+            self._off = True
             self._unwatch(list(self._watches))
         return paths
 
@@ -136,10 +138,15 @@ class Hints:
         """Whether events are switched off, so that looking often must stand in for them."""
         return now < self._calm_until
 
+    def due(self, now: float) -> bool:
+        """Whether a calm has ended and `watch` is wanted at once: until then nothing tells of writes."""
+        return self._off and not self.calm(now)
+
     def watch(self, directories: Mapping[str, str], now: float) -> None:
         """Watch `directories` as they are now, each for names with a prefix; and their parents, for new directories."""
         if self.calm(now):
             return
+        self._off = False
         if not self._observer.is_alive():
             self._start_over()
         wanted = _places(directories)

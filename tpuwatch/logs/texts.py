@@ -48,11 +48,13 @@ def chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
             yield from _decoded(_plain(file, progress))
     except (OSError, EOFError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UnreadableError(f"cannot read {name}: {reason}") from error
+        raise UnreadableError(f"cannot read {'standard input' if name == STDIN else name}: {reason}") from error
 
 
 def _open(name: str) -> BufferedReader:
     if name == STDIN:
+        if sys.stdin is None:  # so Python has it when it was started without
+            raise FileNotFoundError(0, "it is closed")
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     if Path(name).is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a directory; name the files in it")

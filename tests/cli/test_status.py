@@ -1,0 +1,85 @@
+"""`tpuwatch status`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.daemon_process import DaemonProcess, libtpu_name, wait_for
+from tpuwatch.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path) as daemon:
+        monkeypatch.setenv("TPUWATCH_CONFIG", str(daemon.config))
+        yield daemon
+
+
+def test_all_is_well_and_then_it_is_not(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.start()
+    assert main(["status"]) == 0
+    text = capsys.readouterr().out
+    assert f"at http://{daemon.address}/, up since " in text
+    assert "Nothing was wrong in the last 24 hours that tpuwatch knows of." in text
+
+    now = time.strftime("%m%d %H:%M:%S")
+    oom = f"E{now}.000001  4242 tpu.cc:7] Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n"
+    start = f"I{now}.000000  4242 tpu.cc:7] Starting premapped memory manager initialization...\n"
+    (daemon.logs / libtpu_name()).write_text(start + oom)
+    (daemon.logs / "tpu_driver.steer\x1b[2J\u202e").symlink_to("/dev/zero")
+    wait_for(lambda: daemon.api("findings")["findings"] and daemon.api("status")["problems"], "the finding")
+    assert main(["status"]) == 1
+    text = capsys.readouterr().out
+    assert "1. hbm_oom_compile" in text
+    assert "last at " in text
+    assert f"process {2**30}: starting" in text
+    assert "Not read" in text
+    assert not set(text) & set("\x1b\u202e")
+    paths = {word for word in text.split() if "/" in word}
+    assert all(len(line) <= 80 or set(line.split()) & paths for line in text.splitlines())
+
+    assert main(["status", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [one["cause"] for one in document["findings"]] == ["hbm_oom_compile"]
+    assert document["ready"]
+    assert document["launches"][0]["pid"] == 2**30
+
+
+def test_no_daemon(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+    daemon.configure(listen=address)
+    assert main(["status"]) == 3
+    told = capsys.readouterr().err
+    assert f"no daemon answers at {address} " in told
+    assert "start it with `tpuwatch run`" in told
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\n\r\nhello", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\n\r\n[]"]
+)
+def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def serve() -> None:
+            for _ in range(3):
+                connection, _ = other.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+        other.settimeout(30)
+        threading.Thread(target=serve, daemon=True).start()
+        daemon.configure(listen=f"127.0.0.1:{other.getsockname()[1]}")
+        assert main(["status"]) == 3
+        assert "no daemon answers at" in capsys.readouterr().err
