@@ -21,8 +21,8 @@ from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import ADDRESS_FILE, FileStatus, JournalStatus, LoopStatus, Problem, Status
 from tpuwatch.ingest import Ingest
 from tpuwatch.journal import Journal
-from tpuwatch.launches import LaunchTracker
-from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_threshold
+from tpuwatch.launches import MARKS, LaunchTracker
+from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner
@@ -45,6 +45,7 @@ STALE_SECONDS = 30.0  # a loop without success for so long is stuck
 DEBOUNCE_SECONDS = 0.02  # one event a write would cost more than reading what was written
 STATUS_SECONDS = 1.0
 UPKEEP_SECONDS = 60.0
+PRUNE_EVENTS = 20_000  # a storm may not outgrow the journal's limit between two times
 FORGET_EVERY_SECONDS = 3600.0
 FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
 _SHOWN_FILES = 200
@@ -66,6 +67,7 @@ class Daemon:
         self._anew = False  # reading is to begin again where the journal stands
         self._config_error = ""  # why the configuration that was read last is not in force
         self._told = 0  # new events since the last status
+        self._unpruned = 0  # events stored since the journal was last pruned
         self._config = load()
         self._started = clock.time()
         self._state = "Starting."
@@ -182,8 +184,8 @@ class Daemon:
     def _keep_up(self) -> None:
         """What is due now and then: the status that others see, and the journal's size."""
         now = self._clock.monotonic()
-        if now >= self._next_upkeep:
-            self._next_upkeep = now + UPKEEP_SECONDS
+        if now >= self._next_upkeep or self._unpruned >= PRUNE_EVENTS:
+            self._next_upkeep, self._unpruned = now + UPKEEP_SECONDS, 0
             self._prune()
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
@@ -239,6 +241,7 @@ class Daemon:
     def _tell(self, events: list[Event]) -> None:
         """Stored events in the log, a line each, unless they are history or too many."""
         self._events += len(events)
+        self._unpruned += len(events)
         live = [event for event in events if not event.history]
         rules = {rule.id: rule for rule in self._view.catalogue.rules}
         for event in live[: max(0, _TOLD_EVENTS - self._told)]:
@@ -249,7 +252,7 @@ class Daemon:
     # -- making and remaking the parts
 
     def _catalogue(self, config: Config) -> Catalogue:
-        catalogue = load_catalogue(config.logs.rules)
+        catalogue = with_marks(load_catalogue(config.logs.rules), MARKS)
         catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.logs.slow_init_seconds)
         for refused in catalogue.refused:
             _log.error("%s", refused)

@@ -32,8 +32,9 @@ _OUR_WORDS = re.compile(
 _SOURCE_CODE = re.compile(
     r"""
       \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
-    | \s*[\w.!:]*(?:[Pp]rint\w*|[Ll]og\w*|[Ww]arn\w*|error|info|debug|[Ff]ail\w*|[Ff]atal\w*|bail!|[Aa]ssert\w*)
-      \(\s*[frbu]{0,2}["'`]
+    | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
+    | \s{2,}[\w.]+ = \(?[frbu]{0,2}["']
+    | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}[frbu]{0,2}(?:"[^"\n]*"|'[^'\n]*')[,)\s]*$
     | \s{2,}(?:\#|//)\s
     """,

@@ -62,7 +62,7 @@ class Ingest:
         self._clock = clock
         self._tell = tell
         self._held: _Batch | None = None  # what the journal did not take
-        self._moved: dict[tuple[int, int], Cursor] = {}  # of files in which nothing was recognised since the last commit
+        self._moved: dict[tuple[int, int], Cursor] = {}  # of files in which nothing was recognised since
         self._next_save = clock.monotonic()
         self._pids: dict[str, int] = {}  # of jobs' outputs, from the banner that libtpu prints there
         self._truncations = 0

@@ -35,6 +35,7 @@ FATAL = frozenset(
 )
 # Those of them that only a process which wants the TPU meets: they tell of a launch that came no further.
 _EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
+MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})  # that the tracker understands
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
 _SAME_PROCESS_SECONDS = 5.0  # a log begins when its process has run for a moment

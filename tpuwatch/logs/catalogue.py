@@ -21,9 +21,9 @@ from tpuwatch.logs.rule import MACROS, RECOVERING, Rule, Step, Tentative, compil
 from tpuwatch.model import Cause, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue", "with_threshold"]
+__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue", "with_marks", "with_threshold"]
 
 BUILT_IN = Path(__file__).parent / "rules"
 
@@ -79,6 +79,12 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, least: float
         return replace(rule, above={**rule.above, detail: least})
 
     return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused)
+
+
+def with_marks(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
+    """The catalogue without the facts that nobody there asks for: each place where a literal stands costs time."""
+    rules = (rule for rule in catalogue.rules if rule.mark is None or rule.mark in marks)
+    return Catalogue(tuple(rules), catalogue.refused)
 
 
 def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
 
 MIN_BYTES = 4
+_GOOD_BYTES = 6
 _MAX_LITERALS = 32  # of one pattern: more would cost the scan more than they save
 _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
@@ -197,6 +198,7 @@ def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
     return max(one, other, key=_worth)
 
 
-def _worth(texts: frozenset[str]) -> tuple[bool, float]:
+def _worth(texts: frozenset[str]) -> tuple[bool, bool, float]:
+    """Long ones are rare in a log, many cost the scan; short ones stand everywhere."""
     shortest = min(map(len, texts))
-    return shortest >= MIN_BYTES, shortest - math.log2(len(texts))
+    return shortest >= MIN_BYTES, shortest >= _GOOD_BYTES, shortest - math.log2(len(texts))
