@@ -33,7 +33,7 @@ _SOURCE_CODE = re.compile(
     r"""
       \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
-    | \s{2,}[\w.]+ = \(?[frbu]{0,2}["']
+    | \s{2,}[\w.]+\ =\ \(?[frbu]{0,2}["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}[frbu]{0,2}(?:"[^"\n]*"|'[^'\n]*')[,)\s]*$
     | \s{2,}(?:\#|//)\s
