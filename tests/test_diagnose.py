@@ -249,3 +249,15 @@ def test_marks_alone_are_no_findings_but_matches() -> None:
 )
 def test_kind_of(name: str, head: bytes, kind: StreamKind) -> None:
     assert kind_of(name, head) is kind
+
+
+def test_a_storm_is_counted_whole_and_kept_in_part() -> None:
+    storm = b"".join(
+        b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
+        b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, n)
+        for n in range(2500)
+    )
+    (finding,) = diagnose_text(storm, SCANNER, "storm")
+    assert finding.count == 2500
+    assert finding.last.details["requested_bytes"] == 2499 * 1024
+    assert finding.first.details["requested_bytes"] == 0

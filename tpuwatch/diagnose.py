@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that the run went on
+_MAX_RECORDS = 1000  # of one cause that are kept
+_MAX_KEYS = 1_000_000  # of one cause by which copies are told
 _PROGRESS, _OTHER_ACCELERATOR = "progress", "other_accelerator"
 # What only a TPU's text says: these marks, or such words in a record that a rule recognised.
 _OUR_MARKS = frozenset({"tpu_named", "banner", "chips", "premapped", "init_started", "init_done"})
@@ -124,23 +126,31 @@ def _is_foreign(groups: Iterable[_Group], marks: set[str]) -> bool:
 
 @dataclass(slots=True)
 class _Group:
-    """All events of one cause."""
+    """All events of one cause: the first ones as they are, of a storm's rest only the number and the last."""
 
     records: list[tuple[Seen, Event]] = field(default_factory=list)
+    rules: set[Rule] = field(default_factory=set)
     keys: set[bytes] = field(default_factory=set)
     steps: set[Any] = field(default_factory=set)  # of training since the last event
+    count: int = 0
+    last: Event | None = None
 
     def add(self, record: Seen, event: Event) -> None:
         self.steps.clear()
-        if event.key not in self.keys:
+        if event.key in self.keys:
+            return
+        if len(self.keys) < _MAX_KEYS:
             self.keys.add(event.key)
+        self.count += 1
+        self.last = event
+        if len(self.records) < _MAX_RECORDS or record.rule not in self.rules:
             self.records.append((record, event))
+            self.rules.add(record.rule)
 
     def explained(self, marks: set[str]) -> bool:
         """Whether this was no fault after all."""
-        rules = [record.rule for record, _ in self.records]
         went_on = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
-        return all((rule.recovers and went_on) or rule.cleared_by in marks for rule in rules)
+        return all((rule.recovers and went_on) or rule.cleared_by in marks for rule in self.rules)
 
     def finding(self) -> tuple[tuple[int, int, int], Finding]:
         """The finding, with what it is ordered by."""
@@ -151,9 +161,9 @@ class _Group:
                 details |= other.details
         finding = Finding(
             cause=event.cause,
-            count=len(self.records),
+            count=self.count,
             first=self.records[0][1],
-            last=self.records[-1][1],
+            last=self.last or event,
             line=self.records[0][0].line,
             details=details,
             summary=record.rule.describe(details),
