@@ -21,7 +21,7 @@ def set_up(form: str, level: str, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
-    logging.getLogger("watchdog").setLevel(logging.ERROR)  # it tells each event at debug level
+    logging.getLogger("watchdog").setLevel(logging.CRITICAL)  # its threads come and go by our will, and it complains
 
 
 def one_line(text: str) -> str:
