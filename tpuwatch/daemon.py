@@ -212,7 +212,7 @@ class Daemon:
         now = self._clock.time()
         follower = self._ingest.follower
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
-        files = [FileStatus(known.file.path, known.size, known.offset) for known in follower.files()]
+        files = [FileStatus(known.file.path, known.size, known.read, known.written) for known in follower.files()]
         files.sort(key=lambda file: -file.lag_bytes)
         problems = [Problem(path, reason.value) for path, reason in follower.problems()]
         self.metrics.files(followed=len(files), refused=len(problems))

@@ -81,7 +81,7 @@ def status(**changes: object) -> Status:
         state="Following 1 log; all of it is read.",
         reading=True,
         loops=(LoopStatus("follow", NOW - 0.5, fresh=True),),
-        files=(FileStatus(LOG, size_bytes=4096, read_bytes=4000, last_read=NOW - 2),),
+        files=(FileStatus(LOG, size_bytes=4096, read_bytes=4000, last_written=NOW - 2),),
         problems=(),
         notices=(),
         config_source="/etc/tpuwatch/config.toml",

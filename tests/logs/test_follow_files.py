@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.logs.sites import DEAD_PID, HEADER, Site, dull, line, name
 
 if TYPE_CHECKING:
@@ -239,3 +241,11 @@ def test_old_files_are_read_in_the_order_in_which_they_were_begun(site: Site) ->
             name("ERROR" if day % 2 else "INFO", started=f"202609{day:02d}-000000"), HEADER + line(day) + dull(1)
         )
     assert site.settle() == sorted(days)
+
+
+def test_status_tells_what_was_read_and_when_it_was_written(site: Site) -> None:
+    path = site.append(name(), HEADER)
+    site.settle()
+    (known,) = site.follower.files()
+    assert (known.file.path, known.size, known.read) == (str(path), len(HEADER), len(HEADER))
+    assert known.written == pytest.approx(path.stat().st_mtime)

@@ -84,7 +84,7 @@ def status_document(status: Status) -> dict[str, Any]:
                 "size_bytes": file.size_bytes,
                 "read_bytes": file.read_bytes,
                 "lag_bytes": file.lag_bytes,
-                **jsonable.times("last_read", file.last_read),
+                **jsonable.times("last_written", file.last_written),
             }
             for file in status.files
         ],

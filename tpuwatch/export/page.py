@@ -163,11 +163,11 @@ def _files(status: Status) -> Markup:
             element("code", file.path),
             format_size(file.size_bytes),
             format_size(file.lag_bytes) if file.lag_bytes else "none",
-            _since(file.last_read, status.now),
+            _since(file.last_written, status.now),
         )
         for file in status.files
     ]
-    return _section("Followed logs", _table(("File", "Size", "Unread", "Last read"), rows, "None found yet."))
+    return _section("Followed logs", _table(("File", "Size", "Unread", "Last written"), rows, "None found yet."))
 
 
 def _loops(status: Status) -> Markup:

@@ -32,7 +32,7 @@ class FileStatus:
     path: str
     size_bytes: int
     read_bytes: int
-    last_read: float | None = None
+    last_written: float | None = None
 
     @property
     def lag_bytes(self) -> int:

@@ -68,7 +68,8 @@ class FileStatus(NamedTuple):
 
     file: LogFile
     size: int  # bytes
-    offset: int  # bytes that are done
+    read: int  # bytes
+    written: float | None  # when it last changed, in seconds since the epoch
 
 
 class Follower:
@@ -369,9 +370,11 @@ class Follower:
     def files(self) -> Iterator[FileStatus]:
         """All known files, those that are open first."""
         for tail in self._tails.values():
-            yield FileStatus(tail.file, tail.size, tail.reported.offset)
-        for name in self._shelf:
-            yield FileStatus(name.source.describe(name.path), name.size, name.offset)
+            yield FileStatus(tail.file, tail.size, tail.position, tail.mtime_ns / 1e9)
+        for name in self._shelf:  # what waits there was not read beyond its cursor; the others were read to their end
+            read = name.offset if self._shelf.is_waiting(name) else name.size
+            written = None if name.mtime_ns < 0 else name.mtime_ns / 1e9
+            yield FileStatus(name.source.describe(name.path), name.size, read, written)
 
     def present(self) -> Iterator[FileKey]:
         """All files that have a name or are open."""

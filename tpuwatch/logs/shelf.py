@@ -60,6 +60,10 @@ class Shelf:
         """How many files are to be opened."""
         return len(self._waiting)
 
+    def is_waiting(self, name: Resting) -> bool:
+        """Whether a file is to be opened, or could not be."""
+        return name.path in self._waiting or name.path in self._refused
+
     @property
     def unread(self) -> int:
         """Bytes in files that are to be opened."""
