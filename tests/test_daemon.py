@@ -59,7 +59,7 @@ def test_systemd_is_told_what_happens(daemon: DaemonProcess) -> None:
                 told.append(manager.recv(4096).decode())
             raise AssertionError(f"{words} are not all in {told}")
 
-        hear("READY=1\nSTATUS=", "WATCHDOG=1", "STATUS=Nothing new in the logs.")
+        hear("READY=1\nSTATUS=", "WATCHDOG=1", "STATUS=Following the logs; nothing new.")
         assert told[0].startswith("READY=1")
         told.clear()
         daemon.process.send_signal(signal.SIGHUP)

@@ -138,7 +138,7 @@ def test_a_quiet_turn_writes_nothing(machine: Machine) -> None:
     machine.turns()
     wal = machine.root / "state" / "journal.db-wal"
     before = wal.stat().st_size, wal.stat().st_mtime_ns
-    assert machine.turns(5) == "Nothing new in the logs."
+    assert machine.turns(5) == "Following the logs; nothing new."
     assert (wal.stat().st_size, wal.stat().st_mtime_ns) == before
     assert machine.ingest.due_in > 0
 

@@ -72,7 +72,7 @@ class Ingest:
         """Do one turn; the sentence says what came of it. The `last` one stores how far was read, whatever it was."""
         batch = self._held or self._read(save=last)
         if not batch and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
-            return "Nothing new in the logs."
+            return "Following the logs; nothing new."
         try:
             stored = self._journal.commit(batch.events, batch.cursors, batch.launches)
         except JournalError as error:
