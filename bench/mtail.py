@@ -36,7 +36,8 @@ def speed(log: Path, rules: Iterable[Rule], scratch: Path) -> float:
     seconds, counted = _run(path, log)
     if counted == 0:
         raise RuntimeError(f"mtail has counted nothing in {log}: the program in {path} is wrong")
-    return log.stat().st_size / (seconds - start_up) / 1e6
+    reading = max(seconds - start_up, 0.001)  # of a log so short that only start-up is measured
+    return log.stat().st_size / reading / 1e6
 
 
 def _block(pattern: str, name: str) -> str:

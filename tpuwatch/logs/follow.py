@@ -7,14 +7,14 @@ the caller poll sooner.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.files import LogFile, Refusal, RefusedError
 from tpuwatch.logs.hints import Hints
 from tpuwatch.logs.parser import LogParser
+from tpuwatch.logs.reading import Counters, FileStatus, Reading
 from tpuwatch.logs.shelf import Resting, Shelf
 from tpuwatch.logs.sources import Discovery
 from tpuwatch.logs.tail import Sighting, Tail
@@ -39,37 +39,6 @@ MAX_PROBLEMS = 100  # that are listed
 LIVELY_SECONDS = 60.0  # a file that was quiet for longer is looked at now and then, or when an event names it
 BLIND_SECONDS = 0.05  # between two polls while there are no events to tell of writes,
 BLIND_IDLE_SECONDS = 0.2  # and while nothing has been written for a second
-
-
-@dataclass(slots=True)
-class Reading:
-    """What one poll read. Sightings and cursors belong into one transaction."""
-
-    sightings: list[Sighting] = field(default_factory=list)
-    cursors: list[Cursor] = field(default_factory=list)  # of every file whose offset or state moved
-    bytes_read: int = 0
-    records: Counter[str] = field(default_factory=Counter)  # by severity letter, each once whatever files hold it
-    more: bool = False  # there is unread data: poll again at once
-    due_in: float = 0.0  # seconds after which to poll again even if nothing wakes
-
-
-@dataclass(slots=True)
-class Counters:
-    """What happened to files since the start."""
-
-    truncations: int = 0  # cut off or written anew
-    rotations: int = 0  # a newer file of the same process and severity
-    refusals: Counter[Refusal] = field(default_factory=Counter)
-    watcher_restarts: int = 0
-
-
-class FileStatus(NamedTuple):
-    """A known file, for people to see."""
-
-    file: LogFile
-    size: int  # bytes
-    read: int  # bytes
-    written: float | None  # when it last changed, in seconds since the epoch
 
 
 class Follower:
