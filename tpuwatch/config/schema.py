@@ -59,6 +59,22 @@ Globs = Annotated[
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
 Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
+Name = Annotated[
+    str, Field(pattern=r"^[a-z0-9-]{0,63}$"), Allowed("a name in lower-case letters, digits and -, or empty")
+]
+# A project of a company's domain is called "example.com:name".
+Project = Annotated[
+    str, Field(pattern=r"^([a-z0-9.-]{1,64}:)?[a-z0-9-]{0,63}$"), Allowed("a project's id (not its title), or empty")
+]
+Nodes = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^([a-z0-9-]{1,63}/)?[a-z0-9*?-]{1,63}$")], ...],
+    Allowed('a list of node names, which may hold * and ? and begin with a zone: "train-*", "us-central2-b/*"'),
+]
+Endpoint = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}$|^$"), Allowed('"host:port", or empty')
+]
+Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
+YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
 Listen = Annotated[
     str, AfterValidator(_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
 ]
@@ -102,6 +118,86 @@ class Logs(Section):
     )
 
 
+class Cloud(Section):
+    """The Cloud TPU API and the metadata server. What is left empty is taken from the metadata server."""
+
+    enabled: YesNo = Field(default=True, description="Whether the Cloud TPU API and the metadata server are asked.")
+    project: Project = Field(default="", description="The project that the nodes are in.")
+    zone: Name = Field(default="", description="The zone that the nodes are in.")
+    nodes: Nodes = Field(
+        default=(),
+        description="Nodes to watch besides the one that tpuwatch runs on. One request per zone and poll serves all.",
+    )
+    endpoint: Endpoint = Field(
+        default="",
+        description="Another server of the Cloud TPU API, such as `tpuwatch sim`; empty means Google's own.",
+    )
+    insecure: YesNo = Field(
+        default=False, description="Talk to that endpoint without TLS and without credentials. Only for simulators."
+    )
+    alpha: YesNo = Field(
+        default=False,
+        description="Use the API's v2alpha1, which alone tells of upcoming maintenance. Not every project may.",
+    )
+    poll_seconds: Seconds = Field(
+        default=30.0, ge=1, le=3600, description="Time between two polls; each is moved a little at random."
+    )
+    timeout_seconds: Seconds = Field(
+        default=10.0, ge=0.1, le=120, description="How long one request may take until it counts as failed."
+    )
+
+
+class Runtime(Section):
+    """libtpu's own runtime metrics: HBM, duty cycle, idle time. They are there while a program holds the TPU."""
+
+    enabled: YesNo = Field(default=True, description="Whether the runtime metrics are asked for.")
+    ports: Ports = Field(
+        default=(),
+        description="Ports on this machine, one per process. Empty: as the metadata server says, else 8431 to 8434.",
+    )
+    poll_seconds: Seconds = Field(
+        default=10.0,
+        ge=1,
+        le=600,
+        description="Time between two polls. Less than 10 is for simulators: frequent polls may disturb a runtime that "
+        "is being reset.",
+    )
+
+
+class Health(Section):
+    """When what is seen counts as stuck. The compile grace is under [logs]."""
+
+    idle_seconds: Seconds = Field(
+        default=600.0,
+        ge=30,
+        le=86_400,
+        description="How long the chips may run nothing under a live program until it counts as stuck.",
+    )
+    settle_seconds: Seconds = Field(
+        default=120.0,
+        ge=0,
+        le=3600,
+        description="How long a node must have been bad by the cloud's word until it counts as stuck.",
+    )
+    boot_grace_seconds: Seconds = Field(
+        default=300.0, ge=0, le=3600, description="How long after its boot a node is only starting."
+    )
+
+
+class Monitoring(Section):
+    """Cloud Monitoring. Its samples are minutes late: they confirm, and never detect."""
+
+    read: YesNo = Field(default=False, description="Read idle duration and infrastructure health from it.")
+    export: YesNo = Field(
+        default=False,
+        description="Write tpuwatch's main metrics to it as custom metrics, which Google charges for.",
+    )
+    export_seconds: Seconds = Field(default=60.0, ge=10, le=3600, description="Time between two writes.")
+    endpoint: Endpoint = Field(
+        default="", description="Another server of the API, such as `tpuwatch sim`; empty means Google's own."
+    )
+
+
 class Http(Section):
     """Where metrics, status and API are served. There is no access control: keep it on addresses that you trust."""
 
@@ -140,6 +236,10 @@ class Config(Section):
     """The whole configuration."""
 
     logs: Logs = Logs()
+    cloud: Cloud = Cloud()
+    runtime: Runtime = Runtime()
+    health: Health = Health()
+    monitoring: Monitoring = Monitoring()
     http: Http = Http()
     state: State = State()
     log: Log = Log()

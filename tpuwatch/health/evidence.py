@@ -1,0 +1,239 @@
+"""What the witnesses say of a node: plain data, each answer with its time.
+
+A witness that could not be asked, or did not answer, is a `Problem`, never a bad answer. Times are seconds since the
+Unix epoch by this machine's clock, durations seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from tpuwatch.model import Event, Launch
+
+T = TypeVar("T")
+
+
+class Witness(str, Enum):
+    """Who says something of a node."""
+
+    CLOUD = "cloud"  # the Cloud TPU API
+    RUNTIME = "runtime"  # libtpu's runtime metrics
+    HOST = "host"  # the machine itself: holders, memory, kernel
+    LOGS = "logs"  # libtpu's logs and jobs' output
+    METADATA = "metadata"  # the metadata server: maintenance and preemption
+    MONITORING = "monitoring"  # Cloud Monitoring, minutes late
+
+
+class Problem(str, Enum):
+    """Why a witness gave no answer. The value is what users, metrics and the API see."""
+
+    OFF = "off"  # not to be asked, by configuration
+    UNCONFIGURED = "unconfigured"  # nothing tells which project, zone or node to ask for
+    ABSENT = "absent"  # nobody is there to ask, as is normal: no workload, no metadata server outside Google Cloud
+    GONE = "gone"  # asked with success: there is no such node (any more)
+    UNREACHABLE = "unreachable"  # no connection, or it broke
+    TIMEOUT = "timeout"  # no answer by the deadline
+    THROTTLED = "throttled"  # asked too often
+    SERVER = "server"  # an error on their side
+    DENIED = "denied"  # a permission is missing
+    SCOPE = "scope"  # the access token lacks the scope
+    CREDENTIALS = "credentials"  # there are none, or they have expired
+    DISABLED = "disabled"  # the API is not enabled in the project
+    NOT_FOUND = "not_found"  # no such project or zone
+    FOREIGN = "foreign"  # something else answers there
+    INTERNAL = "internal"  # tpuwatch itself failed to ask; its log tells how
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a witness said last, and what became of the latest attempt to ask it."""
+
+    value: T | None = None  # the last good answer, however old
+    at: float | None = None  # when it was given
+    problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt; None when it succeeded
+    detail: str = ""  # the problem in a sentence, with what to do
+    tried: float | None = None  # when it was asked last
+
+    def current(self, now: float, seconds: float) -> T | None:
+        """The value, if the latest attempt gave it and it is no older than `seconds`."""
+        if self.problem is None and self.at is not None and now - self.at <= seconds:
+            return self.value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One thing that is known of this machine, and where from: "metadata", "config", or "" where it is unknown."""
+
+    value: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this machine is. An empty value is unknown."""
+
+    project: Known = Known()
+    zone: Known = Known()
+    node: Known = Known()  # "" for TPUs made through Compute Engine: there is no node to stop or start
+    worker: Known = Known()  # "0", "1", …
+    accelerator: Known = Known()  # "v5litepod-16"
+    chips: Known = Known()  # on this host
+    hosts: Known = Known()  # of the node: "1" is single-host
+    spot: Known = Known()  # "yes" or "no"
+    metrics_ports: Known = Known()  # "8431,8432"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What the API says has been wrong with a worker."""
+
+    kind: str  # LOW_MEMORY, OUT_OF_MEMORY, EXECUTE_TIMED_OUT, MESH_BUILD_FAIL, HBM_OUT_OF_MEMORY, PROJECT_ABUSE, …
+    at: float | None
+    worker: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A maintenance that is announced or under way."""
+
+    kind: str  # SCHEDULED, UNSCHEDULED, or as the service says
+    status: str  # PENDING, ONGOING, …
+    start: float | None
+    end: float | None
+    latest_start: float | None = None
+    can_reschedule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNode:
+    """A node as the Cloud TPU API shows it. Values of its enums that are new are "STATE_17" or "HEALTH_9"."""
+
+    project: str
+    zone: str
+    name: str  # the short one
+    state: str  # READY, STOPPED, …: the enum's name
+    health: str  # HEALTHY, TIMEOUT, UNHEALTHY_…, or "" where the API says nothing
+    health_description: str = ""
+    symptoms: tuple[Symptom, ...] = ()
+    accelerator: str = ""
+    runtime_version: str = ""
+    hosts: int = 1
+    spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
+    queued_resource: str = ""  # the short name
+    maintenance: Maintenance | None = None
+    created: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    changed: float | None = None  # when tpuwatch first saw it in this state and health
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One chip as libtpu's runtime metrics show it; None is not told."""
+
+    id: str
+    hbm_used_bytes: int | None = None
+    hbm_total_bytes: int | None = None
+    duty_cycle: float | None = None  # 0 to 1
+    idle_seconds: float | None = None  # since the last program ran
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePort:
+    """One process's runtime metrics. With a `problem` somebody listens there and does not answer as libtpu does."""
+
+    port: int
+    chips: tuple[Chip, ...] = ()
+    hlo_queue: int | None = None  # programs that wait, over all cores
+    problem: Problem | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """All processes that serve runtime metrics here. Where none does, the answer is Problem.ABSENT."""
+
+    ports: tuple[RuntimePort, ...]
+
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        """All chips of all processes."""
+        return tuple(chip for port in self.ports for chip in port.chips)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that has a TPU device open, or holds libtpu's lock file."""
+
+    pid: int
+    user: str
+    command: str  # cut
+    started: float | None
+    devices: tuple[str, ...]  # "/dev/vfio/0"; empty where only the lock is known
+    locks: bool = False  # holds the lock file
+    cpu_cores: float | None = None  # used between the last two looks
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine: who holds the TPU, memory, kills, uptime. `unseen` says what could not be looked at, and why."""
+
+    boot_id: str
+    booted: float | None
+    holders: tuple[Holder, ...] = ()
+    lock_file: bool = False  # it exists
+    cpu_busy: float | None = None  # share of all cores, 0 to 1, between the last two looks
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    memory_pinned_bytes: int | None = None
+    oom_kills: int | None = None  # since boot
+    last_oom_kill: float | None = None  # when the number was first seen to have grown
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What the logs told in this boot: launches, the newest first, and events, the newest first, without history."""
+
+    launches: tuple[Launch, ...] = ()
+    events: tuple[Event, ...] = ()
+    alive: frozenset[int] = frozenset()  # pids of those launches whose process lives
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """What the metadata server announces."""
+
+    maintenance_event: str = "NONE"
+    preempted: bool = False
+    maintenance: Maintenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """What Cloud Monitoring holds of the node, with the time that each sample is of."""
+
+    idle_seconds: float | None = None
+    idle_at: float | None = None
+    infra_healthy: bool | None = None
+    infra_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is known of one node at `now`. A node that is watched from elsewhere has only the cloud's word."""
+
+    node: str
+    now: float
+    own: bool = False  # the machine that tpuwatch runs on belongs to it
+    identity: Identity = field(default_factory=Identity)
+    cloud: Answer[CloudNode] = field(default_factory=Answer)
+    runtime: Answer[Runtime] = field(default_factory=Answer)
+    host: Answer[Host] = field(default_factory=Answer)
+    logs: Answer[Logs] = field(default_factory=Answer)
+    notices: Answer[Notices] = field(default_factory=Answer)
+    monitoring: Answer[Monitoring] = field(default_factory=Answer)

@@ -1,0 +1,59 @@
+"""Loops: a thread of its own for each witness, so that one that is slow never stalls another."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+from tpuwatch.waker import Waker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 10.0  # after a turn that raised what nobody foresaw
+
+
+class Loop:
+    """Calls `turn` over and over, in a thread. A turn returns the seconds until the next is due."""
+
+    def __init__(self, name: str, turn: Callable[[], float], *, done: Callable[[str], None]) -> None:
+        """`done` is told the loop's name after each turn that did not raise."""
+        self.name = name
+        self._turn = turn
+        self._done = done
+        self._waker = Waker()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first turn comes at once."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Let the next turn come now. May be called from any thread."""
+        self._waker.wake()
+
+    def stop(self) -> None:
+        """No further turn begins; returns at once."""
+        self._stopping = True
+        self._waker.wake()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread's end, at most so long; whether it came."""
+        if self._thread.ident is not None:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            try:
+                seconds = self._turn()
+                self._done(self.name)
+            except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
+                _log.exception("A turn of the loop %s failed.", self.name)
+                seconds = RETRY_SECONDS
+            if not self._stopping:
+                self._waker.wait(seconds)
