@@ -225,7 +225,7 @@ class Monitoring:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of one node at `now`. A node that is watched from elsewhere has only the cloud's word."""
+    """Everything that is known of one node at `now`. One that is watched from elsewhere has only the cloud's."""
 
     node: str
     now: float

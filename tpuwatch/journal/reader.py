@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cause, Cursor, Event, Launch
 
 
@@ -67,6 +68,19 @@ class JournalReads:
         """The `limit` launches that started last, the newest first."""
         found = self._select(rows.SELECT_LAUNCHES + " ORDER BY started DESC, pid DESC LIMIT ?", limit)
         return [rows.launch_of(row) for row in found]
+
+    def verdicts(self, node: str | None = None, limit: int = 100) -> list[Judgement]:
+        """The `limit` latest changes of verdict, of one node or of all, the newest first."""
+        where, values = ("", ()) if node is None else (" WHERE node = ?", (rows.storable(node),))
+        found = self._select(f"{rows.SELECT_VERDICTS}{where} ORDER BY id DESC LIMIT ?", *values, limit)
+        return [judgement for row in found if (judgement := rows.verdict_of(row)) is not None]
+
+    def last_verdicts(self, boot_id: str) -> dict[str, Judgement]:
+        """The last verdict on each node that was stored while this machine's boot was `boot_id`."""
+        found = self._select(
+            f"{rows.SELECT_VERDICTS} WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?", boot_id
+        )
+        return {judgement.node: judgement for row in found if (judgement := rows.verdict_of(row)) is not None}
 
     def size_bytes(self) -> int:
         """What the journal holds, without the space that is free for reuse inside its file."""

@@ -9,6 +9,8 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch.health.evidence import Witness
+from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.model import Cause, Cursor, Event, Launch, Outcome
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ PUT_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, offse
 SELECT_LAUNCHES = "SELECT id, facts FROM launches"
 PUT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
     ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
+
+SELECT_VERDICTS = "SELECT node, verdict, at, since, facts FROM verdicts"
+PUT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
@@ -126,6 +131,38 @@ def launch_of(row: Row) -> Launch:
     facts["outcome"] = Outcome(facts["outcome"])
     facts["cause"] = _CAUSES.get(facts["cause"])
     return Launch(**facts, id=number)
+
+
+def verdict_row(judgement: Judgement, boot_id: str) -> Row:
+    """A row for PUT_VERDICT. The remedy is not stored: it follows from the rest."""
+    facts = {
+        "sureness": judgement.sureness,
+        "rung": judgement.rung,
+        "summary": judgement.summary,
+        "reasons": [(reason.witness, reason.text, reason.at) for reason in judgement.reasons],
+        "contradictions": judgement.contradictions,
+    }
+    return storable(judgement.node), judgement.verdict.value, judgement.at, judgement.since, boot_id, _json(facts)
+
+
+def verdict_of(row: Row) -> Judgement | None:
+    """The judgement of a row of SELECT_VERDICTS; None if its words are not known to this version of tpuwatch."""
+    node, verdict, at, since, stored = row
+    facts = json.loads(stored)
+    try:
+        return Judgement(
+            node=_text(node),
+            verdict=Verdict(verdict),
+            at=at,
+            sureness=Sureness(facts["sureness"]),
+            rung=Rung(facts["rung"]),
+            summary=facts["summary"],
+            reasons=tuple(Reason(Witness(witness), text, when) for witness, text, when in facts["reasons"]),
+            contradictions=tuple(facts["contradictions"]),
+            since=since,
+        )
+    except ValueError:
+        return None
 
 
 def cause_of(value: str) -> Cause | None:

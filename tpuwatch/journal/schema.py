@@ -28,6 +28,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE launches (id INTEGER PRIMARY KEY, started REAL, pid INTEGER, facts TEXT, UNIQUE (started, pid))",
         "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID",
     ),
+    (
+        # Changes only: what a node is holds until its next row.
+        """CREATE TABLE verdicts (
+            id INTEGER PRIMARY KEY, node TEXT NOT NULL, verdict TEXT, at REAL, since REAL, boot_id TEXT, facts TEXT)""",
+        "CREATE INDEX verdicts_node ON verdicts (node, id)",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

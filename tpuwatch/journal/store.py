@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.clock import Clock
+    from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cursor, Event, Launch
 
 PRUNE_LIMIT = 5000  # events that one call of prune removes at most: some tens of milliseconds
 KEPT_LAUNCHES = 10_000
+KEPT_VERDICTS = 20_000
 KEPT_CURSORS = 200_000
 MEMORY_BYTES = 32 << 20  # a journal in memory never holds more, whatever the configuration allows on disk
 _VACUUM_PAGES = 2000  # pages that one call of prune gives back at most
@@ -31,6 +33,8 @@ _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)" 
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
 _DROP_OLD_LAUNCHES = """DELETE FROM launches
     WHERE id <= (SELECT id FROM launches ORDER BY id DESC LIMIT 1 OFFSET ?)"""
+_DROP_OLD_VERDICTS = """DELETE FROM verdicts
+    WHERE id <= (SELECT id FROM verdicts ORDER BY id DESC LIMIT 1 OFFSET ?)"""
 _DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
     (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
 _PUT_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
@@ -39,7 +43,8 @@ _PUT_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
 class Journal(JournalReads):
     """Events, launches and read offsets of one machine.
 
-    One thread writes (`commit`, `prune`, `forget_cursors`, `close`); any thread reads at any time.
+    One thread reads logs and writes what they said (`commit`, `prune`, `forget_cursors`, `close`); any other may store
+    verdicts, and any reads at any time.
     """
 
     notices: tuple[str, ...]  # what had to be done at opening, for the log and the status
@@ -123,6 +128,12 @@ class Journal(JournalReads):
             object.__setattr__(event, "id", number)  # frozen for all others, and a copy is dear
         return [event for _, event in new]
 
+    def put_verdicts(self, judgements: Sequence[Judgement], boot_id: str) -> None:
+        """Store changes of verdict, all or none. Any thread may call it. Raises JournalError."""
+        verdict_rows = [rows.verdict_row(judgement, boot_id) for judgement in judgements]
+        with self._transaction() as connection:
+            connection.executemany(rows.PUT_VERDICT, verdict_rows)
+
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
         """Remove some of the oldest events if they were read longer ago, or the journal holds more, than is allowed.
 
@@ -142,6 +153,7 @@ class Journal(JournalReads):
             if removed:  # so that ids are not used again once the table is empty
                 connection.execute(_PUT_META, ("last_id", str(self._next_id - 1)))
             connection.execute(_DROP_OLD_LAUNCHES, (KEPT_LAUNCHES,))
+            connection.execute(_DROP_OLD_VERDICTS, (KEPT_VERDICTS,))
         self._vacuum(max_bytes)
         return removed
 

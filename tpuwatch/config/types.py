@@ -1,0 +1,73 @@
+"""The types of configuration values: what is let through, and how a message says what is allowed."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a value may be, in words that follow "give"."""
+
+    words: str
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """Host and port of "host:port"; an IPv6 address stands in brackets. Raises ValueError for anything else."""
+    host, _, port = listen.rpartition(":")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError("no port")
+    if host.startswith("[") and host.endswith("]"):
+        return str(ipaddress.IPv6Address(host[1:-1])), int(port)
+    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", host):
+        raise ValueError("no host")
+    return host, int(port)
+
+
+def _listen(value: str) -> str:
+    split_listen(value)
+    return value
+
+
+def _absolute(path: Path) -> Path:
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("not absolute")
+    return path
+
+
+AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
+Directories = Annotated[
+    tuple[Annotated[Path, AfterValidator(_absolute)], ...], Allowed("a list of absolute paths of directories")
+]
+Globs = Annotated[
+    tuple[Annotated[Path, AfterValidator(_absolute)], ...],
+    Allowed("a list of absolute paths, which may hold *, ?, [...] and **"),
+]
+Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
+Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
+Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
+Name = Annotated[
+    str, Field(pattern=r"^[a-z0-9-]{0,63}$"), Allowed("a name in lower-case letters, digits and -, or empty")
+]
+# A project of a company's domain is called "example.com:name".
+Project = Annotated[
+    str, Field(pattern=r"^([a-z0-9.-]{1,64}:)?[a-z0-9-]{0,63}$"), Allowed("a project's id (not its title), or empty")
+]
+Nodes = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^([a-z0-9-]{1,63}/)?[a-z0-9*?-]{1,63}$")], ...],
+    Allowed('a list of node names, which may hold * and ? and begin with a zone: "train-*", "us-central2-b/*"'),
+]
+Endpoint = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}$|^$"), Allowed('"host:port", or empty')
+]
+Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
+YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
+Listen = Annotated[
+    str, AfterValidator(_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
+]
