@@ -18,13 +18,11 @@ from tpuwatch.logs.catalogue import Catalogue, load_catalogue
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner
-from tpuwatch.model import Outcome
+from tpuwatch.model import Cause, Event, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from tpuwatch.model import Event
 
 SETTLED = 0.06  # seconds after which a record at the end of a file is taken as whole
 EVENTS = 'tpuwatch_events_total{cause="hang"}'
@@ -252,6 +250,32 @@ def test_launches_that_were_held_are_stored_by_a_new_follower(machine: Machine) 
     machine.ingest.begin_again(machine.follower())
     machine.turns()
     assert [launch.pid for launch in machine.journal.launches()] == [DEAD_PID]
+
+
+def notice() -> Event:
+    when = 1_790_000_000.0
+    text = "maintenance-event: TERMINATE_ON_HOST_MAINTENANCE"
+    return Event(b"notice", "test-event", Cause.HANG, when, when, "", None, "metadata", 0, text)
+
+
+def test_an_event_from_elsewhere_is_stored_with_the_next_turn(machine: Machine) -> None:
+    machine.ingest.turn()
+    machine.ingest.put(notice())
+    machine.ingest.turn()
+    assert [event.file for event in machine.journal.events()] == ["metadata"]
+    assert [event.file for event in machine.told] == ["metadata"]
+
+
+def test_an_event_from_elsewhere_that_was_held_outlives_a_new_follower(machine: Machine) -> None:
+    machine.ingest.turn()
+    machine.ingest.put(notice())
+    machine.journal._connection.execute("PRAGMA query_only = 1")
+    machine.ingest.turn()
+    assert machine.ingest.holding
+    machine.journal._connection.execute("PRAGMA query_only = 0")
+    machine.ingest.begin_again(machine.follower())
+    machine.ingest.turn()
+    assert [event.file for event in machine.journal.events()] == ["metadata"]
 
 
 def test_a_jobs_output_takes_the_process_number_of_its_banner(machine: Machine) -> None:

@@ -6,7 +6,7 @@ and offered again, and nothing more is read until then: the files hold the rest.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 1.0
 SAVE_SECONDS = 1.0  # how far was read need not be stored at each turn where nothing was recognised: it is read again
 _MAX_PIDS = 4096
+_MAX_PUT = 1000
 
 
 @dataclass(slots=True)
@@ -35,9 +36,10 @@ class _Batch:
     events: list[Event] = field(default_factory=list)
     cursors: list[Cursor] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    others: list[Event] = field(default_factory=list)  # that do not come from a log, so that they cannot be read again
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.cursors or self.launches)
+        return bool(self.events or self.cursors or self.launches or self.others)
 
 
 class Ingest:
@@ -62,6 +64,7 @@ class Ingest:
         self._clock = clock
         self._tell = tell
         self._held: _Batch | None = None  # what the journal did not take
+        self._put: deque[Event] = deque(maxlen=_MAX_PUT)
         self._moved: dict[tuple[int, int], Cursor] = {}  # of files in which nothing was recognised since
         self._next_save = clock.monotonic()
         self._pids: dict[str, int] = {}  # of jobs' outputs, from the banner that libtpu prints there
@@ -74,7 +77,7 @@ class Ingest:
         if not batch and not self._journal.first_run:  # a first commit, even of nothing, ends the time before
             return "Following the logs; nothing new."
         try:
-            stored = self._journal.commit(batch.events, batch.cursors, batch.launches)
+            stored = self._journal.commit(batch.events + batch.others, batch.cursors, batch.launches)
         except JournalError as error:
             self._held = batch
             self._metrics.journal_error()
@@ -87,6 +90,10 @@ class Ingest:
         self._tell(stored)
         return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
 
+    def put(self, event: Event) -> None:
+        """Have an event that did not come from a log stored with the next turn. Any thread may call it."""
+        self._put.append(event)
+
     @property
     def holding(self) -> bool:
         """Whether something that was read waits for the journal."""
@@ -97,7 +104,8 @@ class Ingest:
         self.follower.close()
         self.follower = follower
         if self._held is not None:
-            self._held = _Batch(launches=self._held.launches)  # these are not to be read again
+            # These are not to be read again.
+            self._held = _Batch(launches=self._held.launches, others=self._held.others)
         self._moved.clear()
         self._truncations, self._refusals = 0, Counter()
 
@@ -117,6 +125,8 @@ class Ingest:
                 batch.events.append(event)
         self.tracker.tick(now)
         batch.launches = self.tracker.changed()
+        while self._put:
+            batch.others.append(self._put.popleft())
         self._moved.update({(cursor.device, cursor.inode): cursor for cursor in reading.cursors})
         if batch or save or self._journal.first_run or self._clock.monotonic() >= self._next_save:
             batch.cursors = list(self._moved.values())

@@ -55,7 +55,7 @@ def test_what_was_judged_in_an_earlier_boot_is_not_the_last_word(journal: Journa
     assert set(journal.last_verdicts("boot-2")) == {"b"}
 
 
-def test_words_of_another_version_are_left_out(journal: Journal, tmp_path: Path) -> None:
+def test_words_of_another_version_are_left_out(journal: Journal) -> None:
     journal.put_verdicts([judgement("a"), judgement("b")], "boot-1")
     with closing(sqlite3.connect(journal._path)) as connection, connection:
         connection.execute("UPDATE verdicts SET verdict = 'of the future' WHERE node = 'a'")

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tpuwatch.health import evidence
+    from tpuwatch.health.evidence import CloudNode, Host, Identity, Runtime
+    from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cause, Event, Finding, Launch
 
 ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
@@ -59,6 +62,29 @@ class JournalStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WitnessStatus:
+    """One witness: when it last answered, when it was last asked, and what kept it from answering then."""
+
+    name: str  # the Witness's value
+    at: float | None
+    tried: float | None
+    problem: evidence.Problem | None
+    detail: str  # the problem in a sentence, with what to do
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One watched node: what the cloud says of it, and what it was judged to be."""
+
+    node: str  # its name; the label of its metrics
+    project: str
+    zone: str
+    own: bool  # tpuwatch runs on a machine of it
+    judgement: Judgement
+    cloud: CloudNode | None
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The daemon at one moment. `state` is a sentence; `reading` says whether logs can be read at all."""
 
@@ -74,6 +100,11 @@ class Status:
     config_source: str
     journal: JournalStatus
     last_launch: Launch | None = None
+    identity: Identity | None = None
+    node: NodeStatus | None = None  # the own one
+    runtime: Runtime | None = None
+    host: Host | None = None
+    witnesses: Sequence[WitnessStatus] = ()
 
     @property
     def uptime_seconds(self) -> float:
@@ -106,6 +137,9 @@ class View(Protocol):
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
         """At most `limit` launches, the newest first."""
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """All watched nodes, the own one first."""
 
 
 def _staleness(loop: LoopStatus) -> str:

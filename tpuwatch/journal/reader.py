@@ -77,9 +77,7 @@ class JournalReads:
 
     def last_verdicts(self, boot_id: str) -> dict[str, Judgement]:
         """The last verdict on each node that was stored while this machine's boot was `boot_id`."""
-        found = self._select(
-            f"{rows.SELECT_VERDICTS} WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?", boot_id
-        )
+        found = self._select(rows.SELECT_LAST_VERDICTS, boot_id)
         return {judgement.node: judgement for row in found if (judgement := rows.verdict_of(row)) is not None}
 
     def size_bytes(self) -> int:

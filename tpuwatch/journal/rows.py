@@ -32,6 +32,10 @@ PUT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
     ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
 
 SELECT_VERDICTS = "SELECT node, verdict, at, since, facts FROM verdicts"
+SELECT_LAST_VERDICTS = (
+    "SELECT node, verdict, at, since, facts FROM verdicts"
+    " WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?"
+)
 PUT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
 
 _INT64 = 1 << 63
