@@ -1,0 +1,153 @@
+"""The log side of the daemon: the follower, the rules and the ingest, made from the configuration and made anew."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpuwatch.export.view import FileStatus, Problem
+from tpuwatch.health.evidence import Answer, Logs
+from tpuwatch.health.evidence import Problem as Silence
+from tpuwatch.ingest import Ingest
+from tpuwatch.launches import MARKS, LaunchTracker
+from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
+from tpuwatch.logs.follow import Follower
+from tpuwatch.logs.scan import Scanner
+from tpuwatch.logsetup import one_line
+from tpuwatch.model import Cause
+from tpuwatch.processes import ProcFs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.config import Config
+    from tpuwatch.export.metrics import Metrics
+    from tpuwatch.journal import Journal
+    from tpuwatch.model import Event, Launch
+
+_TOLD_EVENTS = 20  # in tpuwatch's own log, between two calls of `pause`
+_KNOWN_LAUNCHES = 100
+_WITNESSED_LAUNCHES = 20
+_WITNESSED_EVENTS = 200
+
+_log = logging.getLogger(__name__)
+
+
+class LogWatch:
+    """Reads the logs into the journal; knows what they told. For one thread."""
+
+    def __init__(
+        self, config: Config, *, journal: Journal, metrics: Metrics, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        """`wake` is called, from other threads, when there is something to read. Raises ConfigError, RuleError."""
+        self._config = config
+        self._journal = journal
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = wake
+        self._told = 0  # new events since the last pause
+        self._recent: deque[Event] = deque(
+            reversed(journal.events(history=False, limit=_WITNESSED_EVENTS, newest_first=True)), _WITNESSED_EVENTS
+        )
+        self.stored = 0  # events stored so far
+        self.catalogue = self._load_rules()
+        self.ingest = Ingest(
+            follower=self._new_follower(),
+            journal=journal,
+            tracker=LaunchTracker(
+                journal.launches(_KNOWN_LAUNCHES),
+                processes=ProcFs(),
+                silent_after=config.logs.compile_grace_seconds,
+            ),
+            metrics=metrics,
+            clock=clock,
+            tell=self._tell,
+        )
+
+    def watch(self) -> None:
+        """Begin to be woken by what is written."""
+        self.ingest.follower.watch()
+
+    def begin_again(self, config: Config) -> None:
+        """Begin reading again where the journal stands, by the configuration and the rules as they are now."""
+        self._config = config
+        self.catalogue = self._load_rules()
+        self.ingest.begin_again(self._new_follower())
+        self.ingest.tracker.silent_after = config.logs.compile_grace_seconds
+        self.watch()
+
+    def close(self) -> None:
+        """Let go of files and watches."""
+        self.ingest.follower.close()
+
+    def pause(self) -> None:
+        """Tell how many events were left out of the log since the last pause."""
+        if self._told > _TOLD_EVENTS:
+            _log.warning("… and %d more events; `tpuwatch events` lists them.", self._told - _TOLD_EVENTS)
+        self._told = 0
+
+    def files(self) -> list[FileStatus]:
+        """The followed files, those with the most unread bytes first."""
+        known = self.ingest.follower.files()
+        files = [FileStatus(one.file.path, one.size, one.read, one.written) for one in known]
+        return sorted(files, key=lambda file: -file.lag_bytes)
+
+    def problems(self) -> list[Problem]:
+        """What cannot be followed."""
+        return [Problem(path, reason.value) for path, reason in self.ingest.follower.problems()]
+
+    def last_launch(self) -> Launch | None:
+        """The launch that began last."""
+        launches = self.ingest.tracker.latest()
+        return launches[-1] if launches else None
+
+    def testimony(self) -> Answer[Logs]:
+        """What the logs say of the node."""
+        now = self._clock.time()
+        if self.problems() and not self.ingest.follower.files():
+            detail = "No log can be read; `tpuwatch status` names the files and the reasons."
+            return Answer(problem=Silence.DENIED, detail=detail, tried=now)
+        latest = self.ingest.tracker.latest()[: -_WITNESSED_LAUNCHES - 1 : -1]
+        launches = tuple(replace(launch) for launch in latest)  # copies: these are read by other threads
+        logs = Logs(
+            launches,
+            tuple(reversed(self._recent)),
+            frozenset(launch.pid for launch in launches if self.ingest.tracker.lives(launch)),
+        )
+        return Answer(logs, now, None, tried=now)
+
+    def _tell(self, events: list[Event]) -> None:
+        """Stored events in the log, a line each, unless they are history or too many."""
+        self.stored += len(events)
+        live = [event for event in events if not event.history]
+        self._recent.extend(live)
+        rules = {rule.id: rule for rule in self.catalogue.rules} if live else {}
+        for event in live[: max(0, _TOLD_EVENTS - self._told)]:
+            summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
+            _log.warning("%s: %s (%s)", event.cause.value, one_line(summary), event.file)
+        self._told += len(live)
+
+    def _load_rules(self) -> Catalogue:
+        logs = self._config.logs
+        catalogue = with_marks(load_catalogue(logs.rules), MARKS)
+        catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
+        for refused in catalogue.refused:
+            _log.error("%s", refused)
+        self._metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
+        return catalogue
+
+    def _new_follower(self) -> Follower:
+        logs = self._config.logs
+        return Follower(
+            log_dirs=[str(path) for path in logs.paths],
+            job_globs=[str(path) for path in logs.job_paths],
+            scanner=Scanner(self.catalogue),
+            clock=self._clock,
+            cursors=self._journal.cursors(),
+            first_run=self._journal.first_run,
+            wake=self._wake,
+            rescan_seconds=logs.poll_seconds,
+        )
