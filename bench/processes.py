@@ -26,6 +26,12 @@ CONFIG = """\
 [logs]
 paths = ["{logs}"]
 
+[cloud]
+enabled = false
+
+[runtime]
+enabled = false
+
 [http]
 listen = "127.0.0.1:0"
 

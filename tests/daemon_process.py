@@ -32,6 +32,8 @@ match = ['TESTEVENT \d+']
 capture = ['TESTEVENT (?P<number_count>\d+)']
 """
 
+NO_CLOUD = "[cloud]\nenabled = false\n[runtime]\nenabled = false"
+
 
 def libtpu_name(severity: str = "INFO", *, pid: int = 2**30, started: str = "20260921-141320") -> str:
     """A file name as libtpu makes it; the process of that number does not exist."""
@@ -64,14 +66,16 @@ class DaemonProcess:
             directory.mkdir(exist_ok=True)
         (self.rules / "test.toml").write_text(RULES)
         self.config = root / "tpuwatch.toml"
-        self.environ = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), **(environ or {})}
+        # Port 9 answers nobody: no test ever asks the real metadata server.
+        own = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), "GCE_METADATA_HOST": "127.0.0.1:9"}
+        self.environ = {**own, "GCE_METADATA_IP": "127.0.0.1:9", **(environ or {})}
         self.by = by
         self.output = root / "daemon.log"
         self.configure()
         self._process: subprocess.Popen[bytes] | None = None
 
     def configure(self, *, listen: str = "127.0.0.1:0", more: str = "", **logs: object) -> None:
-        """Write the configuration; `logs` replaces keys of [logs], `more` is added as it is."""
+        """Write the configuration; `logs` replaces keys of [logs], `more` is added as it is, in place of no cloud."""
         keys = {
             "paths": [str(self.logs)],
             "job_paths": [str(self.jobs / "*.log")],
@@ -81,7 +85,7 @@ class DaemonProcess:
         }
         lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
         state = json.dumps(str(self.state))
-        text = ["[logs]", *lines, "[http]", f'listen = "{listen}"', "[state]", f"dir = {state}", more]
+        text = ["[logs]", *lines, "[http]", f'listen = "{listen}"', "[state]", f"dir = {state}", more or NO_CLOUD]
         self.config.write_text("\n".join(text) + "\n")
 
     def __enter__(self) -> DaemonProcess:  # noqa: PYI034 - Self is in typing from 3.11 on

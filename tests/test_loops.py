@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tpuwatch import loops
+from tpuwatch.clock import ManualClock
 from tpuwatch.loops import Loop
 
 SECONDS = 30.0  # for a thread to do its part
@@ -19,13 +20,15 @@ class Turns:
 
     def __init__(self) -> None:
         self.begun: queue.SimpleQueue[int] = queue.SimpleQueue()
-        self.done: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.done: queue.SimpleQueue[tuple[str, float]] = queue.SimpleQueue()
+        self.clock = ManualClock()
         self.count = 0
         self.error: Exception | None = None
         self.due = NEVER
 
     def turn(self) -> float:
         self.count += 1
+        self.clock.advance(0.5)
         self.begun.put(self.count)
         if self.error is not None:
             raise self.error
@@ -33,7 +36,7 @@ class Turns:
 
 
 def loop_of(turns: Turns) -> Loop:
-    return Loop("test", turns.turn, done=turns.done.put)
+    return Loop("test", turns.turn, clock=turns.clock, done=lambda name, seconds: turns.done.put((name, seconds)))
 
 
 def test_the_first_turn_comes_at_once_and_the_next_when_it_is_woken() -> None:
@@ -41,7 +44,7 @@ def test_the_first_turn_comes_at_once_and_the_next_when_it_is_woken() -> None:
     loop = loop_of(turns)
     loop.start()
     assert turns.begun.get(timeout=SECONDS) == 1
-    assert turns.done.get(timeout=SECONDS) == "test"
+    assert turns.done.get(timeout=SECONDS) == ("test", 0.5)
     loop.wake()
     assert turns.begun.get(timeout=SECONDS) == 2
     loop.stop()
@@ -66,7 +69,7 @@ def test_it_outlives_what_nobody_foresaw(monkeypatch: pytest.MonkeyPatch, caplog
     loop.start()
     assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
     turns.error = None
-    assert turns.done.get(timeout=SECONDS) == "test"  # the first success
+    assert turns.done.get(timeout=SECONDS) == ("test", 0.5)  # the first success
     loop.stop()
     assert loop.join(SECONDS)
     assert "A turn of the loop test failed." in caplog.text
@@ -83,7 +86,7 @@ def test_one_that_is_stopped_in_a_turn_begins_no_other() -> None:
         assert go_on.wait(SECONDS)
         return 0.0
 
-    loop = Loop("test", turn, done=lambda _: None)
+    loop = Loop("test", turn, clock=ManualClock(), done=lambda *_: None)
     loop.start()
     assert begun.wait(SECONDS)
     loop.stop()

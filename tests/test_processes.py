@@ -8,7 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-from tpuwatch.processes import ProcFs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tpuwatch.processes import COMMAND_CHARS, ProcFs, parse_numbers, parse_stat, shown_command
 
 
 def test_a_living_process_has_a_start_and_its_tpu_variables() -> None:
@@ -49,3 +53,84 @@ def test_a_name_in_parentheses_misleads_nobody(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_empty(tmp_path: Path) -> None:
     assert ProcFs(tmp_path).environment(7) == {}
     assert ProcFs(tmp_path).started(7) is None
+
+
+@pytest.mark.parametrize("stat", ["", "7", "7 (x", "7 (x) S 1 2", "7 (x) " + "y " * 40, "\0\xff" * 9])
+def test_a_malformed_stat_is_like_none(tmp_path: Path, stat: str) -> None:
+    (tmp_path / "uptime").write_text("1000.00 900.00\n")
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "stat").write_text(stat)
+    assert ProcFs(tmp_path).stat(7) is None
+    assert ProcFs(tmp_path).started(7) is None
+
+
+@given(st.binary(max_size=300))
+def test_no_stat_can_make_reading_it_fail(raw: bytes) -> None:
+    stat = parse_stat(raw, 100)
+    assert stat is None or isinstance(stat.started_ticks, int)
+
+
+@given(st.binary(max_size=300))
+def test_numbers_are_numbers(raw: bytes) -> None:
+    assert all(value >= 0 for value in parse_numbers(raw).values())
+
+
+def test_only_lines_that_begin_with_a_number_are_numbers() -> None:
+    raw = b"MemTotal:  123 kB\nUid:\t1001\t0\t0\t0\nName:\tpython 3\noom_kill 4\nbroken\n\nHuge: " + b"9" * 40 + b"\n"
+    assert parse_numbers(raw) == {"MemTotal": 123, "Uid": 1001, "oom_kill": 4}
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"python3\0-u\0train.py\0", "python3 -u train.py"),
+        (b"", ""),
+        (b"\0\0\0", ""),
+        (b"a\x1b[31m\nb\r\xff\0", "a [31m b \N{REPLACEMENT CHARACTER}"),
+        (b"x\0--api_key=abc123\0--lr=1", "x --api_key=… --lr=1"),
+        (b"x\0--token\0abc123\0--tokenizer=t5", "x --token … --tokenizer=t5"),
+        (b"x\0--password\0--verbose", "x --password --verbose"),
+    ],
+)
+def test_a_command_line_is_fit_to_be_shown(raw: bytes, shown: str) -> None:
+    assert shown_command(raw) == shown
+
+
+@given(st.binary(max_size=2000))
+def test_any_command_line_becomes_one_short_printable_line(raw: bytes) -> None:
+    shown = shown_command(raw)
+    assert len(shown) <= COMMAND_CHARS
+    assert shown.isprintable()
+
+
+def test_of_a_huge_command_line_little_is_read(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    with open(tmp_path / "7" / "cmdline", "wb") as file:
+        file.truncate(1 << 40)  # a terabyte of NUL
+    assert ProcFs(tmp_path).command(7) == ""
+    (tmp_path / "7" / "cmdline").write_bytes(b"x" * (1 << 20))
+    assert ProcFs(tmp_path).command(7) == "x" * (COMMAND_CHARS - 1) + "…"
+
+
+def test_a_process_without_a_command_line_is_shown_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "cmdline").write_bytes(b"")
+    (tmp_path / "7" / "stat").write_text("7 (py\x1bthon (3)) Z " + "0 " * 40)
+    assert ProcFs(tmp_path).command(7) == "[py thon (3)]"
+
+
+def test_what_a_real_process_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with open(path, "w") as file:
+        entry = os.fstat(file.fileno())
+        assert str(path) in ProcFs().open_files(os.getpid())
+        assert ProcFs().has_open(os.getpid(), entry.st_dev, entry.st_ino) is True
+    assert str(path) not in ProcFs().open_files(os.getpid())
+    assert ProcFs().has_open(os.getpid(), entry.st_dev, entry.st_ino) is False
+    assert os.getpid() in ProcFs().pids()
+
+
+def test_a_process_that_is_not_there_has_nothing_open() -> None:
+    assert ProcFs().open_files(1 << 30) == []
+    assert ProcFs().has_open(1 << 30, 1, 1) is False
+    assert ProcFs().status(1 << 30) == {}

@@ -1,8 +1,9 @@
 """The daemon: wires the parts, turns the loop, obeys signals.
 
 One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which
-returns a sentence. Watchdog's threads only wake it, the HTTP server's only look. A failed turn is logged and counted
-by its absence; the next one begins where the journal stands, so that nothing of it is lost or counted twice.
+returns a sentence. Watchdog's threads only wake it, the HTTP server's only look, and each witness of the node has a
+thread of its own. A failed turn is logged and counted by its absence; the next one begins where the journal stands, so
+that nothing of it is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -18,17 +19,12 @@ from tpuwatch import __version__
 from tpuwatch.errors import ConfigError, JournalError
 from tpuwatch.export.http import HttpServer
 from tpuwatch.export.metrics import Metrics
-from tpuwatch.export.view import ADDRESS_FILE, FileStatus, JournalStatus, LoopStatus, Problem, Status
-from tpuwatch.ingest import Ingest
+from tpuwatch.export.view import ADDRESS_FILE, JournalStatus, LoopStatus, Status
 from tpuwatch.journal import Journal
-from tpuwatch.launches import MARKS, LaunchTracker
-from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
 from tpuwatch.logs.files import Refusal
-from tpuwatch.logs.follow import Follower
-from tpuwatch.logs.scan import Scanner
-from tpuwatch.logsetup import one_line, set_up
-from tpuwatch.model import Cause
-from tpuwatch.processes import ProcFs
+from tpuwatch.logsetup import set_up
+from tpuwatch.logwatch import LogWatch
+from tpuwatch.nodewatch import NodeWatch
 from tpuwatch.shown import LiveView
 from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
 from tpuwatch.waker import Waker
@@ -38,7 +34,6 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
-    from tpuwatch.model import Event
 
 LOGS = "logs"  # the loop's name in metrics and status
 STALE_SECONDS = 30.0  # a loop without success for so long is stuck
@@ -49,8 +44,6 @@ PRUNE_EVENTS = 20_000  # a storm may not outgrow the journal's limit between two
 FORGET_EVERY_SECONDS = 3600.0
 FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
 _SHOWN_FILES = 200
-_TOLD_EVENTS = 20  # in the log, of a second's
-_KNOWN_LAUNCHES = 100
 
 _log = logging.getLogger(__name__)
 
@@ -66,8 +59,7 @@ class Daemon:
         self._stopping = self._reloading = False
         self._anew = False  # reading is to begin again where the journal stands
         self._config_error = ""  # why the configuration that was read last is not in force
-        self._told = 0  # new events since the last status
-        self._unpruned = 0  # events stored since the journal was last pruned
+        self._counted = self._unpruned = 0  # events stored when the journal's were counted, and when it was pruned
         self._config = load()
         self._started = clock.time()
         self._state = "Starting."
@@ -81,15 +73,18 @@ class Daemon:
             timeout=watchdog_timeout(environ, os.getpid()),
         )
         self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
+        self._boot_id = _boot_id()
         with contextlib.ExitStack() as undo:
-            self._journal = Journal.open(self._config.state.dir, clock, boot_id=_boot_id())
+            self._journal = Journal.open(self._config.state.dir, clock, boot_id=self._boot_id)
             undo.callback(self._journal.close)
             for notice in self._journal.notices:
                 _log.warning("%s", notice)
-            catalogue = self._catalogue(self._config)
+            self._logs = LogWatch(
+                self._config, journal=self._journal, metrics=self.metrics, clock=clock, wake=self._waker.wake
+            )
             self._events = sum(self._journal.counts().values())
-            self._ingest = self._new_ingest(catalogue)
-            self._view = LiveView(self._journal, catalogue, clock, self._status())
+            self._node = self._new_node()
+            self._view = LiveView(self._journal, self._logs.catalogue, clock, self._status())
             self._http = self._serve(self._config)
             undo.pop_all()
         self.metrics.config(success=True, at=self._started)
@@ -102,8 +97,9 @@ class Daemon:
     def run(self) -> None:
         """Work until told to stop; then store what was read and let everything go."""
         try:
-            self._ingest.follower.watch()
+            self._logs.watch()
             self._http.start()
+            self._node.start()
             self._announce()
             self._notifier.ready(self._state)
             _log.info("tpuwatch %s serves %s and follows %s", __version__, self.url, self._followed())
@@ -134,37 +130,39 @@ class Daemon:
 
     def turn(self) -> None:
         """One turn of the loop; whatever fails in it, the next one comes."""
+        begun = self._clock.monotonic()
         try:
             if self._reloading:
                 self._reloading = False
                 self._apply_reload()
             if self._anew:
                 self._read_anew()
-            self._say(self._ingest.turn(last=self._stopping))
-            if not self._ingest.holding:
+            self._say(self._logs.ingest.turn(last=self._stopping))
+            if not self._logs.ingest.holding:
                 self._last_success = self._clock.time()
-                self.metrics.loop_success(LOGS, self._last_success)
+                self.metrics.loop_success(LOGS, self._last_success, self._clock.monotonic() - begun)
             self._watchdog.progress(LOGS)
         except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
             _log.exception("A turn over the logs failed.")
             self._anew = True
-            self._ingest.due_in = self._config.logs.poll_seconds
+            self._logs.ingest.due_in = self._config.logs.poll_seconds
             self._state = "A turn over the logs failed; tpuwatch's log tells why."
         self._keep_up()
 
     def close(self) -> None:
         """Let go of sockets, files and the journal."""
+        self._node.stop()
         self._http.close()
-        self._ingest.follower.close()
+        self._logs.close()
         with contextlib.suppress(OSError):
             (self._config.state.dir / ADDRESS_FILE).unlink(missing_ok=True)
-        self._journal.close(clean=not self._ingest.holding)
+        self._journal.close(clean=not self._logs.ingest.holding)
 
     # -- the loop's parts
 
     def _wait(self) -> None:
         due = self._watchdog.step()
-        seconds = self._ingest.due_in if due is None else min(self._ingest.due_in, due)
+        seconds = self._logs.ingest.due_in if due is None else min(self._logs.ingest.due_in, due)
         if seconds > 0 and self._waker.wait(seconds) and not self._stopping:
             self._waker.wait(0.0)
             self._pause(DEBOUNCE_SECONDS)
@@ -177,23 +175,22 @@ class Daemon:
 
     def _say(self, sentence: str) -> None:
         if sentence != self._state:
-            level = logging.WARNING if self._ingest.holding else logging.DEBUG
+            level = logging.WARNING if self._logs.ingest.holding else logging.DEBUG
             _log.log(level, "%s", sentence)
             self._state = sentence
 
     def _keep_up(self) -> None:
         """What is due now and then: the status that others see, and the journal's size."""
         now = self._clock.monotonic()
-        if now >= self._next_upkeep or self._unpruned >= PRUNE_EVENTS:
-            self._next_upkeep, self._unpruned = now + UPKEEP_SECONDS, 0
+        if now >= self._next_upkeep or self._logs.stored - self._unpruned >= PRUNE_EVENTS:
+            self._next_upkeep, self._unpruned = now + UPKEEP_SECONDS, self._logs.stored
             self._prune()
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
-            self._view.current = self._status()
+            self._node.tell(self._logs.testimony())
+            self._view.show(self._status(), self._node.nodes)
             self._notifier.status(self._state)
-            if self._told > _TOLD_EVENTS:
-                _log.warning("… and %d more events; `tpuwatch events` lists them.", self._told - _TOLD_EVENTS)
-            self._told = 0
+            self._logs.pause()
 
     def _prune(self) -> None:
         state = self._config.state
@@ -202,97 +199,71 @@ class Daemon:
                 self._watchdog.progress(LOGS)
             if self._clock.monotonic() >= self._next_forget:
                 self._next_forget = self._clock.monotonic() + FORGET_EVERY_SECONDS
-                self._journal.forget_cursors(self._ingest.follower.present(), FORGET_SECONDS)
-            self._events = sum(self._journal.counts().values())
+                self._journal.forget_cursors(self._logs.ingest.follower.present(), FORGET_SECONDS)
+            self._events, self._counted = sum(self._journal.counts().values()), self._logs.stored
         except JournalError as error:
             self.metrics.journal_error()
             _log.warning("%s", error)
 
     def _status(self) -> Status:
         now = self._clock.time()
-        follower = self._ingest.follower
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
-        files = [FileStatus(known.file.path, known.size, known.read, known.written) for known in follower.files()]
-        files.sort(key=lambda file: -file.lag_bytes)
-        problems = [Problem(path, reason.value) for path, reason in follower.problems()]
+        files, problems = self._logs.files(), self._logs.problems()
+        events = self._events + self._logs.stored - self._counted
         self.metrics.files(followed=len(files), refused=len(problems))
-        self.metrics.journal(durable=self._journal.durable, events=self._events)
-        launches = self._ingest.tracker.latest()
+        self.metrics.journal(durable=self._journal.durable, events=events)
+        posted, nodes = self._node.posted, self._node.nodes
         return Status(
             version=__version__,
             started=self._started,
             now=now,
             state=self._state,
             reading=bool(files) or not problems,
-            loops=[LoopStatus(LOGS, self._last_success, fresh)],
+            loops=[LoopStatus(LOGS, self._last_success, fresh), *self._node.loops()],
             files=files[:_SHOWN_FILES],
             problems=problems,
-            notices=[*self._journal.notices, *([self._config_error] if self._config_error else [])],
+            notices=[*self._journal.notices, *filter(None, [self._config_error]), *self._node.problems()],
             config_source=_source(self._config),
             journal=JournalStatus(
                 str(self._config.state.dir),
                 self._journal.durable,
-                self._events,
-                detail=self._state if self._ingest.holding else "",
+                events,
+                detail=self._state if self._logs.ingest.holding else "",
             ),
-            last_launch=launches[-1] if launches else None,
+            last_launch=self._logs.last_launch(),
+            identity=posted.identity,
+            node=nodes[0] if nodes else None,
+            runtime=None if posted.runtime.problem else posted.runtime.value,
+            host=None if posted.host.problem else posted.host.value,
+            witnesses=self._node.witnesses(),
         )
-
-    def _tell(self, events: list[Event]) -> None:
-        """Stored events in the log, a line each, unless they are history or too many."""
-        self._events += len(events)
-        self._unpruned += len(events)
-        live = [event for event in events if not event.history]
-        rules = {rule.id: rule for rule in self._view.catalogue.rules}
-        for event in live[: max(0, _TOLD_EVENTS - self._told)]:
-            summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
-            _log.warning("%s: %s (%s)", event.cause.value, one_line(summary), event.file)
-        self._told += len(live)
 
     # -- making and remaking the parts
 
-    def _catalogue(self, config: Config) -> Catalogue:
-        catalogue = with_marks(load_catalogue(config.logs.rules), MARKS)
-        catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.logs.slow_init_seconds)
-        for refused in catalogue.refused:
-            _log.error("%s", refused)
-        self.metrics.rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
-        return catalogue
-
-    def _new_ingest(self, catalogue: Catalogue) -> Ingest:
-        return Ingest(
-            follower=self._new_follower(catalogue),
+    def _new_node(self) -> NodeWatch:
+        node = NodeWatch(
+            self._config,
             journal=self._journal,
-            tracker=LaunchTracker(
-                self._journal.launches(_KNOWN_LAUNCHES),
-                processes=ProcFs(),
-                silent_after=self._config.logs.compile_grace_seconds,
-            ),
             metrics=self.metrics,
             clock=self._clock,
-            tell=self._tell,
+            boot_id=self._boot_id,
+            put=self._logs.ingest.put,
+            progress=self._progress,
         )
+        limits = {LOGS: STALE_SECONDS, **node.limits()}
+        self._watchdog.watch(limits)
+        self.metrics.loops(limits)
+        return node
 
-    def _new_follower(self, catalogue: Catalogue) -> Follower:
-        logs = self._config.logs
-        return Follower(
-            log_dirs=[str(path) for path in logs.paths],
-            job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(catalogue),
-            clock=self._clock,
-            cursors=self._journal.cursors(),
-            first_run=self._journal.first_run,
-            wake=self._waker.wake,
-            rescan_seconds=logs.poll_seconds,
-        )
+    def _progress(self, loop: str, seconds: float) -> None:
+        """One of the node's loops did a turn, which took so long. Called from its thread."""
+        self.metrics.loop_success(loop, self._clock.time(), seconds)
+        self._watchdog.progress(loop)
 
     def _read_anew(self) -> None:
         """Begin reading again where the journal stands, by the configuration and the rules as they are now."""
-        catalogue = self._catalogue(self._config)
-        self._ingest.begin_again(self._new_follower(catalogue))
-        self._view.catalogue = catalogue
-        self._ingest.tracker.silent_after = self._config.logs.compile_grace_seconds
-        self._ingest.follower.watch()
+        self._logs.begin_again(self._config)
+        self._view.catalogue = self._logs.catalogue
         self._anew = False
 
     def _serve(self, config: Config) -> HttpServer:
@@ -319,13 +290,17 @@ class Daemon:
         self._notifier.ready(self._state)
 
     def _swap(self, config: Config, http: HttpServer | None) -> None:
-        self._config = config
+        before, self._config = self._config, config
         set_up(config.log.format, config.log.level)
         if http is not None:
             self._http.close()
             self._http = http
             http.start()
             self._announce()
+        if _node_part(config) != _node_part(before):
+            self._node.stop()
+            self._node = self._new_node()
+            self._node.start()
         self._anew = True
 
     def _announce(self) -> None:
@@ -346,6 +321,11 @@ class Daemon:
 def _require_same_state(new: Config, old: Config) -> None:
     if new.state.dir != old.state.dir:
         raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
+
+
+def _node_part(config: Config) -> tuple[object, ...]:
+    """What the node side is made from."""
+    return config.cloud, config.runtime, config.health, config.monitoring, config.logs.compile_grace_seconds
 
 
 def _source(config: Config) -> str:

@@ -132,6 +132,11 @@ class LaunchTracker:
         """The last launch of each process number, oldest first."""
         return sorted(self._launches.values(), key=lambda launch: launch.started)
 
+    def lives(self, launch: Launch) -> bool:
+        """Whether the process of that number is the launch's: it started before the log spoke, and not long before."""
+        started = self._processes.started(launch.pid) if self._processes is not None else None
+        return started is not None and started <= launch.started + _SAME_PROCESS_SECONDS
+
     def _of(self, cause: Cause, origin: Origin, when: float) -> Launch | None:
         """The launch that a fault belongs to."""
         if origin.pid is None:
@@ -153,7 +158,7 @@ class LaunchTracker:
         launch = Launch(
             pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
         )
-        if self._processes is not None and self._is_ours(launch):
+        if self._processes is not None and self.lives(launch):
             self._seen.add(pid)
             launch.environment = self._processes.environment(pid)
         self._launches[pid] = launch
@@ -192,15 +197,10 @@ class LaunchTracker:
         ]
         return starting[0] if len(starting) == 1 else None
 
-    def _is_ours(self, launch: Launch) -> bool:
-        """Whether the process of that number is the launch's: it started before the log spoke, and not long before."""
-        started = self._processes.started(launch.pid) if self._processes is not None else None
-        return started is not None and started <= launch.started + _SAME_PROCESS_SECONDS
-
     def _is_gone(self, launch: Launch, now: float) -> bool:
         if self._processes is None:
             return False
-        if self._is_ours(launch):
+        if self.lives(launch):
             self._seen.add(launch.pid)
             self._gone.pop(launch.pid, None)
             return False

@@ -11,6 +11,8 @@ from tpuwatch.waker import Waker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tpuwatch.clock import Clock
+
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0  # after a turn that raised what nobody foresaw
@@ -19,9 +21,12 @@ RETRY_SECONDS = 10.0  # after a turn that raised what nobody foresaw
 class Loop:
     """Calls `turn` over and over, in a thread. A turn returns the seconds until the next is due."""
 
-    def __init__(self, name: str, turn: Callable[[], float], *, done: Callable[[str], None]) -> None:
-        """`done` is told the loop's name after each turn that did not raise."""
+    def __init__(
+        self, name: str, turn: Callable[[], float], *, clock: Clock, done: Callable[[str, float], None]
+    ) -> None:
+        """`done` is told the loop's name, and how many seconds it took, after each turn that did not raise."""
         self.name = name
+        self._clock = clock
         self._turn = turn
         self._done = done
         self._waker = Waker()
@@ -49,9 +54,10 @@ class Loop:
 
     def _run(self) -> None:
         while not self._stopping:
+            begun = self._clock.monotonic()
             try:
                 seconds = self._turn()
-                self._done(self.name)
+                self._done(self.name, self._clock.monotonic() - begun)
             except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
                 _log.exception("A turn of the loop %s failed.", self.name)
                 seconds = RETRY_SECONDS

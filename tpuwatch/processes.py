@@ -1,14 +1,25 @@
-"""What /proc says of a process: whether it lives, since when, and the TPU variables it was started with."""
+"""What /proc says of a process: whether it lives, since when, what it has open, and the TPU variables it has."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 _PREFIXES = ("TPU_", "LIBTPU_")
 _MAX_ENVIRON = 1 << 20
+_MAX_STATUS = 1 << 16
+_MAX_COMMAND = 1 << 14  # bytes that are read of a command line, which may be megabytes long
+COMMAND_CHARS: Final = 200  # that are shown of it
+MAX_FILES: Final = (
+    4096  # open files that are looked at in one process; devices are opened early, so they are among them
+)
+
+_SECRET = re.compile(r"((?:key|token|secret|password|passwd|credentials?)(?:=| +))[^ -]\S*", re.IGNORECASE)
 
 
 class Processes(Protocol):
@@ -21,28 +32,144 @@ class Processes(Protocol):
         """Its TPU_* and LIBTPU_* variables, as far as they may be read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What /proc/PID/stat says. A pid and its `started_ticks` together never come back in one boot."""
+
+    name: str  # the thread's name, which a process may choose
+    kernel: bool  # a thread of the kernel, which has no files
+    cpu_seconds: float  # used since it started, by all its threads
+    started_ticks: int  # since boot
+
+
 class ProcFs:
-    """Processes as /proc shows them."""
+    """Processes as /proc shows them. What has ended, may not be read or makes no sense is None or empty."""
 
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
+        self._base = str(root)  # paths are put together thousands of times
         self._ticks = os.sysconf("SC_CLK_TCK")
 
+    # -- one process
+
     def started(self, pid: int) -> float | None:
-        try:
-            stat = (self._root / str(pid) / "stat").read_bytes()
-            uptime = float((self._root / "uptime").read_bytes().split()[0])
-        except (OSError, ValueError):
-            return None
-        # The name in parentheses may hold anything; the fields behind it are counted from the last parenthesis.
-        ticks = int(stat.rpartition(b")")[2].split()[19])
-        return time.time() - uptime + ticks / self._ticks
+        uptime, stat = self.uptime(), self.stat(pid)
+        return None if uptime is None or stat is None else time.time() - uptime + self.seconds(stat.started_ticks)
 
     def environment(self, pid: int) -> dict[str, str]:
-        try:
-            with open(self._root / str(pid) / "environ", "rb") as file:
-                raw = file.read(_MAX_ENVIRON)
-        except OSError:
-            return {}
+        raw = self.read(f"{pid}/environ", _MAX_ENVIRON)
         pairs = (entry.decode("utf-8", "replace").partition("=") for entry in raw.split(b"\0"))
         return {name: value for name, _, value in pairs if name.startswith(_PREFIXES)}
+
+    def stat(self, pid: int) -> Stat | None:
+        """Its name, age and CPU time."""
+        return parse_stat(self.read(f"{pid}/stat", _MAX_STATUS), self._ticks)
+
+    def status(self, pid: int) -> dict[str, int]:
+        """The fields of /proc/PID/status that begin with a number, that number: Uid is the real one, sizes are KiB."""
+        return parse_numbers(self.read(f"{pid}/status", _MAX_STATUS))
+
+    def command(self, pid: int) -> str:
+        """Its command line, fit to be shown: one line, cut, without what looks like a secret. Else its "[name]"."""
+        command = shown_command(self.read(f"{pid}/cmdline", _MAX_COMMAND))
+        if command:
+            return command
+        entry = self.stat(pid)
+        return "" if entry is None else f"[{shown_command(entry.name.encode())}]"
+
+    def open_files(self, pid: int) -> list[str]:
+        """What its descriptors lead to, of the first MAX_FILES.
+
+        Raises PermissionError when they may not be seen. A process without descriptors may be one of the kernel's.
+        """
+        directory = f"{self._base}/{pid}/fd"
+        targets: list[str] = []
+        try:
+            for name in os.listdir(directory)[:MAX_FILES]:  # noqa: PTH208 (pathlib takes three times as long)
+                try:
+                    targets.append(os.readlink(f"{directory}/{name}"))  # noqa: PTH115 (as above)
+                except (FileNotFoundError, ProcessLookupError):  # noqa: PERF203 (it may be closed meanwhile)
+                    continue
+        except PermissionError:
+            raise
+        except OSError:
+            return targets  # it has ended
+        return targets
+
+    def has_open(self, pid: int, device: int, inode: int) -> bool | None:
+        """Whether it has this very file open; None when that may not be seen."""
+        directory = f"{self._base}/{pid}/fd"
+        try:
+            for name in os.listdir(directory)[:MAX_FILES]:  # noqa: PTH208 (as above)
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    entry = os.stat(f"{directory}/{name}")  # noqa: PTH116 (as above)
+                    if (entry.st_dev, entry.st_ino) == (device, inode):
+                        return True
+        except PermissionError:
+            return None
+        except OSError:
+            return False  # it has ended
+        return False
+
+    # -- all of them
+
+    def pids(self) -> list[int]:
+        """The processes that there are, and that may be known to be there."""
+        try:
+            return [int(name) for name in os.listdir(self._base) if name.isdecimal()]  # noqa: PTH208 (as above)
+        except OSError:
+            return []
+
+    def uptime(self) -> float | None:
+        """Seconds since the machine's boot."""
+        try:
+            return float(self.read("uptime", 256).split()[0])
+        except (ValueError, IndexError):
+            return None
+
+    def seconds(self, ticks: int) -> float:
+        """Clock ticks in seconds."""
+        return ticks / self._ticks
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The first `limit` bytes of a file below /proc; nothing where it cannot be read."""
+        try:
+            with open(f"{self._base}/{name}", "rb", buffering=0) as file:
+                chunks, left = [], limit
+                while left > 0 and (chunk := file.read(left)):
+                    chunks.append(chunk)
+                    left -= len(chunk)
+                return b"".join(chunks)
+        except OSError:
+            return b""
+
+
+def parse_stat(raw: bytes, ticks: int) -> Stat | None:
+    """Read /proc/PID/stat; None for anything that is not like it."""
+    # The name in parentheses may hold anything; the fields behind it are counted from the last parenthesis.
+    head, _, tail = raw.rpartition(b")")
+    fields = tail.split()
+    try:
+        flags, user, system, started = int(fields[6]), int(fields[11]), int(fields[12]), int(fields[19])
+    except (ValueError, IndexError):
+        return None
+    name = head.partition(b"(")[2].decode("utf-8", "replace")
+    return Stat(name, bool(flags & 0x0020_0000), (user + system) / ticks, started)
+
+
+def parse_numbers(raw: bytes) -> dict[str, int]:
+    """The numbers of lines like "MemTotal:  123 kB" or "oom_kill 3"; other lines are left out."""
+    found = {}
+    for line in raw.splitlines():
+        words = line.split(None, 2)
+        if len(words) > 1 and words[1].isdigit() and len(words[1]) < 20:
+            found[words[0].rstrip(b":").decode("ascii", "replace")] = int(words[1])
+    return found
+
+
+def shown_command(raw: bytes) -> str:
+    """A command line of arguments with NUL between them, fit to be shown."""
+    text = " ".join(raw.rstrip(b"\0").decode("utf-8", "replace").split("\0"))
+    text = "".join(char if char.isprintable() else " " for char in text).strip()
+    text = _SECRET.sub(r"\1…", text)
+    return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"

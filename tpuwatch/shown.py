@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.clock import Clock
-    from tpuwatch.export.view import Status
+    from tpuwatch.export.view import NodeStatus, Status
     from tpuwatch.journal import Journal
     from tpuwatch.logs.catalogue import Catalogue
     from tpuwatch.model import Cause, Event, Finding, Launch
@@ -20,17 +20,24 @@ _FINDING_EVENTS = 5000
 
 
 class LiveView:
-    """Implements tpuwatch.export.view.View. The daemon's thread sets `current` and `catalogue`; any thread asks."""
+    """Implements tpuwatch.export.view.View. The daemon's thread calls `show` and sets `catalogue`; any thread asks."""
 
     def __init__(self, journal: Journal, catalogue: Catalogue, clock: Clock, status: Status) -> None:
-        self.current = status
+        self._shown: tuple[Status, Sequence[NodeStatus]] = (status, ())
         self.catalogue = catalogue
         self._journal = journal
         self._clock = clock
         self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
 
+    def show(self, status: Status, nodes: Sequence[NodeStatus]) -> None:
+        """From now on this is how things are."""
+        self._shown = (status, nodes)
+
     def status(self) -> Status:
-        return self.current
+        return self._shown[0]
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        return self._shown[1]
 
     def events(
         self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100

@@ -85,6 +85,12 @@ class Watchdog:
         self._interval = None if timeout is None else timeout / 4
         self._pinged = float("-inf")
 
+    def watch(self, limits: Mapping[str, float]) -> None:
+        """From now on these are the loops and their limits; those that are new have all of their time before them."""
+        now = self._clock.monotonic()
+        self._progress = {loop: self._progress.get(loop, now) for loop in limits}
+        self._limits = dict(limits)
+
     def progress(self, loop: str) -> None:
         """A loop has finished a turn. May be called from the loop's own thread."""
         if loop not in self._limits:

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.answering import answering
 from tests.daemon_process import DaemonProcess, libtpu_name, wait_for
+from tests.export import samples
+from tests.export.samples import SampleView
 from tpuwatch.cli.main import main
+from tpuwatch.health.verdict import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,3 +88,50 @@ def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: py
         assert main(["status"]) == 3
         thread.join()
         assert "no daemon answers at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [(Verdict.HEALTHY, 0), (Verdict.UNKNOWN, 0), (Verdict.COMPILING, 0), (Verdict.JOB_STUCK, 1), (Verdict.GONE, 1)],
+)
+def test_the_verdict_decides_with(
+    verdict: Verdict, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(SampleView(samples.watching(verdict)), tmp_path, monkeypatch):
+        assert main(["status"]) == status
+        assert main(["status", "--json"]) == status
+    assert f"train-1: {verdict.value.replace('_', ' ')} since" in capsys.readouterr().out
+
+
+def test_all_is_well_on_one_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = SampleView(samples.watching(), started=[samples.launch(pid=pid) for pid in range(1, 9)])
+    with answering(view, tmp_path, monkeypatch):
+        assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "train-1: healthy since 2026-11-20 11:44:14 UTC, 2 h ago (certain)" in lines
+
+
+def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = SampleView(samples.watching(Verdict.RUNTIME_STUCK), wrong=[samples.finding()], started=[samples.launch()])
+    with answering(view, tmp_path, monkeypatch):
+        assert main(["status"]) == 1
+    told = capsys.readouterr().out
+    screen = told.splitlines()[:24]
+    places = [
+        next(place for place, line in enumerate(screen) if words in line)
+        for words in (
+            "train-1: runtime stuck since",
+            "   Why:",
+            "   But:",
+            "What to do (restart the runtime):",
+            "Machine:",
+        )
+    ]
+    assert places == sorted(places)
+    assert told.index("Machine:") < told.index("1. hbm_oom_compile") < told.index("Launches, the newest first")

@@ -4,7 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tpuwatch.export.view import FileStatus, JournalStatus, LoopStatus, Problem, Status
+from tpuwatch.export.view import (
+    FileStatus,
+    JournalStatus,
+    LoopStatus,
+    NodeStatus,
+    Problem,
+    Status,
+    WitnessStatus,
+)
+from tpuwatch.health import evidence
+from tpuwatch.health.evidence import (
+    Chip,
+    CloudNode,
+    Holder,
+    Host,
+    Identity,
+    Known,
+    Maintenance,
+    Runtime,
+    RuntimePort,
+    Symptom,
+    Witness,
+)
+from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.model import Cause, Event, Finding, Launch, Outcome, Remedy
 
 NOW = 1_795_182_254.25  # 2026-11-20T13:44:14.250Z
@@ -94,6 +117,137 @@ def status(**changes: object) -> Status:
 PROBLEM = Problem("/tmp/tpu_logs/tpu_driver.x", "permission is denied")  # noqa: S108 # where libtpu writes
 
 
+def judgement(verdict: Verdict = Verdict.HEALTHY, **changes: object) -> Judgement:
+    """A verdict, with all its parts unless it is a good one."""
+    good = Judgement(
+        node="train-1",
+        verdict=verdict,
+        at=NOW - 1,
+        sureness=Sureness.CERTAIN,
+        rung=Rung.NOTHING,
+        summary="The cloud, the runtime and the logs say that the node works.",
+        reasons=(Reason(Witness.CLOUD, "The Cloud TPU API says READY and HEALTHY.", NOW - 12),),
+        since=NOW - 7200,
+    )
+    if verdict is Verdict.HEALTHY:
+        return replace(good, **changes)  # type: ignore[arg-type] # the tests name fields
+    bad = replace(
+        good,
+        sureness=Sureness.LIKELY,
+        rung=Rung.RESTART_RUNTIME,
+        summary="libtpu's runtime has not answered for 12 min while process 4242 holds the TPU.",
+        reasons=(
+            Reason(Witness.RUNTIME, "Port 8431 takes connections and answers nothing.", NOW - 8),
+            Reason(Witness.HOST, "Process 4242 of alice holds 4 devices and has used no CPU since.", NOW - 2),
+            Reason(Witness.LOGS, "The last line of its log was written 12 min ago."),
+        ),
+        contradictions=("The Cloud TPU API says READY and HEALTHY.",),
+        missing=("Cloud Monitoring is not read, by configuration.",),
+        remedy=(
+            Remedy("End process 4242: `kill 4242`.", "https://docs.example.org/holder"),
+            Remedy("If it stays, restart the runtime.", "https://docs.example.org/runtime"),
+        ),
+        since=NOW - 720,
+    )
+    return replace(bad, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
+def cloud_node(**changes: object) -> CloudNode:
+    """A node as the API shows it."""
+    base = CloudNode(
+        project="research-7",
+        zone="us-central2-b",
+        name="train-1",
+        state="READY",
+        health="HEALTHY",
+        symptoms=(Symptom("LOW_MEMORY", NOW - 900, "0", "95 % used"),),
+        accelerator="v5litepod-4",
+        runtime_version="v2-alpha-tpuv5-lite",
+        spot=True,
+        queued_resource="train-1-request",
+        maintenance=Maintenance("SCHEDULED", "PENDING", NOW + 3600, None),
+        created=NOW - 86_400,
+        labels=(("team", "vision"),),
+        changed=NOW - 7200,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
+def node(name: str = "train-1", verdict: Verdict = Verdict.HEALTHY, **changes: object) -> NodeStatus:
+    """A watched node."""
+    base = NodeStatus(
+        node=name,
+        project="research-7",
+        zone="us-central2-b",
+        own=name == "train-1",
+        judgement=judgement(verdict, node=name),
+        cloud=cloud_node(name=name),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
+def identity() -> Identity:
+    """This machine, with something of each source."""
+    return Identity(
+        project=Known("research-7", "config"),
+        zone=Known("us-central2-b", "metadata"),
+        node=Known("train-1", "metadata"),
+        worker=Known("0", "metadata"),
+        accelerator=Known("v5litepod-4", "metadata"),
+        chips=Known("4", "metadata"),
+        hosts=Known("1", "metadata"),
+    )
+
+
+def runtime() -> Runtime:
+    """One process with four chips, the last of which tells little."""
+    chips = [Chip(str(number), (number + 1) * 2**30, 16 * 2**30, 0.2 * number, 1.5) for number in range(3)]
+    return Runtime((RuntimePort(8431, (*chips, Chip("3", hbm_used_bytes=2**30)), hlo_queue=2),))
+
+
+def host(**changes: object) -> Host:
+    """A machine on which a process holds the TPU."""
+    base = Host(
+        boot_id="c0ffee",
+        booted=NOW - 86_000,
+        holders=(Holder(4242, "alice", "python3 train.py", NOW - 1800, ("/dev/vfio/0", "/dev/vfio/1"), True, 1.5),),
+        lock_file=True,
+        cpu_busy=0.25,
+        memory_total_bytes=448 * 2**30,
+        memory_available_bytes=400 * 2**30,
+        memory_pinned_bytes=4 * 2**30,
+        oom_kills=2,
+        last_oom_kill=NOW - 3600,
+        unseen=("The kernel's log may not be read.",),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type] # the tests name fields
+
+
+WITNESSES = (
+    WitnessStatus(
+        "cloud",
+        NOW - 600,
+        NOW - 5,
+        evidence.Problem.SCOPE,
+        "The access token lacks the scope cloud-platform; give the VM that scope.",
+    ),
+    WitnessStatus("runtime", NOW - 8, NOW - 8, None, ""),
+    WitnessStatus("monitoring", None, None, evidence.Problem.OFF, "Cloud Monitoring is not read, by configuration."),
+)
+
+
+def watching(verdict: Verdict = Verdict.HEALTHY, **changes: object) -> Status:
+    """A daemon that knows all of its node."""
+    all_of_it = {
+        "identity": identity(),
+        "node": node(verdict=verdict),
+        "runtime": runtime(),
+        "host": host(),
+        "witnesses": WITNESSES,
+    }
+    return status(**{**all_of_it, **changes})
+
+
 @dataclass
 class SampleView:
     """Answers with what it holds, and remembers what it was asked."""
@@ -102,6 +256,7 @@ class SampleView:
     stored: list[Event] = field(default_factory=list)
     wrong: list[Finding] = field(default_factory=list)
     started: list[Launch] = field(default_factory=list)
+    watched: list[NodeStatus] = field(default_factory=list)
     asked: list[dict[str, object]] = field(default_factory=list)
     error: Exception | None = None
 
@@ -122,3 +277,6 @@ class SampleView:
     def launches(self, limit: int = 100) -> list[Launch]:
         self.asked.append({"limit": limit})
         return self.started
+
+    def nodes(self) -> list[NodeStatus]:
+        return self.watched

@@ -6,6 +6,7 @@ from tests.export import samples
 from tests.export.samples import SampleView
 from tpuwatch.export.api import Api, BadRequestError, status_document
 from tpuwatch.export.view import JournalStatus, LoopStatus
+from tpuwatch.health.verdict import Verdict
 from tpuwatch.model import Cause
 
 
@@ -91,3 +92,63 @@ def test_a_status_of_a_daemon_that_cannot_work() -> None:
         "The loop journal has not finished a turn for too long.",
     ]
     assert (document["last_launch"], document["uptime_seconds"]) == (None, 0)
+
+
+# -- nodes
+
+
+def test_nodes_come_worst_first_and_are_counted() -> None:
+    watched = [samples.node(), samples.node("train-2"), samples.node("train-3", Verdict.GONE)]
+    document = Api(SampleView(watched=watched)).nodes("")
+    assert [node["node"] for node in document["nodes"]] == ["train-3", "train-1", "train-2"]
+    assert (document["watched"], document["verdicts"]) == (3, {"gone": 1, "healthy": 2})
+    assert list(document["verdicts"]) == ["gone", "healthy"]
+    assert document["now_epoch"] == samples.NOW
+    assert [node.node for node in watched] == ["train-1", "train-2", "train-3"]  # the view's own order stays
+
+
+def test_a_limit_never_hides_a_bad_node_behind_a_good_one() -> None:
+    watched = [*(samples.node(f"n{number}") for number in range(150)), samples.node("z", Verdict.NODE_STUCK)]
+    api = Api(SampleView(watched=watched))
+    assert [node["node"] for node in api.nodes("limit=1")["nodes"]] == ["z"]
+    document = api.nodes("")
+    assert (len(document["nodes"]), document["watched"]) == (100, 151)
+
+
+def test_one_node_by_its_name() -> None:
+    api = Api(SampleView(watched=[samples.node(), samples.node("train-2")]))
+    assert [node["node"] for node in api.nodes("node=train-2")["nodes"]] == ["train-2"]
+    document = api.nodes("node=train-%2A")
+    assert (document["nodes"], document["watched"]) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("limit=10001", "limit must be a whole number from 1 to 10000, not '10001'."),
+        ("name=x", "There is no parameter 'name' here. "),
+    ],
+)
+def test_a_wrong_query_for_nodes(query: str, message: str) -> None:
+    with pytest.raises(BadRequestError, match=f"^{message}"):
+        Api(SampleView()).nodes(query)
+
+
+def test_the_status_tells_all_that_is_known_of_the_machine() -> None:
+    document = status_document(samples.watching(Verdict.JOB_STUCK))
+    assert document["node"]["verdict"] == "job_stuck"
+    assert document["identity"]["zone"] == {"value": "us-central2-b", "source": "metadata"}
+    assert [witness["problem"] for witness in document["witnesses"]] == ["scope", None, "off"]
+    assert document["runtime"]["ports"][0]["hlo_queue"] == 2
+    assert document["host"]["holders"][0]["pid"] == 4242
+
+
+def test_a_status_without_a_node_says_so() -> None:
+    document = status_document(samples.status())
+    assert [document[key] for key in ("identity", "node", "runtime", "host", "witnesses")] == [
+        None,
+        None,
+        None,
+        None,
+        [],
+    ]

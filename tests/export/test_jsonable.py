@@ -3,11 +3,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 
 from tests.export import samples
 from tpuwatch.export import jsonable
+from tpuwatch.export.view import WitnessStatus
+from tpuwatch.health.evidence import Chip, CloudNode, Holder, Host, Identity, RuntimePort
+from tpuwatch.health.verdict import Verdict
 from tpuwatch.model import Cause, Outcome
 
 
@@ -109,7 +113,64 @@ def test_anything_else_is_no_time(text: str) -> None:
         jsonable.parse_time(text)
 
 
+def test_a_node_has_the_promised_form() -> None:
+    document = json.loads(jsonable.dumps(jsonable.node(samples.node(verdict=Verdict.RUNTIME_STUCK))))
+    assert set(document) == {
+        *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "sureness"),
+        *("rung", "summary", "reasons", "contradictions", "missing", "remedy", "cloud"),
+    }
+    assert (document["node"], document["project"], document["zone"]) == ("train-1", "research-7", "us-central2-b")
+    assert (document["verdict"], document["sureness"], document["rung"]) == (
+        "runtime_stuck",
+        "likely",
+        "restart_runtime",
+    )
+    assert (document["since"], document["since_epoch"]) == ("2026-11-20T13:32:14.250Z", samples.NOW - 720)
+    assert document["reasons"][0] == {
+        "witness": "runtime",
+        "text": "Port 8431 takes connections and answers nothing.",
+        "at": "2026-11-20T13:44:06.250Z",
+        "at_epoch": samples.NOW - 8,
+    }
+    assert (document["reasons"][2]["at"], document["reasons"][2]["at_epoch"]) == (None, None)
+    assert document["contradictions"] == ["The Cloud TPU API says READY and HEALTHY."]
+    assert document["missing"] == ["Cloud Monitoring is not read, by configuration."]
+    assert document["remedy"][0]["do"] == "End process 4242: `kill 4242`."
+    cloud = document["cloud"]
+    assert (cloud["state"], cloud["health"], cloud["spot"], cloud["hosts"]) == ("READY", "HEALTHY", True, 1)
+    assert cloud["labels"] == {"team": "vision"}
+    assert (cloud["symptoms"][0]["kind"], cloud["symptoms"][0]["at_epoch"]) == ("LOW_MEMORY", samples.NOW - 900)
+    assert cloud["maintenance"]["start"] == "2026-11-20T14:44:14.250Z"
+
+
+def test_every_field_of_the_evidence_is_told() -> None:
+    shown = {
+        CloudNode: jsonable.cloud_node(samples.cloud_node()),
+        Host: jsonable.host(samples.host()),
+        Holder: jsonable.host(samples.host())["holders"][0],
+        Chip: jsonable.runtime(samples.runtime())["ports"][0]["chips"][0],
+        RuntimePort: jsonable.runtime(samples.runtime())["ports"][0],
+        Identity: jsonable.identity(samples.identity()),
+        WitnessStatus: jsonable.witness(samples.WITNESSES[0]),
+    }
+    told_beside = {"project", "zone"}  # a node's, where its judgement stands
+    for kind, document in shown.items():
+        assert {field.name for field in fields(kind)} - told_beside <= {*document, *told_beside}
+
+
+def test_an_unknown_identity_is_empty_not_absent() -> None:
+    document = jsonable.identity(samples.identity())
+    assert document["project"] == {"value": "research-7", "source": "config"}
+    assert document["spot"] == {"value": "", "source": ""}
+
+
+def test_a_node_that_the_cloud_says_nothing_of() -> None:
+    assert jsonable.node(samples.node(cloud=None))["cloud"] is None
+
+
 def test_nothing_heavy_is_imported() -> None:
     code = "import sys, tpuwatch.export.jsonable; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
-    assert {"prometheus_client", "pydantic", "watchdog", "http", "socketserver"}.isdisjoint(loaded.split())
+    assert {"prometheus_client", "pydantic", "watchdog", "http", "socketserver", "grpc", "google"}.isdisjoint(
+        loaded.split()
+    )

@@ -13,6 +13,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.export import samples as given
 from tpuwatch.export.metrics import ENDED, Metrics
 from tpuwatch.logs.files import Refusal
 from tpuwatch.model import Cause, Outcome
@@ -29,11 +30,31 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_config_reload_success",
     "process_open_fds",
     "process_max_fds",
+    "tpuwatch_node_state",
+    "tpuwatch_node_health",
+    "tpuwatch_verdict",
+    "tpuwatch_nodes",
+    "tpuwatch_witness_up",
+    "tpuwatch_api_breaker_open",
+    "tpuwatch_maintenance_notice",
+    "tpuwatch_preemption_notice",
+    "tpuwatch_tpu_holders",
+    "tpuwatch_hlo_queue_programs",
 }
 
 
 def new() -> Metrics:
     return Metrics(loops=("follow", "journal"), refusals=[reason.value for reason in Refusal])
+
+
+def filled() -> Metrics:
+    """Metrics that have something to say in every family."""
+    metrics = new()
+    metrics.nodes([given.node()])
+    metrics.runtime(given.runtime())
+    metrics.host(given.host())
+    metrics.witness("cloud", at=1.0, ok=True)
+    return metrics
 
 
 def scrape(metrics: Metrics) -> str:
@@ -60,7 +81,7 @@ def test_a_fresh_scrape_is_the_golden_one() -> None:
 
 def test_every_family_is_named_and_explained_for_an_operator() -> None:
     faults = []
-    for family in parse_text(scrape(new())):
+    for family in parse_text(scrape(filled())):
         names = {sample.name for sample in family.samples}
         unit = family.name.rsplit("_", 1)[-1]
         if not re.fullmatch(r"(tpuwatch|process)_[a-z][a-z0-9_]*[a-z]", family.name):
@@ -73,6 +94,8 @@ def test_every_family_is_named_and_explained_for_an_operator() -> None:
             faults.append(f"{family.name}: counters, and they alone, end in _total")
         if family.type != "counter" and unit not in UNITS and family.name not in UNITLESS:
             faults.append(f"{family.name}: no base unit at its end")
+        if not names:
+            faults.append(f"{family.name}: no series")
         if any(name.endswith("_created") for name in names):
             faults.append(f"{family.name}: has a _created series")
         if "timestamp" in family.name and not family.name.endswith("_timestamp_seconds"):
@@ -81,15 +104,16 @@ def test_every_family_is_named_and_explained_for_an_operator() -> None:
 
 
 def test_labels_have_only_the_declared_names() -> None:
-    labels = {name for family in parse_text(scrape(new())) for sample in family.samples for name in sample.labels}
-    assert labels == {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
+    labels = {name for family in parse_text(scrape(filled())) for sample in family.samples for name in sample.labels}
+    own = {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
+    assert labels == own | {"node", "health", "verdict", "method", "chip", "witness"}
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")
 def test_promtool_has_nothing_to_say() -> None:
     result = subprocess.run(
         ["promtool", "check", "metrics"],  # noqa: S607 # wherever the system has it
-        input=new().exposition()[0],
+        input=filled().exposition()[0],
         capture_output=True,
         timeout=30,
         check=False,
@@ -159,7 +183,7 @@ def test_its_own_state() -> None:
     metrics.rules(loaded=300, refused=2)
     metrics.config(success=True, at=500.0)
     metrics.config(success=False, at=900.0)
-    metrics.loop_success("follow", 1234.5)
+    metrics.loop_success("follow", 1234.5, 0.25)
     metrics.http_request(404)
     metrics.http_request(418)
     seen = samples(metrics)
@@ -198,6 +222,7 @@ def test_any_other_wish_gets_plain_text(accept: str) -> None:
 
 def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
     metrics = new()
+    metrics.api_request("other", "other")
     names = sorted(samples(metrics))
     causes = list(Cause)
 
@@ -210,8 +235,7 @@ def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
                 metrics.refused(text)
             with pytest.raises(KeyError):
                 metrics.records({text: 1})
-            with pytest.raises(KeyError):
-                metrics.loop_success(text, 1.0)
+            metrics.loop_success(text, 1.0, 1.0)
             metrics.http_request(number)
             metrics.event(causes[number % len(causes)])
 

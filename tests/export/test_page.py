@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from tests.export import samples
 from tpuwatch.export import page
 from tpuwatch.export.view import FileStatus, JournalStatus, LoopStatus, Problem
+from tpuwatch.health.verdict import Verdict
 from tpuwatch.model import Cause, Outcome, Remedy
 
 ATTACK = "</pre></style></title>\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -87,6 +88,53 @@ def test_who_cannot_read_does_not_say_that_all_is_well() -> None:
     assert "Events are held in memory only: /j cannot be written. The disk is full." in text
     assert "/logs/a: permission is denied" in text
     assert "/logs/b: " not in text  # the reason names the path already
+
+
+def title(**changes: object) -> str:
+    """The page's title with these findings, status and nodes."""
+    given = {"status": samples.status(), "findings": [], "launches": [], "events": [], **changes}
+    html = page.render(**given)  # type: ignore[arg-type] # the tests name parameters
+    found = re.search("<title>(.*) · tpuwatch</title>", html)
+    assert found is not None
+    assert f"<h1>{found[1]}</h1>" in html
+    return found[1]
+
+
+def test_the_title_is_the_worst_that_is_known() -> None:
+    well, stuck = samples.watching(), samples.watching(Verdict.RUNTIME_STUCK)
+    others = [samples.node(), samples.node("train-2", Verdict.GONE), samples.node("train-3", Verdict.UNKNOWN)]
+    assert title(status=stuck, findings=[samples.finding()], nodes=others) == "train-1: runtime stuck"
+    assert title(status=well, findings=[samples.finding()], nodes=others) == "1 thing is wrong"
+    assert title(status=well, nodes=others) == "1 of 3 watched nodes needs help"
+    assert title(status=well, nodes=[samples.node()]) == "Nothing is wrong"
+
+
+def test_unknown_is_neither_wrong_nor_well() -> None:
+    assert title(status=samples.watching(Verdict.UNKNOWN)) == "Nothing is known to be wrong"
+
+
+def test_the_verdict_comes_before_the_findings_and_they_before_the_machine() -> None:
+    html = page.render(
+        samples.watching(Verdict.RUNTIME_STUCK),
+        [samples.finding()],
+        [samples.launch()],
+        [samples.event()],
+        [samples.node(verdict=Verdict.RUNTIME_STUCK), samples.node("train-2")],
+    )
+    read = Reader(html)
+    assert read.open == []
+    order = [
+        *("train-1: runtime stuck", "has not answered for 12 min", "since 2026-11-20 13:32:14 UTC", "Port 8431 takes"),
+        *(
+            "What speaks against it",
+            "End process 4242",
+            "needs 28 GiB of HBM",
+            "Watched nodes: 1 runtime stuck, 1 healthy",
+        ),
+        *("This machine", "Launches", "Latest events", "Witnesses", "Who this machine is", "Followed logs"),
+    ]
+    places = [read.text.index(words) for words in order]
+    assert places == sorted(places)
 
 
 def test_whatever_others_wrote_stays_text() -> None:

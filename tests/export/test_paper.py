@@ -51,3 +51,11 @@ def test_each_line_carries_its_own_colour() -> None:
     Paper(stream, colour=True).line("word " * 20, style="bold red")
     assert [line[:7] for line in stream.getvalue().splitlines()] == ["\x1b[1;31m"] * 2
     assert stream.getvalue().count("\x1b[0m") == 2
+
+
+def test_a_row_is_written_as_it_is() -> None:
+    stream = io.StringIO()
+    paper = Paper(stream, colour=True)
+    paper.row("a" + " " * 90 + "b  ")
+    paper.row("c", style="red")
+    assert stream.getvalue() == "a" + " " * 90 + "b\n\x1b[31mc\x1b[0m\n"

@@ -62,6 +62,13 @@ def test_documents() -> None:
     assert len(site.document("/api/v1/events?limit=5")["events"]) == 1
     assert len(site.document("/api/v1/findings")["findings"]) == 1
     assert len(site.document("/api/v1/launches")["launches"]) == 1
+    assert site.document("/api/v1/nodes?node=x&limit=1") == {
+        "now": "2026-11-20T13:44:14.250Z",
+        "now_epoch": samples.NOW,
+        "nodes": [],
+        "watched": 0,
+        "verdicts": {},
+    }
 
 
 def test_the_page_comes_with_its_policy() -> None:
@@ -69,6 +76,11 @@ def test_the_page_comes_with_its_policy() -> None:
     assert reply.content_type == "text/html; charset=utf-8"
     assert b"1 thing is wrong" in reply.body
     assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_the_page_shows_the_watched_nodes() -> None:
+    body = Site(SampleView(watched=[samples.node(), samples.node("train-77")])).get("/").body
+    assert b"/api/v1/nodes?node=train-77" in body
 
 
 def test_a_bad_query_is_the_clients_fault() -> None:

@@ -31,7 +31,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"events": [], "launches": [], "findings": []}')
+        self.wfile.write(b'{"events": [], "launches": [], "findings": [], "nodes": []}')
 state = pathlib.Path(tomli.loads(pathlib.Path(sys.argv[-1]).read_text())["state"]["dir"])
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
 (state / "http.address").write_text("127.0.0.1:%d" % server.server_port)
@@ -65,13 +65,13 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.kill()
 
 
-def test_tells_three_chapters_in_order(story: str) -> None:
-    assert re.findall(r"^(\d of 3)  ", story, re.MULTILINE) == ["1 of 3", "2 of 3", "3 of 3"]
+def test_tells_its_chapters_in_order(story: str) -> None:
+    assert re.findall(r"^(\d of 4)  ", story, re.MULTILINE) == ["1 of 4", "2 of 4", "3 of 4", "4 of 4"]
 
 
 def test_each_cause_is_told_in_its_own_chapter_with_numbers_and_a_remedy(story: str) -> None:
-    chapters = re.split(r"^\d of 3", story, flags=re.MULTILINE)
-    _, healthy, premapped, hbm = (" ".join(chapter.split()) for chapter in chapters)
+    chapters = re.split(r"^\d of 4", story, flags=re.MULTILINE)
+    _, healthy, premapped, hbm, node = (" ".join(chapter.split()) for chapter in chapters)
     assert "What to do" not in healthy
     assert "TPU up after 2.4 s" in healthy
     assert "nothing is wrong" in healthy
@@ -82,7 +82,10 @@ def test_each_cause_is_told_in_its_own_chapter_with_numbers_and_a_remedy(story: 
     assert "20 GiB" in hbm
     assert "15.75 GiB" in hbm
     assert "f32[33554432,14]" in hbm
-    for chapter in (premapped, hbm):
+    assert re.search(r"train-1: job_stuck \((certain|likely|weak)\)", node)
+    assert "The chips have run nothing for 3 h under a live program" in node
+    assert "The API says READY and HEALTHY, the chips have run nothing" in node
+    for chapter in (premapped, hbm, node):
         assert re.search(r"What to do: 1\. .*https://", chapter)
 
 
@@ -91,6 +94,7 @@ def test_every_event_is_counted_once(story: str) -> None:
     assert re.search(r'tpuwatch_events_total\{cause="hbm_oom_compile"\} [12]\.0', story)
     assert re.search(r'tpuwatch_events_total\{cause="premapped_exhausted"\} [12]\.0', story)
     assert len(re.findall(r"tpuwatch_events_total", story)) == 2
+    assert re.search(r'tpuwatch_verdict\{node="train-1",verdict="job_stuck"\} 1\.0', story)
 
 
 def test_fits_80_columns_and_is_plain_where_there_is_no_terminal(story: str) -> None:
@@ -136,3 +140,12 @@ def test_a_daemon_that_recognises_nothing_is_no_success(monkeypatch: pytest.Monk
         pytest.raises(TpuwatchError, match=r"did not say within .* how process \d+ went"),
     ):
         demo.Demo(machine, Paper(io.StringIO()), pause_seconds=0).run()
+
+
+def test_a_daemon_that_judges_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "VERDICT_SECONDS", 0.1)
+    monkeypatch.setattr(demo, "CHAPTERS", demo.CHAPTERS[-1:])
+    with Machine(pace=0, command=(sys.executable, "-c", BLIND)) as machine:
+        machine.steps = machine.steps[-1:]
+        with pytest.raises(TpuwatchError, match=r"did not say within .* that its node is job_stuck; .*last words"):
+            demo.Demo(machine, Paper(io.StringIO()), pause_seconds=0).run()

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from tpuwatch.errors import TpuwatchError
+from tpuwatch.config import load_config
+from tpuwatch.errors import ConfigError, TpuwatchError
 from tpuwatch.sim import machine
+from tpuwatch.sim.actions import StartLaunch
 from tpuwatch.sim.machine import Machine, end, wait_for
 
 SERVE = """
@@ -20,6 +25,9 @@ server = http.server.HTTPServer(("127.0.0.1", 0), handler)
 (state / "http.address").write_text("127.0.0.1:%d\\n" % server.server_port)
 server.serve_forever()
 """
+
+
+LAUNCH = {name: StartLaunch(do="launch", launch=name) for name in ("healthy", "premapped")}
 
 
 def command(script: str) -> tuple[str, ...]:
@@ -49,7 +57,7 @@ def test_a_proxy_is_not_asked_for_our_own_daemon(monkeypatch: pytest.MonkeyPatch
 def test_leaving_ends_every_process_and_removes_every_file() -> None:
     with Machine(command=command(SERVE)) as vm:
         vm.start_daemon()
-        launch = vm.launch("healthy")
+        launch = vm.launch(LAUNCH["healthy"])
         root, daemon = vm.root, vm.daemon
     assert daemon.returncode == -signal.SIGTERM
     assert launch.returncode is not None
@@ -93,9 +101,36 @@ def test_a_process_that_ignores_the_request_is_killed(monkeypatch: pytest.Monkey
     assert process.returncode == -signal.SIGKILL
 
 
+def test_the_daemon_is_led_to_the_simulated_cloud_and_nowhere_else() -> None:
+    with Machine(command=command("import os; print(os.environ['GCE_METADATA_HOST'], flush=True)\n" + SERVE)) as vm:
+        vm.start_daemon()
+        config = load_config(vm.root / "tpuwatch.toml", {})
+        assert config.cloud.endpoint == vm.simulator.cloud.address
+        assert vm.last_words().split()[-1] == vm.simulator.metadata.address
+
+
+def test_leaving_closes_the_simulated_cloud() -> None:
+    with Machine() as vm:
+        host, _, port = vm.simulator.cloud.address.partition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        assert vm.do(vm.steps[-1]).startswith("train-1: its workload is stuck")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_a_scenario_that_is_none_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError), Machine(scenario="nothing"):
+        pass
+    monkeypatch.setattr(machine, "Simulator", None)
+    with pytest.raises(TypeError), Machine():
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_launch_runs_with_its_own_environment_and_not_ours() -> None:
     with Machine(pace=0, command=command(SERVE)) as vm:
-        assert vm.launch("premapped").wait(60) == 1
+        assert vm.launch(LAUNCH["premapped"]).wait(60) == 1
         (log,) = vm.logs.glob("*.log.INFO.*")
         assert "Size: 268435456 " in log.read_text()
         assert "Attempting to allocate" in (vm.jobs / "premapped.log").read_text()

@@ -1,4 +1,4 @@
-"""`tpuwatch demo`: three launches on a simulated TPU VM, watched by the real daemon."""
+"""`tpuwatch demo`: three launches and a sick node on a simulated TPU VM, watched by the real daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.add_argument(
-        "--fast", action="store_true", help="without pauses for the reader: some seconds in place of thirty"
+        "--fast", action="store_true", help="without pauses for the reader: some seconds in place of forty"
     )
     parser.add_argument("--stay", action="store_true", help="leave the daemon running at the end, until Ctrl-C")
 

@@ -22,8 +22,11 @@ COMMANDS = {
     "run": "watch this TPU VM: follow its logs, keep what they say, serve it",
     "diagnose": "say what is wrong in any log, traceback or paste, and what to do",
     "status": "show what the daemon on this machine knows",
+    "nodes": "list all watched nodes, those first that somebody must see to",
+    "doctor": "check what tpuwatch and a TPU job need, and tell the fix",
     "events": "list what was recognised in the logs",
     "config": "check or show the configuration",
+    "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",
 }
 _EPILOG = (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from tpuwatch.export import jsonable
+from tpuwatch.export.words import rank, worst_first
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100
+MAX_NODES = 10_000
 MAX_ID = 2**63 - 1  # the greatest id that the journal can give
 
 
@@ -33,6 +36,7 @@ class Api:
             "/api/v1/events": self.events,
             "/api/v1/findings": self.findings,
             "/api/v1/launches": self.launches,
+            "/api/v1/nodes": self.nodes,
         }
 
     def status(self, query: str) -> dict[str, Any]:
@@ -60,6 +64,20 @@ class Api:
         """Launches, the newest first."""
         limit = _limit(parameters(query, ("limit",)))
         return {"launches": [jsonable.launch(launch) for launch in self._view.launches(limit)]}
+
+    def nodes(self, query: str) -> dict[str, Any]:
+        """Watched nodes, the worst first, and how many there are of each verdict."""
+        given = parameters(query, ("node", "limit"))
+        limit = _limit(given, MAX_NODES)
+        watched = self._view.nodes()
+        wanted = worst_first(node for node in watched if "node" not in given or node.node == given["node"])
+        counted = Counter(node.judgement.verdict.value for node in watched)
+        return {
+            **jsonable.times("now", self._view.status().now),
+            "nodes": [jsonable.node(node) for node in wanted[:limit]],
+            "watched": len(watched),
+            "verdicts": dict(sorted(counted.items(), key=lambda item: rank(item[0]))),
+        }
 
 
 def status_document(status: Status) -> dict[str, Any]:
@@ -98,6 +116,11 @@ def status_document(status: Status) -> dict[str, Any]:
             "detail": journal.detail,
         },
         "last_launch": jsonable.launch(status.last_launch) if status.last_launch else None,
+        "identity": jsonable.identity(status.identity) if status.identity else None,
+        "node": jsonable.node(status.node) if status.node else None,
+        "witnesses": [jsonable.witness(witness) for witness in status.witnesses],
+        "runtime": jsonable.runtime(status.runtime) if status.runtime else None,
+        "host": jsonable.host(status.host) if status.host else None,
     }
 
 
@@ -117,8 +140,8 @@ def parameters(query: str, known: Collection[str]) -> dict[str, str]:
     return given
 
 
-def _limit(given: dict[str, str]) -> int:
-    return _integer("limit", given["limit"], 1, MAX_LIMIT) if "limit" in given else DEFAULT_LIMIT
+def _limit(given: dict[str, str], highest: int = MAX_LIMIT) -> int:
+    return _integer("limit", given["limit"], 1, highest) if "limit" in given else DEFAULT_LIMIT
 
 
 def _integer(name: str, value: str, lowest: int, highest: int) -> int:

@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tpuwatch.model import Event, Finding, Launch
+    from tpuwatch.export.view import NodeStatus, WitnessStatus
+    from tpuwatch.health.evidence import Chip, CloudNode, Holder, Host, Identity, Maintenance, Runtime
+    from tpuwatch.health.verdict import Judgement
+    from tpuwatch.model import Event, Finding, Launch, Remedy
 
 
 def dumps(document: Any, *, indent: int | None = None) -> str:
@@ -131,13 +135,154 @@ def finding(finding: Finding) -> dict[str, Any]:
         "first": {**_place(finding.first), "line": finding.line},
         "last": _place(finding.last),
         "details": finding.details,
-        "remedy": [{"do": step.do, "source": step.source} for step in finding.remedy],
+        "remedy": _steps(finding.remedy),
     }
 
 
 def diagnosis(findings: Iterable[Finding], launches: Iterable[Launch]) -> dict[str, Any]:
     """What `tpuwatch diagnose --json` prints: findings in the order in which to act, and launches."""
     return {"findings": [finding(one) for one in findings], "launches": [launch(one) for one in launches]}
+
+
+def node(node: NodeStatus) -> dict[str, Any]:
+    """A watched node: what it was judged to be, why, what to do, and what the cloud says of it."""
+    return {
+        "node": node.node,
+        "project": node.project,
+        "zone": node.zone,
+        "own": node.own,
+        **judgement(node.judgement),
+        "cloud": cloud_node(node.cloud) if node.cloud else None,
+    }
+
+
+def judgement(judgement: Judgement) -> dict[str, Any]:
+    """A verdict with all that a person needs to believe it or not."""
+    return {
+        "verdict": judgement.verdict.value,
+        **times("judged", judgement.at),
+        **times("since", judgement.since),
+        "sureness": judgement.sureness.value,
+        "rung": judgement.rung.value,
+        "summary": judgement.summary,
+        "reasons": [
+            {"witness": reason.witness.value, "text": reason.text, **times("at", reason.at)}
+            for reason in judgement.reasons
+        ],
+        "contradictions": list(judgement.contradictions),
+        "missing": list(judgement.missing),
+        "remedy": _steps(judgement.remedy),
+    }
+
+
+def cloud_node(node: CloudNode) -> dict[str, Any]:
+    """A node as the Cloud TPU API shows it."""
+    return {
+        "name": node.name,
+        "state": node.state,
+        "health": node.health,
+        "health_description": node.health_description,
+        "symptoms": [
+            {
+                "kind": symptom.kind,
+                **times("at", symptom.at),
+                "worker": symptom.worker,
+                "details": symptom.details,
+            }
+            for symptom in node.symptoms
+        ],
+        "accelerator": node.accelerator,
+        "runtime_version": node.runtime_version,
+        "hosts": node.hosts,
+        "spot": node.spot,
+        "queued_resource": node.queued_resource,
+        "maintenance": _maintenance(node.maintenance) if node.maintenance else None,
+        **times("created", node.created),
+        **times("changed", node.changed),
+        "labels": dict(node.labels),
+    }
+
+
+def identity(identity: Identity) -> dict[str, Any]:
+    """Who this machine is: each value with where it came from; both empty where it is unknown."""
+    known = {field.name: getattr(identity, field.name) for field in fields(identity)}
+    return {name: {"value": one.value, "source": one.source} for name, one in known.items()}
+
+
+def witness(witness: WitnessStatus) -> dict[str, Any]:
+    """A witness: when it last answered, and why it did not when it was asked last."""
+    return {
+        "name": witness.name,
+        "problem": witness.problem.value if witness.problem else None,
+        "detail": witness.detail,
+        **times("at", witness.at),
+        **times("tried", witness.tried),
+    }
+
+
+def runtime(runtime: Runtime) -> dict[str, Any]:
+    """What the processes that hold the TPU tell of it."""
+    return {
+        "ports": [
+            {
+                "port": port.port,
+                "problem": port.problem.value if port.problem else None,
+                "detail": port.detail,
+                **times("since", port.since),
+                "hlo_queue": port.hlo_queue,
+                "chips": [_chip(chip) for chip in port.chips],
+            }
+            for port in runtime.ports
+        ]
+    }
+
+
+def host(host: Host) -> dict[str, Any]:
+    """The machine: who holds the TPU, memory, kills, and what could not be looked at."""
+    return {
+        "boot_id": host.boot_id,
+        **times("booted", host.booted),
+        "holders": [_holder(holder) for holder in host.holders],
+        "lock_file": host.lock_file,
+        "cpu_busy": host.cpu_busy,
+        "memory_total_bytes": host.memory_total_bytes,
+        "memory_available_bytes": host.memory_available_bytes,
+        "memory_pinned_bytes": host.memory_pinned_bytes,
+        "oom_kills": host.oom_kills,
+        **times("last_oom_kill", host.last_oom_kill),
+        "unseen": list(host.unseen),
+    }
+
+
+def _holder(holder: Holder) -> dict[str, Any]:
+    return {
+        "pid": holder.pid,
+        "user": holder.user,
+        "command": holder.command,
+        **times("started", holder.started),
+        "devices": list(holder.devices),
+        "locks": holder.locks,
+        "cpu_cores": holder.cpu_cores,
+    }
+
+
+def _chip(chip: Chip) -> dict[str, Any]:
+    return {field.name: getattr(chip, field.name) for field in fields(chip)}
+
+
+def _maintenance(maintenance: Maintenance) -> dict[str, Any]:
+    return {
+        "kind": maintenance.kind,
+        "status": maintenance.status,
+        **times("start", maintenance.start),
+        **times("end", maintenance.end),
+        **times("latest_start", maintenance.latest_start),
+        "can_reschedule": maintenance.can_reschedule,
+    }
+
+
+def _steps(remedy: Iterable[Remedy]) -> list[dict[str, str]]:
+    return [{"do": step.do, "source": step.source} for step in remedy]
 
 
 def _place(event: Event) -> dict[str, Any]:

@@ -8,21 +8,18 @@ durations seconds, times seconds since the Unix epoch.
 from __future__ import annotations
 
 import platform
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client import CollectorRegistry, Gauge, Histogram, Info, ProcessCollector
 from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
 
 from tpuwatch import __version__
+from tpuwatch.export.families import Families, WithoutCreated
+from tpuwatch.export.node_metrics import NodeMetrics
 from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from prometheus_client import Metric
-
-K = TypeVar("K")
+    from collections.abc import Iterable, Mapping
 
 SEVERITIES: Final = {"I": "info", "W": "warning", "E": "error", "F": "fatal"}
 ENDED: Final[tuple[Outcome, ...]] = tuple(outcome for outcome in Outcome if outcome is not Outcome.STARTING)
@@ -31,12 +28,12 @@ HTTP_CODES: Final = ("200", "400", "404", "405", "431", "500", "503", "other")
 INIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0)
 
 
-class Metrics:
+class Metrics(NodeMetrics):
     """All series of one tpuwatch process, each there from the start: at 0 until something happens."""
 
     def __init__(self, *, loops: Iterable[str], refusals: Iterable[str]) -> None:
         """`loops` are the names of all loops that will report a success, `refusals` all reasons not to read a file."""
-        families = _Families()
+        families = Families()
         ProcessCollector(registry=families.registry)
         build = Info(
             "tpuwatch_build", "The version of tpuwatch that runs here, and of its Python.", registry=families.registry
@@ -46,10 +43,11 @@ class Metrics:
         self._add_launches(families)
         self._add_logs(families, refusals)
         self._add_own_state(families, loops)
+        super().__init__(families)
         self._shown = CollectorRegistry()
-        self._shown.register(_WithoutCreated(families.registry))
+        self._shown.register(WithoutCreated(families.registry))
 
-    def _add_events(self, new: _Families) -> None:
+    def _add_events(self, new: Families) -> None:
         self._events = new.counters(
             "tpuwatch_events_total",
             "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
@@ -65,7 +63,7 @@ class Metrics:
             "Allocations that failed because the premapped host buffer was too small.",
         )
 
-    def _add_launches(self, new: _Families) -> None:
+    def _add_launches(self, new: Families) -> None:
         self._launches = new.counters(
             "tpuwatch_launches_total",
             "Processes that tried to bring the TPU up, by how it went: ok, slow, failed, silent or killed.",
@@ -86,7 +84,7 @@ class Metrics:
             "Size of the premapped host buffer that the latest launch announced; 0 until one has been seen.",
         )
 
-    def _add_logs(self, new: _Families, refusals: Iterable[str]) -> None:
+    def _add_logs(self, new: Families, refusals: Iterable[str]) -> None:
         self._read = new.counter("tpuwatch_log_read_bytes_total", "Bytes read from all followed logs.")
         self._last_read = new.gauge(
             "tpuwatch_log_last_read_timestamp_seconds",
@@ -112,7 +110,7 @@ class Metrics:
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
         )
 
-    def _add_own_state(self, new: _Families, loops: Iterable[str]) -> None:
+    def _add_own_state(self, new: Families, loops: Iterable[str]) -> None:
         self._journal_errors = new.counter(
             "tpuwatch_journal_errors_total", "Writes to the journal that failed and are tried again."
         )
@@ -134,12 +132,20 @@ class Metrics:
         self._config_time = new.gauge(
             "tpuwatch_config_last_reload_timestamp_seconds", "When a configuration last came into force."
         )
-        self._loops = new.gauges(
+        self._loop_family = Gauge(
             "tpuwatch_loop_last_success_timestamp_seconds",
             "When each loop of tpuwatch last finished a turn without error; 0 until its first.",
-            "loop",
-            loops,
+            ["loop"],
+            registry=new.registry,
         )
+        self._turn_family = Gauge(
+            "tpuwatch_loop_turn_seconds",
+            "How long the last turn of each loop took, waits for others included.",
+            ["loop"],
+            registry=new.registry,
+        )
+        self._loops: dict[str, tuple[Gauge, Gauge]] = {}
+        self.loops(loops)
         self._requests = new.counters(
             "tpuwatch_http_requests_total",
             "Requests that tpuwatch's own HTTP server answered, by status code.",
@@ -216,9 +222,20 @@ class Metrics:
         if success:
             self._config_time.set(at)
 
-    def loop_success(self, loop: str, at: float) -> None:
-        """A declared loop finished a turn at the time `at`."""
-        self._loops[loop].set(at)
+    def loops(self, names: Iterable[str]) -> None:
+        """From now on these are the loops that run; the others lose their series."""
+        names = set(names)
+        for ended in self._loops.keys() - names:
+            self._loop_family.remove(ended)
+            self._turn_family.remove(ended)
+        self._loops = {name: (self._loop_family.labels(name), self._turn_family.labels(name)) for name in sorted(names)}
+
+    def loop_success(self, loop: str, at: float, seconds: float) -> None:
+        """A loop finished a turn of `seconds` at the time `at`. One that does not run any more is not heard."""
+        if loop in self._loops:
+            last, turn = self._loops[loop]
+            last.set(at)
+            turn.set(seconds)
 
     def http_request(self, code: int) -> None:
         """A request was answered with the status `code`."""
@@ -234,44 +251,3 @@ class Metrics:
         ):  # a version that is no number: the client's fault, and plain text still serves it
             encode, content_type = choose_encoder("")
         return encode(self._shown), content_type
-
-
-class _Families:
-    """Makes metrics in one registry, with every value of their label there from the start."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-
-    def counter(self, name: str, text: str) -> Counter:
-        return Counter(name, text, registry=self.registry)
-
-    def gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, registry=self.registry)
-
-    def counters(self, name: str, text: str, label: str, values: Mapping[K, str]) -> dict[K, Counter]:
-        """One counter for each label value, under the key that stands for it."""
-        family = Counter(name, text, [label], registry=self.registry)
-        return {key: family.labels(value) for key, value in values.items()}
-
-    def gauges(self, name: str, text: str, label: str, values: Iterable[str]) -> dict[str, Gauge]:
-        """One gauge for each label value."""
-        family = Gauge(name, text, [label], registry=self.registry)
-        return {value: family.labels(value) for value in values}
-
-
-class _WithoutCreated(Collector):
-    """A registry without the `_created` series, which double it and say nothing that a scrape does not know.
-
-    prometheus_client can only switch them off for a whole process.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._registry.collect():
-            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
-            yield family
-
-    def describe(self) -> list[Metric]:
-        return []

@@ -36,6 +36,11 @@ class Paper:
             self.stream.write(f"{self._styled(line, style)}\n")
         self.stream.flush()
 
+    def row(self, text: str, *, style: str = "") -> None:
+        """Write one line as it is, however long: a row of a table."""
+        self.stream.write(f"{self._styled(text.rstrip(), style)}\n")
+        self.stream.flush()
+
     def _styled(self, line: str, style: str) -> str:
         if not (self.colour and style):
             return line

@@ -83,6 +83,7 @@ class Routes:
             self._view.findings(),
             self._view.launches(_PAGE_LIMIT),
             self._view.events(limit=_PAGE_LIMIT),
+            self._view.nodes(),
         )
         headers = {"Content-Security-Policy": page.POLICY}
         return Reply(200, "text/html; charset=utf-8", html.encode("utf-8", "replace"), headers)

@@ -40,13 +40,14 @@ def tell_place(paper: Paper, finding: Mapping[str, Any], *, indent: int) -> None
     paper.line(printable(excerpt[:_EXCERPT] + ("…" if len(excerpt) > _EXCERPT else "")), indent=indent + 2, style="dim")
 
 
-def tell_remedy(paper: Paper, finding: Mapping[str, Any], *, indent: int) -> None:
+def tell_remedy(paper: Paper, finding: Mapping[str, Any], *, indent: int, title: str = "What to do") -> None:
     """What to do, step by step, each with its source."""
     if finding["remedy"]:
-        paper.line("What to do:", indent=indent, style="bold")
+        paper.line(f"{title}:", indent=indent, style="bold")
     for number, step in enumerate(finding["remedy"], 1):
-        paper.line(f"{number}. {step['do']}", indent=indent, hang=3)
-        paper.line(step["source"], indent=indent + 3, style="dim")
+        paper.line(f"{number}. {printable(step['do'])}", indent=indent, hang=3)
+        if step["source"]:
+            paper.line(printable(step["source"]), indent=indent + 3, style="dim")
 
 
 def describe_launch(launch: Mapping[str, Any]) -> str:

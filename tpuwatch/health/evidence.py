@@ -84,6 +84,7 @@ class Identity:
     chips: Known = Known()  # on this host
     hosts: Known = Known()  # of the node: "1" is single-host
     spot: Known = Known()  # "yes" or "no"
+    instance: Known = Known()  # the VM's number in Compute Engine
     metrics_ports: Known = Known()  # "8431,8432"
 
 
@@ -151,6 +152,7 @@ class RuntimePort:
     hlo_queue: int | None = None  # programs that wait, over all cores
     problem: Problem | None = None
     detail: str = ""
+    since: float | None = None  # since when it has had this problem without an answer in between; None is not known
 
 
 @dataclass(frozen=True, slots=True)

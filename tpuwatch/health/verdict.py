@@ -82,6 +82,15 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A verdict that held until nothing was known any more."""
+
+    verdict: Verdict
+    since: float
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """A verdict on one node with all that a person needs to believe it or not."""
 
@@ -96,3 +105,4 @@ class Judgement:
     missing: tuple[str, ...] = ()  # which witness is silent and why, a sentence each
     remedy: tuple[Remedy, ...] = ()
     since: float | None = None  # since when the verdict holds, as far as tpuwatch has seen; `following` fills it in
+    interrupted: Held | None = None  # while the verdict is unknown: what held before; `following` fills it in

@@ -38,8 +38,10 @@ _MESSAGES: Final[dict[str, tuple[tuple[int, str, str, str], ...]]] = {
         (2, "bool_attr", "bool", "attr"),
         (3, "int_attr", "int64", "attr"),
         (4, "double_attr", "double", "attr"),
+        (6, "kvlist_attr", "KeyValueList", "attr"),
         (7, "bytes_attr", "bytes", "attr"),
     ),
+    "KeyValueList": ((1, "attributes", "Attribute", "*"),),
     "Attribute": ((1, "key", "string", ""), (2, "value", "AttrValue", "")),
     "Distribution": (
         (1, "count", "int64", ""),

@@ -1,4 +1,4 @@
-"""A stand-in TPU VM in a temporary directory, with the real daemon watching it."""
+"""A stand-in TPU VM in a temporary directory, in a stand-in cloud, with the real daemon watching it."""
 
 from __future__ import annotations
 
@@ -15,42 +15,62 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.export.view import ADDRESS_FILE
-from tpuwatch.sim.scenario import LAUNCHES
+from tpuwatch.sim.place import CONFIG, Place
+from tpuwatch.sim.scenario_file import load_scenario
+from tpuwatch.sim.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+
+    from tpuwatch.sim.actions import Action, StartLaunch
 
 START_SECONDS = 20.0  # a cold daemon needs about one
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
 POLL_SECONDS = 0.05
 
-CONFIG = """\
-[logs]
-paths = [{logs}]
-job_paths = [{jobs}]
-
-[http]
-listen = "127.0.0.1:0"
-
-[state]
-dir = {state}
-"""
+# The story's evidence lies far enough in the past: nothing has to be waited for but the daemon's looks.
+DAEMON: dict[str, dict[str, Any]] = {
+    "cloud": {"poll_seconds": 1.0},
+    "runtime": {"poll_seconds": 1.0},
+    "health": {"boot_grace_seconds": 0.0},  # the machine under it may have booted just now
+    "http": {"listen": "127.0.0.1:0"},
+}
 
 
 class Machine:
-    """The simulated VM: its directories, its daemon and its launches. Leaving it ends and removes them."""
+    """The simulated VM: its directories, its cloud, its daemon and its launches. Leaving it ends and removes them."""
 
-    def __init__(self, *, pace: float = 1.0, command: tuple[str, ...] = (sys.executable, "-m", "tpuwatch")) -> None:
-        """`pace` stretches what launches wait for: 1 in real time, 0 not at all. `command` starts tpuwatch."""
+    def __init__(
+        self,
+        *,
+        pace: float = 1.0,
+        command: tuple[str, ...] = (sys.executable, "-m", "tpuwatch"),
+        scenario: str = "demo",
+    ) -> None:
+        """`pace` stretches what launches wait for: 1 in real time, 0 not at all. `command` starts tpuwatch.
+
+        Of the scenario the cloud is taken; its steps are `steps`, for whoever tells the story to `do`.
+        """
         self.pace = pace
         self.command = command
         self.address = ""
+        self._scenario = scenario
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> Machine:  # noqa: PYI034 - Self is in typing from 3.11 on
-        self.root = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tpuwatch-demo-")))
+        scenario = load_scenario(self._scenario)
+        self.steps = scenario.steps
+        try:
+            self.root = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tpuwatch-demo-")))
+            place = self._cleanup.enter_context(Place(self.root))
+            cloud = Simulator(scenario.model_copy(update={"steps": ()}), place, pace=self.pace)
+            self.simulator = self._cleanup.enter_context(cloud)
+            self.simulator.start()
+        except BaseException:
+            self._cleanup.close()
+            raise
         self.logs, self.jobs, self.state = (self.root / name for name in ("tpu_logs", "jobs", "state"))
         for directory in (self.logs, self.jobs, self.state):
             directory.mkdir()
@@ -63,26 +83,22 @@ class Machine:
 
     def start_daemon(self) -> None:
         """Start `tpuwatch run` and wait until it serves; raises TpuwatchError with its last words if it does not."""
-        config = self.root / "tpuwatch.toml"
-        # A JSON string is a TOML string too.
-        quoted = {name: json.dumps(str(path)) for name, path in self._watched().items()}
-        config.write_text(CONFIG.format(**quoted), encoding="utf-8")
-        self.daemon = self._spawn((*self.command, "run", "--config", str(config)), self.daemon_log)
+        config = self.root / CONFIG
+        config.write_text(self.simulator.config(**DAEMON), encoding="utf-8")
+        environment = {**os.environ, **self.simulator.environment()}
+        self.daemon = self._spawn((*self.command, "run", "--config", str(config)), self.daemon_log, environment)
         address = wait_for(self._address, START_SECONDS, alive=lambda: self.daemon.poll() is None)
         if address is None:
             raise TpuwatchError(self._no_start())
         self.address = address
 
-    def launch(self, name: str) -> subprocess.Popen[bytes]:
-        """Start one launch of tpuwatch.sim.scenario as a process of its own."""
-        command = (
-            sys.executable,
-            *("-m", "tpuwatch.sim.scenario", name),
-            *("--logs", str(self.logs)),
-            *("--pace", str(self.pace)),
-        )
-        environment = {**os.environ, **LAUNCHES[name].environment}
-        return self._spawn(command, self.jobs / f"{name}.log", environment)
+    def do(self, step: Action) -> str:
+        """Do a step of the scenario; what happened, in a sentence."""
+        return self.simulator.director.do(step)
+
+    def launch(self, step: StartLaunch) -> subprocess.Popen[bytes]:
+        """Do a step that is a launch: a process of its own, which leaving ends."""
+        return self.simulator.director.launch(step)
 
     def get(self, path: str) -> Any:
         """The JSON document at this path of the daemon's API."""
@@ -114,9 +130,6 @@ class Machine:
         """What the daemon prints."""
         return self.root / "daemon.log"
 
-    def _watched(self) -> dict[str, Path]:
-        return {"logs": self.logs, "jobs": self.jobs / "*.log", "state": self.state}
-
     def _address(self) -> str | None:
         try:
             return (self.state / ADDRESS_FILE).read_text(encoding="utf-8").strip() or None
@@ -133,9 +146,7 @@ class Machine:
         lines = self.daemon_log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(("its last words:", *(f"  {line}" for line in lines[-8:]))) if lines else "it printed nothing"
 
-    def _spawn(
-        self, command: tuple[str, ...], output: Path, environment: dict[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def _spawn(self, command: tuple[str, ...], output: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C is for the demo alone, which then ends its processes in order.
         with output.open("ab") as stream:
             process = subprocess.Popen(  # noqa: S603 - our own program

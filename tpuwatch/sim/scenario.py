@@ -55,10 +55,11 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: `play` returns the process's exit status."""
+    """One launch: `play` returns the process's exit status. `phase` is what the TPU's runtime shows meanwhile."""
 
     name: str
     play: Callable[[Stage], int]
+    phase: str = ""  # of tpuwatch.sim.cloud.nodes.Phase; empty: nothing of it
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -128,10 +129,10 @@ def busy(stage: Stage) -> int:
 LAUNCHES = {
     launch.name: launch
     for launch in (
-        Launch("healthy", healthy),
-        Launch("premapped", premapped_exhausted, {PREMAPPED_VARIABLE: str(256 << 20)}),
-        Launch("hbm-oom", hbm_oom),
-        Launch("slow-init", slow_init, {PREMAPPED_VARIABLE: str(64 << 30)}),
+        Launch("healthy", healthy, "training"),
+        Launch("premapped", premapped_exhausted, "training", {PREMAPPED_VARIABLE: str(256 << 20)}),
+        Launch("hbm-oom", hbm_oom, "compiling"),
+        Launch("slow-init", slow_init, "starting", {PREMAPPED_VARIABLE: str(64 << 30)}),
         Launch("busy", busy),
     )
 }

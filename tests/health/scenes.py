@@ -1,0 +1,187 @@
+"""What situations are made of: witnesses' answers at one moment, with plain defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from tpuwatch.health.evidence import (
+    Answer,
+    Chip,
+    CloudNode,
+    Evidence,
+    Holder,
+    Host,
+    Identity,
+    Known,
+    Logs,
+    Monitoring,
+    Notices,
+    Problem,
+    Runtime,
+    RuntimePort,
+    Symptom,
+    Witness,
+)
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.model import Cause, Event, Launch, Outcome
+
+T = TypeVar("T")
+
+NOW = 1_790_000_000.0
+MINUTE = 60.0
+HOUR = 3600.0
+DAY = 24 * HOUR
+GIB = 1 << 30
+PID = 4711
+
+OFF: Answer[Any] = Answer(problem=Problem.OFF)
+ABSENT: Answer[Any] = Answer(problem=Problem.ABSENT, tried=NOW - 5)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Evidence, and what is to be made of it. None and () leave the thing open, except for `contradictions`."""
+
+    name: str
+    evidence: Evidence
+    verdict: Verdict
+    rung: Rung
+    sureness: Sureness | None = None
+    first: Witness | None = None  # of the reasons
+    contradictions: tuple[str, ...] = ()  # words of each of them, in their order; all there are
+    says: tuple[str, ...] = ()  # words of the summary or of a reason
+    missing: tuple[str, ...] = ()  # words of what is missing
+    remedy: tuple[str, ...] = ()  # words of the steps
+
+
+def heard(value: T, age: float = 5.0) -> Answer[T]:
+    """A good answer that is so old."""
+    return Answer(value, NOW - age, None, "", NOW - age)
+
+
+def silent(problem: Problem, detail: str = "", *, last: Any = None, age: float = 10 * MINUTE) -> Answer[Any]:
+    """No answer a moment ago; `last` was the last good one."""
+    return Answer(last, None if last is None else NOW - age, problem, detail, NOW - 5)
+
+
+def known(value: str) -> Known:
+    return Known(value, "metadata") if value else Known()
+
+
+def identity(**told: str) -> Identity:
+    """A machine that the metadata server has told everything."""
+    usual = {
+        "project": "acme",
+        "zone": "us-central2-b",
+        "node": "trainer",
+        "worker": "0",
+        "accelerator": "v5litepod-4",
+        "chips": "4",
+        "hosts": "1",
+        "spot": "no",
+        "metrics_ports": "8431",
+    }
+    return Identity(**{name: known(value) for name, value in {**usual, **told}.items()})
+
+
+def node(state: str = "READY", health: str = "HEALTHY", *, held: float = HOUR, **more: Any) -> CloudNode:
+    """The node as the API shows it, in this state and health for `held` seconds."""
+    usual: dict[str, Any] = {"accelerator": "v5litepod-4", "runtime_version": "v2-alpha-tpuv5-lite"}
+    return CloudNode("acme", "us-central2-b", "trainer", state, health, changed=NOW - held, **{**usual, **more})
+
+
+def symptom(kind: str, age: float = 5 * MINUTE) -> Symptom:
+    return Symptom(kind, NOW - age, "0", "as the service words it")
+
+
+def runtime(duty: float | None = 0.9, idle: float | None = 0.5, *, chips: int = 4, queue: int = 0) -> Answer[Runtime]:
+    """One process that answers."""
+    each = tuple(Chip(str(number), 9 * GIB, 16 * GIB, duty, idle) for number in range(chips))
+    return heard(Runtime((RuntimePort(8431, each, queue),)))
+
+
+def idle(seconds: float, **more: Any) -> Answer[Runtime]:
+    return runtime(0.0, seconds, **more)
+
+
+def hung(seconds: float | None) -> Answer[Runtime]:
+    """A process that takes connections and does not answer."""
+    since = None if seconds is None else NOW - seconds
+    return heard(Runtime((RuntimePort(8431, problem=Problem.TIMEOUT, detail="No answer in 5 s.", since=since),)))
+
+
+def holder(cores: float | None = 3.0, age: float = HOUR, pid: int = PID, **more: Any) -> Holder:
+    usual: dict[str, Any] = {"user": "alice", "command": "python train.py", "devices": ("/dev/vfio/0",)}
+    return Holder(pid=pid, started=NOW - age, cpu_cores=cores, **{**usual, **more})
+
+
+def host(*holders: Holder, booted: float = DAY, **more: Any) -> Answer[Host]:
+    usual: dict[str, Any] = {
+        "lock_file": bool(holders),
+        "cpu_busy": 0.001,
+        "memory_total_bytes": 192 * GIB,
+        "memory_available_bytes": 150 * GIB,
+        "oom_kills": 0,
+    }
+    return heard(Host("boot-1", NOW - booted, holders, **{**usual, **more}))
+
+
+def launch(outcome: Outcome = Outcome.OK, age: float = HOUR, pid: int = PID, **more: Any) -> Launch:
+    return Launch(pid, NOW - age, "alice", outcome=outcome, **{"last_heard": NOW - age + 10, **more})
+
+
+def event(cause: Cause, age: float = 5 * MINUTE, *, pid: int | None = PID, text: str = "", **more: Any) -> Event:
+    when = NOW - age
+    return Event(cause.value.encode(), cause.value, cause, when, when, "E", pid, "/logs/x", 0, text or "words", **more)
+
+
+def logs(*told: Launch | Event, alive: tuple[int, ...] = ()) -> Answer[Logs]:
+    launches = tuple(one for one in told if isinstance(one, Launch))
+    events = tuple(one for one in told if isinstance(one, Event))
+    return heard(Logs(launches, events, frozenset(alive)))
+
+
+def own(**answers: Any) -> Evidence:
+    """A machine on which nothing runs and everybody answers, but for what is given."""
+    usual = {
+        "identity": identity(),
+        "cloud": heard(node()),
+        "runtime": ABSENT,
+        "host": host(),
+        "logs": logs(),
+        "notices": heard(Notices()),
+        "monitoring": OFF,
+    }
+    return Evidence("trainer", NOW, own=True, **{**usual, **answers})
+
+
+def training(**answers: Any) -> Evidence:
+    """A machine on which a program trains."""
+    usual = {"runtime": runtime(), "host": host(holder()), "logs": logs(launch(), alive=(PID,))}
+    return own(**{**usual, **answers})
+
+
+def job(answer: Answer[Any], cores: float | None, age: float = HOUR, **answers: Any) -> Evidence:
+    """A program of that age whose runtime says this and whose process uses so many cores."""
+    usual = {
+        "runtime": answer,
+        "host": host(holder(cores, age), cpu_busy=None),
+        "logs": logs(launch(age=age), alive=(PID,)),
+    }
+    return own(**{**usual, **answers})
+
+
+def elsewhere(cloud: Answer[CloudNode], monitoring: Answer[Monitoring] = OFF) -> Evidence:
+    """A node that is watched from another machine."""
+    place = Identity(project=known("acme"), zone=known("us-central2-b"))
+    asked = dict.fromkeys(("runtime", "host", "logs", "notices"), OFF)
+    return Evidence("trainer", NOW, identity=place, cloud=cloud, monitoring=monitoring, **asked)
+
+
+def of_type(evidence: Evidence, accelerator: str) -> Evidence:
+    """The same on a TPU of another type."""
+    cloud = evidence.cloud
+    if cloud.value is not None:
+        cloud = replace(cloud, value=replace(cloud.value, accelerator=accelerator))
+    return replace(evidence, cloud=cloud, identity=replace(evidence.identity, accelerator=known(accelerator)))

@@ -1,0 +1,174 @@
+"""The judge: a table of situations, and what holds in all of them."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import replace
+
+import pytest
+
+from tests.health.scenes import MINUTE, NOW, Situation, hung, job, own, silent, training
+from tests.health.situations_cloud import SITUATIONS as OF_THE_CLOUD
+from tests.health.situations_config import SITUATIONS as OF_THE_SETUP
+from tests.health.situations_job import SITUATIONS as OF_THE_JOB
+from tpuwatch.health.evidence import Problem
+from tpuwatch.health.judge import SHORT_UNKNOWN_SECONDS, following, judge
+from tpuwatch.health.limits import Limits
+from tpuwatch.health.remedies import STEPS, Step
+from tpuwatch.health.verdict import DESTRUCTIVE, Judgement, Rung, Verdict
+
+SITUATIONS = (*OF_THE_CLOUD, *OF_THE_JOB, *OF_THE_SETUP)
+
+
+def named(situation: Situation) -> str:
+    return situation.name
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+def test_situation(situation: Situation) -> None:
+    judgement = judge(situation.evidence, Limits())
+    assert (judgement.verdict, judgement.rung) == (situation.verdict, situation.rung), judgement
+    assert situation.sureness in (None, judgement.sureness)
+    assert situation.first is None or judgement.reasons[0].witness is situation.first
+    assert all_in_order(situation.contradictions, judgement.contradictions)
+    told = [judgement.summary, *(reason.text for reason in judgement.reasons)]
+    assert_words(situation.says, told)
+    assert_words(situation.missing, judgement.missing)
+    assert_words(situation.remedy, [step.do for step in judgement.remedy])
+
+
+def all_in_order(words: tuple[str, ...], sentences: tuple[str, ...]) -> bool:
+    """Each sentence holds the words for it, and there is none without."""
+    assert len(words) == len(sentences), sentences
+    return all(part in sentence for part, sentence in zip(words, sentences, strict=True))
+
+
+def assert_words(words: tuple[str, ...], sentences: object) -> None:
+    assert isinstance(sentences, list | tuple)
+    for part in words:
+        assert any(part in sentence for sentence in sentences), (part, sentences)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=named)
+def test_what_is_told_is_fit_to_be_read(situation: Situation) -> None:
+    judgement = judge(situation.evidence, Limits())
+    sentences = [judgement.summary, *judgement.contradictions, *judgement.missing]
+    sentences += [reason.text for reason in judgement.reasons]
+    for sentence in sentences:
+        assert sentence[0].isupper(), sentence
+        assert sentence[-1] in ".…", sentence
+        assert sentence.isprintable()
+        assert "None" not in sentence
+        assert ".." not in sentence
+    for step in judgement.remedy:
+        assert step.source.startswith("https://")
+        assert "{" not in step.do
+    assert judgement.reasons or judgement.verdict is Verdict.UNKNOWN
+    assert judgement.since is None
+
+
+def test_there_are_situations_enough_and_each_has_a_name_of_its_own() -> None:
+    assert len({situation.name for situation in SITUATIONS}) == len(SITUATIONS) >= 60
+
+
+def test_every_verdict_and_every_rung_occurs() -> None:
+    assert {situation.verdict for situation in SITUATIONS} == set(Verdict)
+    assert {situation.rung for situation in SITUATIONS} == set(Rung)
+
+
+def test_every_destructive_rung_is_proven_by_two_witnesses_and_not_by_logs_alone() -> None:
+    destructive = [situation for situation in SITUATIONS if situation.rung in DESTRUCTIVE]
+    for situation in destructive:
+        witnesses = {reason.witness.value for reason in judge(situation.evidence, Limits()).reasons}
+        assert len(witnesses) >= 2, situation.name
+        assert witnesses & {"cloud", "runtime", "host"}, situation.name
+
+
+def test_every_step_is_known_and_fills_only_what_is_known() -> None:
+    assert set(STEPS) == set(Step)
+    fields = {
+        field for steps in STEPS.values() for do, _ in steps for _, field, _, _ in string.Formatter().parse(do) if field
+    }
+    assert fields == {"node", "zone", "project", "queued", "type", "version", "spot", "pid"}
+
+
+def test_names_from_outside_are_quoted_in_commands() -> None:
+    situation = next(one for one in OF_THE_CLOUD if one.name == "stopped by somebody")
+    cloud = situation.evidence.cloud
+    assert cloud.value is not None
+    hostile = replace(situation.evidence, cloud=replace(cloud, value=replace(cloud.value, name="x; rm -rf ~\n")))
+    steps = [step.do for step in judge(hostile, Limits()).remedy]
+    assert any("tpu-vm start 'x; rm -rf ~' --zone" in step for step in steps)
+
+
+def test_what_witnesses_word_is_cleaned_and_cut() -> None:
+    evidence = own(cloud=silent(Problem.SERVER, "line\nline\x1b[31m" + "x" * 10_000))
+    (sentence,) = [one for one in judge(evidence, Limits()).missing if "error on its side" in one]
+    assert len(sentence) < 300
+    assert sentence.isprintable()
+
+
+def test_the_limits_follow_from_the_configuration() -> None:
+    limits = Limits.of(compile_grace_seconds=60, cloud_poll_seconds=100, runtime_poll_seconds=1)
+    assert limits.compile_grace_seconds == 60
+    assert limits.cloud_seconds == 300
+    assert limits.runtime_seconds == 10  # a slow answer to fast polls is no silence
+    assert Limits.of() == Limits()
+
+
+def test_a_longer_grace_makes_a_stuck_job_a_compile() -> None:
+    evidence = job(hung(20 * MINUTE), 0.0, 30 * MINUTE)
+    assert judge(evidence, Limits()).verdict is Verdict.RUNTIME_STUCK
+    assert judge(evidence, Limits.of(compile_grace_seconds=40 * MINUTE)).verdict is Verdict.UNKNOWN
+
+
+# -- following: since when a verdict holds
+
+
+def at(when: float, verdict: Verdict) -> Judgement:
+    usual = judge(training(), Limits())
+    return replace(usual, at=when, verdict=verdict)
+
+
+def followed(*steps: tuple[float, Verdict]) -> Judgement:
+    last: Judgement | None = None
+    for when, verdict in steps:
+        last = following(last, at(when, verdict))
+    assert last is not None
+    return last
+
+
+def test_a_first_verdict_holds_since_now() -> None:
+    assert followed((NOW, Verdict.HEALTHY)).since == NOW
+
+
+def test_a_verdict_holds_since_it_was_first_given() -> None:
+    assert followed((NOW, Verdict.IDLE), (NOW + 10, Verdict.HEALTHY), (NOW + 20, Verdict.HEALTHY)).since == NOW + 10
+
+
+def test_a_short_unknown_does_not_interrupt_it() -> None:
+    stuck, unknown = Verdict.JOB_STUCK, Verdict.UNKNOWN
+    silence = followed((NOW, stuck), (NOW + 100, unknown), (NOW + 200, unknown))
+    assert silence.since == NOW + 100
+    back = following(silence, at(NOW + 300, stuck))
+    assert (back.since, back.interrupted) == (NOW, None)
+
+
+def test_a_long_unknown_interrupts_it() -> None:
+    stuck, unknown = Verdict.JOB_STUCK, Verdict.UNKNOWN
+    late = NOW + 101 + SHORT_UNKNOWN_SECONDS
+    assert followed((NOW, stuck), (NOW + 100, unknown), (late - 1, unknown), (late, stuck)).since == late
+
+
+def test_another_verdict_after_a_short_unknown_begins_anew() -> None:
+    steps = ((NOW, Verdict.JOB_STUCK), (NOW + 100, Verdict.UNKNOWN), (NOW + 110, Verdict.HEALTHY))
+    assert followed(*steps).since == NOW + 110
+
+
+def test_a_clock_that_jumps_back_makes_no_verdict_of_the_future() -> None:
+    assert followed((NOW, Verdict.HEALTHY), (NOW - 1000, Verdict.HEALTHY)).since == NOW - 1000
+
+
+def test_a_verdict_of_before_a_restart_of_tpuwatch_goes_on() -> None:
+    stored = at(NOW, Verdict.HEALTHY)  # without the time since which it holds
+    assert following(stored, at(NOW + 50, Verdict.HEALTHY)).since == NOW

@@ -1,0 +1,81 @@
+"""A made-up machine: a directory with what /proc, /sys, /etc and /tmp would show."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+TICKS = os.sysconf("SC_CLK_TCK")
+KERNEL_THREAD = 0x0020_0000
+PAGE = 1024
+
+
+class Machine:
+    """Files below `root`, made and changed as a test wants them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.write("proc/uptime", "1000.00 3900.00\n")
+        self.write("proc/sys/kernel/random/boot_id", "4c206349-4c05-46c5-9b3d-3ae5e69ee5c6\n")
+        self.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable:  600 kB\nUnevictable: 20 kB\nMlocked: 10 kB\n")
+        self.write("proc/vmstat", "nr_free_pages 12\noom_kill 0\n")
+        self.write("proc/locks", "")
+        self.busy(0, 0)
+        self.write("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nalice:x:1001:1001::/home/alice:/bin/bash\n")
+        self.process(1, command="/sbin/init", files=("/dev/null",))
+
+    def write(self, name: str, text: str | bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+        return path
+
+    def busy(self, busy: int, idle: int) -> None:
+        """Clock ticks of all cores since boot."""
+        self.write("proc/stat", f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 {busy} 0 0 {idle} 0 0 0 0 0 0\nbtime 1\n")
+
+    def process(
+        self,
+        pid: int,
+        *,
+        command: str = "python3\0train.py\0",
+        files: tuple[Any, ...] = (),
+        uid: int = 0,
+        started: float = 100.0,
+        cpu: float = 0.0,
+        name: str = "python3",
+        flags: int = 0,
+        pinned: tuple[int, int] = (0, 0),
+    ) -> None:
+        """A process that `started` so long after boot and used so much CPU, in seconds; pinned: KiB locked, pinned."""
+        fields = ["S", 1, 1, 1, 0, -1, flags, 0, 0, 0, 0, int(cpu * TICKS), 0, 0, 0, 20, 0, 1, 0, int(started * TICKS)]
+        self.write(f"proc/{pid}/stat", f"{pid} ({name}) {' '.join(map(str, fields))} 0 0 0\n")
+        self.write(f"proc/{pid}/cmdline", command)
+        self.write(
+            f"proc/{pid}/status",
+            f"Name:\t{name}\nUid:\t{uid}\t0\t0\t0\nVmLck:\t{pinned[0]} kB\nVmPin:\t{pinned[1]} kB\n",
+        )
+        directory = self.root / f"proc/{pid}/fd"
+        directory.mkdir(exist_ok=True)
+        for link in directory.iterdir():
+            link.unlink()
+        for number, target in enumerate(files):
+            (directory / str(number)).symlink_to(target)
+
+    def ended(self, pid: int) -> None:
+        directory = self.root / f"proc/{pid}"
+        for path in sorted(directory.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+        directory.rmdir()
+
+    @property
+    def lock_path(self) -> Path:
+        return self.root / "tmp/libtpu_lockfile"
+
+    def lock(self, pid: int, kind: str = "FLOCK  ADVISORY  WRITE") -> None:
+        """Let the lock file be there, locked by `pid`."""
+        self.write("tmp/libtpu_lockfile", "")
+        entry = self.lock_path.stat()
+        where = f"{os.major(entry.st_dev):02x}:{os.minor(entry.st_dev):02x}:{entry.st_ino}"
+        self.write("proc/locks", f"1: FLOCK  ADVISORY  WRITE 9 00:01:1 0 EOF\n2: {kind} {pid} {where} 0 EOF\n")

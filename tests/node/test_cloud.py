@@ -1,0 +1,501 @@
+"""Tests of the Cloud TPU API as a witness, against the simulated cloud through Google's own client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.node.witnesses import Watcher
+from tests.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tpuwatch.health.evidence import Identity, Known, Problem
+from tpuwatch.node import cloudclient
+from tpuwatch.sim.cloud.faults import Fault
+
+
+@pytest.fixture
+def cloud() -> Iterator[Cloud]:
+    with cloud_running() as running:
+        yield running
+
+
+@pytest.fixture
+def watch(cloud: Cloud) -> Iterator[Any]:
+    made: list[Watcher] = []
+
+    def make(**more: Any) -> Watcher:
+        made.append(Watcher(cloud.server.address, cloud.clock, **more))
+        return made[-1]
+
+    yield make
+    for watcher in made:
+        watcher.witness.close()
+
+
+def listed(cloud: Cloud, method: str = "ListNodes") -> list[str]:
+    """The parents that were listed so far."""
+    return [call.resource for call in cloud.world.calls if call.method == method]
+
+
+def test_it_tells_of_the_own_node(cloud: Cloud, watch: Any) -> None:
+    cloud.add(hosts=2, spot=True, queued_resource="queue-1")
+    cloud.add("other")
+    watcher = watch()
+    answer = watcher.ask()
+    assert answer.problem is None
+    assert [node.name for node in answer.value or ()] == ["train-1"]
+    assert (answer.at, answer.tried) == (cloud.clock.time(), cloud.clock.time())
+    node = watcher.node()
+    assert (node.project, node.zone, node.state, node.health) == (PROJECT, ZONE, "READY", "HEALTHY")
+    assert (node.hosts, node.spot, node.queued_resource) == (2, True, "queue-1")
+    assert set(watcher.witness.answers) == {"train-1"}
+    assert watcher.counts == {("ListNodes", "OK"): 1}
+
+
+def test_one_call_per_zone_and_poll_however_many_nodes_are_watched(cloud: Cloud, watch: Any) -> None:
+    for n in range(1, 41):
+        cloud.add(f"train-{n}")
+    cloud.add("far-1", zone="europe-west4-b")
+    watcher = watch(nodes=("train-*", "train-7", "europe-west4-b/*"))
+    watcher.ask()
+    assert sorted(listed(cloud)) == [
+        f"projects/{PROJECT}/locations/europe-west4-b",
+        f"projects/{PROJECT}/locations/{ZONE}",
+    ]
+    assert set(watcher.witness.answers) == {f"train-{n}" for n in range(1, 41)} | {"europe-west4-b/far-1"}
+
+
+def test_every_page_is_a_call_and_counted(cloud: Cloud, watch: Any) -> None:
+    cloud.world.page_limit = 3
+    for n in range(10):
+        cloud.add(f"train-{n}")
+    watcher = watch(node="", nodes=("*",))
+    assert len(watcher.ask().value or ()) == 10
+    assert watcher.counts == {("ListNodes", "OK"): 4}
+    assert len(listed(cloud)) == 4
+
+
+def test_a_list_that_does_not_end_is_no_list(cloud: Cloud, watch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cloudclient, "MAX_PAGES", 2)
+    cloud.world.page_limit = 1
+    for n in range(1, 5):
+        cloud.add(f"train-{n}")
+    watcher = watch(nodes=("train-4",))
+    assert watcher.ask().problem is Problem.SERVER
+    assert watcher.answer("train-4").problem is Problem.SERVER  # not gone
+
+
+def test_a_page_that_fails_voids_the_list(cloud: Cloud, watch: Any) -> None:
+    cloud.world.page_limit = 2
+    for n in range(1, 5):
+        cloud.add(f"train-{n}")
+    watcher = watch(nodes=("train-4",))
+    good = watcher.ask()
+    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE"))
+    cloud.world.faults.set(Fault(method="ListNodes", times=1))  # lets the first page pass
+    answer = watcher.next()
+    assert answer.problem is Problem.SERVER
+    assert watcher.counts == {("ListNodes", "OK"): 3, ("ListNodes", "UNAVAILABLE"): 1}
+    assert answer.value == good.value
+    assert watcher.answer("train-4").value is not None
+
+
+def test_changed_is_when_it_was_first_seen_so(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add()
+    watcher = watch()
+    watcher.ask()
+    first = watcher.node().changed
+    watcher.next()
+    assert watcher.node().changed == first
+    node.health = "TIMEOUT"
+    watcher.next()
+    assert watcher.node().changed == cloud.clock.time()
+    assert watcher.node().health == "TIMEOUT"
+
+
+def test_a_fault_in_between_does_not_change_changed(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch()
+    watcher.ask()
+    first = watcher.node().changed
+    cloud.world.faults.set(Fault(method="ListNodes", code="INTERNAL", times=1))
+    assert watcher.next().problem is Problem.SERVER
+    assert watcher.next().problem is None
+    assert watcher.node().changed == first
+
+
+def test_a_node_that_was_never_there_is_gone_and_the_line_says_what_to_check(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch(nodes=("trian-2",))
+    assert watcher.ask().problem is None
+    answer = watcher.answer("trian-2")
+    assert (answer.problem, answer.value, answer.at) == (Problem.GONE, None, None)
+    assert f"lists no node trian-2 in zone {ZONE} of project {PROJECT}" in answer.detail
+    assert "`nodes` under [cloud]" in answer.detail
+    assert watcher.answer().problem is None
+
+
+def test_a_node_that_vanishes_is_gone_with_what_was_last_seen(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add()
+    watcher = watch()
+    watcher.ask()
+    seen_at = cloud.clock.time()
+    cloud.world.remove(node.path)
+    for _ in range(3):
+        assert watcher.next().problem is None
+        answer = watcher.answer()
+        assert answer.problem is Problem.GONE
+        assert answer.value is not None
+        assert answer.value.state == "READY"
+        assert answer.at == seen_at
+        assert answer.tried == cloud.clock.time()
+        assert "lists the node train-1" in answer.detail
+        assert "no more; it was last seen at 2026-" in answer.detail
+    cloud.add(health="TIMEOUT")
+    watcher.next()
+    assert watcher.answer().problem is None
+    assert watcher.node().health == "TIMEOUT"
+
+
+def test_a_node_that_only_a_pattern_names_is_forgotten_when_it_goes(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    node = cloud.add("batch-1")
+    watcher = watch(nodes=("batch-*",))
+    watcher.ask()
+    assert "batch-1" in watcher.witness.answers
+    cloud.world.remove(node.path)
+    watcher.next()
+    assert set(watcher.witness.answers) == {"train-1"}
+
+
+def test_nobody_is_gone_because_the_api_fails(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch(nodes=("trian-2",))
+    watcher.ask()
+    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE"))
+    watcher.next()
+    for label in ("train-1", "trian-2"):
+        assert watcher.answer(label).problem is Problem.SERVER
+    assert watcher.node().state == "READY"
+
+
+def test_what_an_unreachable_location_would_have_told_is_not_gone(
+    cloud: Cloud, watch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud.add()
+    lost = cloud.add("train-2")
+    watcher = watch(nodes=("train-2", "t*"))
+    watcher.ask()
+    seen_at = cloud.clock.time()
+    cloud.world.remove(lost.path)
+    real = cloudclient.CloudClient._page
+
+    def page(*args: Any) -> Any:
+        reply = real(*args)
+        reply.unreachable.append(f"projects/{PROJECT}/locations/{ZONE}")
+        return reply
+
+    monkeypatch.setattr(cloudclient.CloudClient, "_page", page)
+    assert watcher.next().problem is Problem.UNREACHABLE
+    assert watcher.answer("train-1").problem is None
+    answer = watcher.answer("train-2")
+    assert (answer.problem, answer.at) == (Problem.UNREACHABLE, seen_at)
+    assert answer.value is not None
+    monkeypatch.undo()
+    assert watcher.next().problem is None
+    assert watcher.answer("train-2").problem is Problem.GONE
+
+
+def test_nodes_without_a_name_are_a_fault_not_gone(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch()
+    watcher.ask()
+    cloud.world.faults.set(Fault(method="ListNodes", drop=("name",)))
+    assert watcher.next().problem is Problem.SERVER
+    assert watcher.answer().problem is Problem.SERVER
+    assert watcher.node().state == "READY"
+
+
+def test_enum_values_that_nobody_knows(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="ListNodes", wrong_enum=True))
+    watcher = watch()
+    assert watcher.ask().problem is None
+    assert (watcher.node().state, watcher.node().health) == ("STATE_99", "HEALTH_99")
+
+
+@pytest.mark.parametrize(
+    "field", ["health", "state", "network_endpoints", "scheduling_config", "create_time", "labels"]
+)
+def test_missing_fields(cloud: Cloud, watch: Any, field: str) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="ListNodes", drop=(field,)))
+    watcher = watch()
+    assert watcher.ask().problem is None
+    assert watcher.node().name == "train-1"
+
+
+def test_one_zone_in_trouble_does_not_blank_another(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.add("far-1", zone="europe-west4-b")
+    watcher = watch(nodes=("europe-west4-b/far-1", "nowhere-9/x"))
+    answer = watcher.ask()
+    assert answer.problem is Problem.NOT_FOUND
+    assert "zone nowhere-9 in project lab" in answer.detail
+    assert {node.name for node in answer.value or ()} == {"train-1", "far-1"}
+    assert watcher.answer().problem is None
+    assert watcher.answer("europe-west4-b/far-1").problem is None
+    assert watcher.answer("nowhere-9/x").problem is Problem.NOT_FOUND
+    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE", resource="*europe-west4-b"))
+    for _ in range(8):
+        watcher.next()
+    assert watcher.answer().problem is None
+    assert watcher.answer("europe-west4-b/far-1").problem is Problem.SERVER
+
+
+def test_retry_after_holds_back_this_zone_only(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.add("far-1", zone="europe-west4-b")
+    fault = Fault(method="ListNodes", code="RESOURCE_EXHAUSTED", retry_after_seconds=100, resource="*europe-west4-b")
+    cloud.world.faults.set(fault)
+    watcher = watch(nodes=("europe-west4-b/far-1",))
+    began = cloud.clock.time()
+    assert watcher.ask().problem is Problem.THROTTLED
+    watcher.ask()  # asked for by somebody, before any zone is due
+    while cloud.clock.time() < began + 130:
+        watcher.next()
+    calls = [call for call in cloud.world.calls if call.method == "ListNodes"]
+    held = [call.time - began for call in calls if call.resource.endswith("europe-west4-b")]
+    assert held[0] == 0
+    assert held[1] >= 100
+    assert len([call for call in calls if call.resource.endswith(ZONE) and call.time < began + 100]) >= 4
+    cloud.world.faults.clear()
+    while cloud.clock.time() < began + 240:
+        watcher.next()
+    assert watcher.answer("europe-west4-b/far-1").problem is None
+
+
+def test_throttled_without_a_time_waits_an_interval_at_least(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="ListNodes", code="RESOURCE_EXHAUSTED"))
+    watcher = watch()
+    assert watcher.ask().problem is Problem.THROTTLED
+    assert watcher.witness.due_in >= 30.0
+
+
+def test_the_breaker_opens_makes_single_trials_and_closes(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE"))
+    watcher = watch()
+    watcher.ask()
+    assert watcher.witness.story == ""
+    for _ in range(4):
+        watcher.next()
+    assert "circuit breaker is open" in watcher.witness.story
+    assert "circuit breaker is open" in watcher.answer().detail
+    before = len(listed(cloud))
+    for _ in range(5):
+        watcher.ask()  # not due: held back
+    assert len(listed(cloud)) == before
+    watcher.next()
+    assert len(listed(cloud)) == before + 1
+    cloud.world.faults.clear()
+    assert watcher.witness.due_in <= 30.0
+    assert watcher.next().problem is None
+    assert watcher.witness.story == ""
+
+
+def threads() -> set[threading.Thread]:
+    """All but the simulator's own."""
+    return {thread for thread in threading.enumerate() if "sim-cloud" not in thread.name}
+
+
+def sockets() -> int:
+    """Open sockets of this process; the simulator's ends are among them."""
+    return sum("socket:" in link for link in (_target(entry) for entry in Path("/proc/self/fd").iterdir()))
+
+
+def _target(entry: Path) -> str:
+    try:
+        return str(entry.readlink())
+    except OSError:  # the one that lists them
+        return ""
+
+
+def test_ten_minutes_of_every_fault_leave_nothing_behind(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch()
+    watcher.ask()
+    before, open_before = threads(), sockets()
+    codes = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+    began, asked, last = cloud.clock.time(), 0, 0.0
+    while cloud.clock.time() < began + 600:
+        cloud.world.faults.clear()
+        cloud.world.faults.set(Fault(method="ListNodes", code=codes[asked % len(codes)]))
+        asked += 1
+        problem = watcher.next().problem
+        assert problem not in (None, Problem.GONE)
+        assert watcher.answer().problem is problem
+        assert watcher.node().state == "READY"  # what was last known stays
+        last = cloud.clock.time()
+    assert asked >= len(codes)
+    cloud.world.faults.clear()
+    assert watcher.next().problem is None
+    assert cloud.clock.time() - last <= 60.0  # an interval, and as much for who was throttled
+    assert threads() <= before
+    # Connections that were given up are closed by other threads, soon.
+    assert any(sockets() <= open_before for _ in range(10_000))
+
+
+def test_a_black_hole_costs_the_deadline_and_is_left_behind(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch(timeout_seconds=0.2)
+    cloud.world.faults.set(Fault(method="ListNodes", black_hole=True))
+    answer = watcher.ask()
+    assert answer.problem is Problem.TIMEOUT
+    assert "within 0.2 s" in answer.detail
+    assert watcher.counts == {("ListNodes", "DEADLINE_EXCEEDED"): 1}
+    cloud.world.faults.clear()
+    assert any(watcher.next().problem is None for _ in range(50))  # at once, if the machine is not busy
+
+
+def test_a_server_that_comes_back_is_reached_at_once(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch()
+    watcher.ask()
+    port = cloud.server.port
+    cloud.server.stop()
+    for _ in range(3):
+        assert watcher.next().problem is Problem.UNREACHABLE
+    with_server = type(cloud.server)(cloud.world, port=port)
+    try:
+        assert watcher.next().problem is None
+    finally:
+        with_server.stop()
+
+
+def test_no_thread_and_no_socket_outlives_close(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch()
+    watcher.ask()
+    before = threads()
+    other = Watcher(cloud.server.address, cloud.clock)
+    for _ in range(5):
+        other.next()
+        other.witness.close()
+    assert threads() <= before
+
+
+def test_the_queued_resource_of_a_gone_node_is_told(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add(queued_resource="queue-1")
+    cloud.add("sister", queued_resource="queue-1", state="PREEMPTED")
+    watcher = watch()
+    watcher.ask()
+    assert listed(cloud, "ListQueuedResources") == []
+    cloud.world.remove(node.path)
+    watcher.next()
+    assert "Its queued resource queue-1 is SUSPENDED." in watcher.answer().detail
+    began = cloud.clock.time()
+    while cloud.clock.time() < began + 400:
+        watcher.next()
+    first, second = [call.time for call in cloud.world.calls if call.method == "ListQueuedResources"]
+    assert 300 <= second - first <= 330
+    assert watcher.counts["ListQueuedResources", "OK"] == 2
+
+
+def test_a_gone_node_is_gone_whether_or_not_queued_resources_can_be_listed(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add(queued_resource="queue-1")
+    watcher = watch()
+    watcher.ask()
+    cloud.world.remove(node.path)
+    cloud.world.faults.set(Fault(method="ListQueuedResources", code="PERMISSION_DENIED"))
+    assert watcher.next().problem is None
+    assert watcher.answer().problem is Problem.GONE
+    assert watcher.counts["ListQueuedResources", "PERMISSION_DENIED"] == 1
+
+
+def test_the_alpha_tells_of_maintenance(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add()
+    cloud.world.maintain(node)
+    watcher = watch(alpha=True)
+    watcher.ask()
+    assert watcher.node().maintenance is not None
+    assert {call.service for call in cloud.world.calls} == {"google.cloud.tpu.v2alpha1.Tpu"}
+    plain = watch()
+    plain.ask()
+    assert plain.node().maintenance is None
+
+
+@pytest.mark.parametrize("code", ["PERMISSION_DENIED", "UNIMPLEMENTED"])
+def test_without_the_alpha_v2_is_used_and_said(
+    cloud: Cloud, watch: Any, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="google.cloud.tpu.v2alpha1.*", code=code))
+    watcher = watch(alpha=True)
+    assert watcher.ask().problem is None
+    assert "v2alpha1 of the Cloud TPU API is not available" in caplog.text
+    watcher.next()
+    assert watcher.counts == {("ListNodes", code): 1, ("ListNodes", "OK"): 2}
+
+
+def test_what_fails_in_both_versions_is_not_blamed_on_the_alpha(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.world.faults.set(Fault(method="ListNodes", code="PERMISSION_DENIED"))
+    watcher = watch(alpha=True)
+    assert watcher.ask().problem is Problem.DENIED
+    cloud.world.faults.clear()
+    cloud.world.calls.clear()
+    assert watcher.next().problem is None
+    assert [call.service for call in cloud.world.calls] == ["google.cloud.tpu.v2alpha1.Tpu"]
+
+
+def test_switched_off_it_asks_nobody(cloud: Cloud, watch: Any) -> None:
+    watcher = watch(enabled=False)
+    assert watcher.ask().problem is Problem.OFF
+    assert not cloud.world.calls
+    assert watcher.witness.due_in > 0
+
+
+def test_without_a_place_to_ask_it_says_what_is_lacking(cloud: Cloud, watch: Any) -> None:
+    watcher = watch(nodes=("a",))
+    watcher.identity = Identity(zone=Known(ZONE, "config"))
+    answer = watcher.ask()
+    assert (answer.problem, answer.value) == (Problem.UNCONFIGURED, None)
+    assert "no project is configured" in answer.detail
+    assert watcher.answer("a").problem is Problem.UNCONFIGURED
+    assert not cloud.world.calls
+    assert watcher.witness.due_in == 30.0
+
+
+def test_without_a_node_it_says_so(watch: Any) -> None:
+    answer = watch(node="").ask()
+    assert answer.problem is Problem.UNCONFIGURED
+    assert "no node to ask" in answer.detail
+
+
+def test_an_identity_that_becomes_known_is_watched_from_then_on(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    cloud.add("train-2")
+    watcher = watch(node="", nodes=("train-2",))
+    watcher.ask()
+    assert set(watcher.witness.answers) == {"train-2"}
+    watcher.identity = Identity(Known(PROJECT, "config"), Known(ZONE, "config"), Known("train-1", "metadata"))
+    watcher.ask()
+    assert watcher.answer("train-1").problem is None
+    assert watcher.node("train-1").state == "READY"
+
+
+def test_a_fault_shows_within_one_interval(cloud: Cloud, watch: Any) -> None:
+    node = cloud.add()
+    watcher = watch()
+    watcher.ask()
+    changed_at = cloud.clock.time()
+    node.state = "PREEMPTED"
+    watcher.next()
+    assert watcher.node().state == "PREEMPTED"
+    assert cloud.clock.time() - changed_at <= 30.0

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.node.machine import Machine
+from tpuwatch.clock import ManualClock, SystemClock
+from tpuwatch.health.evidence import Host, Problem
+from tpuwatch.node.host import LOOK_SECONDS, HostWitness, parse_busy
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+def host(witness: HostWitness) -> Host:
+    answer = witness.ask()
+    assert (answer.problem, answer.detail) == (None, "")
+    assert answer.value is not None
+    return answer.value
+
+
+def test_a_quiet_machine(machine: Machine, clock: ManualClock) -> None:
+    witness = HostWitness(clock=clock, root=machine.root)
+    answer = witness.ask()
+    assert (answer.problem, answer.at, answer.tried) == (None, clock.time(), clock.time())
+    assert answer.value == Host(
+        boot_id="4c206349-4c05-46c5-9b3d-3ae5e69ee5c6",
+        booted=clock.time() - 1000,
+        memory_total_bytes=1000 * 1024,
+        memory_available_bytes=600 * 1024,
+        memory_pinned_bytes=20 * 1024,
+        oom_kills=0,
+    )
+    assert witness.due_in == LOOK_SECONDS
+
+
+def test_holders_memory_and_lock_are_told_together(machine: Machine, clock: ManualClock) -> None:
+    machine.lock(40)
+    machine.process(40, files=("/dev/vfio/0", machine.lock_path), uid=1001, pinned=(500, 0))
+    said = host(HostWitness(clock=clock, root=machine.root))
+    assert [(holder.pid, holder.user, holder.locks) for holder in said.holders] == [(40, "alice", True)]
+    assert (said.lock_file, said.memory_pinned_bytes) == (True, 500 * 1024)
+
+
+def test_the_memory_of_a_limited_holder_is_its_limit(machine: Machine, clock: ManualClock) -> None:
+    machine.process(40, files=("/dev/vfio/0",))
+    machine.write("proc/40/cgroup", "0::/docker/abc\n")
+    machine.write("sys/fs/cgroup/docker/abc/memory.max", f"{500 * 1024}\n")
+    machine.write("sys/fs/cgroup/docker/abc/memory.current", f"{450 * 1024}\n")
+    machine.write("sys/fs/cgroup/docker/abc/memory.stat", f"anon 1\ninactive_file {50 * 1024}\n")
+    said = host(HostWitness(clock=clock, root=machine.root))
+    assert (said.memory_total_bytes, said.memory_available_bytes) == (500 * 1024, 100 * 1024)
+
+
+def test_kills_are_dated_when_their_number_grows(machine: Machine, clock: ManualClock) -> None:
+    machine.write("proc/vmstat", "oom_kill 3\n")
+    witness = HostWitness(clock=clock, root=machine.root)
+    first = host(witness)
+    assert (first.oom_kills, first.last_oom_kill) == (3, None)  # before tpuwatch looked: nobody knows when
+    clock.advance(10)
+    machine.write("proc/vmstat", "oom_kill 4\n")
+    killed = clock.time()
+    assert host(witness).last_oom_kill == killed
+    clock.advance(10)
+    later = host(witness)
+    assert (later.oom_kills, later.last_oom_kill) == (4, killed)
+
+
+def test_a_kernel_that_does_not_count_kills_is_told(machine: Machine, clock: ManualClock) -> None:
+    machine.write("proc/vmstat", "nr_free_pages 1\n")
+    said = host(HostWitness(clock=clock, root=machine.root))
+    assert said.oom_kills is None
+    assert "oom_kill" in said.unseen[0]
+
+
+def test_cpu_use_is_that_between_two_looks(machine: Machine, clock: ManualClock) -> None:
+    machine.busy(1000, 9000)
+    witness = HostWitness(clock=clock, root=machine.root)
+    assert host(witness).cpu_busy is None
+    machine.busy(1300, 9100)
+    assert host(witness).cpu_busy == 0.75
+    assert host(witness).cpu_busy is None  # no tick has passed
+
+
+def test_without_proc_there_is_a_problem_and_the_last_word_stays(machine: Machine, clock: ManualClock) -> None:
+    witness = HostWitness(clock=clock, root=machine.root)
+    said = witness.ask()
+    (machine.root / "proc").rename(machine.root / "gone")
+    clock.advance(10)
+    answer = witness.ask()
+    assert answer.problem is Problem.INTERNAL
+    assert "mount /proc" in answer.detail
+    assert (answer.value, answer.at, answer.tried) == (said.value, said.at, clock.time())
+
+
+@pytest.mark.parametrize("name", ["uptime", "meminfo", "stat", "vmstat", "sys/kernel/random/boot_id", "locks"])
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe\0\n", b"x " * 1000, b"cpu x x x x x x\nMemTotal: kB\n", None])
+def test_files_that_are_missing_or_malformed_cost_only_their_own_facts(
+    machine: Machine, clock: ManualClock, name: str, text: bytes | None
+) -> None:
+    machine.process(40, files=("/dev/accel0",))
+    if text is None:
+        (machine.root / "proc" / name).unlink()
+    else:
+        machine.write(f"proc/{name}", text)
+    witness = HostWitness(clock=clock, root=machine.root)
+    witness.ask()
+    assert [holder.pid for holder in host(witness).holders] == [40]
+
+
+@given(st.binary(max_size=200))
+def test_any_cpu_line_is_read_or_left(raw: bytes) -> None:
+    found = parse_busy(raw)
+    assert found is None or 0 <= found[0] <= found[1]
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=5, max_size=10))
+def test_idle_and_waiting_for_disks_are_not_busy(ticks: list[int]) -> None:
+    line = b"cpu  " + b" ".join(str(number).encode() for number in ticks) + b"\ncpu0 1 1 1 1 1\n"
+    counted = ticks[:8]
+    assert parse_busy(line) == (sum(counted) - ticks[3] - ticks[4], sum(counted))
+
+
+# -- the real machine
+
+
+def test_this_very_machine_can_be_looked_at() -> None:
+    said = host(HostWitness(clock=SystemClock()))
+    assert len(said.boot_id) == 36
+    assert said.booted is not None
+    assert said.booted < time.time()
+    assert said.memory_total_bytes is not None
+    assert said.memory_total_bytes > 1 << 28
+
+
+def test_many_processes_are_looked_at_in_little_time() -> None:
+    """CPU time of this thread, so that other programs do not count: 10 ms for 500 on a small machine."""
+    sleepers = [subprocess.Popen(["sleep", "600"], stdin=subprocess.PIPE) for _ in range(40)]  # noqa: S607
+    try:
+        witness = HostWitness(clock=SystemClock())
+        witness.ask()
+        processes = sum(name.isdigit() for name in os.listdir("/proc"))  # noqa: PTH208
+        before = time.thread_time()
+        for _ in range(10):
+            witness.ask()
+        each = (time.thread_time() - before) / 10
+    finally:
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.communicate()
+    assert each / processes * 500 < 0.1, f"{each * 1000:.1f} ms for {processes} processes"

@@ -1,0 +1,124 @@
+"""Reading Cloud Monitoring: the unmodified client against the simulated service."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from tests.sim.cloud.servers import PROJECT, ZONE
+from tpuwatch.clock import ManualClock
+from tpuwatch.health.evidence import Identity, Known, Problem
+from tpuwatch.node.monitoring import MonitoringWitness
+from tpuwatch.sim.cloud.faults import Fault
+from tpuwatch.sim.cloud.metadata_tree import instance_id
+from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+from tpuwatch.sim.cloud.server import CloudServer
+from tpuwatch.sim.cloud.world import Phase, SimNode, Workload, World
+
+
+class Site:
+    """A world with one node, Cloud Monitoring over it, and the witness."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.world = World(self.clock)
+        self.node = self.world.add(SimNode(PROJECT, ZONE, "train-1"))
+        self.service = MonitoringService(self.world)
+        self.server = CloudServer(self.world, services=[self.service.handler()])
+        self.calls: list[tuple[str, str]] = []
+        self.identity = Identity(
+            project=Known(PROJECT, "metadata"),
+            zone=Known(ZONE, "metadata"),
+            node=Known("train-1", "metadata"),
+            worker=Known("0", "metadata"),
+            instance=Known(str(instance_id(self.node, 0)), "metadata"),
+        )
+        self.witness = MonitoringWitness(
+            lambda: self.identity,
+            clock=self.clock,
+            dice=random.Random(1),
+            counted=lambda method, code: self.calls.append((method, code)),
+            endpoint=self.server.address,
+            insecure=True,
+        )
+
+    def work(self, phase: Phase) -> None:
+        self.node.workloads[0] = Workload(phase, self.clock.time())
+        self.service.look()
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.service.look()
+
+    def close(self) -> None:
+        self.witness.close()
+        self.server.stop()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.close()
+
+
+def test_the_newest_samples_are_told_with_their_times(site: Site) -> None:
+    site.work(Phase.STUCK)
+    site.pass_time(900)
+    answer = site.witness.ask()
+    assert answer.problem is None
+    assert answer.value is not None
+    assert answer.value.infra_healthy is True
+    assert answer.value.idle_at is not None
+    assert 180 <= site.clock.time() - answer.value.idle_at < 240  # visible that late
+    assert answer.value.idle_seconds == pytest.approx(900 - (site.clock.time() - answer.value.idle_at), abs=1)
+    assert site.calls == [("ListTimeSeries", "OK")] * 2
+
+
+def test_without_samples_nothing_is_known(site: Site) -> None:
+    answer = site.witness.ask()
+    assert answer.problem is None
+    assert answer.value is not None
+    assert (answer.value.idle_seconds, answer.value.infra_healthy) == (None, None)
+
+
+def test_a_sick_infrastructure_is_told(site: Site) -> None:
+    site.node.health = "UNHEALTHY_MAINTENANCE"
+    site.service.look()
+    site.pass_time(900)
+    value = site.witness.ask().value
+    assert value is not None
+    assert value.infra_healthy is False
+
+
+def test_a_machine_without_a_node_is_not_asked_for(site: Site) -> None:
+    site.identity = Identity()
+    answer = site.witness.ask()
+    assert answer.problem is Problem.UNCONFIGURED
+    assert site.calls == []
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("PERMISSION_DENIED", Problem.DENIED),
+        ("UNAVAILABLE", Problem.SERVER),
+        ("RESOURCE_EXHAUSTED", Problem.THROTTLED),
+    ],
+)
+def test_a_fault_keeps_what_was_said_and_says_why(site: Site, code: str, problem: Problem) -> None:
+    before = site.witness.ask()
+    site.world.faults.set(Fault(method="ListTimeSeries", code=code))
+    answer = site.witness.ask()
+    assert (answer.problem, answer.value, answer.at) == (problem, before.value, before.at)
+    assert "Cloud Monitoring API" in answer.detail
+    assert site.calls[-1] == ("ListTimeSeries", code)
+    site.world.faults.clear()
+    assert site.witness.ask().problem is None
+
+
+def test_a_missing_permission_is_named(site: Site) -> None:
+    site.world.faults.set(Fault(method="ListTimeSeries", code="PERMISSION_DENIED"))
+    assert "monitoring.timeSeries.list" in site.witness.ask().detail

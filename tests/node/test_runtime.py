@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.node.runtime_server import RuntimeProcess, listening, refused
+from tpuwatch.clock import ManualClock, SystemClock
+from tpuwatch.health.evidence import Chip, Problem
+from tpuwatch.node.runtime import LONGEST_PAUSE, RuntimeWitness
+from tpuwatch.node.runtime_values import DUTY_CYCLE, HBM_TOTAL, HBM_USED, HLO_QUEUE, IDLE
+from tpuwatch.sim.cloud.runtime_service import RuntimeService
+from tpuwatch.sim.cloud.world import Phase, SimNode, Workload, World
+
+GIB = 1 << 30
+LONG = 30.0  # a timeout that no healthy process reaches, however loaded the machine is
+
+Start = Callable[..., RuntimeProcess]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with contextlib.ExitStack() as stack:
+
+        def start(*args: Any, **kwargs: Any) -> RuntimeProcess:
+            process = RuntimeProcess(*args, **kwargs)
+            stack.callback(process.stop)
+            return process
+
+        yield start
+
+
+class Poller:
+    """A witness with a clock of its own, and what it counted."""
+
+    def __init__(self, *ports: int, timeout: float = LONG) -> None:
+        self.clock = ManualClock()
+        self.calls: list[tuple[str, str]] = []
+        self.witness = RuntimeWitness(
+            ports,
+            clock=self.clock,
+            dice=random.Random(1),
+            poll_seconds=10,
+            timeout_seconds=timeout,
+            counted=lambda method, code: self.calls.append((method, code)),
+        )
+
+    def next(self) -> Any:
+        """Poll when it is due."""
+        self.clock.advance(self.witness.due_in)
+        return self.witness.ask()
+
+
+def of_chip(number: int, **gauge: Any) -> dict[str, Any]:
+    return {"attribute": {"key": "device_ordinal", "value": {"int_attr": number}}, "gauge": gauge}
+
+
+def two_chips() -> dict[str, Any]:
+    return {
+        HBM_USED: [of_chip(0, as_int=GIB), of_chip(1, as_int=2 * GIB)],
+        HBM_TOTAL: [of_chip(0, as_int=16 * GIB), of_chip(1, as_int=16 * GIB)],
+        DUTY_CYCLE: [of_chip(0, as_double=87.5), of_chip(1, as_double=0.0)],
+        IDLE: [of_chip(0, as_double=0.5), of_chip(1, as_double=700.25)],
+        HLO_QUEUE: [of_chip(0, as_int=2), of_chip(1, as_int=1)],
+        "megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution": [],
+    }
+
+
+CHIPS = (Chip("0", GIB, 16 * GIB, 0.875, 0.5), Chip("1", 2 * GIB, 16 * GIB, 0.0, 700.25))
+
+
+def test_a_process_tells_all_of_its_chips(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    answer = poller.witness.ask()
+    assert (answer.problem, answer.at, answer.tried) == (None, poller.clock.time(), poller.clock.time())
+    (port,) = answer.value.ports
+    assert (port.port, port.chips, port.hlo_queue, port.problem) == (process.port, CHIPS, 3, None)
+    assert poller.calls == [("ListSupportedMetrics", "OK")] + [("GetRuntimeMetric", "OK")] * 5
+
+
+def test_only_metrics_that_are_used_and_supported_are_asked_for(start: Start) -> None:
+    process = start({IDLE: [of_chip(0, as_int=9)], "tpu.runtime.new": []})
+    (port,) = Poller(process.port).witness.ask().value.ports
+    assert [request.metric_name for request in process.asked] == [IDLE]
+    assert port.chips == (Chip("0", idle_seconds=9),)
+    assert port.hlo_queue is None
+
+
+def test_a_process_that_knows_none_of_the_metrics_is_no_fault(start: Start) -> None:
+    (port,) = Poller(start({"tpu.runtime.new": []}).port).witness.ask().value.ports
+    assert (port.chips, port.problem) == ((), None)
+
+
+def test_a_version_that_cannot_list_is_asked_for_all(start: Start) -> None:
+    poller = Poller(start(two_chips(), lists=False).port)
+    assert poller.witness.ask().value.chips == CHIPS
+    assert poller.calls[0] == ("ListSupportedMetrics", "UNIMPLEMENTED")
+
+
+@pytest.mark.parametrize("broken", [grpc.StatusCode.INTERNAL, grpc.StatusCode.NOT_FOUND, b"\xff\xff\xff\xff"])
+def test_a_metric_that_fails_is_left_out(start: Start, broken: Any) -> None:
+    process = start({**two_chips(), DUTY_CYCLE: broken})
+    (port,) = Poller(process.port).witness.ask().value.ports
+    assert port.problem is None
+    assert [(chip.hbm_used_bytes, chip.duty_cycle) for chip in port.chips] == [(GIB, None), (2 * GIB, None)]
+
+
+def test_a_process_that_fails_at_every_metric_is_told_apart_from_something_else(start: Start) -> None:
+    process = start(dict.fromkeys(two_chips(), grpc.StatusCode.INTERNAL))
+    (port,) = Poller(process.port).witness.ask().value.ports
+    assert (port.problem, port.chips) == (Problem.SERVER, ())
+    assert f"port {process.port}" in port.detail
+
+
+def test_nobody_there_is_absent_and_keeps_what_was_last_said(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    said = poller.witness.ask()
+    process.stop()
+    answer = poller.next()
+    assert answer.problem is Problem.ABSENT
+    assert str(process.port) in answer.detail
+    assert (answer.value, answer.at) == (said.value, said.at)
+    assert answer.tried == poller.clock.time()
+
+
+def test_nobody_there_costs_less_than_a_millisecond() -> None:
+    with contextlib.ExitStack() as stack:
+        poller = Poller(*(stack.enter_context(refused()) for _ in range(4)))
+        poller.next()
+        before = time.thread_time()
+        for _ in range(100):
+            assert poller.next().problem is Problem.ABSENT
+        assert (time.thread_time() - before) / 100 < 0.001
+    assert poller.calls == []
+
+
+def test_a_machine_without_ports_is_told_so() -> None:
+    assert Poller().witness.ask().problem is Problem.UNCONFIGURED
+
+
+def test_ports_that_become_known_later_are_asked_from_then_on(start: Start) -> None:
+    known: list[int] = []
+    witness = RuntimeWitness(lambda: known, clock=ManualClock(), dice=random.Random(1), timeout_seconds=LONG)
+    assert witness.ask().problem is Problem.UNCONFIGURED
+    known.append(start(two_chips()).port)
+    answer = witness.ask()
+    assert answer.value is not None
+    assert answer.value.chips == CHIPS
+
+
+def test_where_nothing_runs_grpc_is_never_loaded() -> None:
+    with refused() as port:
+        program = (
+            "import random, sys\n"
+            "from tpuwatch.clock import SystemClock\n"
+            "from tpuwatch.node.runtime import RuntimeWitness\n"
+            f"witness = RuntimeWitness([{port}], clock=SystemClock(), dice=random.Random())\n"
+            "print(witness.ask().problem.value)\n"
+            "print('grpc' in sys.modules, 'google.protobuf' in sys.modules)"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == ["absent", "False", "False"]
+
+
+def test_a_hung_process_does_not_hide_the_others_nor_hold_them_long(start: Start) -> None:
+    with listening() as hung:
+        process = start(two_chips())
+        poller = Poller(hung, process.port, timeout=2.0)
+        before = time.monotonic()
+        answer = poller.witness.ask()
+        assert time.monotonic() - before < 2 * 2.0 + 5  # never one timeout for each of many calls
+    silent, well = answer.value.ports
+    assert (silent.port, silent.problem, silent.chips) == (hung, Problem.TIMEOUT, ())
+    assert (silent.since, "2 s" in silent.detail) == (poller.clock.time(), True)
+    assert (well.problem, len(well.chips)) == (None, 2)
+
+
+def test_a_process_that_hangs_is_asked_ever_less_often_and_noticed_when_it_ends() -> None:
+    with listening() as hung:
+        poller = Poller(hung, timeout=0.05)
+        began = poller.clock.time()
+        asked: list[float] = []
+        while poller.clock.time() < began + 600:
+            before = len(poller.calls)
+            (port,) = poller.next().value.ports
+            assert (port.problem, port.since) == (Problem.TIMEOUT, began)
+            if len(poller.calls) > before:
+                asked.append(poller.clock.time())
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert min(gaps) >= 10
+    assert 600 / LONGEST_PAUSE <= len(asked) <= 30
+    assert max(gaps) <= LONGEST_PAUSE + 11  # an end of the hang shows that soon
+    assert poller.next().problem is Problem.ABSENT
+
+
+def test_after_a_hang_the_process_is_as_good_as_new(start: Start) -> None:
+    with listening() as port:
+        poller = Poller(port, timeout=0.05)
+        assert poller.next().value.ports[0].problem is Problem.TIMEOUT
+    poller.witness._timeout = LONG
+    start(two_chips(), port=port)
+    poller.clock.advance(LONGEST_PAUSE)
+    (well,) = poller.next().value.ports
+    assert (well.problem, well.since, well.chips) == (None, None, CHIPS)
+
+
+def _says(text: bytes) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(text)
+
+    return answer
+
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 3\r\nConnection: close\r\n\r\nno\n"
+
+
+@pytest.mark.parametrize("text", [HTTP, b"SSH-2.0-OpenSSH_9.2p1\r\n", b"", b"\0" * 1000], ids=["http", "ssh", "", "0"])
+def test_what_is_not_the_service_is_foreign(text: bytes) -> None:
+    with listening(_says(text)) as port:
+        answer = Poller(port).witness.ask()
+    assert answer.problem is None
+    assert answer.value.ports[0].problem is Problem.FOREIGN
+    assert "[runtime] ports" in answer.value.ports[0].detail
+
+
+def test_another_grpc_service_is_foreign(start: Start) -> None:
+    process = start(two_chips(), service="other.Service")
+    assert Poller(process.port).witness.ask().value.ports[0].problem is Problem.FOREIGN
+
+
+def test_a_known_process_whose_connections_break_is_not_foreign(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    assert poller.next().value.ports[0].problem is None
+    process.metrics.update(dict.fromkeys(process.metrics, grpc.StatusCode.UNAVAILABLE))
+    assert poller.next().value.ports[0].problem is Problem.UNREACHABLE
+
+
+def test_processes_that_count_their_chips_from_0_are_kept_apart(start: Start) -> None:
+    first, second = start(two_chips()), start(two_chips())
+    poller = Poller(first.port, second.port)
+    assert [chip.id for chip in poller.next().value.chips] == ["0", "1", "2", "3"]
+    assert all(request.skip_node_aggregation for request in first.asked + second.asked)
+    first.stop()
+    assert [chip.id for chip in poller.next().value.chips] == ["2", "3"]
+
+
+def test_one_process_alone_may_tell_of_the_whole_host(start: Start) -> None:
+    process = start(two_chips())
+    with refused() as other:
+        Poller(process.port, other).witness.ask()
+    assert not any(request.skip_node_aggregation for request in process.asked)
+
+
+def test_polls_come_no_faster_than_allowed_and_not_in_step() -> None:
+    with refused() as port:
+        poller = Poller(port)
+        assert poller.witness.due_in == 0
+        dues = set()
+        for _ in range(20):
+            poller.next()
+            dues.add(poller.witness.due_in)
+    assert len(dues) > 10
+    assert all(10 <= due <= 11 for due in dues)
+
+
+def test_a_shortage_of_descriptors_is_no_word_on_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(_ports: Any, _seconds: float) -> Any:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("tpuwatch.node.runtime.knock", none_left)
+    answer = Poller(8431).witness.ask()
+    assert (answer.problem, "Too many open files" in answer.detail) == (Problem.INTERNAL, True)
+
+
+def test_a_proxy_in_the_environment_is_not_used(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    with refused() as port:
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{port}")
+        assert Poller(start(two_chips()).port).witness.ask().value.chips == CHIPS
+
+
+def test_nothing_grows_over_many_polls(start: Start) -> None:
+    process = start(two_chips())
+    with listening(_says(HTTP)) as foreign:
+        poller = Poller(process.port, foreign)
+        for _ in range(5):
+            poller.next()
+        before = _resources()
+        for _ in range(40):
+            poller.next()
+        assert all(now <= then + 8 for now, then in zip(_resources(), before, strict=True))
+
+
+def _resources() -> tuple[int, int, int]:
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), threading.active_count()  # noqa: PTH208
+
+
+def test_it_agrees_with_the_simulator_through_all_phases() -> None:
+    clock = SystemClock()
+    world = World(clock)
+    node = world.add(SimNode("project", "zone", "node", chips_per_host=4, workloads=[Workload()]))
+    service = RuntimeService(world, node.path, ports=(0, 0))
+    try:
+        poller = Poller(*service.ports)
+
+        def become(phase: Phase) -> Any:
+            node.workloads[0] = Workload(phase, clock.time() - 1000)
+            service.advance()
+            return poller.next()
+
+        assert become(Phase.NONE).problem is Problem.ABSENT
+        idle = become(Phase.COMPILING).value
+        assert [chip.id for chip in idle.chips] == ["0", "1", "2", "3"]
+        assert all(chip.duty_cycle == 0 and (chip.idle_seconds or 0) >= 1000 for chip in idle.chips)
+        assert all((chip.duty_cycle or 0) > 0.8 for chip in become(Phase.TRAINING).value.chips)
+        poller.witness._timeout = 0.2
+        assert [port.problem for port in become(Phase.HUNG).value.ports] == [Problem.TIMEOUT] * 2
+        assert become(Phase.NONE).problem is Problem.ABSENT
+    finally:
+        service.close()

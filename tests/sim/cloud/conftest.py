@@ -1,0 +1,3 @@
+from tests.sim.cloud.servers import cloud
+
+__all__ = ["cloud"]  # a fixture

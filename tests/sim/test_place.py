@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tpuwatch.sim.place import LOCK, NOTE, Place, PlaceError, default_directory, read_note
+
+
+def test_the_note_is_there_as_long_as_the_simulator(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "b"
+    with Place(directory) as place:
+        place.write({"control": "127.0.0.1:1"})
+        assert read_note(directory) == {"control": "127.0.0.1:1"}
+        assert sorted(path.name for path in directory.iterdir()) == [NOTE, LOCK]
+    with pytest.raises(PlaceError, match=r"no simulator runs in .*start one with `tpuwatch sim`"):
+        read_note(directory)
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+def test_one_at_a_time(tmp_path: Path) -> None:
+    with Place(tmp_path), pytest.raises(PlaceError, match="another simulator runs in"):
+        Place(tmp_path)
+    Place(tmp_path).close()
+
+
+def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(PlaceError, match=r"cannot use the directory .*give another one by --dir"):
+        Place(tmp_path / "file" / "below")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(PlaceError, match="not a directory of yours"):
+        Place(tmp_path / "link")
+    with pytest.raises(PlaceError, match="not a directory of yours"):
+        read_note(tmp_path / "link")
+
+
+def test_a_directory_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(PlaceError, match="not a directory of yours"):
+        Place(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", json.dumps({"control": 7}), "\udcff"])
+def test_a_note_that_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / NOTE).write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(PlaceError, match=r"cannot read .*sim.json|is no simulator's"):
+        read_note(tmp_path)
+
+
+def test_each_user_has_a_directory_of_ones_own() -> None:
+    assert default_directory({"XDG_RUNTIME_DIR": "/run/user/7"}) == Path(f"/run/user/7/tpuwatch-sim-{os.getuid()}")
+    assert default_directory({}).name == f"tpuwatch-sim-{os.getuid()}"

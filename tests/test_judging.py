@@ -1,0 +1,140 @@
+"""Judging with the real judge, a real journal and a clock that is moved by hand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tpuwatch.clock import ManualClock
+from tpuwatch.export.metrics import Metrics
+from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
+from tpuwatch.health.limits import Limits
+from tpuwatch.health.verdict import Verdict
+from tpuwatch.journal import Journal
+from tpuwatch.judging import OTHERS_SECONDS, Judging
+from tpuwatch.node.board import Posted
+
+
+class Bench:
+    """A judge over what the test posts."""
+
+    def __init__(self, root: Path) -> None:
+        self.clock = ManualClock()
+        self.journal = Journal.open(root, self.clock)
+        self.metrics = Metrics(loops=[], refusals=[])
+        self.posted = Posted()
+        self.judging = self.new()
+
+    def new(self, boot_id: str = "boot") -> Judging:
+        return Judging(
+            lambda: self.posted,
+            limits=Limits(),
+            journal=self.journal,
+            metrics=self.metrics,
+            clock=self.clock,
+            boot_id=boot_id,
+        )
+
+    def cloud(self, **states: str) -> None:
+        """The cloud says of each node its state; `own` is this machine's."""
+        now = self.clock.time()
+        nodes = {
+            name: Answer(CloudNode("p", "z", name, state, "HEALTHY", changed=now), now, None, tried=now)
+            for name, state in states.items()
+        }
+        self.posted = Posted(identity=Identity(node=Known("own", "metadata")), cloud=nodes, api=Answer(1, now, None))
+
+    def turn(self) -> dict[str, Verdict]:
+        self.judging.turn()
+        return {status.node: status.judgement.verdict for status in self.judging.nodes}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(tmp_path)
+    yield bench
+    bench.journal.close()
+
+
+def test_the_own_node_comes_first_and_all_are_judged(bench: Bench) -> None:
+    bench.cloud(other="PREEMPTED", own="STOPPED")
+    assert list(bench.turn().items()) == [("own", Verdict.STOPPED), ("other", Verdict.PREEMPTED)]
+    assert [(status.own, status.project, status.zone) for status in bench.judging.nodes] == [
+        (True, "p", "z"),
+        (False, "p", "z"),
+    ]
+
+
+def test_changes_are_stored_and_told_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.cloud(own="STOPPED")
+    bench.turn()
+    bench.clock.advance(5)
+    bench.turn()
+    assert [(one.node, one.verdict) for one in bench.journal.verdicts()] == [("own", Verdict.STOPPED)]
+    assert caplog.text.count("own is stopped") == 1
+
+
+def test_since_survives_a_restart_but_not_a_reboot(bench: Bench) -> None:
+    bench.cloud(own="STOPPED")
+    bench.turn()
+    begun = bench.judging.nodes[0].judgement.since
+    bench.clock.advance(600)
+    bench.cloud(own="STOPPED")
+    bench.judging = bench.new()
+    bench.turn()
+    assert bench.judging.nodes[0].judgement.since == begun
+    bench.judging = bench.new("another boot")
+    bench.turn()
+    assert bench.judging.nodes[0].judgement.since == bench.clock.time()
+
+
+def test_others_are_judged_anew_when_the_cloud_spoke_or_after_a_while(bench: Bench) -> None:
+    bench.cloud(other="READY")
+    bench.turn()
+    first = bench.judging.nodes[1]
+    bench.clock.advance(5)
+    bench.turn()
+    assert bench.judging.nodes[1] is first
+    bench.cloud(other="READY")
+    bench.turn()
+    assert bench.judging.nodes[1] is not first
+    second = bench.judging.nodes[1]
+    bench.clock.advance(OTHERS_SECONDS)
+    bench.turn()
+    assert bench.judging.nodes[1] is not second
+
+
+def test_a_node_that_is_not_watched_any_more_is_forgotten(bench: Bench) -> None:
+    bench.cloud(other="READY")
+    bench.turn()
+    bench.cloud()
+    assert set(bench.turn()) == {"own"}
+    assert 'node="other"' not in bench.metrics.exposition()[0].decode()
+    bench.clock.advance(3600)
+    bench.cloud(other="READY")
+    bench.turn()
+    assert bench.judging.nodes[1].judgement.since == bench.clock.time()
+
+
+def test_what_the_journal_does_not_take_is_offered_again(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.journal._connection.execute("PRAGMA query_only = 1")
+    bench.cloud(own="STOPPED")
+    assert bench.turn() == {"own": Verdict.STOPPED}
+    assert "cannot write the journal" in caplog.text
+    bench.turn()
+    assert caplog.text.count("own is stopped") == 1
+    bench.journal._connection.execute("PRAGMA query_only = 0")
+    bench.turn()
+    assert len(bench.journal.verdicts()) == 1
+
+
+def test_a_storm_of_changes_is_told_in_short(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    bench.cloud(**{f"n{number}": "STOPPED" for number in range(100)})
+    bench.turn()
+    assert caplog.text.count(" is stopped ") == 20
+    assert "and 81 more nodes changed" in caplog.text
+    assert len(bench.journal.verdicts(limit=1000)) == 101

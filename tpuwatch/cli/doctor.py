@@ -1,0 +1,99 @@
+"""`tpuwatch doctor`: check everything that tpuwatch and a TPU job need, and tell the fix for what is wrong."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.doctor.check import Check
+
+_DONE, _WRONG, _UNKNOWN = 0, 1, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    options.add_config(parser)
+    options.add_json(parser)
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        type=_name,
+        help="run these checks or areas only; docs/doctor.md lists them",
+    )
+    parser.add_argument(
+        "--process",
+        type=_pid,
+        nargs="+",
+        default=[],
+        metavar="PID",
+        help="look at these processes; else at all with TPU variables, and at the calling shell",
+    )
+    parser.add_argument(
+        "--python",
+        default="",
+        metavar="PATH",
+        help="look at the packages of this interpreter; else of those that run, or of python3",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when nothing is wrong, 1 when something is, 3 when nothing essential could be found out."""
+    from tpuwatch.clock import SystemClock
+    from tpuwatch.doctor.check import Status
+    from tpuwatch.doctor.environment import Environment
+    from tpuwatch.doctor.report import count, document, tell
+    from tpuwatch.doctor.run import found_out
+    from tpuwatch.doctor.run import run as run_checks
+
+    environment = Environment(
+        options.load(args),
+        os.environ,
+        SystemClock(),
+        pids=tuple(args.process),
+        python=os.path.abspath(args.python) if args.python else "",  # noqa: PTH100 (resolving it would leave its venv)
+    )
+    findings = run_checks(_chosen(args.only), environment)
+    if args.json:
+        options.print_json(document(findings))
+    else:
+        from tpuwatch.export.paper import Paper
+
+        tell(Paper(sys.stdout), findings)
+    if count(findings, Status.WRONG):
+        return _WRONG
+    return _DONE if found_out(findings) else _UNKNOWN
+
+
+def _chosen(names: Iterable[str]) -> list[Check]:
+    from tpuwatch.doctor.checks import CHECKS
+
+    wanted = set(names)
+    return [check for check in CHECKS if not wanted or {check.id, check.area.value} & wanted]
+
+
+def _name(text: str) -> str:
+    import difflib
+
+    from tpuwatch.doctor.checks import CHECKS
+
+    known = [*dict.fromkeys(check.area.value for check in CHECKS), *(check.id for check in CHECKS)]
+    if text not in known:
+        near = difflib.get_close_matches(text, known, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise argparse.ArgumentTypeError(f"there is no check {text!r}; {hint}")
+    return text
+
+
+def _pid(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of a process")
+    return int(text)

@@ -1,0 +1,15 @@
+"""The checks, a module for each area. The order here is the order of the report."""
+
+from __future__ import annotations
+
+from tpuwatch.doctor.checks import cloud, host, logs, machine, tools, variables, versions
+
+CHECKS = (
+    *cloud.CHECKS,
+    *logs.CHECKS,
+    *variables.CHECKS,
+    *versions.CHECKS,
+    *host.CHECKS,
+    *machine.CHECKS,
+    *tools.CHECKS,
+)

@@ -1,0 +1,259 @@
+"""Google's side: the metadata server, credentials, scopes, the Cloud TPU API, permissions, the nodes."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.doctor import metadata
+from tpuwatch.doctor.api import Zone, identity, monitoring, zones
+from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.checks.host import chips
+from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.login import CLOUD_PLATFORM, login
+from tpuwatch.health.evidence import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tpuwatch.doctor.environment import Environment
+
+_METADATA: Final = "https://cloud.google.com/compute/docs/metadata/querying-metadata"
+_STALL: Final = "https://github.com/jax-ml/jax/issues/14300"
+_CREDENTIALS: Final = "https://cloud.google.com/docs/authentication/provide-credentials-adc"
+_SCOPES: Final = "https://cloud.google.com/compute/docs/access/service-accounts#accesscopesiam"
+_ROLES: Final = "https://cloud.google.com/iam/docs/roles-permissions/tpu"
+_CLOCK: Final = "https://cloud.google.com/compute/docs/instances/configure-ntp"
+_SETUP: Final = "https://cloud.google.com/tpu/docs/setup-gcp-account"
+_ZONES: Final = "https://cloud.google.com/tpu/docs/regions"
+_CONFIGURATION: Final = "config.example.toml"
+
+_WARN_SECONDS, _WRONG_SECONDS = 60.0, 300.0  # of clock offset; Google refuses signed requests beyond 5 minutes
+_TPU_SCOPES: Final = (CLOUD_PLATFORM, "https://www.googleapis.com/auth/cloud.tpu")
+_READ_SCOPES: Final = ("https://www.googleapis.com/auth/monitoring", "https://www.googleapis.com/auth/monitoring.read")
+_WRITE_SCOPES: Final = (_READ_SCOPES[0], "https://www.googleapis.com/auth/monitoring.write")
+
+# What is wrong for certain. Everything else that keeps the API from answering is unknown.
+_CERTAIN: Final = (
+    Problem.DENIED,
+    Problem.SCOPE,
+    Problem.CREDENTIALS,
+    Problem.DISABLED,
+    Problem.NOT_FOUND,
+    Problem.FOREIGN,
+)
+
+
+def metadata_server(environment: Environment) -> Iterator[Result]:
+    """The metadata server: libtpu and the frameworks ask it at every start."""
+    failure = metadata.failure(environment)
+    if failure is None:
+        yield ok("It answers.")
+    elif failure.problem is Problem.ABSENT and not chips(environment):
+        yield skipped("There is none: this is no Google Cloud VM.")
+    elif failure.problem in (Problem.ABSENT, Problem.TIMEOUT, Problem.FOREIGN, Problem.DENIED):
+        yield wrong(
+            f"{failure} libtpu asks it at every start, and may wait for minutes.",
+            "curl -H 'Metadata-Flavor: Google' http://metadata.google.internal/ must answer: in a container use "
+            "--network host; let no proxy take it (NO_PROXY=metadata.google.internal); unset GCE_METADATA_HOST",
+            _STALL,
+        )
+    else:
+        yield unknown(str(failure))
+
+
+def who(environment: Environment) -> Iterator[Result]:
+    """Whether it is known what to ask the API for."""
+    known = identity(environment)
+    missing = [name for name, found in (("project", known.project), ("zone", known.zone)) if not found.value]
+    if missing == ["zone"] and all("/" in node for node in environment.config.cloud.nodes or ("",)):
+        missing = []  # each configured node names its own
+    failure = metadata.failure(environment)
+    if missing and failure is not None and failure.problem is not Problem.ABSENT:
+        yield unknown(f"The {' and the '.join(missing)} cannot be told before the metadata server answers.")
+        return
+    if missing:
+        yield wrong(
+            f"Neither the configuration nor a metadata server tells the {' and the '.join(missing)}.",
+            " and ".join(f'{name} = "…"' for name in missing) + " under [cloud], or enabled = false there",
+            _CONFIGURATION,
+        )
+        return
+    node = f"node {known.node.value}" if known.node.value else "no node of the Cloud TPU API"
+    yield ok(f"Project {known.project.value}, zone {known.zone.value or '(of each node)'}, {node}.")
+
+
+def clock(environment: Environment) -> Iterator[Result]:
+    """This machine's clock against Google's."""
+    ahead = metadata.seconds_ahead(environment) if metadata.failure(environment) is None else None
+    ahead = metadata.seconds_ahead_of_api(environment) if ahead is None else ahead
+    if ahead is None:
+        yield unknown("Neither the metadata server nor the API told the time.")
+        return
+    text = f"This machine's clock is {abs(ahead):.0f} s {'slow' if ahead > 0 else 'fast'}"
+    fix = "sudo timedatectl set-ntp true, or: sudo systemctl restart chrony"
+    if abs(ahead) > _WRONG_SECONDS:
+        yield wrong(f"{text}: signed requests are refused, and times of logs and cloud do not fit.", fix, _CLOCK)
+    elif abs(ahead) > _WARN_SECONDS:
+        yield warn(f"{text}.", fix, _CLOCK)
+    else:
+        yield ok("The clock is right.")
+
+
+def credentials(environment: Environment) -> Iterator[Result]:
+    """Application Default Credentials: there, and good for a token now."""
+    found = login(environment)
+    if not found.problem:
+        yield ok(f"Credentials of {found.source}{f' ({found.account})' if found.account else ''} work.")
+    elif found.certain:
+        yield wrong(found.problem, found.fix, _CREDENTIALS)
+    else:
+        yield unknown(found.problem, found.fix)
+
+
+def scopes(environment: Environment) -> Iterator[Result]:
+    """What the metadata server's tokens may be used for. Other credentials take the scope that is asked for."""
+    found = login(environment)
+    if found.scopes is None:
+        yield skipped("Only tokens of the metadata server have fixed scopes.")
+        return
+    settings = environment.config.monitoring
+    wanted: list[tuple[str, tuple[str, ...]]] = [("the Cloud TPU API", _TPU_SCOPES)]
+    wanted += [("reading Cloud Monitoring", (CLOUD_PLATFORM, *_READ_SCOPES))] if settings.read else []
+    wanted += [("writing to Cloud Monitoring", (CLOUD_PLATFORM, *_WRITE_SCOPES))] if settings.export else []
+    lacking = [(use, any_of) for use, any_of in wanted if not set(any_of) & set(found.scopes)]
+    for use, any_of in lacking:
+        yield wrong(
+            f"The VM's access tokens lack a scope for {use}: one of {', '.join(any_of)}.",
+            f"Make the node with --scopes={CLOUD_PLATFORM} (a TPU VM's scopes cannot be changed later), or export "
+            "GOOGLE_APPLICATION_CREDENTIALS=KEY.json with a service account's key",
+            _SCOPES,
+        )
+    if not lacking:
+        yield ok("The VM's access tokens have the scopes that are needed.")
+
+
+def api(environment: Environment) -> Iterator[Result]:
+    """The Cloud TPU API answers for each zone that is watched."""
+    asked = zones(environment)
+    for zone in asked:
+        if zone.problem in _CERTAIN:
+            fix, source = _fix(environment, zone.problem, zone.watch.project)
+            yield wrong(cut(zone.detail, 800), fix, source)
+        elif zone.problem is not None:
+            yield unknown(cut(zone.detail, 800))
+    if not asked:
+        yield unknown("It cannot be asked without project and zone.")
+    elif all(zone.problem is None for zone in asked):
+        yield ok(f"It answers for {', '.join(zone.watch.where for zone in asked)}.")
+
+
+def permissions(environment: Environment) -> Iterator[Result]:
+    """The permissions that watching takes, each tried by asking for what it allows."""
+    problems = {zone.problem for zone in zones(environment)} or {Problem.UNCONFIGURED}
+    yield from _permission(environment, "tpu.nodes.list", "roles/tpu.viewer", problems)
+    if environment.config.monitoring.read:
+        problem = monitoring(environment).problem
+        yield from _permission(environment, "monitoring.timeSeries.list", "roles/monitoring.viewer", {problem})
+    if environment.config.monitoring.export:
+        yield unknown(
+            "monitoring.timeSeries.create is not tried, for that would write.",
+            _grant(environment, "roles/monitoring.metricWriter", identity(environment).project.value),
+        )
+
+
+def _permission(environment: Environment, name: str, role: str, problems: set[Problem | None]) -> Iterator[Result]:
+    if Problem.DENIED in problems:
+        account = login(environment).account or "The account"
+        yield wrong(f"{account} lacks {name}.", _grant(environment, role, identity(environment).project.value), _ROLES)
+    elif problems == {None}:
+        yield ok(f"{name} is granted.")
+    else:
+        yield unknown(f"Whether {name} is granted cannot be told: there was no answer that would show it.")
+
+
+def nodes(environment: Environment) -> Iterator[Result]:
+    """The nodes that the configuration names, and the one that this machine belongs to, exist."""
+    asked = [zone for zone in zones(environment) if zone.watch.names or zone.watch.patterns]
+    if not asked:
+        yield skipped("No node is configured, and this machine belongs to none.")
+    for zone in asked:
+        if zone.problem is not None:
+            yield unknown(f"Whether the nodes of {zone.watch.where} exist cannot be told without the API.")
+            continue
+        absent = sorted(zone.watch.names - zone.names)
+        for name in absent:
+            near = difflib.get_close_matches(name, zone.names, 1)
+            yield _no_node(zone, f"no node {cut(name)}", f" Is {cut(near[0])} meant?" if near else "")
+        empty = not any(zone.watch.has(name) for name in zone.names)
+        if zone.watch.patterns and empty:
+            yield _no_node(zone, "no node that the patterns under [cloud] match")
+        if not absent and not empty:
+            yield ok(f"{len(zone.names)} nodes are in {zone.watch.where}; those that are watched are among them.")
+
+
+def _no_node(zone: Zone, what: str, hint: str = "") -> Result:
+    return wrong(
+        f"There is {what} in {zone.watch.where}.{hint}",
+        f"gcloud compute tpus tpu-vm list --zone={zone.watch.zone} --project={zone.watch.project} shows those that "
+        "there are; correct nodes under [cloud]",
+        _CONFIGURATION,
+    )
+
+
+def _grant(environment: Environment, role: str, project: str) -> str:
+    account = login(environment).account
+    kind = "user" if account and not account.endswith(".gserviceaccount.com") else "serviceAccount"
+    member = f"{kind}:{account or 'ACCOUNT'}"
+    return f"gcloud projects add-iam-policy-binding {project or 'PROJECT'} --member={member} --role={role}"
+
+
+def _fix(environment: Environment, problem: Problem, project: str) -> tuple[str, str]:
+    """The command that mends it, and its source."""
+    fixes = {
+        Problem.DENIED: (_grant(environment, "roles/tpu.viewer", project), _ROLES),
+        Problem.SCOPE: (f"Make the node with --scopes={CLOUD_PLATFORM}.", _SCOPES),
+        Problem.CREDENTIALS: ("gcloud auth application-default login", _CREDENTIALS),
+        Problem.DISABLED: (f"gcloud services enable tpu.googleapis.com --project={project}", _SETUP),
+        Problem.NOT_FOUND: (f"gcloud compute tpus locations list --project={project}", _ZONES),
+        Problem.FOREIGN: ("Correct endpoint under [cloud], or leave it out.", _CONFIGURATION),
+    }
+    return fixes[problem]
+
+
+def _where_enabled(look_at: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
+    """Not to be asked where the configuration has switched the cloud off."""
+
+    def looked(environment: Environment) -> Iterator[Result]:
+        if not environment.config.cloud.enabled:
+            yield skipped("The cloud is switched off (enabled under [cloud]).")
+        else:
+            yield from look_at(environment)
+
+    return looked
+
+
+def _with_credentials(look_at: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
+    """Not needed for a simulator."""
+
+    def looked(environment: Environment) -> Iterator[Result]:
+        if environment.config.cloud.insecure:
+            yield skipped("The endpoint is used without credentials (insecure under [cloud]).")
+        else:
+            yield from look_at(environment)
+
+    return _where_enabled(looked)
+
+
+_SECONDS = 20.0
+
+CHECKS = (
+    Check("metadata", "metadata server", Area.CLOUD, _where_enabled(metadata_server), _SECONDS),
+    Check("identity", "project, zone, node", Area.CLOUD, _where_enabled(who), _SECONDS),
+    Check("clock", "clock", Area.CLOUD, _where_enabled(clock), _SECONDS),
+    Check("credentials", "credentials", Area.CLOUD, _with_credentials(credentials), _SECONDS),
+    Check("scopes", "scopes", Area.CLOUD, _with_credentials(scopes), _SECONDS),
+    Check("api", "Cloud TPU API", Area.CLOUD, _where_enabled(api), _SECONDS, essential=True),
+    Check("permissions", "permissions", Area.CLOUD, _where_enabled(permissions), _SECONDS),
+    Check("nodes", "configured nodes", Area.CLOUD, _where_enabled(nodes), _SECONDS),
+)

@@ -1,0 +1,276 @@
+"""The machine that the TPU is in: its devices, who holds them, the lock file, memory."""
+
+from __future__ import annotations
+
+import re
+import stat
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.jobs import find_jobs, settings, users
+from tpuwatch.doctor.metadata import attribute
+from tpuwatch.doctor.variables import DEFAULT_PREMAPPED_BYTES, SIZE, premapped_bytes
+from tpuwatch.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from os import stat_result
+
+    from tpuwatch.doctor.environment import Environment
+    from tpuwatch.doctor.people import Person
+    from tpuwatch.node.holders import Held
+
+_IN_USE = "https://github.com/jax-ml/jax/issues/22070"
+_STALE_LOCK = "https://github.com/vllm-project/tpu-inference/issues/2257"
+_CONTAINER = "https://github.com/jax-ml/jax/issues/30834"
+_JAX_INIT = "https://github.com/jax-ml/jax/blob/main/jax/_src/cloud_tpu_init.py"
+_GUIDE = "https://docs.cloud.google.com/tpu/docs/performance-guide"
+_CREATE = "https://docs.cloud.google.com/tpu/docs/troubleshooting/trouble-jax"
+
+_GOOGLE: Final = "0x1ae0"
+_CHIPS: Final = {  # PCI device ids, from JAX's hardware_utils.py
+    "0x0027": "v2 or v3",
+    "0x005e": "v4",
+    "0x0062": "v5p",
+    "0x0063": "v5e",
+    "0x006f": "v6e",
+    "0x0076": "7x",
+}
+_PREMAPPING: Final = (
+    "v5p",
+    "v5e",
+    "v6e",
+    "7x",
+)  # have a premapped buffer unless told otherwise, and gain by huge pages
+_LOCK: Final = "/tmp/libtpu_lockfile"  # noqa: S108 (libtpu's own)
+_NODE = re.compile(r"accel[0-9]{1,3}|[0-9]{1,3}")
+
+
+def chips(environment: Environment) -> list[str]:
+    """The generation of each TPU chip on the PCI bus."""
+    found = []
+    folder = environment.path("/sys/bus/pci/devices")
+    for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+        vendor, device = (environment.text_or_none(f"/sys/bus/pci/devices/{entry.name}/{name}") for name in _PCI)
+        if (vendor or "").strip() == _GOOGLE and (device or "").strip() in _CHIPS:
+            found.append(_CHIPS[(device or "").strip()])
+    return found
+
+
+_PCI: Final = ("vendor", "device")
+
+
+def nodes(environment: Environment) -> list[str]:
+    """The TPU's device nodes."""
+    found = []
+    for folder in ("/dev", "/dev/accel", "/dev/vfio"):
+        path = environment.path(folder)
+        names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
+        wanted = [name for name in names if _NODE.fullmatch(name)]
+        found += [f"{folder}/{name}" for name in wanted if folder != "/dev" or name.startswith("accel")]
+    return [name for name in found if not environment.path(name).is_dir()]
+
+
+def premaps(environment: Environment) -> bool:
+    """Whether the chips here have a premapped buffer when nothing is set."""
+    return any(kind in _PREMAPPING for kind in chips(environment))
+
+
+def devices(environment: Environment) -> Iterator[Result]:
+    """Device nodes: there, and open to the job's user."""
+    kinds, paths = chips(environment), nodes(environment)
+    if not kinds and not paths:
+        accelerator = attribute(environment, "accelerator-type") or ""
+        if accelerator.startswith("v"):
+            text = f"This is a TPU VM ({cut(accelerator, 30)}), and no TPU is on its PCI bus or among its devices."
+            yield wrong(text, "Delete the node and create it again.", _CREATE)
+        else:
+            yield skipped("There is no TPU in this machine.")
+        return
+    if not paths:
+        yield wrong(
+            f"{len(kinds)} TPU chips ({kinds[0]}) are on the PCI bus; neither /dev/accel* nor /dev/vfio/* is there.",
+            "In a container: docker run --privileged, or --device for each node. On the VM: sudo reboot",
+            _CONTAINER,
+        )
+        return
+    vfio = any(path.startswith("/dev/vfio/") for path in paths)
+    denied = False
+    for user in users(environment):
+        for path in [*paths, *(["/dev/vfio/vfio"] if vfio else [])]:
+            if not user.may(environment.path(path).stat(), "rw"):
+                denied = True
+                name = environment.user_name(user.uid)
+                yield wrong(f"{name} may not open {path}.", f"sudo chmod a+rw {path}", _CONTAINER)
+                break
+    if not denied:
+        yield ok(f"{len(paths)} TPU devices ({', '.join(sorted(set(kinds))) or paths[0]}), open to the job's user.")
+
+
+def held(environment: Environment) -> Held:
+    """Who holds the devices and the lock file."""
+    return environment.once("held", lambda: _held(environment))
+
+
+def _held(environment: Environment) -> Held:
+    from tpuwatch.node.holders import Holders
+    from tpuwatch.processes import ProcFs
+
+    holders = Holders(ProcFs(environment.path("/proc")), environment.root)
+    return holders.look(None, environment.clock.monotonic())
+
+
+def holders(environment: Environment) -> Iterator[Result]:
+    """Who holds the TPU, and whether anybody holds it who should not."""
+    found = held(environment)
+    for holder in found.holders:
+        state = re.search(r"^State:\s+(\w)", environment.text_or_none(f"/proc/{holder.pid}/status") or "", re.MULTILINE)
+        name = f"Process {holder.pid} of {cut(holder.user)} ({cut(holder.command, 60)})"
+        if state and state[1] in "TtZ":
+            how = "is stopped" if state[1] in "Tt" else "has ended, but its parent has not taken note of it,"
+            yield wrong(f"{name} {how} and still holds the TPU.", f"sudo kill -9 {holder.pid}", _IN_USE)
+        else:
+            what = ", ".join(holder.devices[:4]) or "the lock file"
+            yield ok(f"{name} holds {what}.")
+    for sentence in found.unseen:
+        yield unknown(sentence, environment.sudo)
+    if not found.holders and not found.unseen:
+        yield ok("Nobody holds the TPU.")
+
+
+def lock_file(environment: Environment) -> Iterator[Result]:
+    """A lock file that somebody left, and that the next job's user cannot open."""
+    try:
+        entry = environment.path(_LOCK).lstat()
+    except FileNotFoundError:
+        yield ok(f"There is no {_LOCK}.")
+        return
+    owner = environment.user_name(entry.st_uid)
+    if not stat.S_ISREG(entry.st_mode):
+        yield wrong(f"{_LOCK} is no regular file; libtpu cannot lock it.", f"sudo rm -r {_LOCK}", _STALE_LOCK)
+        return
+    locker = next((holder for holder in held(environment).holders if holder.locks), None)
+    if locker is not None:
+        yield ok(f"{_LOCK} is held by process {locker.pid} of {cut(locker.user)}.")
+        return
+    denied = [environment.user_name(user.uid) for user in users(environment) if not _may_lock(environment, user, entry)]
+    if denied:
+        yield wrong(
+            f"{_LOCK} was left by {owner}, and {', '.join(denied)} cannot open it: libtpu then starts without a word "
+            "in its log.",
+            f"sudo rm {_LOCK}, if `sudo fuser -v {_LOCK}` names nobody",
+            _STALE_LOCK,
+        )
+    elif held(environment).unseen:
+        yield unknown(f"{_LOCK} is there; who holds it could not be seen.", environment.sudo)
+    else:
+        yield ok(f"{_LOCK} of {owner} is there, and nobody holds it.")
+
+
+def _may_lock(environment: Environment, user: Person, entry: stat_result) -> bool:
+    """Whether a user can open the lock file as libtpu does: for writing, and to be made if it is not there.
+
+    The kernel refuses the latter in a sticky directory for a file of somebody else's, even to root
+    (fs.protected_regular), unless the file belongs to the directory's owner.
+    """
+    folder = environment.path(_LOCK).parent.stat()
+    protected = (environment.text_or_none("/proc/sys/fs/protected_regular") or "0").strip() not in ("0", "")
+    shared = folder.st_mode & stat.S_ISVTX and folder.st_mode & stat.S_IWOTH
+    foreign = entry.st_uid not in (user.uid, folder.st_uid)
+    return user.may(entry, "rw") and not (protected and shared and foreign)
+
+
+def memory(environment: Environment) -> Iterator[Result]:
+    """Whether the host has the memory that the premapped buffer pins."""
+    numbers = dict(re.findall(r"^(\w+):\s+(\d{1,15}) kB$", environment.text("/proc/meminfo"), re.MULTILINE))
+    if not {"MemTotal", "MemAvailable"} <= numbers.keys():
+        yield unknown("/proc/meminfo does not tell how much memory there is.")
+        return
+    total, available = int(numbers["MemTotal"]) << 10, int(numbers["MemAvailable"]) << 10
+    bad = False
+    for setting in settings(environment):
+        size = premapped_bytes(setting.variables)
+        if size is None and (setting.variables or environment.pids) and premaps(environment):
+            size = DEFAULT_PREMAPPED_BYTES
+        if not size:
+            continue
+        starting = None in setting.holders  # a job that runs has its buffer already
+        text = f"The premapped buffer in {setting.where} is {format_size(size)};"
+        fix = f"export {SIZE}={_half(total)}"
+        if size >= total:
+            bad = True
+            yield wrong(f"{text} this host has {format_size(total)}.", fix, _GUIDE)
+        elif starting and size > available:
+            bad = True
+            yield wrong(f"{text} {format_size(available)} are available.", f"End what uses memory, or {fix}", _GUIDE)
+        elif size > total // 2:
+            bad = True
+            yield warn(f"{text} it pins more than half of the host's {format_size(total)}.", fix, _GUIDE)
+    if available < total // 20:
+        bad = True
+        yield warn(
+            f"{format_size(available)} of {format_size(total)} are available; next the kernel kills what is largest.",
+            "Hold less on the host: smaller shuffle and prefetch buffers, fewer data workers.",
+            "https://cloud.google.com/tpu/docs/troubleshooting/trouble-tf",
+        )
+    if not bad:
+        yield ok(f"{format_size(available)} of {format_size(total)} are available.")
+
+
+def _half(total: int) -> int:
+    """The largest power of two that leaves the host at least half of its memory."""
+    return 1 << max(12, (total // 2).bit_length() - 1)
+
+
+def memlock(environment: Environment) -> Iterator[Result]:
+    """The limit of locked memory, which binds all users who may not pin freely, where the TPU is driven by VFIO."""
+    if not any(path.startswith("/dev/vfio/") for path in nodes(environment)):
+        yield skipped("No TPU here is driven by VFIO.")
+        return
+    jobs = find_jobs(environment).seen
+    shells = [] if environment.pids else [("this shell", environment.me, "self", environment.environ)]
+    bad = False
+    for where, person, pid, environ in [*shells, *((job.name, job.person, str(job.pid), job.environ) for job in jobs)]:
+        limit = re.search(
+            r"^Max locked memory\s+(\d+|unlimited)", environment.text(f"/proc/{pid}/limits"), re.MULTILINE
+        )
+        needed = premapped_bytes(environ)
+        needed = DEFAULT_PREMAPPED_BYTES if needed is None and premaps(environment) else needed or 0
+        if limit and limit[1] != "unlimited" and int(limit[1]) < needed and not person.pins_freely:
+            bad = True
+            yield warn(
+                f"In {where} {format_size(int(limit[1]))} of memory may be locked; the premapped buffer is "
+                f"{format_size(needed)}.",
+                "ulimit -l unlimited (as root, before the job); LimitMEMLOCK=infinity in a unit; docker run --ulimit "
+                "memlock=-1",
+                _CONTAINER,
+            )
+    if not bad:
+        yield ok("Enough memory may be locked.")
+
+
+def hugepages(environment: Environment) -> Iterator[Result]:
+    """Transparent huge pages, without which newer TPUs start and stop slowly."""
+    if not premaps(environment):
+        yield skipped("Huge pages matter from v5 on; there is no such TPU in this machine.")
+        return
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if "[always]" in environment.text(path):
+        yield ok("Transparent huge pages are on.")
+        return
+    yield warn(
+        "Transparent huge pages are not on: the TPU's runtime starts and ends slowly.",
+        f"echo always | sudo tee {path}",
+        _JAX_INIT,
+    )
+
+
+CHECKS = (
+    Check("devices", "TPU devices", Area.HOST, devices, seconds=8.0, essential=True),
+    Check("holders", "holders of the TPU", Area.HOST, holders),
+    Check("lock_file", "libtpu's lock file", Area.HOST, lock_file),
+    Check("memory", "memory", Area.HOST, memory),
+    Check("memlock", "limit of locked memory", Area.HOST, memlock),
+    Check("hugepages", "transparent huge pages", Area.HOST, hugepages),
+)

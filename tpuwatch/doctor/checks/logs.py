@@ -1,0 +1,287 @@
+"""What libtpu logs, where to, and whether tpuwatch gets to see it."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.doctor.check import MEASURED, Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.jobs import settings, users
+from tpuwatch.doctor.variables import leading_integer
+from tpuwatch.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from tpuwatch.doctor.environment import Environment
+    from tpuwatch.doctor.people import Person
+
+_DEFAULT = "/tmp/tpu_logs"  # noqa: S108 (where libtpu writes)
+_FALLBACK = "/tmp"  # noqa: S108 (where it writes if it cannot)
+_DEFAULT_MAX_MB = 1024
+_MANY_BYTES = 5 << 30  # of old logs
+_MAX_FILES = 100_000
+_OVERSHOOT = 2  # a fast writer passes the limit by far; so many files of full size must fit
+_TMPFILES = "https://www.freedesktop.org/software/systemd/man/latest/tmpfiles.d.html"
+
+
+def directories(environment: Environment) -> Iterator[Result]:
+    """The directories that tpuwatch follows: there, real, readable for us, writable for the job's user."""
+    for path in environment.config.logs.paths:
+        try:
+            entry = environment.path(path).lstat()
+        except FileNotFoundError:
+            yield _missing(environment, path)
+            continue
+        yield from _directory(environment, path, entry)
+
+
+def _missing(environment: Environment, path: Path) -> Result:
+    parent = environment.path(path.parent)
+    if not parent.is_dir():
+        return warn(
+            f"{path} does not exist, nor does {path.parent}: libtpu makes one directory, not two, and falls back to "
+            f"{_FALLBACK}.",
+            f"mkdir -p {path}, as the job's user",
+            MEASURED,
+        )
+    return ok(f"{path} does not exist yet; libtpu makes it at the first launch.")
+
+
+def _directory(environment: Environment, path: Path, entry: os.stat_result) -> Iterator[Result]:
+    owner = environment.user_name(entry.st_uid)
+    if stat.S_ISLNK(entry.st_mode) and entry.st_uid not in (0, environment.me.uid):
+        yield wrong(
+            f"{path} is a link of {owner}'s; tpuwatch does not follow other users' links.",
+            f"rm {path}, or name the place that it points to in paths under [logs]",
+            MEASURED,
+        )
+        return
+    if stat.S_ISLNK(entry.st_mode):
+        entry = environment.path(path).stat()
+    if not stat.S_ISDIR(entry.st_mode):
+        yield wrong(f"{path} is no directory, so libtpu writes to {_FALLBACK}.", f"rm {path}", MEASURED)
+        return
+    if not environment.me.may(entry, "rx"):
+        yield wrong(
+            f"{path} cannot be read by {environment.my_name}.",
+            f"sudo tpuwatch run, or the systemd unit, which may read every log; or chmod o+rx {path}",
+            "docs/operations.md",
+        )
+    denied = [environment.user_name(user.uid) for user in users(environment) if not user.may(entry, "wx")]
+    if denied:
+        yield wrong(
+            f"{path} belongs to {owner}, and {', '.join(denied)} cannot write to it: libtpu then leaves no log file.",
+            f"sudo chmod 1777 {path}",
+            MEASURED,
+        )
+    if entry.st_mode & stat.S_IWOTH and not entry.st_mode & stat.S_ISVTX:
+        yield warn(
+            f"Everybody may delete everybody's files in {path}: it is writable by all and not sticky.",
+            f"sudo chmod +t {path}",
+            MEASURED,
+        )
+
+
+def destination(environment: Environment) -> Iterator[Result]:
+    """TPU_LOG_DIR: where libtpu really writes, and whether tpuwatch looks there."""
+    watched = [Path(os.path.normpath(path)) for path in environment.config.logs.paths]
+    for setting in settings(environment):
+        value = setting.variables.get("TPU_LOG_DIR")
+        if value is None:
+            continue
+        where, shown = setting.where, cut(value)
+        if value.lower() == "disabled":
+            yield warn(
+                f"TPU_LOG_DIR={shown} in {where} does not turn logging off: the files go to {_FALLBACK}.",
+                f"export TPU_LOG_DIR={_DEFAULT}",
+                MEASURED,
+            )
+        elif not value:
+            yield warn(f"TPU_LOG_DIR is empty in {where}: it means {_DEFAULT}.", "unset TPU_LOG_DIR", MEASURED)
+        elif not Path(value).is_absolute():
+            yield warn(
+                f"TPU_LOG_DIR={shown} in {where} depends on the directory that the job is started in.",
+                f"export TPU_LOG_DIR={_DEFAULT}, or another absolute path",
+                MEASURED,
+            )
+        elif not environment.path(value).is_dir() and not environment.path(value).parent.is_dir():
+            yield wrong(
+                f"TPU_LOG_DIR={shown} in {where}: the directory above it does not exist, so the files go to "
+                f"{_FALLBACK}.",
+                f"mkdir -p {shown}",
+                MEASURED,
+            )
+        elif Path(os.path.normpath(value)) not in watched:
+            yield wrong(
+                f"TPU_LOG_DIR={shown} in {where} is not among the directories that tpuwatch follows.",
+                f'paths = ["{shown}", "{_FALLBACK}"] under [logs] of tpuwatch\'s configuration',
+                "config.example.toml",
+            )
+
+
+def levels(environment: Environment) -> Iterator[Result]:
+    """TPU_MIN_LOG_LEVEL: from 2 on, what tpuwatch needs is not written."""
+    for setting in settings(environment):
+        level = leading_integer(setting.variables.get("TPU_MIN_LOG_LEVEL", ""))
+        if level is None or level <= 0:
+            continue
+        hidden = {
+            1: "launches and the premapped buffer's setting are not logged",
+            2: "only errors are logged: no launches, no warnings",
+        }.get(level, "not even an out-of-memory error is logged; it stands on the job's stderr only")
+        text = f"TPU_MIN_LOG_LEVEL={level} in {setting.where}: {hidden}."
+        fix = "export TPU_MIN_LOG_LEVEL=0"
+        yield wrong(text, fix, MEASURED) if level >= 2 else warn(text, fix, MEASURED)
+
+
+def buffering(environment: Environment) -> Iterator[Result]:
+    """Whether INFO lines reach the file at once."""
+    for setting in settings(environment):
+        if None in setting.holders and not setting.variables and len(setting.holders) == 1:
+            continue  # a shell without any TPU variable starts no TPU job as it is
+        if not _unbuffered(setting.variables):
+            arguments = " ".join([*setting.variables.get("LIBTPU_INIT_ARGS", "").split(), "--logbuflevel=-1"])
+            yield warn(
+                f"INFO lines are written in blocks of 4096 bytes in {setting.where}: the last words of a launch that "
+                "hangs or is killed are lost.",
+                f'export LIBTPU_INIT_ARGS="{cut(arguments, 400)}"',
+                MEASURED,
+            )
+
+
+def _unbuffered(variables: Mapping[str, str]) -> bool:
+    words = [word.lstrip("-") for word in variables.get("LIBTPU_INIT_ARGS", "").split()]
+    return any(word.startswith("logbuflevel=-") or word == "logbufsecs=1" or word == "logbufsecs=0" for word in words)
+
+
+def space(environment: Environment) -> Iterator[Result]:
+    """Free disk under the logs, and how much old ones take."""
+    limit = max((_max_log_bytes(setting.variables) for setting in settings(environment)), default=0)
+    for path in environment.config.logs.paths:
+        real = environment.path(path)
+        if not real.is_dir():
+            continue
+        total, free = environment.disk(real)
+        if free < min(_OVERSHOOT * limit, total // 10):
+            yield wrong(
+                f"{format_size(free)} are free under {path}; a log file grows to {format_size(limit)} before the next "
+                "is begun, and beyond when much is written.",
+                f"{_delete(path)}; or export TPU_MAX_LOG_SIZE_MB=64",
+                MEASURED,
+            )
+        count, size = _old_logs(real)
+        if size > _MANY_BYTES:
+            yield warn(
+                f"{count} log files in {path} take {format_size(size)}; libtpu never deletes old ones.",
+                f"{_delete(path)}; for good: echo 'e {path} - - - 30d' | sudo tee /etc/tmpfiles.d/tpu_logs.conf",
+                _TMPFILES,
+            )
+
+
+def _max_log_bytes(variables: Mapping[str, str]) -> int:
+    megabytes = leading_integer(variables.get("TPU_MAX_LOG_SIZE_MB", ""))
+    return (megabytes if megabytes and megabytes > 0 else _DEFAULT_MAX_MB) << 20
+
+
+def _delete(path: Path) -> str:
+    return f"find {path} -maxdepth 1 -name 'tpu_driver.*' -mtime +7 -delete"
+
+
+def _old_logs(directory: Path) -> tuple[int, int]:
+    """The number of libtpu's log files in a directory, and what they take on disk."""
+    count = size = 0
+    with os.scandir(directory) as entries:
+        for entry in islice(entries, _MAX_FILES):
+            if entry.name.startswith("tpu_driver.") and entry.is_file(follow_symlinks=False):
+                count += 1
+                size += entry.stat(follow_symlinks=False).st_blocks * 512
+    return count, size
+
+
+def fallback(environment: Environment) -> Iterator[Result]:
+    """Whether libtpu's second choice is followed too."""
+    if Path(_FALLBACK) not in [Path(os.path.normpath(path)) for path in environment.config.logs.paths]:
+        yield warn(
+            f"{_FALLBACK} is not followed; libtpu writes there when it cannot write to its directory.",
+            f'Add "{_FALLBACK}" to paths under [logs] of tpuwatch\'s configuration.',
+            MEASURED,
+        )
+
+
+def job_output(environment: Environment) -> Iterator[Result]:
+    """Whether the globs of job output match anything, and whether that can be read."""
+    if not environment.config.logs.job_paths:
+        yield skipped("No job output is followed (job_paths under [logs]); some faults are told only there.")
+    for pattern in environment.config.logs.job_paths:
+        there = f"{glob.escape(str(environment.root)).rstrip('/')}/{str(pattern).lstrip('/')}"
+        found = glob.iglob(there, recursive=True)  # noqa: PTH207 (pathlib refuses patterns that are followed)
+        matches = [Path(path) for path in islice(found, _MAX_FILES)]
+        if not matches:
+            yield warn(
+                f"{pattern} matches no file.",
+                "Correct it in job_paths under [logs], or send the job's output there: python3 train.py > FILE 2>&1",
+                "config.example.toml",
+            )
+            continue
+        hidden = [match for match in matches if not _readable(match, environment.me)]
+        if hidden:
+            yield unknown(
+                f"{len(hidden)} of {len(matches)} files of {pattern} cannot be read by {environment.my_name}."
+            )
+        else:
+            yield ok(f"{pattern} matches {len(matches)} files.")
+
+
+def _readable(path: Path, person: Person) -> bool:
+    try:
+        return person.may(path.stat(), "r")
+    except OSError:
+        return False
+
+
+CHECKS = (
+    Check(
+        "log_directory",
+        "log directories",
+        Area.LOGS,
+        lambda environment: or_ok(directories(environment), "They can be read and written."),
+        essential=True,
+    ),
+    Check(
+        "log_destination",
+        "where libtpu writes (TPU_LOG_DIR)",
+        Area.LOGS,
+        lambda environment: or_ok(destination(environment), "libtpu writes where tpuwatch reads."),
+    ),
+    Check(
+        "log_fallback",
+        "libtpu's second choice",
+        Area.LOGS,
+        lambda environment: or_ok(fallback(environment), f"{_FALLBACK} is followed as well."),
+    ),
+    Check(
+        "log_level",
+        "log level (TPU_MIN_LOG_LEVEL)",
+        Area.LOGS,
+        lambda environment: or_ok(levels(environment), "Everything is logged."),
+    ),
+    Check(
+        "log_buffering",
+        "buffered INFO",
+        Area.LOGS,
+        lambda environment: or_ok(buffering(environment), "No TPU process buffers its log."),
+    ),
+    Check(
+        "log_space",
+        "disk for logs",
+        Area.LOGS,
+        lambda environment: or_ok(space(environment), "There is room for logs, and old ones take little."),
+    ),
+    Check("job_output", "job output", Area.LOGS, job_output),
+)

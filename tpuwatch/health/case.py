@@ -1,0 +1,100 @@
+"""A case is what a rule makes of the facts. `advised` decides whether its rung may be advised at all.
+
+These are the rules of safety, in one place: whatever a rule proposes, what costs something that runs is advised only
+with two independent witnesses, with every witness heard that could object, and only where the service allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.causes import OTHERS_FAULTS
+from tpuwatch.health.evidence import Problem, Witness
+from tpuwatch.health.remedies import Step
+from tpuwatch.health.verdict import DESTRUCTIVE, Rung, Verdict
+from tpuwatch.health.words import NAMES, listed
+
+if TYPE_CHECKING:
+    from tpuwatch.health.facts import Facts
+    from tpuwatch.health.verdict import Reason, Sureness
+
+# Logs and notices are hearsay, and Cloud Monitoring is late: one of these has to be among the two.
+_WEIGHTY: Final = frozenset({Witness.CLOUD, Witness.RUNTIME, Witness.HOST})
+_STUCK: Final = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
+_OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A verdict as a rule proposes it. Every reason speaks for the verdict; no other may be among them."""
+
+    verdict: Verdict
+    sureness: Sureness
+    rung: Rung
+    summary: str  # without the node's name: "The chips have run nothing for 20 min."
+    reasons: tuple[Reason, ...]
+    steps: tuple[Step, ...] = ()
+
+
+def advised(case: Case, facts: Facts) -> tuple[Rung, str]:
+    """The rung that may be advised, and a sentence on why it is not the proposed one ("" where it is)."""
+    if case.rung not in DESTRUCTIVE:
+        return case.rung, ""
+    objection = _objection(case, facts)
+    return (Rung.ASK, objection) if objection else (case.rung, "")
+
+
+def of_the_node(facts: Facts) -> tuple[Rung, tuple[Step, ...]]:
+    """What renews a node as a whole, as far as the service allows it, and the steps for it."""
+    node = facts.cloud
+    if node is None:
+        return Rung.ASK, (Step.DESCRIBE,)
+    anew = (Step.RECREATE_QUEUED,) if node.queued_resource else (Step.DELETE, Step.CREATE)
+    if facts.spot or node.state in ("PREEMPTED", "TERMINATED"):
+        return Rung.RECREATE, anew
+    if node.state != "READY":
+        return Rung.ASK, (Step.DESCRIBE,)
+    if facts.hosts == 1:
+        return Rung.RESTART_NODE, (Step.RESTART_NODE,)
+    if node.queued_resource:
+        return Rung.RESET_QUEUED_RESOURCE, (Step.RESET_QUEUED_RESOURCE,)
+    return Rung.ASK, anew
+
+
+def _objection(case: Case, facts: Facts) -> str:
+    witnesses = {reason.witness for reason in case.reasons}
+    if len(witnesses) < 2 or not witnesses & _WEIGHTY:
+        return "No second witness speaks for it, so nothing that interrupts is advised."
+    if facts.stepping:
+        return "Programs run on the chips, so nothing that interrupts is advised."
+    if case.rung in _OF_THE_NODE and facts.cloud is None:
+        return "The Cloud TPU API has not confirmed the node's state, so nothing that interrupts it is advised."
+    silent = [NAMES[witness] for witness in _could_object(facts) if not _heard(facts, witness)]
+    if silent:
+        return f"Nothing that interrupts is advised without a word from {listed(silent)}."
+    if case.rung is Rung.END_HOLDER and not facts.holders:
+        return "No process is seen to hold the TPU, so there is none to end."
+    if case.verdict in _STUCK and facts.event(OTHERS_FAULTS) is not None:
+        return "This worker reports another one's fault, so nothing that interrupts is advised here."
+    return ""
+
+
+def _could_object(facts: Facts) -> list[Witness]:
+    """Witnesses that may know why an interruption would be wrong. What cannot speak of this node cannot object."""
+    if not facts.own:
+        return [Witness.CLOUD]
+    local = [Witness.RUNTIME, Witness.HOST, Witness.LOGS]
+    cloud = [Witness.CLOUD] if facts.identity.node.value else []
+    return cloud + local + ([Witness.METADATA] if facts.has_metadata_server else [])
+
+
+def _heard(facts: Facts, witness: Witness) -> bool:
+    answers = {
+        Witness.CLOUD: facts.cloud is not None,
+        Witness.RUNTIME: facts.runtime is not None or facts.absent,
+        Witness.HOST: facts.host is not None,
+        Witness.LOGS: facts.logs is not None,
+        Witness.METADATA: facts.notices is not None or facts.evidence.notices.problem is Problem.ABSENT,
+    }
+    return answers[witness]

@@ -1,0 +1,138 @@
+"""What speaks against a verdict or is not there: contradictions between witnesses, and witnesses that are silent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.health import clocks, testimony
+from tpuwatch.health.evidence import Problem, Witness
+from tpuwatch.health.facts import Cpu
+from tpuwatch.health.rules_cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
+from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.words import NAMES, capital, clean, ended, length, silence, stale
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.health.case import Case
+    from tpuwatch.health.facts import Facts
+
+_STUCK = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
+_LOCAL = (Witness.RUNTIME, Witness.HOST, Witness.LOGS, Witness.METADATA)
+_UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
+
+
+def contradictions(case: Case, facts: Facts) -> tuple[str, ...]:
+    """Who says the opposite of whom."""
+    return tuple(
+        dict.fromkeys((*_against_the_cloud(case, facts), *_within_the_cloud(facts), *_local(facts), *_clocks(facts)))
+    )
+
+
+def missing(facts: Facts) -> tuple[str, ...]:
+    """Which witness is silent, and why; and what those that spoke could not tell."""
+    return tuple(dict.fromkeys((*_silent(facts), *_not_told(facts))))
+
+
+def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
+    word = testimony.cloud_word(facts)
+    if facts.cloud is None:
+        if facts.gone and facts.host is not None:
+            yield "The API has no such node, and tpuwatch runs on it."
+        return
+    if is_well(facts) and case.verdict in _STUCK:
+        yield f"The API says {word}, {_other_side(facts)}."
+    down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
+    if facts.stepping and (down or is_bad(facts)):
+        yield f"The API says {word}, and programs run on the chips."
+    elif is_bad(facts) and facts.host is not None and facts.cpu is Cpu.WORKING:
+        yield f"The API says {word}, and the machine works."
+    elif facts.cloud.health == "TIMEOUT" and facts.host is not None:
+        yield "The API calls the node unresponsive (TIMEOUT), and tpuwatch runs on it."
+    elif facts.cloud.state in KNOWN_STATES - _UP and facts.host is not None:
+        yield f"The API says {word}, and this machine is up."
+    if facts.notices is not None and facts.notices.preempted and facts.cloud.state == "READY":
+        yield f"The API says {word}, the metadata server says that the node is being preempted."
+
+
+def _other_side(facts: Facts) -> str:
+    """What is so bad on the node, as the second half of a sentence."""
+    port = facts.hung
+    if port is not None:
+        age = facts.age(port.since)
+        return "the runtime has not answered" + (f" for {length(age)}" if age is not None else "")
+    if facts.idle is not None:
+        return f"the chips have run nothing for {length(facts.idle)}"
+    held = f" for {length(facts.quiet)}" if facts.quiet is not None else ""
+    return f"a program has held the TPU{held} without a sign of work"
+
+
+def _within_the_cloud(facts: Facts) -> Iterator[str]:
+    node = facts.cloud
+    if node is None:
+        return
+    word = testimony.cloud_word(facts)
+    if is_well(facts) and facts.symptoms:
+        yield f"The API says {word}, and names the symptom {clean(facts.symptoms[0].kind, 40)}."
+    if is_well(facts) and testimony.infra(facts) is not None:
+        yield f"The API says {word}, Cloud Monitoring says that the infrastructure is unhealthy."
+    told = facts.identity.hosts.value
+    if told and told != str(node.hosts):
+        yield f"The API says that the node has {node.hosts} hosts, this machine knows of {clean(told, 20)}."
+    if facts.identity.spot.value and (facts.identity.spot.value == "yes") != node.spot:
+        kind = "a spot node" if node.spot else "no spot node"
+        yield f"The API says that this is {kind}, the machine knows otherwise."
+
+
+def _local(facts: Facts) -> Iterator[str]:
+    if facts.stepping and facts.hung is not None:
+        yield f"Programs run on some chips, and port {facts.hung.port} does not answer."
+    still = [chip for chip in facts.chips if (chip.idle_seconds or 0.0) >= facts.limits.idle_seconds]
+    if facts.stepping and still:
+        yield f"Programs run on {len(facts.working_chips)} chips, and {len(still)} have run nothing for long."
+
+
+def _clocks(facts: Facts) -> Iterator[str]:
+    for witness, seconds in clocks.ahead(facts):
+        yield f"A time that {NAMES[witness]} gives lies {length(seconds)} in the future; it is taken as now."
+
+
+def _silent(facts: Facts) -> Iterator[str]:
+    limits = facts.limits
+    ages = {
+        Witness.CLOUD: limits.cloud_seconds,
+        Witness.RUNTIME: limits.runtime_seconds,
+        Witness.HOST: limits.host_seconds,
+        Witness.LOGS: limits.logs_seconds,
+        Witness.METADATA: limits.notices_seconds,
+        Witness.MONITORING: limits.monitoring_seconds,
+    }
+    for witness in (Witness.CLOUD, *(_LOCAL if facts.own else ()), Witness.MONITORING):
+        answer = facts.answer(witness)
+        if answer.problem is Problem.UNCONFIGURED and answer.tried is None and witness is not Witness.MONITORING:
+            yield f"{capital(NAMES[witness])} was not asked yet."
+        elif answer.problem is not None and not (witness is Witness.CLOUD and facts.gone):
+            unused = answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and witness is Witness.MONITORING
+            normal = answer.problem is Problem.ABSENT and witness is Witness.RUNTIME and not facts.program
+            if not unused and not normal:
+                yield silence(witness, answer.problem, answer.detail, facts.age(answer.at))
+        elif answer.problem is None and answer.current(facts.now, ages[witness]) is None:
+            yield stale(witness, facts.age(answer.at), ages[witness])
+
+
+def _not_told(facts: Facts) -> Iterator[str]:
+    node = facts.cloud
+    if node is not None and node.state not in KNOWN_STATES:
+        yield f"The API says the state {clean(node.state, 40) or '(none)'}, which tells tpuwatch nothing."
+    if node is not None and node.health not in KNOWN_HEALTH:
+        yield f"The API says the health {clean(node.health, 40)}, which tells tpuwatch nothing."
+    elif node is not None and node.state == "READY" and node.health in ("", "HEALTH_UNSPECIFIED"):
+        yield "The API says nothing about the node's health."
+    for port in facts.runtime.ports if facts.runtime else ():
+        if port.problem is not None and port.problem is not Problem.TIMEOUT:
+            why = clean(port.detail) or f"the problem is {port.problem.value}"
+            yield ended(f"Port {port.port} serves no runtime metrics: {why}")
+    for what in facts.host.unseen if facts.host else ():
+        yield ended(capital(clean(what)))
+    if facts.own and facts.holders and facts.absent and not facts.serves_metrics:
+        yield "This type of TPU serves no runtime metrics, so nothing tells what runs on the chips."

@@ -1,0 +1,282 @@
+"""The evidence as the rules use it: what counts now, with ages that are never negative, and what follows from it.
+
+A witness is heard when its latest answer is good and young enough. The local witnesses speak only of the machine's own
+node. What is not known is None and decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.health.evidence import Identity, Problem, Witness
+from tpuwatch.health.verdict import Reason
+from tpuwatch.model import Outcome
+
+if TYPE_CHECKING:
+    from tpuwatch.health.evidence import Answer, Chip, Evidence, Holder, RuntimePort, Symptom
+    from tpuwatch.health.limits import Limits
+    from tpuwatch.model import Cause, Event, Launch
+
+_UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
+
+_WORKING_CORES: Final = 0.5  # a compile keeps at least one core busy
+_RESTING_CORES: Final = 0.1  # what a program's own waiting takes
+_WORKING_SHARE: Final = 0.05  # of all cores, where only the machine as a whole is seen
+_RESTING_SHARE: Final = 0.005
+_DIGITS: Final = 6  # of a number of hosts
+_STARVED_SHARE: Final = 0.01  # memory that is left
+
+
+class Cpu(Enum):
+    """What the processors show of the program that holds the TPU."""
+
+    WORKING = "working"
+    RESTING = "resting"
+    UNCLEAR = "unclear"
+
+
+class Facts:
+    """What is known of one node. Made anew for each judgement."""
+
+    def __init__(self, evidence: Evidence, limits: Limits) -> None:
+        self.evidence = evidence
+        self.limits = limits
+        self.now = evidence.now
+        self.own = evidence.own
+        self.cloud = evidence.cloud.current(self.now, limits.cloud_seconds)
+        self.monitoring = evidence.monitoring.current(self.now, limits.monitoring_seconds)
+        self.runtime = evidence.runtime.current(self.now, limits.runtime_seconds) if self.own else None
+        self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
+        self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
+        self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
+
+    def age(self, when: float | None) -> float | None:
+        """Seconds since then; 0 for the future, None where the time is not known."""
+        if when is None or not math.isfinite(when) or when <= 0:
+            return None
+        return max(0.0, self.now - when)
+
+    def older(self, when: float | None, seconds: float) -> bool:
+        """Whether it is known to be at least so long ago."""
+        age = self.age(when)
+        return age is not None and age >= seconds
+
+    def says(self, witness: Witness, text: str, at: float | None = None) -> Reason:
+        """What a witness says, with the time of its answer unless there is a better one."""
+        return Reason(witness, text, at if at is not None else self.answer(witness).at)
+
+    def answer(self, witness: Witness) -> Answer[Any]:
+        """The witness's answer as it came."""
+        evidence = self.evidence
+        answers: dict[Witness, Answer[Any]] = {
+            Witness.CLOUD: evidence.cloud,
+            Witness.RUNTIME: evidence.runtime,
+            Witness.HOST: evidence.host,
+            Witness.LOGS: evidence.logs,
+            Witness.METADATA: evidence.notices,
+            Witness.MONITORING: evidence.monitoring,
+        }
+        return answers[witness]
+
+    # The node
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who the node is; of one that is watched from elsewhere only where it is."""
+        told = self.evidence.identity
+        return told if self.own else Identity(project=told.project, zone=told.zone)
+
+    @cached_property
+    def has_metadata_server(self) -> bool:
+        """Whether a metadata server has told anything of this machine."""
+        return self.own and any(getattr(self.identity, name).source == "metadata" for name in self.identity.__slots__)
+
+    @cached_property
+    def hosts(self) -> int:
+        """How many hosts the node has, the larger number where the witnesses differ."""
+        told = self.identity.hosts.value
+        known = int(told) if told.isascii() and told.isdecimal() and len(told) <= _DIGITS else 1
+        return max(self.cloud.hosts if self.cloud else 1, known)
+
+    @cached_property
+    def spot(self) -> bool:
+        """Whether anybody says that the node is spot or preemptible."""
+        return bool(self.cloud and self.cloud.spot) or self.identity.spot.value == "yes"
+
+    @cached_property
+    def serves_metrics(self) -> bool:
+        """Whether a program on this TPU serves runtime metrics. v2 and v3 do not; without a type it is not known."""
+        kind = self.identity.accelerator.value or (self.cloud.accelerator if self.cloud else "")
+        return bool(kind) and not kind.lower().startswith(("v2-", "v3-"))
+
+    @cached_property
+    def gone(self) -> bool:
+        """The API was asked just now, with success, and has no such node."""
+        answer = self.evidence.cloud
+        return answer.problem is Problem.GONE and self._young(answer.tried, self.limits.cloud_seconds)
+
+    @cached_property
+    def symptoms(self) -> tuple[Symptom, ...]:
+        """The API's symptoms that still count, the newest first."""
+        told = self.cloud.symptoms if self.cloud else ()
+        return tuple(sorted((one for one in told if self._counts(one.at)), key=lambda one: -(one.at or 0.0)))
+
+    # The runtime
+
+    @cached_property
+    def absent(self) -> bool:
+        """Nobody served runtime metrics when they were last asked for, just now."""
+        answer = self.evidence.runtime
+        young = self._young(answer.tried, self.limits.runtime_seconds)
+        return self.own and answer.problem is Problem.ABSENT and young
+
+    @cached_property
+    def chips(self) -> tuple[Chip, ...]:
+        """All chips of which the runtime tells."""
+        return self.runtime.chips if self.runtime else ()
+
+    @cached_property
+    def working_chips(self) -> tuple[Chip, ...]:
+        """Chips that run programs."""
+        return tuple(chip for chip in self.chips if self._steps(chip))
+
+    @property
+    def stepping(self) -> bool:
+        """Whether a program is known to run on a chip."""
+        return bool(self.working_chips)
+
+    @cached_property
+    def idle(self) -> float | None:
+        """For how long no chip at all has run anything; None where that is not told."""
+        told = [seconds for chip in self.chips if (seconds := number(chip.idle_seconds)) is not None]
+        return min(told) if told and not self.stepping else None
+
+    @cached_property
+    def waiting(self) -> int:
+        """Programs that wait for a chip."""
+        return sum(max(0, port.hlo_queue or 0) for port in self.runtime.ports) if self.runtime else 0
+
+    @cached_property
+    def hung(self) -> RuntimePort | None:
+        """A port that takes connections and does not answer, the one that has done so longest."""
+        ports = [port for port in self.runtime.ports if port.problem is Problem.TIMEOUT] if self.runtime else []
+        return max(ports, key=lambda port: self.age(port.since) or 0.0, default=None)
+
+    # The host
+
+    @cached_property
+    def booted(self) -> float | None:
+        """When the machine booted: that stays true however old the answer is."""
+        host = self.evidence.host.value if self.own else None
+        return host.booted if host and self.age(host.booted) is not None else None
+
+    @cached_property
+    def holders(self) -> tuple[Holder, ...]:
+        """Processes that hold the TPU, the oldest first."""
+        return tuple(sorted(self.host.holders, key=lambda one: one.started or math.inf)) if self.host else ()
+
+    @cached_property
+    def cpu(self) -> Cpu:
+        """What the holders' use of processors shows; the machine's where no holder is seen."""
+        if self.host is None:
+            return Cpu.UNCLEAR
+        used = [number(holder.cpu_cores) for holder in self.holders]
+        known = [cores for cores in used if cores is not None]
+        if sum(known) >= _WORKING_CORES:
+            return Cpu.WORKING
+        if known:
+            return Cpu.RESTING if len(known) == len(used) and sum(known) < _RESTING_CORES else Cpu.UNCLEAR
+        busy = number(self.host.cpu_busy)
+        if busy is None or _RESTING_SHARE <= busy < _WORKING_SHARE:
+            return Cpu.UNCLEAR
+        return Cpu.WORKING if busy >= _WORKING_SHARE else Cpu.RESTING
+
+    @cached_property
+    def killed(self) -> bool:
+        """The kernel has killed for lack of memory since the last launch came up."""
+        return bool(self.host and self.host.oom_kills and self._counts(self.host.last_oom_kill))
+
+    @cached_property
+    def starved(self) -> bool:
+        """Next to no memory is left."""
+        host = self.host
+        if host is None or not host.memory_total_bytes or host.memory_available_bytes is None:
+            return False
+        return host.memory_available_bytes < _STARVED_SHARE * host.memory_total_bytes
+
+    # Launches and events
+
+    @cached_property
+    def launches(self) -> tuple[Launch, ...]:
+        """The launches of this boot, the newest first."""
+        told = self.logs.launches if self.logs else ()
+        of_boot = (one for one in told if self.booted is None or one.started >= self.booted)
+        return tuple(sorted(of_boot, key=lambda one: -one.started))
+
+    @cached_property
+    def launch(self) -> Launch | None:
+        """The newest launch whose process lives."""
+        return next((one for one in self.launches if self.lives(one)), None)
+
+    def lives(self, launch: Launch) -> bool:
+        """Whether the launch's process is there."""
+        return self.logs is not None and launch.pid in self.logs.alive
+
+    def is_up(self, launch: Launch) -> bool:
+        """Whether the launch's TPU came up."""
+        return launch.outcome in _UP
+
+    @cached_property
+    def quiet(self) -> float | None:
+        """Seconds since the program that is there gave its latest sign: it began, or its log spoke."""
+        begun = [self.age(holder.started) for holder in self.holders]
+        heard = [self.age(max(one.started, one.last_heard or 0.0)) for one in self.launches if self.lives(one)]
+        known = [seconds for seconds in (*begun, *heard) if seconds is not None]
+        return min(known) if known else None
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """Events that still count, the newest first."""
+        told = self.logs.events if self.logs else ()
+        return tuple(
+            sorted((one for one in told if not one.history and self._counts(one.when)), key=lambda one: -one.when)
+        )
+
+    def event(self, causes: frozenset[Cause]) -> Event | None:
+        """The newest event of these causes."""
+        return next((one for one in self.events if one.cause in causes), None)
+
+    @cached_property
+    def program(self) -> bool:
+        """Whether a program is known to hold the TPU, or to be about to."""
+        ports = self.runtime.ports if self.runtime else ()
+        serving = any(port.problem in (None, Problem.TIMEOUT) for port in ports)
+        return bool(self.holders) or self.launch is not None or serving
+
+    @cached_property
+    def _came_up(self) -> float:
+        """When the newest launch began that came up: what was before it is over."""
+        return max((min(one.started, self.now) for one in self.launches if self.is_up(one)), default=0.0)
+
+    def _counts(self, when: float | None) -> bool:
+        """Whether something of that time is of this boot, fresh, and not over since."""
+        age = self.age(when)
+        if age is None or when is None or age > self.limits.event_seconds:
+            return False
+        return when >= max(self.booted or 0.0, self._came_up)
+
+    def _young(self, when: float | None, seconds: float) -> bool:
+        age = self.age(when)
+        return age is not None and age <= seconds
+
+    def _steps(self, chip: Chip) -> bool:
+        idle = number(chip.idle_seconds)
+        return (number(chip.duty_cycle) or 0.0) > 0 or (idle is not None and idle < self.limits.step_seconds)
+
+
+def number(value: float | None) -> float | None:
+    """The number, at least 0, if there is one that can be reckoned with."""
+    return max(0.0, value) if value is not None and math.isfinite(value) else None

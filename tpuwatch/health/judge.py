@@ -1,0 +1,83 @@
+"""The verdict on a node: a pure function of the evidence with its times. Same evidence, same verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health import dissent, rules_cloud, rules_config, rules_free, rules_job
+from tpuwatch.health.case import Case, advised
+from tpuwatch.health.facts import Facts
+from tpuwatch.health.remedies import remedy
+from tpuwatch.health.verdict import Held, Judgement, Rung, Sureness, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.health.evidence import Evidence
+    from tpuwatch.health.limits import Limits
+
+SHORT_UNKNOWN_SECONDS: Final = 600.0  # a verdict that comes back within this time has not ceased to hold
+
+# The first rule that makes something of the facts decides.
+RULES: Final[tuple[Callable[[Facts], Case | None], ...]] = (
+    rules_cloud.taken,
+    rules_cloud.stopped,
+    rules_cloud.maintenance,
+    rules_cloud.coming_up,
+    rules_cloud.gone,
+    rules_job.training,
+    rules_job.booting,
+    rules_cloud.node_stuck,
+    rules_job.waiting_for_others,
+    rules_job.hung,
+    rules_job.idling,
+    rules_job.held,
+    rules_job.launching,
+    rules_config.nothing_known,
+    rules_free.free,
+    rules_config.misconfigured,
+    rules_cloud.cloud_only,
+)
+
+
+def judge(evidence: Evidence, limits: Limits) -> Judgement:
+    """What the node is, why, and what would help. Never raises for what a witness may say; `since` is left out."""
+    facts = Facts(evidence, limits)
+    case = next((case for rule in RULES if (case := rule(facts)) is not None), _UNKNOWN)
+    rung, objection = advised(case, facts)
+    missing = dissent.missing(facts)
+    fault = rules_config.fault(facts)
+    return Judgement(
+        node=evidence.node,
+        verdict=case.verdict,
+        at=evidence.now,
+        sureness=case.sureness,
+        rung=rung,
+        summary=case.summary,
+        reasons=case.reasons,
+        contradictions=dissent.contradictions(case, facts),
+        missing=(*missing, objection) if objection else missing,
+        remedy=remedy((*case.steps, fault[1]) if fault else case.steps, facts),
+    )
+
+
+def following(previous: Judgement | None, new: Judgement) -> Judgement:
+    """`new` with the time since which its verdict holds, as the sequence of judgements shows it.
+
+    A verdict that was followed by `unknown` for a short while, and then comes back, has held all the time.
+    """
+    if previous is None:
+        return replace(new, since=new.at)
+    began = previous.at if previous.since is None else previous.since
+    if new.verdict is previous.verdict:
+        return replace(new, since=min(began, new.at), interrupted=previous.interrupted)
+    if new.verdict is Verdict.UNKNOWN:
+        return replace(new, since=new.at, interrupted=Held(previous.verdict, began, new.at))
+    held = previous.interrupted
+    if held is not None and held.verdict is new.verdict and new.at - held.until <= SHORT_UNKNOWN_SECONDS:
+        return replace(new, since=min(held.since, new.at))
+    return replace(new, since=new.at)
+
+
+_UNKNOWN: Final = Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, "Nobody who could tell of the node has answered.", ())

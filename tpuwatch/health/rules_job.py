@@ -1,0 +1,232 @@
+"""What follows from the machine itself: runtime metrics, holders, processors, launches and events of the logs.
+
+No rule here speaks of a node that is watched from elsewhere: nothing local is heard of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.health import testimony
+from tpuwatch.health.case import Case
+from tpuwatch.health.causes import NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
+from tpuwatch.health.facts import Cpu
+from tpuwatch.health.remedies import Step
+from tpuwatch.health.rules_cloud import is_bad, is_well
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.health.words import length
+from tpuwatch.model import Cause
+
+if TYPE_CHECKING:
+    from tpuwatch.health.facts import Facts
+    from tpuwatch.health.verdict import Reason
+
+
+def training(facts: Facts) -> Case | None:
+    """Programs run on the chips: whatever others say, the node works."""
+    if not facts.stepping:
+        return None
+    reasons = testimony.told(testimony.stepping(facts), testimony.cloud(facts) if is_well(facts) else None)
+    if is_bad(facts) and facts.cloud is not None:
+        summary = f"Programs run on the chips, though the API says {testimony.cloud_word(facts)}."
+        failed = facts.cloud.state == "UNKNOWN"  # the next fault may be the last
+        rung, steps = (Rung.CHECKPOINT, (Step.CHECKPOINT,)) if failed else (Rung.WAIT, ())
+        return Case(Verdict.HEALTHY, Sureness.WEAK, rung, summary, reasons, steps)
+    sureness = Sureness.CERTAIN if is_well(facts) else Sureness.LIKELY
+    return Case(Verdict.HEALTHY, sureness, Rung.NOTHING, "Programs run on the chips.", reasons)
+
+
+def booting(facts: Facts) -> Case | None:
+    """The machine has only just booted."""
+    age = facts.age(facts.booted)
+    if facts.host is None or age is None or age >= facts.limits.boot_grace_seconds:
+        return None
+    summary = f"The machine booted {length(age)} ago and is given {length(facts.limits.boot_grace_seconds)}."
+    return Case(Verdict.STARTING, Sureness.LIKELY, Rung.WAIT, summary, (testimony.boot(facts),))
+
+
+def waiting_for_others(facts: Facts) -> Case | None:
+    """The program waits for another worker: the fault is there, not here."""
+    told = facts.event(OTHERS_FAULTS)
+    if told is None or not facts.program:
+        return None
+    idle = facts.idle is not None and facts.idle >= facts.limits.step_seconds
+    if not (idle or facts.hung is not None or facts.absent) or facts.cpu is Cpu.WORKING:
+        return None
+    reasons = testimony.told(
+        testimony.event(facts, told),
+        testimony.idle(facts) if idle else None,
+        testimony.hung(facts) if facts.hung is not None else None,
+    )
+    summary = "The program waits for another worker; the fault is there and not on this one."
+    return Case(Verdict.JOB_STUCK, Sureness.LIKELY, Rung.ASK, summary, reasons, (Step.OTHER_WORKERS,))
+
+
+def hung(facts: Facts) -> Case | None:
+    """The runtime takes connections and does not answer."""
+    port = facts.hung
+    if port is None:
+        return None
+    limits = facts.limits
+    said, memory, symptom = testimony.hung(facts), testimony.memory(facts), testimony.symptom(facts)
+    if not facts.older(port.since, limits.compile_grace_seconds):
+        summary = f"The runtime does not answer, which counts from {length(limits.compile_grace_seconds)} on."
+        return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, (said,))
+    if facts.quiet is not None and facts.quiet < limits.compile_grace_seconds:
+        summary = f"The runtime does not answer; its program's latest sign is {length(facts.quiet)} old."
+        return Case(Verdict.STARTING, Sureness.WEAK, Rung.WAIT, summary, (said,))
+    steps = (Step.RESTART_RUNTIME, *((Step.HOST_MEMORY,) if memory else ()))
+    summary = f"The runtime has not answered for {length(facts.age(port.since) or 0.0)}"
+    rests = testimony.processors(facts) if facts.cpu is Cpu.RESTING else None
+    if facts.cpu is not Cpu.WORKING and (rests or memory or symptom):
+        reasons = testimony.told(said, memory, rests, symptom)
+        summary += ", and the machine is or was out of memory." if memory else ", and its program does not work."
+        return Case(Verdict.RUNTIME_STUCK, Sureness.CERTAIN, Rung.RESTART_RUNTIME, summary, reasons, steps)
+    if facts.cpu is Cpu.WORKING and memory is None and not facts.older(port.since, limits.longest_compile_seconds):
+        summary += ", but its program works: a compile may keep it from answering."
+        return Case(Verdict.COMPILING, Sureness.WEAK, Rung.WAIT, summary, (testimony.processors(facts), said))
+    sureness = Sureness.WEAK if facts.cpu is Cpu.WORKING else Sureness.LIKELY
+    reasons = testimony.told(said, memory)
+    return Case(Verdict.RUNTIME_STUCK, sureness, Rung.ASK, f"{summary}.", reasons, steps)
+
+
+def idling(facts: Facts) -> Case | None:
+    """The runtime answers, and no chip runs anything."""
+    if not facts.chips:
+        return None
+    limits, idle = facts.limits, facts.idle
+    said = testimony.idle(facts)
+    within = facts.quiet is not None and facts.quiet < limits.compile_grace_seconds
+    longest = max(limits.longest_compile_seconds, limits.idle_seconds)
+    if within or (facts.cpu is Cpu.WORKING and (idle is None or idle < longest)):
+        return _compiling(facts, said)
+    if idle is None or idle < limits.idle_seconds:
+        summary = f"The chips run nothing under a live program, which counts from {length(limits.idle_seconds)} on."
+        sureness = Sureness.LIKELY if idle is not None else Sureness.WEAK
+        return Case(Verdict.IDLE, sureness, Rung.WAIT, summary, (said,))
+    summary = f"The chips have run nothing for {length(idle)} under a live program"
+    symptom = testimony.symptom(facts)
+    rests = testimony.processors(facts) if facts.cpu is Cpu.RESTING else None
+    if facts.cpu is not Cpu.WORKING and (rests or symptom):
+        reasons = testimony.told(said, rests, testimony.memory(facts), symptom, _explanation(facts))
+        summary += ", and the program does not work on the host either." if rests else "."
+        return Case(Verdict.JOB_STUCK, Sureness.CERTAIN, Rung.END_HOLDER, summary, reasons, (Step.END_HOLDER,))
+    working = facts.cpu is Cpu.WORKING
+    summary += ", though the host works." if working else "."
+    sureness = Sureness.WEAK if working else Sureness.LIKELY
+    reasons = testimony.told(said, _explanation(facts))
+    return Case(Verdict.JOB_STUCK, sureness, Rung.ASK, summary, reasons, (Step.END_HOLDER,))
+
+
+def held(facts: Facts) -> Case | None:
+    """Somebody holds the TPU, and no runtime metrics tell what it does."""
+    if not facts.holders:
+        return None
+    launch = facts.launch
+    up = launch is not None and facts.is_up(launch)
+    if not up and facts.quiet is not None and facts.quiet < facts.limits.compile_grace_seconds:
+        summary = f"A program took the TPU {length(facts.quiet)} ago and is coming up."
+        return Case(Verdict.STARTING, Sureness.LIKELY, Rung.WAIT, summary, _held(facts))
+    if facts.cpu is Cpu.WORKING:
+        return _works_unseen(facts)
+    if up:
+        return _up_unseen(facts)
+    told = bool(facts.launches) or (facts.absent and facts.serves_metrics)
+    if facts.cpu is Cpu.UNCLEAR or facts.quiet is None or not told:
+        summary = "A program holds the TPU; nothing tells whether it works."
+        return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, _held(facts))
+    return _left_behind(facts) if _program_ended(facts) else _stuck_start(facts)
+
+
+def launching(facts: Facts) -> Case | None:
+    """A launch is under way by its log, and nobody can be seen to hold the TPU."""
+    launch = facts.launch
+    if launch is None or facts.quiet is None:
+        return None
+    if facts.is_up(launch):
+        return _up_unseen(facts)
+    reasons: tuple[Reason, ...] = (testimony.launch(facts, launch),)
+    if facts.quiet < facts.limits.compile_grace_seconds:
+        summary = "A program initialises the TPU."
+        return Case(Verdict.STARTING, Sureness.LIKELY, Rung.WAIT, summary, reasons)
+    if facts.cpu is Cpu.WORKING:
+        return _compiling(facts, *reasons)
+    if facts.cpu is Cpu.RESTING:
+        summary = f"A launch has said nothing for {length(facts.quiet)}, and the machine does not work."
+        reasons = (testimony.processors(facts), *reasons)
+        return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.END_HOLDER, Step.UNBUFFER))
+    summary = f"A launch has said nothing for {length(facts.quiet)}; nothing tells whether it works."
+    return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, reasons)
+
+
+def _compiling(facts: Facts, said: Reason) -> Case:
+    quiet = facts.quiet
+    within = quiet is not None and quiet < facts.limits.compile_grace_seconds
+    works = testimony.processors(facts) if facts.cpu is Cpu.WORKING else None
+    summary = "The program compiles or prepares data"
+    summary += f": its latest sign is {length(quiet)} old." if within and quiet is not None else ": the host works."
+    reasons = testimony.told(works, said)
+    return Case(Verdict.COMPILING, Sureness.LIKELY, Rung.WAIT, summary, reasons)
+
+
+def _works_unseen(facts: Facts) -> Case:
+    launch = facts.launch
+    reasons = testimony.told(*_held(facts), testimony.cloud(facts) if is_well(facts) else None)
+    waits = launch is not None and not facts.is_up(launch)
+    if waits and (facts.quiet or 0.0) < facts.limits.longest_compile_seconds:
+        return _compiling(facts, *_launch(facts))
+    if waits:
+        summary = f"A launch has not come up for {length(facts.quiet or 0.0)}, though its process works."
+        return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.END_HOLDER, Step.UNBUFFER))
+    sureness = Sureness.LIKELY if launch is not None else Sureness.WEAK
+    summary = "A program holds the TPU and works; it serves no runtime metrics that would tell more."
+    return Case(Verdict.HEALTHY, sureness, Rung.NOTHING, summary, reasons)
+
+
+def _up_unseen(facts: Facts) -> Case:
+    if facts.serves_metrics:
+        summary = "A program came up and holds the TPU; without runtime metrics nothing tells whether it works."
+        return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, _held(facts))
+    summary = "A program came up and holds the TPU; this TPU serves no runtime metrics that would tell more."
+    return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.NOTHING, summary, _held(facts))
+
+
+def _program_ended(facts: Facts) -> bool:
+    """Whether the newest launch's own process is gone, so that who holds the TPU now was left behind."""
+    newest = facts.launches[0] if facts.launches else None
+    holds = {holder.pid for holder in facts.holders}
+    return newest is not None and not facts.lives(newest) and newest.pid not in holds
+
+
+def _left_behind(facts: Facts) -> Case:
+    summary = "A program has ended and left a process behind that holds the TPU and does not work."
+    return _proven_by_silence(facts, summary, (Step.END_HOLDER, Step.LOCK_FILE))
+
+
+def _stuck_start(facts: Facts) -> Case:
+    summary = f"A program has held the TPU for {length(facts.quiet or 0.0)} without coming up, and does not work."
+    return _proven_by_silence(facts, summary, (Step.END_HOLDER, Step.UNBUFFER))
+
+
+def _proven_by_silence(facts: Facts, summary: str, steps: tuple[Step, ...]) -> Case:
+    """A holder that rests is stuck if its launch is known and a program on this TPU would serve metrics by now."""
+    if facts.absent and facts.serves_metrics and facts.launches:
+        newest = testimony.launch(facts, facts.launches[0])
+        reasons = (testimony.holders(facts), testimony.no_metrics(facts), newest)
+        return Case(Verdict.JOB_STUCK, Sureness.LIKELY, Rung.END_HOLDER, summary, reasons, steps)
+    return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, _held(facts), steps)
+
+
+def _held(facts: Facts) -> tuple[Reason, ...]:
+    return ((testimony.holders(facts),) if facts.holders else ()) + _launch(facts)
+
+
+def _launch(facts: Facts) -> tuple[Reason, ...]:
+    launch = facts.launch
+    return (testimony.launch(facts, launch),) if launch is not None else ()
+
+
+def _explanation(facts: Facts) -> Reason | None:
+    """The newest event of the logs that may explain why nothing runs."""
+    event = facts.event(PROGRAM_FAULTS | NODE_FAULTS | {Cause.HANG, Cause.DEADLINE_EXCEEDED})
+    return testimony.event(facts, event) if event is not None else None

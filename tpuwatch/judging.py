@@ -1,0 +1,117 @@
+"""From what the witnesses posted to verdicts: judged, counted, told, and kept where they changed."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tpuwatch.errors import JournalError
+from tpuwatch.export.view import NodeStatus
+from tpuwatch.health.judge import following, judge
+from tpuwatch.health.verdict import BAD
+from tpuwatch.logsetup import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.export.metrics import Metrics
+    from tpuwatch.health.evidence import Evidence
+    from tpuwatch.health.limits import Limits
+    from tpuwatch.health.verdict import Judgement
+    from tpuwatch.journal import Journal
+    from tpuwatch.node.board import Posted
+
+EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace is over, an answer grows old
+OTHERS_SECONDS = 60.0  # of nodes that only the cloud speaks of, unless it spoke again
+_TOLD = 20  # changes of verdict that one turn writes into tpuwatch's log
+
+_log = logging.getLogger(__name__)
+
+
+class Judging:
+    """Judges what is posted, for one thread. `nodes` may be read by any: it is replaced, never changed."""
+
+    def __init__(
+        self,
+        posted: Callable[[], Posted],
+        *,
+        limits: Limits,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Clock,
+        boot_id: str,
+    ) -> None:
+        """`boot_id` names the boot of this machine: what was judged before it has no bearing on what holds now."""
+        self.limits = limits
+        self.nodes: tuple[NodeStatus, ...] = ()
+        self._posted = posted
+        self._journal = journal
+        self._metrics = metrics
+        self._clock = clock
+        self._boot_id = boot_id
+        self._last: dict[str, Judgement] = journal.last_verdicts(boot_id)
+        self._stored: dict[str, Judgement] = dict(self._last)
+        self._untold: list[Judgement] = []
+        self._others: tuple[NodeStatus, ...] = ()
+        self._others_of: Mapping[str, object] | None = None
+        self._others_due = float("-inf")
+
+    def turn(self) -> float:
+        """Judge once; returns the seconds until it should be done again though nothing is posted."""
+        posted, now = self._posted(), self._clock.time()
+        if self._others_of is not posted.cloud or self._clock.monotonic() >= self._others_due:
+            self._others_of, self._others_due = posted.cloud, self._clock.monotonic() + OTHERS_SECONDS
+            self._others = tuple(self._judged(evidence) for evidence in posted.others(now))
+        self.nodes = (self._judged(posted.evidence(now)), *self._others)
+        self._tell()
+        self._forget()
+        self._metrics.nodes(self.nodes)
+        self._keep()
+        return EVERY_SECONDS
+
+    def _judged(self, evidence: Evidence) -> NodeStatus:
+        before = self._last.get(evidence.node)
+        judgement = following(before, judge(evidence, self.limits))
+        self._last[evidence.node] = judgement
+        if before is None or before.verdict is not judgement.verdict:
+            self._untold.append(judgement)
+        cloud, identity = evidence.cloud.value, evidence.identity
+        project = cloud.project if cloud else identity.project.value
+        zone = cloud.zone if cloud else identity.zone.value
+        return NodeStatus(evidence.node, project, zone, evidence.own, judgement, cloud)
+
+    def _forget(self) -> None:
+        """Let go of nodes that are not watched any more."""
+        if len(self._last) > len(self.nodes):
+            watched = {status.node for status in self.nodes}
+            for known in (self._last, self._stored):
+                for node in known.keys() - watched:
+                    del known[node]
+
+    def _keep(self) -> None:
+        """Store the verdicts that changed. What the journal does not take is offered again at the next turn."""
+        changed = [
+            status.judgement
+            for status in self.nodes
+            if (before := self._stored.get(status.node)) is None or before.verdict is not status.judgement.verdict
+        ]
+        if not changed:
+            return
+        try:
+            self._journal.put_verdicts(changed, self._boot_id)
+        except JournalError as error:
+            self._metrics.journal_error()
+            _log.warning("%s", error)
+        else:
+            self._stored.update((judgement.node, judgement) for judgement in changed)
+
+    def _tell(self) -> None:
+        """Changes of verdict in the log, a line each, unless they are too many."""
+        for judgement in self._untold[:_TOLD]:
+            level = logging.WARNING if judgement.verdict in BAD else logging.INFO
+            words = (judgement.node, judgement.verdict.value, judgement.sureness.value, one_line(judgement.summary))
+            _log.log(level, "%s is %s (%s): %s", *words)
+        if len(self._untold) > _TOLD:
+            _log.warning("… and %d more nodes changed; `tpuwatch nodes` lists them.", len(self._untold) - _TOLD)
+        self._untold.clear()

@@ -1,0 +1,194 @@
+"""Calls to the Cloud TPU API by Google's own client: a deadline on each, no hidden retries, every fault explained.
+
+Imports Google's packages, which takes half a second and 60 MiB: import it only when the API is to be asked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch import __version__
+from tpuwatch.health.evidence import Problem
+from tpuwatch.node.apifaults import SCOPE, ApiError, Asked, Fault, TokenTimeout, explain
+
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own lines on stderr say no more than its errors
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
+    import google.auth
+    import google.auth.exceptions
+    import google.auth.transport.grpc
+    import google.auth.transport.requests
+    import grpc
+    from google.api_core.gapic_v1.client_info import ClientInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.config.schema import Cloud
+
+logging.getLogger("google.auth").setLevel(logging.ERROR)  # each failed attempt would be a warning
+
+PAGE_SIZE: Final = 1000
+MAX_PAGES: Final = 200
+GOOGLE: Final = "tpu.googleapis.com:443"
+_CHANNEL_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 32 << 20),
+    ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
+)
+# After these the connection is not used again: it may be half-open, or wait in a back-off of gRPC's own. tpuwatch
+# paces its requests itself.
+_LOST: Final = (Problem.UNREACHABLE, Problem.TIMEOUT, Problem.FOREIGN, Problem.CREDENTIALS)
+# What the alpha may answer to a project that may not use it.
+_NOT_FOR_ALL: Final = (Problem.DENIED, Problem.FOREIGN, Problem.NOT_FOUND, Problem.DISABLED)
+
+_log = logging.getLogger(__name__)
+
+
+class CloudClient:
+    """One server of the Cloud TPU API, as [cloud] says. Connects at the first call. Used from one thread."""
+
+    def __init__(self, cloud: Cloud, *, clock: Clock, counted: Callable[[str, str], None]) -> None:
+        """`counted` is told the method and the code of each call."""
+        self.server = cloud.endpoint or GOOGLE
+        self._cloud = cloud
+        self._clock = clock
+        self._counted = counted
+        self._alpha = cloud.alpha
+        self._channel: Any = None
+        self._clients: dict[str, Any] = {}
+        self._credentials: Any = None
+
+    def list_nodes(self, project: str, zone: str) -> Iterator[Any]:
+        """All nodes of a zone: raw pages, each of them one call. Raises ApiError."""
+        if self._alpha:
+            try:
+                first = self._page("v2alpha1", "ListNodes", project, zone, "")
+            except ApiError as error:
+                if error.fault.problem not in _NOT_FOR_ALL:
+                    raise
+                first = self._page("v2", "ListNodes", project, zone, "")  # if it fails too, alpha is not the reason
+                self._alpha = False
+                _log.warning("v2alpha1 of the Cloud TPU API is not available, v2 is used: %s", error)
+            return self._pages("v2alpha1" if self._alpha else "v2", "ListNodes", project, zone, first)
+        return self._pages("v2", "ListNodes", project, zone)
+
+    def list_queued_resources(self, project: str, zone: str) -> Iterator[Any]:
+        """All queued resources of a zone: raw pages, each of them one call. Raises ApiError."""
+        return self._pages("v2", "ListQueuedResources", project, zone)
+
+    def close(self) -> None:
+        """Let go of the connection. The next call makes a new one."""
+        channel, self._channel, self._clients = self._channel, None, {}
+        if channel is not None:
+            channel.close()
+
+    def _pages(self, version: str, method: str, project: str, zone: str, first: Any = None) -> Iterator[Any]:
+        page = self._page(version, method, project, zone, "") if first is None else first
+        for _ in range(MAX_PAGES):
+            yield page
+            token = page.next_page_token
+            if not token:
+                return
+            page = None  # it may be large: not two at a time
+            page = self._page(version, method, project, zone, token)
+        # A list that is cut would make nodes look gone.
+        sentence = f"The Cloud TPU API does not come to an end of its list for zone {zone} in project {project}."
+        raise ApiError(Fault(Problem.SERVER, "OK", f"{sentence} It is asked again."))
+
+    def _page(self, version: str, method: str, project: str, zone: str, token: str) -> Any:
+        """One call."""
+        asked = self._asked(method, project, zone)
+        parent = f"projects/{project}/locations/{zone}"
+        try:
+            client = self._client(version)
+            call = client.list_nodes if method == "ListNodes" else client.list_queued_resources
+            request = {"parent": parent, "page_size": PAGE_SIZE, "page_token": token}
+            pager = call(request=request, retry=None, timeout=self._cloud.timeout_seconds)
+            page = next(pager.pages)
+        except Exception as error:  # whatever Google's packages raise is explained and told
+            fault = explain(error, asked)
+            self._counted(method, fault.code)
+            if fault.problem in _LOST:
+                self.close()
+            if fault.problem is Problem.CREDENTIALS:
+                self._credentials = None  # there may be others by the next time
+            if fault.problem is Problem.INTERNAL:
+                _log.warning("A call of %s failed in an unforeseen way.", method, exc_info=error)
+            raise ApiError(fault) from error
+        self._counted(method, "OK")
+        return type(page).pb(page)
+
+    def _asked(self, method: str, project: str, zone: str) -> Asked:
+        where = f"zone {zone} in project {project}"
+        return Asked(
+            what=f"the {'nodes' if method == 'ListNodes' else 'queued resources'} of {where}",
+            place=where,
+            project=project,
+            server=self.server,
+            seconds=self._cloud.timeout_seconds,
+        )
+
+    def _client(self, version: str) -> Any:
+        if self._channel is None:
+            self._channel = self._connected()
+        elif self._credentials is not None:
+            self._renew()
+        if version not in self._clients:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)
+                package = importlib.import_module(f"google.cloud.tpu_{version}")
+                transports = importlib.import_module(f"google.cloud.tpu_{version}.services.tpu.transports")
+            info = ClientInfo(user_agent=f"tpuwatch/{__version__}")
+            transport = transports.TpuGrpcTransport(channel=self._channel, client_info=info)
+            self._clients[version] = package.TpuClient(transport=transport, client_info=info)
+        return self._clients[version]
+
+    def _connected(self) -> Any:
+        if self._cloud.insecure:
+            # A simulator, which no proxy knows the way to.
+            return grpc.insecure_channel(self.server, options=(*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)))
+        self._renew()
+        request = google.auth.transport.requests.Request()
+        return google.auth.transport.grpc.secure_authorized_channel(
+            self._credentials, request, self.server, options=_CHANNEL_OPTIONS
+        )
+
+    def _renew(self) -> None:
+        """Have a token that is good for this call. Asked for here, a fault in it is not taken for one of the API."""
+        if self._credentials is not None and self._credentials.valid:
+            return
+        request = _BoundedRequest(self._clock, self._cloud.timeout_seconds)
+        if self._credentials is None:
+            self._credentials, _ = google.auth.default(scopes=[SCOPE], request=request)
+        if not self._credentials.valid:
+            self._credentials.refresh(request)
+
+
+class _BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[misc]
+    """Google's HTTP transport, with one deadline for all attempts. Raises TokenTimeout after it."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seconds = seconds
+        self._deadline = clock.monotonic() + seconds
+
+    def __call__(self, url: str, *args: Any, timeout: float | None = None, **more: Any) -> Any:
+        try:
+            left = max(0.001, self._left)
+            return super().__call__(url, *args, timeout=min(timeout or left, left), **more)
+        except google.auth.exceptions.TransportError as error:
+            if self._left > 0:
+                raise
+            # Not passed on as it is: google.auth tries again after those, with pauses.
+            text = f"{url.partition('?')[0]} did not answer within {self._seconds:g} s"
+            raise TokenTimeout(text) from error
+
+    @property
+    def _left(self) -> float:
+        return self._deadline - self._clock.monotonic()

@@ -1,0 +1,218 @@
+"""Who holds the TPU: the processes that have its devices open, or libtpu's lock file locked.
+
+Devices are found through /proc/PID/fd, which for other users' processes takes CAP_SYS_PTRACE. The holder of the lock is
+found for everybody, through /proc/locks. What could not be seen is said.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.evidence import Holder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tpuwatch.processes import ProcFs
+
+LOCK_FILE: Final = "tmp/libtpu_lockfile"  # below the root
+MAX_HOLDERS: Final = 64
+_MAX_BYTES: Final = 1 << 20  # of /proc/locks and of a list of users
+_KERNEL_LOOKS: Final = 30  # for so many looks a thread of the kernel is left alone, of which big hosts have thousands
+_KIB: Final = 1024
+
+_DEVICE: Final = re.compile(r"(/dev/(?:accel[\w/]{0,40}|vfio/[\w/-]{1,40}))(?: \(deleted\))?")
+_LOCK: Final = re.compile(
+    rb"^\d+: (?:FLOCK|POSIX|OFDLCK) +\S+ +(?:READ|WRITE) +(-?\d{1,10}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}):(\d{1,20}) ",
+    re.MULTILINE,
+)  # "1: -> FLOCK …" only waits
+_USER: Final = re.compile(r"[\w.@-]{1,64}")
+
+_HIDDEN = (
+    "Only processes of tpuwatch's own user can be seen, so a holder of the TPU may be among the others: mount /proc "
+    "without hidepid, or take ProtectProc= out of the unit."
+)
+_UNREADABLE = (
+    "The open files of {} cannot be seen, so a holder of the TPU may be among them: give tpuwatch CAP_SYS_PTRACE, as "
+    "systemd/tpuwatch-holders.conf does."
+)
+_LOCKS_UNREADABLE = "Who holds {} cannot be seen, since /proc/locks cannot be read: run tpuwatch on the host itself."
+_LOCK_INHERITED = (
+    "{0} is locked by a process that cannot be told, since who locked it has ended or runs outside of this container: "
+    "`sudo fuser -v {0}` names those that have it open."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one look found."""
+
+    holders: tuple[Holder, ...] = ()  # the oldest first
+    lock_file: bool = False  # it exists
+    pinned_bytes: int = 0  # memory that the holders have locked or pinned
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Scan:
+    """All processes, as far as they could be looked at."""
+
+    pids: frozenset[int]
+    devices: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by pid, of those that have any open
+    lockers: set[int] = field(default_factory=set)  # that have the lock file open, by its name
+    unreadable: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """CPU seconds used so far, at a monotonic time."""
+
+    at: float
+    seconds: float
+
+
+class Holders:
+    """Looks for holders, and remembers what makes the next look cheap and its CPU times meaningful."""
+
+    def __init__(self, processes: ProcFs, root: Path, lock_file: str = LOCK_FILE) -> None:
+        self._processes = processes
+        self._lock_path = str(root / lock_file)
+        self._locks = root / "proc/locks"
+        self._users = _Users(root)
+        self._kernel: set[int] = set()
+        self._looks = 0
+        self._used: dict[tuple[int, int], _Used] = {}  # by pid and start
+
+    def look(self, booted: float | None, monotonic: float) -> Held:
+        """Look now: `booted` since the epoch, `monotonic` for CPU shares, both in seconds."""
+        scan = self._scan()
+        lock_file, locked, unseen = self._lock(scan)
+        used: dict[tuple[int, int], _Used] = {}
+        pinned, holders = 0, []
+        for pid in sorted(scan.devices.keys() | locked)[:MAX_HOLDERS]:
+            entry, numbers = self._processes.stat(pid), self._processes.status(pid)
+            if entry is None:
+                continue  # it has ended meanwhile
+            key = (pid, entry.started_ticks)
+            used[key] = _Used(monotonic, entry.cpu_seconds)
+            pinned += _KIB * (numbers.get("VmLck", 0) + numbers.get("VmPin", 0))
+            holders.append(
+                Holder(
+                    pid=pid,
+                    user=self._users.name(numbers.get("Uid")),
+                    command=self._processes.command(pid),
+                    started=None if booted is None else booted + self._processes.seconds(entry.started_ticks),
+                    devices=scan.devices.get(pid, ()),
+                    locks=pid in locked,
+                    cpu_cores=_cores(self._used.get(key), used[key]),
+                )
+            )
+        self._used = used
+        holders.sort(key=lambda holder: (holder.started or 0.0, holder.pid))
+        return Held(tuple(holders), lock_file, pinned, _unseen(scan) + unseen)
+
+    def _scan(self) -> _Scan:
+        if self._looks % _KERNEL_LOOKS == 0:
+            self._kernel.clear()
+        self._looks += 1
+        scan = _Scan(frozenset(self._processes.pids()))
+        self._kernel &= scan.pids
+        for pid in scan.pids - self._kernel:
+            self._scan_one(pid, scan)
+        return scan
+
+    def _scan_one(self, pid: int, scan: _Scan) -> None:
+        try:
+            targets: list[str] | None = self._processes.open_files(pid)
+        except PermissionError:
+            targets = None
+        if not targets:
+            entry = self._processes.stat(pid)
+            if entry is not None and entry.kernel:
+                self._kernel.add(pid)
+            elif entry is not None and targets is None:
+                scan.unreadable.add(pid)
+            return
+        opened = {target for target in targets if target.startswith("/dev/")}  # far quicker than the expression
+        if devices := {match[1] for target in opened if (match := _DEVICE.fullmatch(target))}:
+            scan.devices[pid] = tuple(sorted(devices))
+        if self._lock_path in targets:
+            scan.lockers.add(pid)
+
+    def _lock(self, scan: _Scan) -> tuple[bool, set[int], tuple[str, ...]]:
+        """Whether there is a lock file, who has locked it, and what could not be seen of that."""
+        try:
+            entry = os.lstat(self._lock_path)
+        except OSError:
+            return False, set(), ()
+        if not stat.S_ISREG(entry.st_mode):
+            return False, set(), ()  # anybody can put a link there, to a file that others lock
+        try:
+            with open(self._locks, "rb") as file:
+                owners = parse_locks(file.read(_MAX_BYTES), entry.st_dev, entry.st_ino)
+        except OSError:
+            return True, set(), (_LOCKS_UNREADABLE.format(self._lock_path),)
+        # A lock outlives who took it, in children that inherited it; the pid may then be another process's.
+        locked = {
+            pid for pid in owners & scan.pids if self._processes.has_open(pid, entry.st_dev, entry.st_ino) is not False
+        }
+        if locked != owners:
+            locked |= scan.lockers
+        return True, locked, (_LOCK_INHERITED.format(self._lock_path),) if owners and not locked else ()
+
+
+def parse_locks(raw: bytes, device: int, inode: int) -> set[int]:
+    """The pids in /proc/locks that hold a lock on a file; 0 and less are processes that it does not name."""
+    return {
+        int(match[1])
+        for match in _LOCK.finditer(raw)
+        if int(match[4]) == inode and (int(match[2], 16), int(match[3], 16)) == (os.major(device), os.minor(device))
+    }
+
+
+def _cores(before: _Used | None, now: _Used) -> float | None:
+    if before is None or now.at <= before.at:
+        return None
+    return max(0.0, now.seconds - before.seconds) / (now.at - before.at)
+
+
+def _unseen(scan: _Scan) -> tuple[str, ...]:
+    if 1 not in scan.pids:
+        return (_HIDDEN,)
+    if scan.unreadable:
+        count = len(scan.unreadable)
+        return (_UNREADABLE.format("one process" if count == 1 else f"{count} processes"),)
+    return ()
+
+
+class _Users:
+    """Names of users, from files alone: the system's own look-up may ask a server that does not answer."""
+
+    def __init__(self, root: Path) -> None:
+        self._files = (root / "etc/passwd", root / "etc/oslogin_passwd.cache")  # the latter is Google's OS Login's
+        self._names: dict[int, str] = {}
+
+    def name(self, uid: int | None) -> str:
+        """The user's name, or the number as text where it has none; "" for no number."""
+        if uid is None:
+            return ""
+        if uid not in self._names:
+            self._names = {number: name for path in reversed(self._files) for number, name in _users(path)}
+        return self._names.get(uid, str(uid))
+
+
+def _users(path: Path) -> Iterable[tuple[int, str]]:
+    try:
+        with open(path, "rb") as file:
+            lines = file.read(_MAX_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return
+    for line in reversed(lines):  # the first entry of a number is the one that counts
+        fields = line.split(":")
+        if len(fields) > 2 and fields[2].isdecimal() and len(fields[2]) <= 10 and _USER.fullmatch(fields[0]):
+            yield int(fields[2]), fields[0]

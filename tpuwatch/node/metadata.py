@@ -1,0 +1,302 @@
+"""The client of the metadata server: small GET requests, each bounded in size and in time as a whole.
+
+Standard library only, and never through a proxy: what a proxy says of its own machine would be taken for ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import http.client
+import io
+import ipaddress
+import os
+import socket
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from tpuwatch.errors import TpuwatchError
+from tpuwatch.health.evidence import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.clock import Clock
+
+DEFAULT_HOST: Final = "metadata.google.internal"
+TIMEOUT_SECONDS: Final = 5.0
+MAX_REPLY_BYTES: Final = 1 << 20  # with the head
+ROOT: Final = "/computeMetadata/v1/"
+_PIECE_BYTES: Final = 1 << 16
+_FLAVOR: Final = ("Metadata-Flavor", "Google")  # asked with it, answered with it: else it is another server
+_NOBODY: Final = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
+_NO_SUCH_NAME: Final = tuple(getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name))
+
+
+class MetadataError(TpuwatchError):
+    """The metadata server gave no answer. `problem` says why, the message what to do."""
+
+    def __init__(self, problem: Problem, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.retry_after = retry_after  # seconds, where the server said so
+
+
+def default_host() -> str:
+    """The server to ask: as GCE_METADATA_HOST says (a host, or "host:port"), else Google's name for it."""
+    return os.environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
+
+
+class Metadata:
+    """Asks one metadata server, "host" or "host:port". Safe from any thread."""
+
+    def __init__(self, host: str, *, clock: Clock, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.host = host
+        self.timeout_seconds = timeout_seconds
+        self._clock = clock
+        self._resolver = _Resolver()
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._closed = False
+
+    def get(self, path: str) -> str | None:
+        """The value at `path` under computeMetadata/v1, as "instance/zone"; None where there is none (404).
+
+        Raises MetadataError within about `timeout_seconds`.
+        """
+        reply = self._ask(path, self.timeout_seconds)
+        return None if reply is None else reply[0]
+
+    def wait(self, path: str, last_etag: str, seconds: float) -> tuple[str, str]:
+        """Wait until the value at `path` is another than that of `last_etag`, for `seconds` at most; value and etag.
+
+        With an empty `last_etag`, or "0", it answers at once. Where there is no value, ("", "") comes at once. Raises
+        MetadataError; `close`, called from another thread, ends it.
+        """
+        query = f"wait_for_change=true&last_etag={quote(last_etag or '0', safe='')}&timeout_sec={max(0, int(seconds))}"
+        reply = self._ask(f"{path}{'&' if '?' in path else '?'}{query}", seconds + self.timeout_seconds)
+        return ("", "") if reply is None else reply
+
+    def close(self) -> None:
+        """End requests under way, and refuse others."""
+        with self._lock:
+            self._closed = True
+            for connection in self._open:
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, path: str, seconds: float) -> tuple[str, str] | None:
+        deadline = self._clock.monotonic() + seconds
+        try:
+            with self._connection(deadline) as connection:
+                return self._exchange(_Channel(connection, deadline, self._clock), path)
+        except TimeoutError as error:
+            text = f"The metadata server {self.host} did not answer within {seconds:g} s."
+            raise MetadataError(Problem.TIMEOUT, f"{text} It is asked again; if that lasts, restart the VM.") from error
+        except socket.gaierror as error:
+            raise self._unnamed(error) from error
+        except _TooLargeError as error:
+            raise self._foreign(f"its reply is larger than {MAX_REPLY_BYTES} bytes") from error
+        except http.client.RemoteDisconnected as error:
+            raise self._broken(ConnectionResetError(errno.ECONNRESET, "it was closed without a reply")) from error
+        except (http.client.HTTPException, ValueError) as error:
+            raise self._foreign(f"what it answers is no HTTP ({type(error).__name__})") from error
+        except OSError as error:
+            raise self._broken(error) from error
+
+    def _exchange(self, channel: _Channel, path: str) -> tuple[str, str] | None:
+        connection = http.client.HTTPConnection(self.host)
+        connection.sock = channel  # it has the three methods that are called
+        connection.request("GET", ROOT + path, headers={_FLAVOR[0]: _FLAVOR[1], "Connection": "close"})
+        with connection.getresponse() as reply:
+            return self._judged(reply, path)
+
+    def _judged(self, reply: http.client.HTTPResponse, path: str) -> tuple[str, str] | None:
+        if reply.headers.get(_FLAVOR[0]) != _FLAVOR[1]:
+            raise self._foreign("its reply has no Metadata-Flavor header")
+        if reply.status == 404:
+            return None
+        if reply.status != 200:
+            raise self._refused(reply, path)
+        # In pieces: a buffer for all would be as large as the reply says it is.
+        body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
+        if reply.length:  # it ended before what it had said
+            raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
+        return body.decode("utf-8", "replace"), reply.headers.get("ETag", "")
+
+    @contextlib.contextmanager
+    def _connection(self, deadline: float) -> Iterator[socket.socket]:
+        """A connection that `close` can end. Raises OSError."""
+        host, port = _host_and_port(self.host)
+        last: OSError = ConnectionError(errno.ECONNREFUSED, "no address")
+        for family, address in self._resolver.addresses(host, port, _left(deadline, self._clock)):
+            connection = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                with self._lock:
+                    if self._closed:
+                        raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
+                    self._open.add(connection)
+                connection.settimeout(_left(deadline, self._clock))
+                try:
+                    connection.connect(address)
+                except OSError as error:
+                    last = error
+                    continue
+                yield connection
+                return
+            finally:
+                with self._lock:
+                    self._open.discard(connection)
+                connection.close()
+        raise last
+
+    def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
+        where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"
+        if reply.status == 429:
+            after = _seconds(reply.headers.get("Retry-After"))
+            return MetadataError(Problem.THROTTLED, f"{where}: it is asked too often.", retry_after=after)
+        if reply.status in (401, 403):
+            return MetadataError(
+                Problem.DENIED,
+                f"{where}: it does not serve this process. Allow it, or set project and zone under [cloud].",
+            )
+        if reply.status >= 500:
+            after = _seconds(reply.headers.get("Retry-After"))
+            return MetadataError(Problem.SERVER, f"{where}, an error of its own. It is asked again.", retry_after=after)
+        return MetadataError(Problem.INTERNAL, f"{where}: it does not take the request. Please report this.")
+
+    def _foreign(self, why: str) -> MetadataError:
+        return MetadataError(
+            Problem.FOREIGN,
+            f"What answers at {self.host} is not Google's metadata server: {why}. Check GCE_METADATA_HOST and the "
+            "network; outside Google Cloud set project and zone under [cloud].",
+        )
+
+    def _unnamed(self, error: socket.gaierror) -> MetadataError:
+        if error.errno in _NO_SUCH_NAME:
+            return MetadataError(
+                Problem.ABSENT,
+                f"There is no metadata server: the name {self.host} is unknown, so this is no Google Cloud VM. Set "
+                "project and zone under [cloud].",
+            )
+        text = f"The name {self.host} of the metadata server could not be looked up ({error.strerror}). Check the DNS."
+        return MetadataError(Problem.UNREACHABLE, text)
+
+    def _broken(self, error: OSError) -> MetadataError:
+        why = error.strerror or str(error)
+        if error.errno in _NOBODY:
+            return MetadataError(
+                Problem.ABSENT,
+                f"There is no metadata server at {self.host} ({why}), so this is no Google Cloud VM. Set project and "
+                "zone under [cloud].",
+            )
+        text = f"The connection to the metadata server {self.host} broke ({why}). It is asked again."
+        return MetadataError(Problem.UNREACHABLE, text)
+
+
+class _TooLargeError(Exception):
+    """A reply goes on beyond the limit."""
+
+
+class _Channel:
+    """A socket as http.client uses one, on which all that is read and sent shares one deadline and one size."""
+
+    def __init__(self, connection: socket.socket, deadline: float, clock: Clock) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._clock = clock
+
+    def sendall(self, data: Any) -> None:
+        self._connection.settimeout(_left(self._deadline, self._clock))
+        self._connection.sendall(data)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_Bounded(self._connection, self._deadline, self._clock))
+
+    def close(self) -> None:
+        """Whoever opened the connection closes it."""
+
+
+class _Bounded(io.RawIOBase):
+    """What the other side sends: TimeoutError after the deadline, _TooLargeError beyond the size."""
+
+    def __init__(self, connection: socket.socket, deadline: float, clock: Clock) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        self._clock = clock
+        self._room = MAX_REPLY_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._connection.settimeout(_left(self._deadline, self._clock))
+        got = self._connection.recv_into(buffer)
+        self._room -= got
+        if self._room < 0:
+            raise _TooLargeError
+        return got
+
+
+class _Resolver:
+    """Looks names up within a time. A look-up cannot be broken off, so it has a thread: never more than one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: _Lookup | None = None
+
+    def addresses(self, host: str, port: int, seconds: float) -> list[tuple[int, Any]]:
+        """Address families and addresses. Raises socket.gaierror, and TimeoutError after `seconds`."""
+        with contextlib.suppress(ValueError):
+            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+            return [(family, (host, port))]
+        with self._lock:
+            if self._under_way is None or self._under_way.done.is_set():
+                self._under_way = _Lookup(host, port)
+            lookup = self._under_way
+        if not lookup.done.wait(seconds):
+            raise TimeoutError(f"the name {host} was not looked up in time")
+        if lookup.error is not None:
+            raise lookup.error
+        return lookup.found
+
+
+class _Lookup:
+    def __init__(self, host: str, port: int) -> None:
+        self.done = threading.Event()
+        self.found: list[tuple[int, Any]] = []
+        self.error: OSError | None = None
+        self._name = (host, port)
+        threading.Thread(target=self._run, name="metadata-name", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            found = socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM)
+            self.found = [(family, address) for family, _, _, _, address in found]
+        except UnicodeError:  # a name that no DNS can hold
+            self.error = socket.gaierror(socket.EAI_NONAME, "not a host's name")
+        except OSError as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+
+def _host_and_port(host: str) -> tuple[str, int]:
+    name, colon, port = host.rpartition(":")
+    if colon and port.isascii() and port.isdigit() and not (":" in name and not name.endswith("]")):
+        return name.strip("[]"), int(port)
+    return host.strip("[]"), 80
+
+
+def _left(deadline: float, clock: Clock) -> float:
+    """Seconds until the deadline. Raises TimeoutError after it."""
+    left = deadline - clock.monotonic()
+    if left <= 0:
+        raise TimeoutError("the deadline has passed")
+    return left
+
+
+def _seconds(header: str | None) -> float | None:
+    """Retry-After in seconds; its other form, a date, is not used by this server."""
+    return float(header) if header and header.isascii() and header.isdigit() and len(header) < 9 else None

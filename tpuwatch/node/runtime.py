@@ -1,0 +1,161 @@
+"""libtpu's runtime metrics as a witness: HBM, duty cycle, idle time and queue of the programs that hold the TPU.
+
+Every process that holds the TPU serves its own on a port of this machine; while none runs, nobody listens. They are
+asked all at once, within one deadline, so that one that hangs does not hold up the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.evidence import Answer, Problem, Runtime, RuntimePort
+from tpuwatch.node.knock import knock
+from tpuwatch.node.runtime_values import HLO_QUEUE, chips, readings, total
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.node.runtime_calls import Replies
+
+LONGEST_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
+OK: Final = "OK"
+# How gRPC words the answers of servers of another kind.
+_FOREIGN: Final = frozenset({"UNIMPLEMENTED", "UNKNOWN", "UNAUTHENTICATED", "PERMISSION_DENIED", "MALFORMED"})
+
+_ABSENT = "Nobody listens on any of the ports {} of this machine, as is normal while no program holds the TPU."
+_UNCONFIGURED = "No port is known that runtime metrics may be served on: set [runtime] ports."
+_INTERNAL = "tpuwatch cannot ask for runtime metrics ({}): restart it, and if that does not help, reinstall it."
+_DETAILS: Final = {
+    Problem.TIMEOUT: "Port {} is open but nothing answers within {:g} s: the process that holds it hangs, or is busy.",
+    Problem.FOREIGN: "Something else than libtpu's runtime metrics is on port {}: set [runtime] ports.",
+    Problem.UNREACHABLE: "The connection to port {} broke: the process is ending, or its runtime is being reset.",
+    Problem.SERVER: "The process on port {} answered every request for a metric with an error.",
+}
+
+
+@dataclass(slots=True)
+class _Listener:
+    """What is remembered of a port while somebody listens there."""
+
+    served: bool = False  # it has answered as libtpu does
+    failures: int = 0  # in a row
+    rest_until: float = 0.0  # monotonic; it is not asked before
+    said: RuntimePort | None = None  # last
+
+
+class RuntimeWitness:
+    """Asks the processes on `ports`. Not for several threads at once; times in seconds."""
+
+    def __init__(
+        self,
+        ports: Iterable[int] | Callable[[], Iterable[int]],
+        *,
+        clock: Clock,
+        dice: random.Random,
+        poll_seconds: float = 10.0,
+        timeout_seconds: float = 5.0,
+        counted: Callable[[str, str], None] = lambda _method, _code: None,
+    ) -> None:
+        """Ports that become known later are a function, which is called before each poll.
+
+        `counted` is told the method and the code's name of each call.
+        """
+        fixed = () if callable(ports) else tuple(ports)
+        self._ports_now = ports if callable(ports) else lambda: fixed
+        self._ports: tuple[int, ...] = ()
+        self._clock = clock
+        self._dice = dice
+        self._poll = poll_seconds
+        self._timeout = timeout_seconds
+        self._counted = counted
+        self._listeners: dict[int, _Listener] = {}
+        self._last: Answer[Runtime] = Answer()
+        self._due = clock.monotonic()
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the next poll is due."""
+        return max(0.0, self._due - self._clock.monotonic())
+
+    def ask(self) -> Answer[Runtime]:
+        """Poll all ports; takes little more than one timeout at most."""
+        now = self._clock.time()
+        self._ports = tuple(dict.fromkeys(self._ports_now()))
+        # Jitter makes an interval longer, never shorter: frequent polls may disturb a runtime that is being reset.
+        self._due = self._clock.monotonic() + self._poll * (1 + 0.1 * self._dice.random())
+        try:
+            self._ask()
+        except (ImportError, OSError) as error:  # gRPC is not there, or no descriptor is left
+            return self._silent(Problem.INTERNAL, _INTERNAL.format(error), now)
+        said = tuple(listener.said for listener in self._listeners.values() if listener.said is not None)
+        if not said:
+            if not self._ports:
+                return self._silent(Problem.UNCONFIGURED, _UNCONFIGURED, now)
+            return self._silent(Problem.ABSENT, _ABSENT.format(", ".join(map(str, self._ports))), now)
+        self._last = Answer(Runtime(said), now, None, "", now)
+        return self._last
+
+    def close(self) -> None:
+        """Nothing stays open between two polls."""
+
+    def _silent(self, problem: Problem, detail: str, now: float) -> Answer[Runtime]:
+        self._last = Answer(self._last.value, self._last.at, problem, detail, now)
+        return self._last
+
+    def _ask(self) -> None:
+        open_ports = knock(self._ports, self._timeout)
+        self._listeners = {port: self._listeners.get(port, _Listener()) for port in open_ports}
+        start = self._clock.monotonic()
+        due = {port: address for port, address in open_ports.items() if self._listeners[port].rest_until <= start}
+        reachable = {port: address for port, address in due.items() if address is not None}
+        for port in due.keys() - reachable.keys():
+            self._failed(port, Problem.TIMEOUT)
+        if not reachable:
+            return
+        from tpuwatch.node.runtime_calls import call_all  # gRPC: only where something runs
+
+        calls = call_all(reachable, self._clock, start + self._timeout, self._counted, own=len(open_ports) > 1)
+        for port, replies in calls.items():
+            problem = problem_of(replies, served=self._listeners[port].served)
+            if problem is None:
+                self._answered(port, replies)
+            elif problem in (Problem.FOREIGN, Problem.UNREACHABLE) and not knock([port], self._timeout):
+                del self._listeners[port]  # it has ended meanwhile
+            else:
+                self._failed(port, problem)
+
+    def _answered(self, port: int, replies: Replies) -> None:
+        before = itertools.takewhile(lambda other: other != port, self._listeners)
+        taken = {chip.id for other in before if (said := self._listeners[other].said) for chip in said.chips}
+        metrics = {name: reply.message.metric for name, reply in replies.metrics.items() if reply.code == OK}
+        by_metric = {name: readings(metric) for name, metric in metrics.items() if name != HLO_QUEUE}
+        queue = total(metrics[HLO_QUEUE]) if HLO_QUEUE in metrics else None
+        answer = RuntimePort(port, chips(by_metric, self._ports.index(port), taken), queue)
+        self._listeners[port] = _Listener(served=True, said=answer)
+
+    def _failed(self, port: int, problem: Problem) -> None:
+        listener = self._listeners[port]
+        pause = min(max(LONGEST_PAUSE, self._poll), self._poll * 2.0 ** min(listener.failures, 20))
+        listener.failures += 1
+        listener.rest_until = self._clock.monotonic() + pause * (1 - 0.5 * self._dice.random())
+        before = listener.said
+        since = before.since if before is not None and before.problem is problem else self._clock.time()
+        detail = _DETAILS[problem].format(port, self._timeout)
+        listener.said = RuntimePort(port, problem=problem, detail=detail, since=since)
+
+
+def problem_of(replies: Replies, *, served: bool) -> Problem | None:
+    """What is wrong with a port by its replies; None if it answers as libtpu does, `served` if it once did."""
+    codes = {reply.code for reply in replies.metrics.values()}
+    if OK in codes or (replies.supported.code == OK and not codes):
+        return None  # a metric that fails is left out
+    codes.add(replies.supported.code)
+    if "DEADLINE_EXCEEDED" in codes:
+        return Problem.TIMEOUT
+    if "UNAVAILABLE" in codes:
+        return Problem.UNREACHABLE if served else Problem.FOREIGN
+    return Problem.FOREIGN if not served and codes <= _FOREIGN else Problem.SERVER

@@ -1,0 +1,290 @@
+"""The node side of the daemon: the witnesses, each in a loop of its own, and the judge over what they say.
+
+A `NodeWatch` is made for one configuration. When that changes it is stopped, and another one takes its place.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tpuwatch.announce import announce
+from tpuwatch.export.view import LoopStatus, NodeStatus, WitnessStatus
+from tpuwatch.health.evidence import Answer, Problem
+from tpuwatch.health.limits import Limits
+from tpuwatch.judging import EVERY_SECONDS, Judging
+from tpuwatch.loops import Loop
+from tpuwatch.node.board import Board
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.config import Config
+    from tpuwatch.export.cloud_monitoring import CloudMonitoringExport
+    from tpuwatch.export.metrics import Metrics
+    from tpuwatch.health.evidence import CloudNode, Identity, Logs, Notices
+    from tpuwatch.journal import Journal
+    from tpuwatch.model import Event
+    from tpuwatch.node.board import Posted
+    from tpuwatch.node.cloud import CloudWitness
+
+SLACK_SECONDS = 60.0  # a turn may take so long beyond its interval; every call in it has a deadline
+DEFAULT_PORTS = (8431, 8432, 8433, 8434)  # of runtime metrics, where nobody says which
+_OFF: Answer[Any] = Answer(problem=Problem.OFF, detail="It is switched off in the configuration.")
+
+
+class Witness(Protocol):
+    """Who can be asked. `ask` never raises for what was foreseen; `due_in` says when it wants to be asked again."""
+
+    @property
+    def due_in(self) -> float: ...
+
+    def ask(self) -> Answer[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class NodeWatch:
+    """Runs the witnesses and the judge. Made and used by the daemon's thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Clock,
+        boot_id: str,
+        put: Callable[[Event], None],
+        progress: Callable[[str, float], None],
+    ) -> None:
+        """`put` takes events for the journal, `progress` a loop's name and how long its turn took:
+        both from any thread."""
+        self._config = config
+        self._metrics = metrics
+        self._clock = clock
+        self._boot_id = boot_id
+        self._put = put
+        self._progress = progress
+        self._dice = random.Random()  # noqa: S311 (spreads polls, keeps no secret)
+        self._stopped = False
+        self._notices: Notices | None = None  # the last ones
+        self._successes: dict[str, float] = {}
+        self._witnesses: list[Witness] = []
+        self._export: CloudMonitoringExport | None = None
+        self._loops: dict[str, tuple[Loop, float]] = {}  # with the seconds that one may be without success
+        self._board = Board(self._wake_judge)
+        self._judging = Judging(
+            lambda: self._board.posted,
+            limits=_limits(config),
+            journal=journal,
+            metrics=metrics,
+            clock=clock,
+            boot_id=boot_id,
+        )
+        self._add("judge", self._judging.turn, EVERY_SECONDS)
+        self._add_host()
+        self._add_runtime()
+        self._add_cloud()
+        self._add_monitoring()
+        for witness, answer in self._board.posted.answers().items():
+            self._show(witness.value, answer)
+
+    # -- for the daemon
+
+    def start(self) -> None:
+        """Let the loops begin."""
+        for loop, _ in self._loops.values():
+            loop.start()
+
+    def stop(self) -> None:
+        """Let the loops end; does not wait for calls that are under way. What they still say goes nowhere."""
+        self._stopped = True
+        for loop, _ in self._loops.values():
+            loop.stop()
+        for witness in self._witnesses:
+            witness.close()
+        if self._export is not None:
+            self._export.close()
+
+    def problems(self) -> list[str]:
+        """What keeps it from doing all that it should, besides the witnesses' own silence."""
+        return [self._export.problem] if self._export is not None and self._export.problem else []
+
+    def tell(self, logs: Answer[Logs]) -> None:
+        """What the log side says of the node."""
+        self._board.post(logs=logs)
+        self._show("logs", logs)
+
+    def limits(self) -> dict[str, float]:
+        """How long each loop may go without success, in seconds."""
+        return {name: limit for name, (_, limit) in self._loops.items()}
+
+    def loops(self) -> list[LoopStatus]:
+        """How the loops are."""
+        now, stale = self._clock.time(), self.limits()
+        last = {name: self._successes.get(name) for name in stale}
+        return [LoopStatus(name, at, at is not None and now - at < stale[name]) for name, at in last.items()]
+
+    @property
+    def posted(self) -> Posted:
+        """What the witnesses said last."""
+        return self._board.posted
+
+    @property
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """All nodes as they were judged last, the own one first; empty before the first time."""
+        return self._judging.nodes
+
+    def witnesses(self) -> list[WitnessStatus]:
+        """How it stands with each witness."""
+        return [
+            WitnessStatus(witness.value, answer.at, answer.tried, answer.problem, answer.detail)
+            for witness, answer in self._board.posted.answers().items()
+        ]
+
+    # -- the loops
+
+    def _add(self, name: str, turn: Callable[[], float], interval: float) -> None:
+        self._loops[name] = (Loop(name, turn, clock=self._clock, done=self._done), 3 * interval + SLACK_SECONDS)
+
+    def _add_witness(self, name: str, witness: Witness, interval: float, heard: Callable[[Any], None]) -> None:
+        def turn() -> float:
+            answer = witness.ask()
+            if not self._stopped:
+                heard(answer)
+            return witness.due_in
+
+        self._witnesses.append(witness)
+        self._add(name, turn, interval)
+
+    def _add_host(self) -> None:
+        from tpuwatch.node.host import LOOK_SECONDS, HostWitness
+
+        self._add_witness("host", HostWitness(clock=self._clock), LOOK_SECONDS, self._hear("host", self._metrics.host))
+
+    def _add_runtime(self) -> None:
+        runtime = self._config.runtime
+        if not runtime.enabled:
+            self._board.post(runtime=_OFF)
+            return
+        from tpuwatch.node.runtime import RuntimeWitness
+
+        witness = RuntimeWitness(
+            self._runtime_ports,
+            clock=self._clock,
+            dice=self._dice,
+            poll_seconds=runtime.poll_seconds,
+            counted=self._metrics.api_request,
+        )
+        self._add_witness("runtime", witness, runtime.poll_seconds, self._hear("runtime", self._metrics.runtime))
+
+    def _runtime_ports(self) -> tuple[int, ...]:
+        told = self._identity().metrics_ports.value  # the configuration's own are in it
+        return tuple(map(int, told.split(","))) if told else DEFAULT_PORTS
+
+    def _add_cloud(self) -> None:
+        from tpuwatch.node.identity import KNOWN_SECONDS, IdentityWitness
+        from tpuwatch.node.metadata import Metadata, default_host
+
+        cloud = self._config.cloud
+        common: dict[str, Any] = {"clock": self._clock, "dice": self._dice}
+        metadata = Metadata(default_host(), clock=self._clock) if cloud.enabled else None
+        identity = IdentityWitness(cloud, metadata, self._config.runtime.ports, **common)
+        self._add_witness("identity", identity, KNOWN_SECONDS, self._hear_identity)
+        if metadata is None:
+            self._board.post(api=_OFF, notices=_OFF)
+            return
+        from tpuwatch.node.cloud import CloudWitness
+        from tpuwatch.node.notices import WAIT_SECONDS, NoticesWitness
+
+        api = CloudWitness(cloud, self._identity, counted=self._metrics.api_request, **common)
+        self._add_witness("cloud", api, cloud.poll_seconds, lambda answer: self._hear_cloud(api, answer))
+        # A client of its own: one that waits is ended by closing it.
+        notices = NoticesWitness(Metadata(default_host(), clock=self._clock), **common)
+        self._add_witness("notices", notices, WAIT_SECONDS, self._hear_notices)
+
+    def _add_monitoring(self) -> None:
+        monitoring, cloud = self._config.monitoring, self._config.cloud
+        common: dict[str, Any] = {
+            "clock": self._clock,
+            "dice": self._dice,
+            "counted": self._metrics.api_request,
+            "insecure": cloud.insecure,
+            "timeout_seconds": cloud.timeout_seconds,
+        }
+        if monitoring.read:
+            from tpuwatch.node.monitoring import POLL_SECONDS, MonitoringWitness
+
+            witness = MonitoringWitness(self._identity, endpoint=monitoring.endpoint, **common)
+            self._add_witness("monitoring", witness, POLL_SECONDS, self._hear("monitoring", lambda _: None))
+        else:
+            self._board.post(monitoring=_OFF)
+        if monitoring.export:
+            from tpuwatch.export.cloud_monitoring import CloudMonitoringExport, samples
+
+            self._export = CloudMonitoringExport(
+                monitoring, lambda: samples(self._board.posted, self.nodes), self._identity, **common
+            )
+            self._add("export", self._export.turn, monitoring.export_seconds)
+
+    def _identity(self) -> Identity:
+        return self._board.posted.identity
+
+    def _hear_identity(self, answer: Answer[Identity]) -> None:
+        if answer.value is not None and answer.value != self._board.posted.identity:
+            self._board.post(identity=answer.value)
+            for name in {"cloud", "runtime"} & self._loops.keys():  # who waited for the name, or for the ports
+                self._loops[name][0].wake()
+
+    def _hear_cloud(self, api: CloudWitness, answer: Answer[tuple[CloudNode, ...]]) -> None:
+        counted = Answer(len(answer.value or ()), answer.at, answer.problem, answer.detail, answer.tried)
+        self._board.post(api=counted, cloud=api.answers)
+        self._show("cloud", answer)
+        self._metrics.api_breaker(bool(api.story))
+
+    def _hear(self, name: str, show: Callable[[Any], None]) -> Callable[[Answer[Any]], None]:
+        """What to do with an answer: post it under its name, and show what holds."""
+
+        def heard(answer: Answer[Any]) -> None:
+            self._board.post(**{name: answer})
+            self._show(name, answer)
+            show(None if answer.problem else answer.value)
+
+        return heard
+
+    def _hear_notices(self, answer: Answer[Notices]) -> None:
+        self._board.post(notices=answer)
+        self._show("metadata", answer)
+        self._metrics.notices(answer.value)
+        if answer.value is not None and answer.problem is None:
+            for event in announce(answer.value, self._notices, now=self._clock.time(), boot_id=self._boot_id):
+                self._put(event)
+            self._notices = answer.value
+
+    def _show(self, name: str, answer: Answer[Any]) -> None:
+        off = answer.problem is Problem.OFF
+        # Nobody there to be asked is how an idle host is: it is no failure.
+        self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in (None, Problem.ABSENT))
+
+    def _done(self, name: str, seconds: float) -> None:
+        if not self._stopped:
+            self._successes[name] = self._clock.time()
+            self._progress(name, seconds)
+
+    def _wake_judge(self) -> None:
+        if "judge" in self._loops:
+            self._loops["judge"][0].wake()
+
+
+def _limits(config: Config) -> Limits:
+    health = config.health
+    return Limits.of(
+        compile_grace_seconds=config.logs.compile_grace_seconds,
+        idle_seconds=health.idle_seconds,
+        settle_seconds=health.settle_seconds,
+        boot_grace_seconds=health.boot_grace_seconds,
+        cloud_poll_seconds=config.cloud.poll_seconds,
+        runtime_poll_seconds=config.runtime.poll_seconds,
+    )

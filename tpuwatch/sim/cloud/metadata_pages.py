@@ -1,0 +1,251 @@
+"""What the simulated metadata server answers to each path: listings, values, JSON, service accounts and their tokens.
+
+Apart from HTTP and its sockets, and so without any I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+import re
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from tpuwatch.sim.cloud.metadata_tree import PORTS, Dialect, Record, tree
+
+if TYPE_CHECKING:
+    from tpuwatch.sim.cloud.world import World
+
+ROOT: Final = "/computeMetadata/v1/"
+TEXT: Final = "application/text"
+JSON: Final = "application/json"
+CLOUD_PLATFORM: Final = "https://www.googleapis.com/auth/cloud-platform"
+_CAMEL: Final = {
+    name: re.sub(r"-(\w)", lambda found: found[1].upper(), name)
+    for name in (
+        "automatic-restart",
+        "maintenance-event",
+        "numeric-project-id",
+        "on-host-maintenance",
+        "project-id",
+        "service-accounts",
+        "universe-domain",
+        "upcoming-maintenance",
+    )
+}
+_RENEW_SECONDS: Final = 300  # a token is handed out again until so long before its end
+_NO_NOTICE: Final = b'{ "error": "no notifications have been received yet, try again later" }'
+
+
+@dataclass(frozen=True)
+class Page:
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    content_type: str = TEXT
+    location: str = ""  # a path to go to
+
+    @cached_property
+    def etag(self) -> str:
+        """16 digits that differ when the body does."""
+        return hashlib.sha256(self.body).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A request's path under the root, and its parameters. Parameters that nobody knows are ignored."""
+
+    path: str
+    recursive: bool = False
+    as_json: bool | None = None  # None: as is usual for what is asked for
+    waits: bool = False
+    last_etag: str = ""
+    timeout_seconds: float = math.inf
+
+    @classmethod
+    def parse(cls, target: str) -> Query:
+        """From an HTTP request's target."""
+        path, _, parameters = target.partition("?")
+        values = {name: given[-1] for name, given in parse_qs(parameters).items()}
+        timeout = values.get("timeout_sec", "")
+        return cls(
+            path=path,
+            recursive=values.get("recursive", "").lower() == "true",
+            as_json={"json": True, "text": False}.get(values.get("alt", "")),
+            waits=values.get("wait_for_change", "").lower() == "true",
+            last_etag=values.get("last_etag", ""),
+            timeout_seconds=int(timeout) if re.fullmatch(r"\d{1,9}", timeout) else math.inf,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The VM's service account. As on Compute Engine, a token has the account's scopes, whatever a client asks for."""
+
+    email: str = "tpu@simulated.iam.gserviceaccount.com"
+    scopes: tuple[str, ...] = (CLOUD_PLATFORM,)
+    token_seconds: int = 3599  # how long a new token is good; 0 or less hands out tokens that have expired
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What an access token of the simulator says, for servers that check it."""
+
+    email: str
+    scopes: tuple[str, ...]
+    expires: float  # by the world's clock
+    serial: int
+
+    def text(self) -> str:
+        """The token as clients carry it, without meaning to them."""
+        return "sim." + base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode().rstrip("=")
+
+
+def read_token(text: str) -> Token | None:
+    """What an access token says; None if no simulator made it."""
+    encoded = text.removeprefix("sim.")
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
+        return Token(**{**fields, "scopes": tuple(fields["scopes"])})
+    except (binascii.Error, ValueError, TypeError, KeyError):
+        return None
+
+
+@dataclass
+class Pages:
+    """All pages of one worker's metadata server. What the world says of the node is looked up for each of them."""
+
+    world: World
+    node: str  # the resource name
+    worker: int = 0
+    dialect: Dialect = Dialect.TPU
+    ports: tuple[int, ...] = PORTS
+    account: Account | None = field(default_factory=Account)  # None: the VM has no service account
+    _issued: Token | None = field(default=None, init=False, repr=False)
+    _serial: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises KeyError where the world has no such node, ValueError where the node has no such worker."""
+        self._last = self.world.nodes[self.node]
+        if not 0 <= self.worker < self._last.hosts:
+            raise ValueError(f"{self.node} has no worker {self.worker}: it has {self._last.hosts}, counted from 0.")
+
+    def page(self, query: Query, drop: tuple[str, ...] = ()) -> Page:
+        """The answer to a request that carried the right header, as if the values named in `drop` were not there."""
+        if query.path in ("", "/"):
+            return Page(200, b"computeMetadata/\n")
+        if not (query.path + "/").startswith(ROOT):
+            return _missing()
+        value: Any = _without(self._tree(), drop) if drop else self._tree()
+        for step in filter(None, query.path[len(ROOT) :].split("/")):
+            if not isinstance(value, dict) or step not in value:
+                return _missing()
+            value = value[step]
+        if callable(value):
+            return _missing() if query.path.endswith("/") else _as_json(value())
+        if isinstance(value, dict) and not isinstance(value, Record):
+            return _directory(value, query)
+        return _leaf(value, query)
+
+    def _tree(self) -> dict[str, Any]:
+        with self.world.lock:
+            self.world.advance()
+            # A node that has vanished took its VM along; whoever still asks sees what was last known.
+            self._last = self.world.nodes.get(self.node, self._last)
+            values = tree(self._last, self.worker, self.dialect, self.ports)
+        values["instance"]["service-accounts"] = self._accounts()
+        return values
+
+    def _accounts(self) -> dict[str, Any]:
+        if self.account is None:
+            return {}
+        one = {
+            "aliases": ["default"],
+            "email": self.account.email,
+            "scopes": list(self.account.scopes),
+            "token": self._token,
+        }
+        return {"default": one, self.account.email: one}
+
+    def _token(self) -> dict[str, Any]:
+        assert self.account is not None  # noqa: S101 # else there is no path to here
+        with self.world.lock:
+            now = self.world.clock.time()
+            token = self._issued
+            if token is None or token.expires - now < _RENEW_SECONDS or token.scopes != self.account.scopes:
+                self._serial += 1
+                expires = now + self.account.token_seconds
+                self._issued = token = Token(self.account.email, self.account.scopes, expires, self._serial)
+            if self.world.tokens is not None:
+                self.world.tokens[token.text()] = token.expires
+        return {"access_token": token.text(), "expires_in": int(token.expires - now), "token_type": "Bearer"}
+
+
+def _without(value: Any, drop: tuple[str, ...]) -> Any:
+    if not _is_directory(value):
+        return value
+    return {name: _without(part, drop) for name, part in value.items() if name not in drop}
+
+
+def _directory(values: dict[str, Any], query: Query) -> Page:
+    if not query.path.endswith("/"):
+        return Page(301, f"{query.path}/\n".encode(), location=f"{query.path}/")
+    if query.recursive and query.as_json is not False:
+        return _as_json(_plain(values))
+    if query.recursive:
+        return Page(200, "".join(_flat(values)).encode())
+    names = sorted(name + "/" * _is_directory(value) for name, value in values.items())
+    if query.as_json:
+        return _as_json(names)
+    return Page(200, "".join(f"{name}\n" for name in names).encode())
+
+
+def _leaf(value: Any, query: Query) -> Page:
+    if query.path.endswith("/"):
+        return _missing()
+    if isinstance(value, Record) and not value:
+        return Page(503, _NO_NOTICE, JSON)
+    if query.as_json:
+        return _as_json(value)
+    if isinstance(value, Record):
+        return Page(200, "\n".join(f"{name} {part}" for name, part in value.items()).encode())
+    if isinstance(value, list):
+        return Page(200, "".join(f"{part}\n" for part in value).encode())
+    return Page(200, str(value).encode())
+
+
+def _plain(value: Any) -> Any:
+    """As recursive JSON shows it: names in camel case, but for attributes and accounts, whose names are the users'."""
+    if not _is_directory(value):
+        return value
+    return {_camel(name): _plain(part) for name, part in value.items() if not callable(part)}
+
+
+def _flat(value: Any, path: str = "") -> list[str]:
+    if isinstance(value, dict):
+        return [line for name, part in value.items() for line in _flat(part, f"{path}/{name}" if path else name)]
+    if isinstance(value, list):
+        return [f"{path} {part}\n" for part in value]
+    return [] if callable(value) else [f"{path} {value}\n"]
+
+
+def _camel(name: str) -> str:
+    return _CAMEL.get(name, name)
+
+
+def _is_directory(value: Any) -> bool:
+    return isinstance(value, dict) and not isinstance(value, Record)
+
+
+def _as_json(value: Any) -> Page:
+    return Page(200, json.dumps(value, separators=(",", ":")).encode(), JSON)
+
+
+def _missing() -> Page:
+    return Page(404, b"The requested URL was not found on this server.\n", "text/html; charset=UTF-8")

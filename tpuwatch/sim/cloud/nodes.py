@@ -1,0 +1,108 @@
+"""A node as the simulator holds it, with its workers' workloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from tpuwatch.health.evidence import Maintenance, Symptom
+
+GIB: Final = 1 << 30
+# In these states the guest does not run.
+_DOWN: Final = frozenset(
+    {"CREATING", "RESTARTING", "REIMAGING", "STOPPED", "STARTING", "PREEMPTED", "TERMINATED", "HIDDEN"}
+)
+# By the beginning of the accelerator's type: chips on a host, HBM of a chip in GiB, how many of the type's number make
+# a chip, and up to how many chips one larger host takes instead.
+_SHAPES: Final = {
+    "v2-": (4, 16, 2, 0),
+    "v3-": (4, 32, 2, 0),
+    "v4-": (4, 32, 2, 0),
+    "v5p-": (4, 95, 2, 0),
+    "v5litepod-": (4, 16, 1, 8),
+    "v6e-": (4, 32, 1, 8),
+}
+
+
+class Phase(str, Enum):
+    """What a worker's workload does."""
+
+    NONE = "none"  # no process: no runtime metrics
+    STARTING = "starting"  # a process holds the TPU; its metrics are not up yet
+    COMPILING = "compiling"  # metrics are up, chips idle, the host's CPU works
+    TRAINING = "training"
+    STUCK = "stuck"  # a process lives, chips idle, no CPU used
+    HUNG = "hung"  # the runtime accepts connections and never answers
+
+
+@dataclass(slots=True)
+class Workload:
+    """A worker's workload since a moment of the world's clock."""
+
+    phase: Phase = Phase.NONE
+    since: float = 0.0
+    duty_cycle: float = 0.92  # while training
+    hbm_used: float = 0.6  # share, while a program is loaded
+
+
+@dataclass(slots=True)
+class SimNode:
+    """A node as the simulator holds it. `state`, `health` are names of the API's enums, or a number for a new one."""
+
+    project: str
+    zone: str
+    name: str
+    accelerator_type: str = "v5litepod-4"
+    hosts: int = 1
+    chips_per_host: int = 4
+    hbm_bytes: int = 16 * GIB  # per chip
+    state: str | int = "READY"
+    health: str | int = "HEALTHY"  # "" for none
+    health_description: str = ""
+    symptoms: list[Symptom] = field(default_factory=list)
+    spot: bool = False
+    queued_resource: str = ""  # short name
+    maintenance: Maintenance | None = None
+    labels: dict[str, str] = field(default_factory=dict)
+    created: float = 0.0  # 0: when it is added to the world
+    boots: int = 1
+    hangs: bool = False  # the guest is dead whatever the API says
+    lies: bool = False  # and the API goes on to say what it said before
+    notice: str = "NONE"  # the metadata server's maintenance-event
+    preempted: bool = False  # the metadata server's preempted
+    workloads: list[Workload] = field(default_factory=list)  # one per host; filled up by World.add
+    description: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)  # of the node: start-up scripts, keys
+    tags: list[str] = field(default_factory=list)
+    preemptible: bool = False  # the older form of spot
+    runtime_version: str = "tpu-ubuntu2204-base"
+    operation: str = ""  # the name of the operation that is under way on it
+
+    @property
+    def parent(self) -> str:
+        """projects/P/locations/Z."""
+        return f"projects/{self.project}/locations/{self.zone}"
+
+    @property
+    def path(self) -> str:
+        """The resource name: projects/P/locations/Z/nodes/N."""
+        return f"{self.parent}/nodes/{self.name}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the guest runs and answers."""
+        return not self.hangs and self.state not in _DOWN
+
+
+def shape_of(accelerator_type: str) -> tuple[int, int, int]:
+    """Hosts, chips on each, and HBM bytes of a chip. Raises ValueError for a type that there is not."""
+    for start, (chips_per_host, hbm_gib, numbers_per_chip, largest_host) in _SHAPES.items():
+        number = accelerator_type.removeprefix(start)
+        if number != accelerator_type and number.isdecimal() and 0 < int(number) <= 1 << 16:
+            chips = max(1, int(number) // numbers_per_chip)
+            if chips <= max(chips_per_host, largest_host):
+                return 1, chips, hbm_gib * GIB
+            return -(-chips // chips_per_host), chips_per_host, hbm_gib * GIB
+    raise ValueError(accelerator_type)

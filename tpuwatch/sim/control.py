@@ -1,0 +1,243 @@
+"""The control endpoint of a simulator: JSON over HTTP on loopback, one request per connection.
+
+    GET /state                what there is: nodes, faults, how far the time line is
+    POST /fault {…}           set a fault; the keys are those of a step with do = "fault"
+    DELETE /fault[?method=…]  clear the faults of a method, or all
+    POST /node/NAME {…}       an action on a node or a pattern of nodes: {"do": "hang"}
+    POST /launch {…}          {"launch": "hbm-oom", "phase": "compiling"}
+
+A wrong request is answered with 400 and {"error": what is wrong}, an action that does not fit with 409.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from pydantic import ValidationError
+
+from tpuwatch.sim import actions
+from tpuwatch.sim.director import CannotDoError
+from tpuwatch.sim.wording import problems
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_BODY_BYTES: Final = 64 * 1024
+MAX_CONNECTIONS: Final = 16
+REQUEST_SECONDS: Final = 5.0  # for a client to send its request, and to take the answer
+POLL_SECONDS: Final = 0.05  # how soon `close` is noticed
+_PATHS: Final = "GET /state, POST /fault, DELETE /fault, POST /node/NAME, POST /launch"
+
+_log = logging.getLogger(__name__)
+
+
+class _BadRequestError(Exception):
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class ControlServer:
+    """Serves on an address of this machine, from threads of its own."""
+
+    def __init__(
+        self,
+        do: Callable[[actions.Action], str],
+        state: Callable[[], dict[str, Any]],
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        """Binds at once, serves after `start`. `do` is Director.do, `state` gives the document of GET /state.
+
+        Raises OSError.
+        """
+        self._server = _Server((host, port), do, state)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), name="sim-control", daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening, and cut what is open."""
+        if self._thread.ident is not None:
+            self._server.shutdown()
+            self._thread.join()
+        self._server.close()
+
+
+class _Server(socketserver.TCPServer):
+    """One thread per connection, at most MAX_CONNECTIONS of them."""
+
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(
+        self, address: tuple[str, int], do: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]
+    ) -> None:
+        self.do = do
+        self.state = state
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, threading.Thread] = {}
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a new connection in a thread of its own, or close it when there are too many."""
+        thread = threading.Thread(target=self._serve, args=(request, client_address), name="sim-control", daemon=True)
+        with self._lock:
+            admitted = len(self._open) < MAX_CONNECTIONS
+            if admitted:
+                self._open[request] = thread
+                thread.start()
+        if not admitted:
+            self.shutdown_request(request)
+
+    def close(self) -> None:
+        self.server_close()
+        with self._lock:
+            threads = list(self._open.values())
+            for connection in self._open:
+                _cut(connection)
+        for thread in threads:
+            thread.join()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 # the base class calls it so
+        """A connection could not be taken; the caller closes it."""
+        _log.exception("The simulator's control endpoint failed to take a connection.")
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except OSError as error:  # the client went away, or was too slow
+            _log.debug("A connection to the simulator's control endpoint ended early: %s", error)
+        except Exception:  # noqa: BLE001 # one connection's failure stays its own
+            _log.exception("The simulator's control endpoint failed to answer a request.")
+        finally:
+            with self._lock:
+                del self._open[request]
+            self.shutdown_request(request)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, one request."""
+
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = REQUEST_SECONDS
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        """Answer one request, then close."""
+        self.handle_one_request()
+
+    def do_GET(self) -> None:  # the base class calls it so
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    def do_DELETE(self) -> None:
+        self._answer(self._delete)
+
+    def _answer(self, work: Callable[[], dict[str, Any]]) -> None:
+        self.close_connection = True
+        try:
+            status, document = 200, work()
+        except _BadRequestError as error:
+            status, document = error.status, {"error": str(error)}
+        except CannotDoError as error:
+            status, document = 409, {"error": str(error)}
+        body = json.dumps(document, default=str).encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _get(self) -> dict[str, Any]:
+        if urlsplit(self.path).path != "/state":
+            raise self._unknown()
+        return self.server.state()
+
+    def _post(self) -> dict[str, Any]:
+        path = urlsplit(self.path).path
+        # A page in somebody's browser may send forms to loopback, and this type only if we allowed it.
+        if self.headers.get_content_type() != "application/json":
+            raise _BadRequestError(415, "the body must be JSON; send Content-Type: application/json")
+        body = self._body()
+        if path == "/fault":
+            return self._do({"do": "fault"}, body)
+        if path == "/launch":
+            return self._do({"do": "launch"}, body)
+        if path.startswith("/node/"):
+            return self._do_to_node({"node": unquote(path.removeprefix("/node/"))}, body)
+        raise self._unknown()
+
+    def _delete(self) -> dict[str, Any]:
+        parts = urlsplit(self.path)
+        if parts.path != "/fault":
+            raise self._unknown()
+        methods = parse_qs(parts.query).get("method", ["*"])
+        return self._do({"do": "clear"}, {"method": methods[-1]})
+
+    def _do_to_node(self, given: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        if body.get("do") not in actions.ON_NODES:
+            known = ", ".join(actions.ON_NODES)
+            raise _BadRequestError(400, f"do must be one of {known}, and is {json.dumps(body.get('do'))[:60]}")
+        return self._do(given, body)
+
+    def _do(self, given: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
+        for key in [*given, "at"]:
+            if key in body:
+                raise _BadRequestError(400, f"{key} has no place here; leave it out")
+        try:
+            action = actions.ADAPTER.validate_python({**given, **body})
+        except ValidationError as error:
+            raise _BadRequestError(400, "\n".join(problems(error))) from error
+        return {"done": self.server.do(action)}
+
+    def _body(self) -> dict[str, Any]:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MAX_BODY_BYTES:
+            raise _BadRequestError(400, f"send a Content-Length of at most {MAX_BODY_BYTES}")
+        try:
+            document = json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError) as error:
+            raise _BadRequestError(400, f"the body is not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise _BadRequestError(400, "the body must be one JSON object")
+        return document
+
+    def _unknown(self) -> _BadRequestError:
+        return _BadRequestError(404, f"there is no {self.command} {urlsplit(self.path).path[:100]}; there are {_PATHS}")
+
+    def version_string(self) -> str:
+        """The Server header."""
+        return "tpuwatch-sim"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so
+        _log.debug("Control: %r", format % args)
+
+
+def _cut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError as error:  # it is gone already
+        _log.debug("A connection to the simulator's control endpoint was closed: %s", error)
