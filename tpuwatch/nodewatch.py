@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tpuwatch.node.cloud import CloudWitness
 
 SLACK_SECONDS = 60.0  # a turn may take so long beyond its interval; every call in it has a deadline
+FIRST_SECONDS = 10.0  # before the first verdict the first word of every witness is waited for, at most so long
 DEFAULT_PORTS = (8431, 8432, 8433, 8434)  # of runtime metrics, where nobody says which
 _OFF: Answer[Any] = Answer(problem=Problem.OFF, detail="It is switched off in the configuration.")
 
@@ -72,9 +73,12 @@ class NodeWatch:
         self._notices: Notices | None = None  # the last ones
         self._successes: dict[str, float] = {}
         self._witnesses: list[Witness] = []
+        self._unheard: set[str] = set()  # witnesses that have not been asked yet
+        self._began = clock.monotonic()
+        self._misplaced = ""  # what the configuration says of the machine that is not so
         self._export: CloudMonitoringExport | None = None
         self._loops: dict[str, tuple[Loop, float]] = {}  # with the seconds that one may be without success
-        self._board = Board(self._wake_judge)
+        self._board = Board(lambda: self._wake("judge"))
         self._judging = Judging(
             lambda: self._board.posted,
             limits=_limits(config),
@@ -83,7 +87,7 @@ class NodeWatch:
             clock=clock,
             boot_id=boot_id,
         )
-        self._add("judge", self._judging.turn, EVERY_SECONDS)
+        self._add("judge", self._judge, EVERY_SECONDS)
         self._add_host()
         self._add_runtime()
         self._add_cloud()
@@ -110,7 +114,7 @@ class NodeWatch:
 
     def problems(self) -> list[str]:
         """What keeps it from doing all that it should, besides the witnesses' own silence."""
-        return [self._export.problem] if self._export is not None and self._export.problem else []
+        return list(filter(None, [self._misplaced, self._export.problem if self._export is not None else ""]))
 
     def tell(self, logs: Answer[Logs]) -> None:
         """What the log side says of the node."""
@@ -149,15 +153,42 @@ class NodeWatch:
     def _add(self, name: str, turn: Callable[[], float], interval: float) -> None:
         self._loops[name] = (Loop(name, turn, clock=self._clock, done=self._done), 3 * interval + SLACK_SECONDS)
 
-    def _add_witness(self, name: str, witness: Witness, interval: float, heard: Callable[[Any], None]) -> None:
+    def _add_witness(
+        self, name: str, witness: Witness, interval: float, heard: Callable[[Any], None], *, after: str = ""
+    ) -> None:
+        """Ask a witness in a loop of its own; at first not before the one called `after` has been heard."""
+
         def turn() -> float:
+            if (left := self._first_wait(after)) > 0:
+                return left
             answer = witness.ask()
             if not self._stopped:
                 heard(answer)
+                self._heard(name)
             return witness.due_in
 
         self._witnesses.append(witness)
+        self._unheard.add(name)
         self._add(name, turn, interval)
+
+    def _first_wait(self, *names: str) -> float:
+        """How long the first words of these witnesses are still waited for; without names, of all."""
+        waited = self._clock.monotonic() - self._began
+        return FIRST_SECONDS - waited if self._unheard & set(names or self._unheard) else 0.0
+
+    def _heard(self, name: str) -> None:
+        if name in self._unheard:
+            self._unheard.discard(name)
+            self._wake("judge", "cloud", "runtime")  # who may have waited for it
+
+    def _wake(self, *names: str) -> None:
+        for name in names:
+            if name in self._loops:
+                self._loops[name][0].wake()
+
+    def _judge(self) -> float:
+        left = self._first_wait()
+        return left if left > 0 else self._judging.turn()
 
     def _add_host(self) -> None:
         from tpuwatch.node.host import LOOK_SECONDS, HostWitness
@@ -178,7 +209,9 @@ class NodeWatch:
             poll_seconds=runtime.poll_seconds,
             counted=self._metrics.api_request,
         )
-        self._add_witness("runtime", witness, runtime.poll_seconds, self._hear("runtime", self._metrics.runtime))
+        self._add_witness(
+            "runtime", witness, runtime.poll_seconds, self._hear("runtime", self._metrics.runtime), after="identity"
+        )
 
     def _runtime_ports(self) -> tuple[int, ...]:
         told = self._identity().metrics_ports.value  # the configuration's own are in it
@@ -200,7 +233,9 @@ class NodeWatch:
         from tpuwatch.node.notices import WAIT_SECONDS, NoticesWitness
 
         api = CloudWitness(cloud, self._identity, counted=self._metrics.api_request, **common)
-        self._add_witness("cloud", api, cloud.poll_seconds, lambda answer: self._hear_cloud(api, answer))
+        self._add_witness(
+            "cloud", api, cloud.poll_seconds, lambda answer: self._hear_cloud(api, answer), after="identity"
+        )
         # A client of its own: one that waits is ended by closing it.
         notices = NoticesWitness(Metadata(default_host(), clock=self._clock), **common)
         self._add_witness("notices", notices, WAIT_SECONDS, self._hear_notices)
@@ -233,10 +268,11 @@ class NodeWatch:
         return self._board.posted.identity
 
     def _hear_identity(self, answer: Answer[Identity]) -> None:
+        if answer.problem is None:
+            self._misplaced = answer.detail
         if answer.value is not None and answer.value != self._board.posted.identity:
             self._board.post(identity=answer.value)
-            for name in {"cloud", "runtime"} & self._loops.keys():  # who waited for the name, or for the ports
-                self._loops[name][0].wake()
+            self._wake("cloud", "runtime")  # there may be another node to ask for, or other ports
 
     def _hear_cloud(self, api: CloudWitness, answer: Answer[tuple[CloudNode, ...]]) -> None:
         counted = Answer(len(answer.value or ()), answer.at, answer.problem, answer.detail, answer.tried)
@@ -272,10 +308,6 @@ class NodeWatch:
         if not self._stopped:
             self._successes[name] = self._clock.time()
             self._progress(name, seconds)
-
-    def _wake_judge(self) -> None:
-        if "judge" in self._loops:
-            self._loops["judge"][0].wake()
 
 
 def _limits(config: Config) -> Limits:

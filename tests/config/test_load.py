@@ -8,6 +8,8 @@ import pytest
 from tpuwatch.config import Config, load_config
 from tpuwatch.errors import ConfigError
 
+TABLES = "logs, cloud, runtime, health, monitoring, http, state, log"
+
 
 def load(tmp_path: Path, text: str) -> Config:
     path = tmp_path / "config.toml"
@@ -72,9 +74,9 @@ def test_a_configuration_does_not_change(tmp_path: Path) -> None:
         ("[log]\npoll_seconds = 1", "log.poll_seconds is not a key of tpuwatch; did you mean logs.poll_seconds?"),
         ("poll_seconds = 1", "poll_seconds is not a key of tpuwatch; did you mean logs.poll_seconds?"),
         ("[htttp]", "htttp is not a key of tpuwatch; did you mean http?"),
-        ("[zebra]", "zebra is not a key of tpuwatch; known are logs, cloud, runtime, health, monitoring, http, state, log"),
+        ("[zebra]", f"zebra is not a key of tpuwatch; known are {TABLES}"),
         ("[http]\nqqqqqqqqqqqq = 1", "http.qqqqqqqqqqqq is not a key of tpuwatch; known are http.listen"),
-        ("source = '/x'", "source is not a key of tpuwatch; known are logs, cloud, runtime, health, monitoring, http, state, log"),
+        ("source = '/x'", f"source is not a key of tpuwatch; known are {TABLES}"),
     ],
 )
 def test_an_unknown_key_is_answered_with_the_nearest_one(tmp_path: Path, text: str, message: str) -> None:

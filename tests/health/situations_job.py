@@ -1,48 +1,36 @@
-"""Situations that the machine itself decides: runtime metrics, holders, processors, launches, events."""
+"""Situations that runtime metrics and processors decide: training, free, compiling, stuck, hung."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.health.scenes import (
-    ABSENT,
-    DAY,
-    GIB,
     HOUR,
     MINUTE,
     NOW,
-    OFF,
     PID,
     Situation,
     event,
     heard,
     holder,
     host,
-    hung,
     identity,
     idle,
     job,
     launch,
     logs,
     node,
-    of_type,
     own,
     runtime,
     silent,
     symptom,
     training,
 )
-from tpuwatch.health.evidence import Chip, Identity, Known, Problem, Runtime, RuntimePort, Witness
+from tpuwatch.health.evidence import Chip, Problem, Runtime, RuntimePort, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.model import Cause, Outcome
 
 CHILD = 4712
-STARTED = logs(launch(Outcome.STARTING, 20 * MINUTE), alive=(PID,))
 SILENT = logs(launch(Outcome.SILENT, 20 * MINUTE), alive=(PID,))
-ENDED = logs(launch(age=HOUR))
-RESTING = host(holder(0.0, 20 * MINUTE))
 BUSY = host(holder(4.0, 20 * MINUTE))
-BUFFERED = own(host=RESTING)
 WELL = "The API says READY and HEALTHY"
 
 SITUATIONS = (
@@ -273,371 +261,5 @@ SITUATIONS = (
         Rung.ASK,
         Sureness.LIKELY,
         contradictions=(WELL,),
-    ),
-    # Stuck starts, and what is left behind.
-    Situation(
-        "a stuck initialisation that logs nothing, because INFO is buffered",
-        BUFFERED,
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        Sureness.WEAK,
-        Witness.HOST,
-        contradictions=(f"{WELL}, a program has held the TPU for 20 min",),
-        remedy=("--logbuflevel=-1",),
-    ),
-    Situation(
-        "a stuck initialisation whose log tells of its beginning",
-        own(host=RESTING, logs=SILENT),
-        Verdict.JOB_STUCK,
-        Rung.END_HOLDER,
-        Sureness.LIKELY,
-        Witness.HOST,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "the same on v3, which serves no metrics at all",
-        of_type(own(host=RESTING, logs=SILENT), "v3-8"),
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        Sureness.WEAK,
-        contradictions=(WELL,),
-        missing=("serves no runtime metrics",),
-    ),
-    Situation(
-        "the same, and the runtime was not asked",
-        own(host=RESTING, logs=SILENT, runtime=OFF),
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "a launch that says nothing, and nobody may see who holds the TPU",
-        own(logs=STARTED, host=host(cpu_busy=0.02)),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-    ),
-    Situation(
-        "the same, and nobody has asked for metrics for an hour",
-        own(host=RESTING, logs=SILENT, runtime=replace(ABSENT, tried=NOW - HOUR)),
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "a launch of before this boot, whose number another process has now",
-        own(logs=SILENT, host=host(booted=10 * MINUTE)),
-        Verdict.IDLE,
-        Rung.NOTHING,
-    ),
-    Situation(
-        "v2: a program came up and works",
-        of_type(own(host=host(holder(2.0)), logs=logs(launch(), alive=(PID,))), "v2-8"),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.LIKELY,
-        Witness.HOST,
-        missing=("serves no runtime metrics",),
-    ),
-    Situation(
-        "v3: a program came up and hardly uses the processors",
-        of_type(own(host=host(holder(0.02)), logs=logs(launch(), alive=(PID,))), "v3-8"),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.WEAK,
-        missing=("serves no runtime metrics",),
-    ),
-    Situation(
-        "v3: a holder of which no log tells, resting",
-        of_type(BUFFERED, "v3-8"),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-        missing=("serves no runtime metrics",),
-    ),
-    Situation(
-        "a program that came up, whose metrics are gone",
-        own(host=host(holder(0.02)), logs=logs(launch(), alive=(PID,))),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-        missing=("The runtime metric service is not there",),
-    ),
-    Situation(
-        "a job that ended and left a child on /dev/vfio",
-        own(host=host(holder(0.0, pid=CHILD)), logs=ENDED),
-        Verdict.JOB_STUCK,
-        Rung.END_HOLDER,
-        Sureness.LIKELY,
-        Witness.HOST,
-        contradictions=(WELL,),
-        says=(f"Process {CHILD} (python train.py) of alice holds /dev/vfio/0", "its process has ended"),
-        remedy=(f"kill {CHILD}",),
-    ),
-    Situation(
-        "the same on v2: it may as well work",
-        of_type(own(host=host(holder(0.0, pid=CHILD)), logs=ENDED), "v2-8"),
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        Sureness.WEAK,
-        contradictions=(WELL,),
-        missing=("serves no runtime metrics",),
-    ),
-    Situation(
-        "a job that ended and left the lock file",
-        own(
-            host=host(lock_file=True),
-            logs=logs(launch(Outcome.FAILED, 10 * MINUTE), event(Cause.TPU_IN_USE, 10 * MINUTE)),
-        ),
-        Verdict.IDLE,
-        Rung.ASK,
-        Sureness.LIKELY,
-        says=("tpu_in_use",),
-        remedy=("rm /tmp/libtpu_lockfile",),
-    ),
-    # Runtimes that do not answer.
-    Situation(
-        "a hung runtime under READY and HEALTHY: the host ran out of memory",
-        job(
-            hung(31 * MINUTE),
-            None,
-            host=host(
-                holder(None), cpu_busy=None, memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE
-            ),
-        ),
-        Verdict.RUNTIME_STUCK,
-        Rung.RESTART_RUNTIME,
-        Sureness.CERTAIN,
-        Witness.RUNTIME,
-        contradictions=(f"{WELL}, the runtime has not answered for 31 min",),
-        says=("killed for lack of memory",),
-        remedy=(f"kill -9 {PID}", "Hold less in the host's memory"),
-    ),
-    Situation(
-        "a hung runtime whose program rests",
-        job(hung(20 * MINUTE), 0.0),
-        Verdict.RUNTIME_STUCK,
-        Rung.RESTART_RUNTIME,
-        Sureness.CERTAIN,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "a hung runtime whose program works",
-        job(hung(20 * MINUTE), 6.0),
-        Verdict.COMPILING,
-        Rung.WAIT,
-        Sureness.WEAK,
-        Witness.HOST,
-    ),
-    Situation(
-        "a hung runtime whose program works, on a machine out of memory",
-        job(hung(20 * MINUTE), 6.0, host=host(holder(6.0), memory_available_bytes=GIB)),
-        Verdict.RUNTIME_STUCK,
-        Rung.ASK,
-        Sureness.WEAK,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "a runtime that has not answered for a minute",
-        job(hung(MINUTE), 0.0),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-        Sureness.WEAK,
-    ),
-    Situation(
-        "a runtime that does not answer, and it is not known since when",
-        job(hung(None), 0.0),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-    ),
-    Situation(
-        "a hung runtime and nothing known of the processors",
-        job(hung(20 * MINUTE), None),
-        Verdict.RUNTIME_STUCK,
-        Rung.ASK,
-        Sureness.LIKELY,
-        contradictions=(WELL,),
-    ),
-    Situation(
-        "the runtime gave no answer at all: that is silence, not a hang",
-        job(silent(Problem.TIMEOUT, last=Runtime((RuntimePort(8431),))), 0.0),
-        Verdict.UNKNOWN,
-        Rung.WAIT,
-        missing=("The runtime metric service did not answer in time",),
-    ),
-    Situation(
-        "something else on the port",
-        own(runtime=heard(Runtime((RuntimePort(8431, problem=Problem.FOREIGN, detail="It speaks HTTP."),)))),
-        Verdict.IDLE,
-        Rung.NOTHING,
-        missing=("Port 8431 serves no runtime metrics: It speaks HTTP",),
-    ),
-    # Faults of programs, of other workers, of the past.
-    Situation(
-        "a program ended by running out of HBM",
-        own(logs=logs(launch(), event(Cause.HBM_OOM_COMPILE))),
-        Verdict.IDLE,
-        Rung.FIX_PROGRAM,
-        Sureness.LIKELY,
-        Witness.HOST,
-        says=("hbm_oom_compile",),
-    ),
-    Situation(
-        "an invalid program, while the next one trains",
-        training(logs=logs(launch(age=2 * MINUTE), event(Cause.INVALID_PROGRAM, 10 * MINUTE), alive=(PID,))),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.CERTAIN,
-    ),
-    Situation(
-        "a fault from which the next launch came up, and which ended well",
-        own(logs=logs(launch(age=2 * MINUTE), event(Cause.HBM_OOM_COMPILE, 10 * MINUTE, pid=99))),
-        Verdict.IDLE,
-        Rung.NOTHING,
-    ),
-    Situation(
-        "a fault of history",
-        own(logs=logs(event(Cause.HBM_OOM_COMPILE, history=True))),
-        Verdict.IDLE,
-        Rung.NOTHING,
-        Sureness.CERTAIN,
-    ),
-    Situation(
-        "a fault of yesterday",
-        own(logs=logs(event(Cause.HBM_OOM_COMPILE, DAY))),
-        Verdict.IDLE,
-        Rung.NOTHING,
-    ),
-    Situation(
-        "a fault of before this boot",
-        own(host=host(booted=10 * MINUTE), logs=logs(event(Cause.DRIVER_ERROR, 20 * MINUTE))),
-        Verdict.IDLE,
-        Rung.NOTHING,
-    ),
-    Situation(
-        "a fault of the device in the logs alone",
-        own(logs=logs(event(Cause.DRIVER_ERROR))),
-        Verdict.IDLE,
-        Rung.ASK,
-        Sureness.LIKELY,
-    ),
-    Situation(
-        "killed by the kernel, and nothing has come up since",
-        own(host=host(oom_kills=1, last_oom_kill=NOW - 5 * MINUTE)),
-        Verdict.IDLE,
-        Rung.FIX_PROGRAM,
-        first=Witness.HOST,
-        remedy=("Hold less in the host's memory",),
-    ),
-    Situation(
-        "a worker that reports another one's fault, and waits",
-        job(
-            idle(20 * MINUTE),
-            0.0,
-            logs=logs(launch(), event(Cause.BARRIER_TIMEOUT, 10 * MINUTE), alive=(PID,)),
-            cloud=heard(node(hosts=4, queued_resource="q-1")),
-            identity=identity(hosts="4"),
-        ),
-        Verdict.JOB_STUCK,
-        Rung.ASK,
-        Sureness.LIKELY,
-        Witness.LOGS,
-        contradictions=(WELL,),
-        remedy=("Look at the other workers first",),
-    ),
-    Situation(
-        "a worker that reports another one's fault, and compiles",
-        job(idle(20 * MINUTE), 8.0, logs=logs(launch(), event(Cause.BARRIER_TIMEOUT, 10 * MINUTE), alive=(PID,))),
-        Verdict.COMPILING,
-        Rung.WAIT,
-    ),
-    Situation(
-        "a fault of its own an hour ago, and a TPU in use just now",
-        own(
-            logs=logs(
-                launch(Outcome.FAILED, MINUTE),
-                event(Cause.HBM_OOM_RUNTIME, 50 * MINUTE),
-                event(Cause.TPU_IN_USE, MINUTE),
-            )
-        ),
-        Verdict.IDLE,
-        Rung.ASK,
-        says=("tpu_in_use",),
-    ),
-    Situation(
-        "a TPU in use, and the fault of its own behind it",
-        own(logs=logs(event(Cause.HBM_OOM_RUNTIME, MINUTE), event(Cause.TPU_IN_USE, 40))),
-        Verdict.IDLE,
-        Rung.FIX_PROGRAM,
-        says=("hbm_oom_runtime",),
-    ),
-    Situation(
-        "a worker that ended because of another one",
-        own(logs=logs(launch(), event(Cause.HEARTBEAT_LOST))),
-        Verdict.IDLE,
-        Rung.ASK,
-        says=("another worker (heartbeat_lost)",),
-    ),
-    Situation(
-        "a worker that reports another one's fault, on a node that the API calls bad",
-        job(
-            hung(20 * MINUTE),
-            0.0,
-            logs=logs(launch(), event(Cause.MESH_ERROR, 10 * MINUTE), alive=(PID,)),
-            cloud=heard(node(health="TIMEOUT")),
-        ),
-        Verdict.NODE_STUCK,
-        Rung.ASK,
-        contradictions=("unresponsive",),
-        missing=("reports another one's fault",),
-    ),
-    # Times.
-    Situation(
-        "the logs' clock is two minutes ahead",
-        training(logs=logs(launch(age=-2 * MINUTE), event(Cause.SLOW_INIT, -2 * MINUTE), alive=(PID,))),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.CERTAIN,
-        contradictions=("the journal of the logs gives lies 2 min 10 s in the future",),
-    ),
-    Situation(
-        "the clocks of API and host are ahead, and nothing else is wrong",
-        own(cloud=heard(node(held=-10 * MINUTE), -10 * MINUTE), host=heard(replace(host().value, booted=NOW + HOUR))),
-        Verdict.STARTING,
-        Rung.WAIT,
-        contradictions=("the Cloud TPU API gives lies 10 min", "the host's own view gives lies 1 h"),
-    ),
-    Situation(
-        "half a minute ahead is not worth telling",
-        training(cloud=heard(node(), -30)),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.CERTAIN,
-    ),
-    Situation(
-        "all that a stuck job said is old",
-        job(
-            replace(idle(20 * MINUTE), at=NOW - HOUR),
-            0.0,
-            host=replace(RESTING, at=NOW - HOUR),
-            logs=heard(logs().value, HOUR),
-        ),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.WEAK,
-        Witness.CLOUD,
-        missing=("runtime metric service is 1 h old", "host's own view is 1 h old", "journal of the logs is 1 h old"),
-    ),
-    Situation(
-        "idle without a word on how long",
-        job(runtime(0.0, None), 0.0),
-        Verdict.IDLE,
-        Rung.WAIT,
-        Sureness.WEAK,
-    ),
-    Situation(
-        "a machine that knows itself by configuration alone, training",
-        training(identity=Identity(node=Known("trainer", "config")), notices=silent(Problem.ABSENT), cloud=OFF),
-        Verdict.HEALTHY,
-        Rung.NOTHING,
-        Sureness.LIKELY,
-        missing=("The Cloud TPU API is switched off", "The metadata server is not there"),
     ),
 )

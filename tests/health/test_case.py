@@ -13,6 +13,7 @@ from tpuwatch.health.verdict import DESTRUCTIVE, Reason, Rung, Sureness, Verdict
 from tpuwatch.model import Cause
 
 TWO = (Witness.RUNTIME, Witness.HOST)
+ON_THE_WAY = ("STARTING", "STOPPING", "REPAIRING", "DELETING", "UNKNOWN", "STATE_17")
 STUCK = job(idle(20 * MINUTE), 0.0)
 
 
@@ -88,10 +89,7 @@ def test_another_workers_fault_stops_it_here() -> None:
         (node(spot=True, hosts=2, queued_resource="q"), Rung.RECREATE),
         (node("PREEMPTED"), Rung.RECREATE),
         (node("TERMINATED"), Rung.RECREATE),
-        *(
-            (node(state), Rung.ASK)
-            for state in ("STARTING", "STOPPING", "REPAIRING", "DELETING", "UNKNOWN", "STATE_17")
-        ),
+        *((node(state, spot=spot), Rung.ASK) for state in ON_THE_WAY for spot in (False, True)),
     ],
     ids=lambda value: getattr(value, "state", ""),
 )

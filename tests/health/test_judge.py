@@ -7,17 +7,32 @@ from dataclasses import replace
 
 import pytest
 
+from tests.health import (
+    situations_cloud,
+    situations_config,
+    situations_hung,
+    situations_job,
+    situations_node,
+    situations_past,
+    situations_start,
+)
 from tests.health.scenes import MINUTE, NOW, Situation, hung, job, own, silent, training
-from tests.health.situations_cloud import SITUATIONS as OF_THE_CLOUD
-from tests.health.situations_config import SITUATIONS as OF_THE_SETUP
-from tests.health.situations_job import SITUATIONS as OF_THE_JOB
 from tpuwatch.health.evidence import Problem
 from tpuwatch.health.judge import SHORT_UNKNOWN_SECONDS, following, judge
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.remedies import STEPS, Step
 from tpuwatch.health.verdict import DESTRUCTIVE, Judgement, Rung, Verdict
 
-SITUATIONS = (*OF_THE_CLOUD, *OF_THE_JOB, *OF_THE_SETUP)
+THEMES = (
+    situations_cloud,
+    situations_node,
+    situations_job,
+    situations_start,
+    situations_hung,
+    situations_past,
+    situations_config,
+)
+SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
 
 def named(situation: Situation) -> str:
@@ -93,7 +108,7 @@ def test_every_step_is_known_and_fills_only_what_is_known() -> None:
 
 
 def test_names_from_outside_are_quoted_in_commands() -> None:
-    situation = next(one for one in OF_THE_CLOUD if one.name == "stopped by somebody")
+    situation = next(one for one in SITUATIONS if one.name == "stopped by somebody")
     cloud = situation.evidence.cloud
     assert cloud.value is not None
     hostile = replace(situation.evidence, cloud=replace(cloud, value=replace(cloud.value, name="x; rm -rf ~\n")))

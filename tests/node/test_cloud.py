@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
-from tests.node.witnesses import Watcher
-from tests.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tests.sim.cloud.servers import PROJECT, ZONE, Cloud
 from tpuwatch.health.evidence import Identity, Known, Problem
 from tpuwatch.node import cloudclient
 from tpuwatch.sim.cloud.faults import Fault
-
-
-@pytest.fixture
-def cloud() -> Iterator[Cloud]:
-    with cloud_running() as running:
-        yield running
-
-
-@pytest.fixture
-def watch(cloud: Cloud) -> Iterator[Any]:
-    made: list[Watcher] = []
-
-    def make(**more: Any) -> Watcher:
-        made.append(Watcher(cloud.server.address, cloud.clock, **more))
-        return made[-1]
-
-    yield make
-    for watcher in made:
-        watcher.witness.close()
 
 
 def listed(cloud: Cloud, method: str = "ListNodes") -> list[str]:
@@ -237,157 +213,6 @@ def test_missing_fields(cloud: Cloud, watch: Any, field: str) -> None:
     watcher = watch()
     assert watcher.ask().problem is None
     assert watcher.node().name == "train-1"
-
-
-def test_one_zone_in_trouble_does_not_blank_another(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    cloud.add("far-1", zone="europe-west4-b")
-    watcher = watch(nodes=("europe-west4-b/far-1", "nowhere-9/x"))
-    answer = watcher.ask()
-    assert answer.problem is Problem.NOT_FOUND
-    assert "zone nowhere-9 in project lab" in answer.detail
-    assert {node.name for node in answer.value or ()} == {"train-1", "far-1"}
-    assert watcher.answer().problem is None
-    assert watcher.answer("europe-west4-b/far-1").problem is None
-    assert watcher.answer("nowhere-9/x").problem is Problem.NOT_FOUND
-    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE", resource="*europe-west4-b"))
-    for _ in range(8):
-        watcher.next()
-    assert watcher.answer().problem is None
-    assert watcher.answer("europe-west4-b/far-1").problem is Problem.SERVER
-
-
-def test_retry_after_holds_back_this_zone_only(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    cloud.add("far-1", zone="europe-west4-b")
-    fault = Fault(method="ListNodes", code="RESOURCE_EXHAUSTED", retry_after_seconds=100, resource="*europe-west4-b")
-    cloud.world.faults.set(fault)
-    watcher = watch(nodes=("europe-west4-b/far-1",))
-    began = cloud.clock.time()
-    assert watcher.ask().problem is Problem.THROTTLED
-    watcher.ask()  # asked for by somebody, before any zone is due
-    while cloud.clock.time() < began + 130:
-        watcher.next()
-    calls = [call for call in cloud.world.calls if call.method == "ListNodes"]
-    held = [call.time - began for call in calls if call.resource.endswith("europe-west4-b")]
-    assert held[0] == 0
-    assert held[1] >= 100
-    assert len([call for call in calls if call.resource.endswith(ZONE) and call.time < began + 100]) >= 4
-    cloud.world.faults.clear()
-    while cloud.clock.time() < began + 240:
-        watcher.next()
-    assert watcher.answer("europe-west4-b/far-1").problem is None
-
-
-def test_throttled_without_a_time_waits_an_interval_at_least(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    cloud.world.faults.set(Fault(method="ListNodes", code="RESOURCE_EXHAUSTED"))
-    watcher = watch()
-    assert watcher.ask().problem is Problem.THROTTLED
-    assert watcher.witness.due_in >= 30.0
-
-
-def test_the_breaker_opens_makes_single_trials_and_closes(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    cloud.world.faults.set(Fault(method="ListNodes", code="UNAVAILABLE"))
-    watcher = watch()
-    watcher.ask()
-    assert watcher.witness.story == ""
-    for _ in range(4):
-        watcher.next()
-    assert "circuit breaker is open" in watcher.witness.story
-    assert "circuit breaker is open" in watcher.answer().detail
-    before = len(listed(cloud))
-    for _ in range(5):
-        watcher.ask()  # not due: held back
-    assert len(listed(cloud)) == before
-    watcher.next()
-    assert len(listed(cloud)) == before + 1
-    cloud.world.faults.clear()
-    assert watcher.witness.due_in <= 30.0
-    assert watcher.next().problem is None
-    assert watcher.witness.story == ""
-
-
-def threads() -> set[threading.Thread]:
-    """All but the simulator's own."""
-    return {thread for thread in threading.enumerate() if "sim-cloud" not in thread.name}
-
-
-def sockets() -> int:
-    """Open sockets of this process; the simulator's ends are among them."""
-    return sum("socket:" in link for link in (_target(entry) for entry in Path("/proc/self/fd").iterdir()))
-
-
-def _target(entry: Path) -> str:
-    try:
-        return str(entry.readlink())
-    except OSError:  # the one that lists them
-        return ""
-
-
-def test_ten_minutes_of_every_fault_leave_nothing_behind(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch()
-    watcher.ask()
-    before, open_before = threads(), sockets()
-    codes = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
-    began, asked, last = cloud.clock.time(), 0, 0.0
-    while cloud.clock.time() < began + 600:
-        cloud.world.faults.clear()
-        cloud.world.faults.set(Fault(method="ListNodes", code=codes[asked % len(codes)]))
-        asked += 1
-        problem = watcher.next().problem
-        assert problem not in (None, Problem.GONE)
-        assert watcher.answer().problem is problem
-        assert watcher.node().state == "READY"  # what was last known stays
-        last = cloud.clock.time()
-    assert asked >= len(codes)
-    cloud.world.faults.clear()
-    assert watcher.next().problem is None
-    assert cloud.clock.time() - last <= 60.0  # an interval, and as much for who was throttled
-    assert threads() <= before
-    # Connections that were given up are closed by other threads, soon.
-    assert any(sockets() <= open_before for _ in range(10_000))
-
-
-def test_a_black_hole_costs_the_deadline_and_is_left_behind(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch(timeout_seconds=0.2)
-    cloud.world.faults.set(Fault(method="ListNodes", black_hole=True))
-    answer = watcher.ask()
-    assert answer.problem is Problem.TIMEOUT
-    assert "within 0.2 s" in answer.detail
-    assert watcher.counts == {("ListNodes", "DEADLINE_EXCEEDED"): 1}
-    cloud.world.faults.clear()
-    assert any(watcher.next().problem is None for _ in range(50))  # at once, if the machine is not busy
-
-
-def test_a_server_that_comes_back_is_reached_at_once(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch()
-    watcher.ask()
-    port = cloud.server.port
-    cloud.server.stop()
-    for _ in range(3):
-        assert watcher.next().problem is Problem.UNREACHABLE
-    with_server = type(cloud.server)(cloud.world, port=port)
-    try:
-        assert watcher.next().problem is None
-    finally:
-        with_server.stop()
-
-
-def test_no_thread_and_no_socket_outlives_close(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch()
-    watcher.ask()
-    before = threads()
-    other = Watcher(cloud.server.address, cloud.clock)
-    for _ in range(5):
-        other.next()
-        other.witness.close()
-    assert threads() <= before
 
 
 def test_the_queued_resource_of_a_gone_node_is_told(cloud: Cloud, watch: Any) -> None:

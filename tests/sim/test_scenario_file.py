@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tpuwatch.clock import ManualClock
 from tpuwatch.errors import ConfigError
-from tpuwatch.sim.actions import ON_NODES
+from tpuwatch.sim.actions import ACTIONS, ON_NODES
 from tpuwatch.sim.cloud.world import World
 from tpuwatch.sim.scenario_file import DEFAULT, MAX_BYTES, built_in, load_scenario, matches, read_scenario
 
@@ -144,6 +145,16 @@ def test_the_number_of_nodes_can_be_changed(file: Path) -> None:
     file.write_text('[[nodes]]\nname = "a"\n')
     with pytest.raises(ConfigError, match="no nodes of the scenario are numbered"):
         read_scenario(file).with_nodes(3)
+
+
+def test_the_documented_scenario_is_right(file: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "simulator.md"
+    (example,) = re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    file.write_text(example)
+    scenario = read_scenario(file)
+    assert scenario.own_node == "slice-1"
+    words = re.findall(r"^`do` is one of (.*?)\.", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    assert re.findall(r"`(\w+)`", words[0]) == list(ACTIONS)
 
 
 @pytest.mark.parametrize(

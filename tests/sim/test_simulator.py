@@ -193,6 +193,16 @@ def test_the_environment_leads_to_our_metadata_server_past_any_proxy(running: Si
     assert (done.stdout.split(), done.stderr) == (["3", "sim-project"], "")
 
 
+def test_proxies_are_passed_by_for_us_as_well_as_for_whom_they_were(
+    running: Simulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert running.environment()["no_proxy"] == "127.0.0.1"
+    monkeypatch.setenv("NO_PROXY", "example.com")
+    assert running.environment()["no_proxy"] == "example.com,127.0.0.1"
+
+
 def test_time_runs_as_fast_as_it_is_told(tmp_path: Path, told: queue.SimpleQueue[tuple[float, str]]) -> None:
     with simulate(tmp_path, speed=10_000.0) as simulator:
         simulator.start(lambda at, what: told.put((at, what)))

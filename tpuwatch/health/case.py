@@ -51,7 +51,7 @@ def of_the_node(facts: Facts) -> tuple[Rung, tuple[Step, ...]]:
     if node is None:
         return Rung.ASK, (Step.DESCRIBE,)
     anew = (Step.RECREATE_QUEUED,) if node.queued_resource else (Step.DELETE, Step.CREATE)
-    if facts.spot or node.state in ("PREEMPTED", "TERMINATED"):
+    if node.state in ("PREEMPTED", "TERMINATED") or (facts.spot and node.state in ("READY", "STOPPED")):
         return Rung.RECREATE, anew
     if node.state != "READY":
         return Rung.ASK, (Step.DESCRIBE,)

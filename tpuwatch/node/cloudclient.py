@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +14,6 @@ from tpuwatch import __version__
 from tpuwatch.health.evidence import Problem
 from tpuwatch.node.apifaults import SCOPE, ApiError, Asked, Fault, TokenTimeout, explain
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own lines on stderr say no more than its errors
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
     import google.auth

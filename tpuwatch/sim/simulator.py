@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 HOST: Final = "127.0.0.1"
 LOOK_SECONDS: Final = 0.25  # how soon what the world does by itself shows at the ports of the runtime metrics
+SAMPLE_SECONDS: Final = 30.0  # of the world's time, how often Cloud Monitoring looks at all workers
 SHOWN_NODES: Final = 100  # in the state document
 
 
@@ -197,9 +198,13 @@ class Simulator:
             }
 
     def _run(self, tell: Callable[[float, str], None]) -> None:
+        looked = self.clock.monotonic()
         while not self._stop.wait(self._pause()):
             self.timeline.play_due(tell)
             self._settle()
+            if self.clock.monotonic() - looked >= SAMPLE_SECONDS:
+                looked = self.clock.monotonic()
+                self.monitoring.look()
 
     def _pause(self) -> float:
         due = self.timeline.due_in
@@ -209,12 +214,12 @@ class Simulator:
         """Something was done to the world: let it show at once."""
         if self._thread is not None:
             self._settle()
+            self.monitoring.look()
 
     def _settle(self) -> None:
         self.world.advance()
         self.runtime.advance()
         self.metadata.changed()
-        self.monitoring.look()
 
 
 def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,0 +1,55 @@
+"""docs/verdicts.md names what there is, no less and no more."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from tpuwatch.health.evidence import Witness
+from tpuwatch.health.limits import Limits
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
+
+PAGE = (Path(__file__).parents[2] / "docs" / "verdicts.md").read_text(encoding="utf-8")
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of the table under a heading, without its head."""
+    section = PAGE.partition(f"## {heading}")[2].partition("\n## ")[0]
+    return [re.split(r"\s*\|\s*", line.strip("| ")) for line in section.splitlines() if line.startswith("| `")]
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [
+        ("Witnesses", Witness),
+        ("What the verdicts say, and what proves them", Verdict),
+        ("Rungs", Rung),
+        ("How sure it is", Sureness),
+    ],
+)
+def test_every_word_has_its_row_and_no_other(heading: str, words: type[Enum]) -> None:
+    named = [cells[0].strip("`") for cells in rows(heading)]
+    assert sorted(named) == sorted(word.value for word in words)
+
+
+def test_rungs_that_the_verdicts_name_exist() -> None:
+    named = {
+        rung
+        for cells in rows("What the verdicts say, and what proves them")
+        for rung in re.findall(r"`(\w+)`", cells[2])
+    }
+    assert named == {rung.value for rung in Rung}
+
+
+def test_the_numbers_are_those_of_the_limits() -> None:
+    limits = Limits()
+    told = {cells[0].strip("`"): cells[2] for cells in rows("Witnesses")}
+    assert told["host"] == f"{limits.host_seconds:.0f} s"
+    assert told["logs"] == f"{limits.logs_seconds:.0f} s"
+    assert told["metadata"] == f"{limits.notices_seconds / 60:.0f} min"
+    assert told["monitoring"].startswith(f"{limits.monitoring_seconds / 60:.0f} min")
+    assert f"has been on its way for {limits.transition_seconds / 60:.0f} min" in PAGE
+    assert f"more than {limits.skew_seconds:.0f} s ahead" in PAGE
