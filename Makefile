@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format corpus bench bench-smoke chaos picture example lock dist clean
+.PHONY: help demo test lint format corpus bench bench-smoke soak chaos picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
 
 bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
 	$(BIN)/python -m bench --smoke
+
+soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, and no false verdict
+	$(BIN)/python -m soak
 
 chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its events
 	$(BIN)/python -m chaos $(CHAOS_ARGS)

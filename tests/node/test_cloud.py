@@ -293,6 +293,7 @@ def test_without_a_place_to_ask_it_says_what_is_lacking(cloud: Cloud, watch: Any
     assert (answer.problem, answer.value) == (Problem.UNCONFIGURED, None)
     assert "no project is configured" in answer.detail
     assert watcher.answer("a").problem is Problem.UNCONFIGURED
+    assert answer.tried == watcher.answer("a").tried == cloud.clock.time()  # it was looked into: it is a fault to mend
     assert not cloud.world.calls
     assert watcher.witness.due_in == 30.0
 

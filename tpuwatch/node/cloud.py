@@ -109,7 +109,7 @@ class CloudWitness:
 
     def _unplaced(self, watched: tuple[Watch, ...]) -> dict[str, Answer[CloudNode]]:
         return {
-            watch.label(name): Answer(problem=Problem.UNCONFIGURED, detail=_nowhere(watch))
+            watch.label(name): Answer(problem=Problem.UNCONFIGURED, detail=_nowhere(watch), tried=self._clock.time())
             for watch in watched
             if not watch.placed
             for name in watch.names
@@ -122,7 +122,7 @@ class CloudWitness:
         if lacking:
             detail = _nowhere(lacking)
         if not zones:
-            return Answer(problem=problem, detail=detail)
+            return Answer(problem=problem, detail=detail, tried=self._clock.time())
         faulty = [zone for zone in zones if zone.problem is not None]
         listed = [zone.listed for zone in zones if zone.listed is not None]
         tried = [zone.tried for zone in zones if zone.tried is not None]
