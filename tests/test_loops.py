@@ -75,6 +75,19 @@ def test_it_outlives_what_nobody_foresaw(monkeypatch: pytest.MonkeyPatch, caplog
     assert "A turn of the loop test failed." in caplog.text
 
 
+def test_one_that_waits_for_long_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "SIGN_SECONDS", 0.001)
+    turns = Turns()  # the next turn is due in an hour
+    loop = loop_of(turns)
+    loop.start()
+    assert [turns.done.get(timeout=SECONDS) for _ in range(3)] == [("test", 0.5)] * 3
+    assert turns.count == 1
+    loop.wake()
+    assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
+    loop.stop()
+    assert loop.join(SECONDS)
+
+
 def test_one_that_is_stopped_in_a_turn_begins_no_other() -> None:
     begun, go_on = threading.Event(), threading.Event()
     count = 0

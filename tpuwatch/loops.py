@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0  # after a turn that raised what nobody foresaw
+SIGN_SECONDS = 30.0  # a loop that has to wait for longer than this gives a sign of life now and then
 
 
 class Loop:
@@ -24,7 +25,11 @@ class Loop:
     def __init__(
         self, name: str, turn: Callable[[], float], *, clock: Clock, done: Callable[[str, float], None]
     ) -> None:
-        """`done` is told the loop's name, and how many seconds it took, after each turn that did not raise."""
+        """`done` is told the loop's name, and how many seconds it took, after each turn that did not raise.
+
+        Where the next turn is far off, as after a server's Retry-After, it is told again each SIGN_SECONDS: one that
+        waits as it was asked to is not stuck.
+        """
         self.name = name
         self._clock = clock
         self._turn = turn
@@ -57,9 +62,18 @@ class Loop:
             begun = self._clock.monotonic()
             try:
                 seconds = self._turn()
-                self._done(self.name, self._clock.monotonic() - begun)
+                took = self._clock.monotonic() - begun
+                self._done(self.name, took)
             except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
                 _log.exception("A turn of the loop %s failed.", self.name)
-                seconds = RETRY_SECONDS
-            if not self._stopping:
-                self._waker.wait(seconds)
+                seconds, took = RETRY_SECONDS, 0.0
+            self._rest(seconds, took)
+
+    def _rest(self, seconds: float, took: float) -> None:
+        """Wait until the next turn is due, or it is woken."""
+        while not self._stopping:
+            piece = min(seconds, SIGN_SECONDS)
+            if self._waker.wait(piece) or piece == seconds:
+                return
+            seconds -= piece
+            self._done(self.name, took)

@@ -15,6 +15,7 @@ from tpuwatch.health.limits import Limits
 from tpuwatch.judging import EVERY_SECONDS, Judging
 from tpuwatch.loops import Loop
 from tpuwatch.node.board import Board
+from tpuwatch.troubles import Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,9 +30,10 @@ if TYPE_CHECKING:
     from tpuwatch.node.board import Posted
     from tpuwatch.node.cloud import CloudWitness
 
-SLACK_SECONDS = 60.0  # a turn may take so long beyond its interval; every call in it has a deadline
+SLACK_SECONDS = 60.0  # a turn may take so long beyond its interval and what its calls may wait for answers
 FIRST_SECONDS = 10.0  # before the first verdict the first word of every witness is waited for, at most so long
 DEFAULT_PORTS = (8431, 8432, 8433, 8434)  # of runtime metrics, where nobody says which
+_CALLS_PER_ZONE = 4  # a token, a list of v2alpha1, one of v2, one of queued resources
 _OFF: Answer[Any] = Answer(problem=Problem.OFF, detail="It is switched off in the configuration.")
 
 
@@ -78,6 +80,7 @@ class NodeWatch:
         self._misplaced = ""  # what the configuration says of the machine that is not so
         self._export: CloudMonitoringExport | None = None
         self._loops: dict[str, tuple[Loop, float]] = {}  # with the seconds that one may be without success
+        self._troubles = Troubles()
         self._board = Board(lambda: self._wake("judge"))
         self._judging = Judging(
             lambda: self._board.posted,
@@ -87,6 +90,10 @@ class NodeWatch:
             clock=clock,
             boot_id=boot_id,
         )
+        # Of a witness that the configuration has just switched off no number may stay behind.
+        metrics.runtime(None)
+        metrics.notices(None)
+        metrics.api_breaker(False)
         self._add("judge", self._judge, EVERY_SECONDS)
         self._add_host()
         self._add_runtime()
@@ -300,6 +307,8 @@ class NodeWatch:
             self._notices = answer.value
 
     def _show(self, name: str, answer: Answer[Any]) -> None:
+        if answer.tried is not None and name != "logs":  # what of the logs cannot be read is told by the log side
+            self._troubles.heard(name, answer)
         off = answer.problem is Problem.OFF
         # Nobody there to be asked is how an idle host is: it is no failure.
         self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in (None, Problem.ABSENT))

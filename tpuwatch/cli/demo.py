@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 READING_SECONDS = 4.0  # between two launches
 FAST_PACE = 0.05
 INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+SIGNAL_SECONDS = 0.2  # how soon one is noticed at the latest
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -50,7 +51,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stay(paper: Paper, url: str) -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # so that none is lost between the sentence and the wait
+    from tpuwatch.waker import Waker
+
+    told = Waker()
+    for number in SIGNALS:
+        signal.signal(number, lambda *_: told.wake())
     paper.line()
     paper.line(f"The daemon goes on at {url}/ until you press Ctrl-C.")
-    signal.sigwait(SIGNALS)
+    while not told.wait(SIGNAL_SECONDS):  # a signal that another thread took wakes nobody
+        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from tpuwatch.sim.client import Client
     from tpuwatch.sim.simulator import Simulator
 
+    _Steps = queue.SimpleQueue[tuple[float, str] | None]
+
+SIGNAL_SECONDS = 0.2  # how soon one is noticed at the latest
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOWN_NODES = 20
 _COMMON = frozenset({"words", "command", "run", "dir", "json"})
@@ -198,7 +202,7 @@ def _play(
         scenario = scenario.with_nodes(nodes)
     if not 0.001 <= speed <= 10_000:
         raise ConfigError(f"--speed cannot be {speed:g}; give a number from 0.001 to 10000")
-    happened: queue.SimpleQueue[tuple[float, str] | None] = queue.SimpleQueue()
+    happened: _Steps = queue.SimpleQueue()
     with (
         Place(_directory(args)) as place,
         Simulator(scenario, place, speed=speed, listen=_address(listen)) as simulator,
@@ -220,9 +224,7 @@ def _address(listen: str) -> tuple[str, int]:
         raise ConfigError(f"--listen cannot be {listen!r}; give HOST:PORT, such as 127.0.0.1:0") from error
 
 
-def _tell(
-    args: argparse.Namespace, simulator: Simulator, happened: queue.SimpleQueue[tuple[float, str] | None]
-) -> None:
+def _tell(args: argparse.Namespace, simulator: Simulator, happened: _Steps) -> None:
     from tpuwatch.export.paper import Paper
     from tpuwatch.sim.telling import tell_start, tell_step
 
@@ -231,8 +233,15 @@ def _tell(
         options.print_json(simulator.note(), indent=None)
     else:
         tell_start(paper, simulator.note(), simulator.place.directory, own_directory=args.dir is not None)
-    while (step := happened.get()) is not None:
+    while (step := _next(happened)) is not None:
         if args.json:
             options.print_json({"at": step[0], "happened": step[1]}, indent=None)
         else:
             tell_step(paper, *step)
+
+
+def _next(happened: _Steps) -> tuple[float, str] | None:
+    """The next step, or None when a signal has come. One that another thread took wakes nobody: so look for it."""
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return happened.get(timeout=SIGNAL_SECONDS)

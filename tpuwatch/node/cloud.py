@@ -28,7 +28,7 @@ _NOTHING: Final = (
 
 
 class CloudWitness:
-    """Asks one server of the Cloud TPU API. Used from one thread; `answers` may be read from any."""
+    """Asks one server of the Cloud TPU API. Used from one thread; `answers` may be read from any, `close` called."""
 
     def __init__(
         self,
@@ -47,6 +47,7 @@ class CloudWitness:
         self._dice = dice
         self._counted = counted
         self._client: CloudClient | None = None
+        self._closed = False
         self._zones: dict[tuple[str, str], CloudZone] = {}
 
     @property
@@ -71,17 +72,21 @@ class CloudWitness:
         placed = [watch for watch in watched if watch.placed]
         self._follow(placed)
         for zone in self._due():
-            zone.poll(self._connected())
+            if not self._closed:
+                zone.poll(self._connected())
         answers = dict(answer for zone in self._zones.values() for answer in zone.answers())
         answers.update(self._unplaced(watched))
         self.answers = answers
         return self._summary(watched)
 
     def close(self) -> None:
-        """Let go of the connection; no thread is left."""
+        """Break off what is under way, let go of the connection, and ask no more. May be called from any thread.
+
+        If one that asks is in the middle of it, it calls this once more afterwards.
+        """
+        self._closed = True
         if self._client is not None:
-            self._client.close()
-            self._client = None
+            self._client.end()
 
     def _follow(self, placed: list[Watch]) -> None:
         """Have a zone for each watch; what is known of a zone stays."""

@@ -43,6 +43,9 @@ _CHANNEL_OPTIONS: Final = (
 _LOST: Final = (Problem.UNREACHABLE, Problem.TIMEOUT, Problem.FOREIGN, Problem.CREDENTIALS)
 # What the alpha may answer to a project that may not use it.
 _NOT_FOR_ALL: Final = (Problem.DENIED, Problem.FOREIGN, Problem.NOT_FOUND, Problem.DISABLED)
+_ENDED: Final = Fault(
+    Problem.UNREACHABLE, "CANCELLED", "tpuwatch is being stopped, so the Cloud TPU API is no longer asked."
+)
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +56,7 @@ class CloudClient:
     def __init__(self, cloud: Cloud, *, clock: Clock, counted: Callable[[str, str], None]) -> None:
         """`counted` is told the method and the code of each call."""
         self.server = cloud.endpoint or GOOGLE
+        self._ended = False
         self._cloud = cloud
         self._clock = clock
         self._counted = counted
@@ -79,6 +83,14 @@ class CloudClient:
         """All queued resources of a zone: raw pages, each of them one call. Raises ApiError."""
         return self._pages("v2", "ListQueuedResources", project, zone)
 
+    def end(self) -> None:
+        """Break off the call that is under way, and make no other. May be called from any thread.
+
+        The thread that asks calls `close` after that: it may have been about to connect.
+        """
+        self._ended = True
+        self.close()
+
     def close(self) -> None:
         """Let go of the connection. The next call makes a new one."""
         channel, self._channel, self._clients = self._channel, None, {}
@@ -103,12 +115,16 @@ class CloudClient:
         asked = self._asked(method, project, zone)
         parent = f"projects/{project}/locations/{zone}"
         try:
+            if self._ended:
+                raise ApiError(_ENDED)
             client = self._client(version)
             call = client.list_nodes if method == "ListNodes" else client.list_queued_resources
             request = {"parent": parent, "page_size": PAGE_SIZE, "page_token": token}
             pager = call(request=request, retry=None, timeout=self._cloud.timeout_seconds)
             page = next(pager.pages)
         except Exception as error:  # whatever Google's packages raise is explained and told
+            if self._ended:
+                raise ApiError(_ENDED) from error
             fault = explain(error, asked)
             self._counted(method, fault.code)
             if fault.problem in _LOST:
@@ -132,19 +148,21 @@ class CloudClient:
         )
 
     def _client(self, version: str) -> Any:
-        if self._channel is None:
-            self._channel = self._connected()
+        channel = self._channel
+        if channel is None:
+            channel = self._channel = self._connected()
         elif self._credentials is not None:
             self._renew()
-        if version not in self._clients:
+        clients = self._clients
+        if version not in clients:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", FutureWarning)
                 package = importlib.import_module(f"google.cloud.tpu_{version}")
                 transports = importlib.import_module(f"google.cloud.tpu_{version}.services.tpu.transports")
             info = ClientInfo(user_agent=f"tpuwatch/{__version__}")
-            transport = transports.TpuGrpcTransport(channel=self._channel, client_info=info)
-            self._clients[version] = package.TpuClient(transport=transport, client_info=info)
-        return self._clients[version]
+            transport = transports.TpuGrpcTransport(channel=channel, client_info=info)
+            clients[version] = package.TpuClient(transport=transport, client_info=info)
+        return clients[version]
 
     def _connected(self) -> Any:
         if self._cloud.insecure:

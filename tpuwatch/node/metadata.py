@@ -75,7 +75,8 @@ class Metadata:
         MetadataError; `close`, called from another thread, ends it.
         """
         query = f"wait_for_change=true&last_etag={quote(last_etag or '0', safe='')}&timeout_sec={max(0, int(seconds))}"
-        reply = self._ask(f"{path}{'&' if '?' in path else '?'}{query}", seconds + self.timeout_seconds)
+        longest = self.timeout_seconds + (seconds if last_etag not in ("", "0") else 0.0)
+        reply = self._ask(f"{path}{'&' if '?' in path else '?'}{query}", longest)
         return ("", "") if reply is None else reply
 
     def close(self) -> None:
