@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.verdict import BAD
-from tpuwatch.node.apifaults import Asked, Fault, explain
-from tpuwatch.node.monitoring import SERVER, client_of
+from tpuwatch.node.apifaults import Fault, explain
+from tpuwatch.node.monitoring import asked, client_of
 from tpuwatch.node.pacing import Pacing
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ PREFIX: Final = "custom.googleapis.com/tpuwatch/"
 BATCH: Final = 200  # series in one call, as the service allows
 NAMESPACE: Final = "tpuwatch"
 _CREATE: Final = "CreateTimeSeries"
+_WRITING: Final = ("monitoring.timeSeries.create", "roles/monitoring.metricWriter")
 _LONGEST_PAUSE: Final = 600.0
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class CloudMonitoringExport:
         self._pacing = Pacing(monitoring.export_seconds, clock=clock, dice=dice, longest=_LONGEST_PAUSE)
         self._least = monitoring.export_seconds
         self._client: Any = None
+        self._closed = False
 
     def turn(self) -> float:
         """Write what there is now; returns the seconds until the next time."""
@@ -118,7 +120,11 @@ class CloudMonitoringExport:
         told = self._told() if project else ()
         fault = None
         for start in range(0, len(told), BATCH):
-            fault = self._write(project, told[start : start + BATCH], now) or fault
+            if not self._closed:
+                fault = self._write(project, told[start : start + BATCH], now) or fault
+        if self._closed:
+            self.close()  # there may be a connection that was not there yet when it was closed
+            return self._least
         # What failed is not written later: its time would be older than the next one's.
         self._say(fault)
         if fault is None:
@@ -128,19 +134,22 @@ class CloudMonitoringExport:
         return max(self._least, self._pacing.due_in)  # jitter and retries make it later, never sooner
 
     def close(self) -> None:
-        """Let the connection go."""
-        if self._client is not None:
-            self._client.transport.close()
-            self._client = None
+        """Break off what is under way, let the connection go, and write no more. May be called from any thread."""
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            client.transport.close()
 
     def _write(self, project: str, batch: Sequence[Sample], now: int) -> Fault | None:
         try:
-            if self._client is None:
-                self._client = client_of(self._endpoint, insecure=self._insecure)
+            client = self._client
+            if client is None:
+                client = self._client = client_of(self._endpoint, insecure=self._insecure)
             request = {"name": f"projects/{project}", "time_series": [_series(project, one, now) for one in batch]}
-            self._client.create_time_series(request=request, timeout=self._timeout, retry=None)
+            client.create_time_series(request=request, timeout=self._timeout, retry=None)
         except Exception as error:  # noqa: BLE001 # whatever Google's packages raise is explained, and counted
-            fault = explain(error, self._asked(project))
+            what = f"custom metrics of project {project}"
+            fault = explain(error, asked(what, project, self._endpoint, self._timeout, _WRITING))
             self._counted(_CREATE, fault.code)
             return fault
         self._counted(_CREATE, "OK")
@@ -151,20 +160,6 @@ class CloudMonitoringExport:
         if problem != self.problem:
             _log.warning("%s", problem or "Metrics are written to Cloud Monitoring again.")
         self.problem = problem
-
-    def _asked(self, project: str) -> Asked:
-        return Asked(
-            what=f"custom metrics of project {project}",
-            place=f"project {project}",
-            project=project,
-            server=self._endpoint or SERVER,
-            seconds=self._timeout,
-            api="Cloud Monitoring API",
-            service="monitoring.googleapis.com",
-            permission="monitoring.timeSeries.create",
-            role="roles/monitoring.metricWriter",
-            table="monitoring",
-        )
 
 
 def _series(project: str, sample: Sample, now: int) -> dict[str, Any]:

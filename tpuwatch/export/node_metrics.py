@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter, Metric
 
+from tpuwatch.codes import GRPC_CODES
 from tpuwatch.export.families import Families, Snapshot
 from tpuwatch.health.evidence import Witness
 from tpuwatch.health.verdict import Verdict
@@ -71,26 +72,7 @@ METHODS: Final = (
     OTHER,
 )
 POLLED: Final = ("ListNodes", "GetRuntimeMetric")  # these have their series from the start, others from the first call
-CODES: Final = (
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-    OTHER,
-)
+CODES: Final = (*GRPC_CODES, OTHER)
 FULL_NODES: Final = 100  # up to so many nodes have a series for every value; beyond, only for the one that holds
 MAX_CHIPS: Final = 64
 _LABEL: Final = re.compile(r"[A-Za-z0-9._:/-]{1,200}")  # what a node may be called in a series

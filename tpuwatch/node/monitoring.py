@@ -25,6 +25,7 @@ IDLE: Final = "tpu.googleapis.com/tpu/tensorcore/idle_duration"  # of resource t
 INFRA_HEALTH: Final = "compute.googleapis.com/instance/tpu/infra_health"  # of resource gce_instance: bool
 _LIST: Final = "ListTimeSeries"
 _MAX_SERIES: Final = 1000
+_READING: Final = ("monitoring.timeSeries.list", "roles/monitoring.viewer")
 _UNKNOWN: Final = (
     "Cloud Monitoring is not asked, since project or node is unknown: it knows TPU VMs that the Cloud TPU API made."
 )
@@ -53,6 +54,7 @@ class MonitoringWitness:
         self._timeout = timeout_seconds
         self._pacing = Pacing(POLL_SECONDS, clock=clock, dice=dice, longest=10 * POLL_SECONDS)
         self._client: Any = None
+        self._closed = False
         self._last: Answer[Monitoring] = Answer()
 
     @property
@@ -70,7 +72,8 @@ class MonitoringWitness:
             idle = self._latest(IDLE, identity, now)
             health = self._latest(INFRA_HEALTH, identity, now) if identity.instance.value else []
         except Exception as error:  # noqa: BLE001 # whatever Google's packages raise is explained, and counted there
-            fault = explain(error, self._asked(identity))
+            what = f"the samples of node {identity.node.value}"
+            fault = explain(error, asked(what, identity.project.value, self._endpoint, self._timeout, _READING))
             self._counted(_LIST, fault.code)
             self._pacing.failed(fault.retry_after)
             return self._without(fault.problem, fault.sentence, now)
@@ -82,35 +85,27 @@ class MonitoringWitness:
         return self._last
 
     def close(self) -> None:
-        """Let the connection go."""
-        if self._client is not None:
-            self._client.transport.close()
-            self._client = None
+        """Break off what is under way, let the connection go, and ask no more. May be called from any thread.
+
+        If one that asks is in the middle of it, it calls this once more afterwards.
+        """
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            client.transport.close()
 
     def _without(self, problem: Problem, detail: str, now: float) -> Answer[Monitoring]:
         self._last = Answer(self._last.value, self._last.at, problem, detail, now)
         return self._last
 
-    def _asked(self, identity: Identity) -> Asked:
-        project = identity.project.value
-        return Asked(
-            what=f"the samples of node {identity.node.value}",
-            place=f"project {project}",
-            project=project,
-            server=self._endpoint or SERVER,
-            seconds=self._timeout,
-            api="Cloud Monitoring API",
-            service="monitoring.googleapis.com",
-            permission="monitoring.timeSeries.list",
-            role="roles/monitoring.viewer",
-            table="monitoring",
-        )
-
     def _latest(self, metric: str, identity: Identity, now: float) -> list[tuple[float, Any]]:
         """The time and value of the newest point of each series."""
-        if self._client is None:
-            self._client = client_of(self._endpoint, insecure=self._insecure)
-        reply = self._client.list_time_series(
+        if self._closed:
+            raise ConnectionAbortedError("tpuwatch is being stopped")
+        client = self._client
+        if client is None:
+            client = self._client = client_of(self._endpoint, insecure=self._insecure)
+        reply = client.list_time_series(
             request={
                 "name": f"projects/{identity.project.value}",
                 "filter": _filter(metric, identity),
@@ -138,6 +133,23 @@ def client_of(endpoint: str, *, insecure: bool) -> Any:
         return monitoring_v3.MetricServiceClient(transport=transport)
     options = {"api_endpoint": endpoint} if endpoint else None
     return monitoring_v3.MetricServiceClient(client_options=options)
+
+
+def asked(what: str, project: str, endpoint: str, seconds: float, needs: tuple[str, str]) -> Asked:
+    """What is asked of Cloud Monitoring, for a fault's sentence; `needs` are a permission and a role that has it."""
+    permission, role = needs
+    return Asked(
+        what=what,
+        place=f"project {project}",
+        project=project,
+        server=endpoint or SERVER,
+        seconds=seconds,
+        api="Cloud Monitoring API",
+        service="monitoring.googleapis.com",
+        permission=permission,
+        role=role,
+        table="monitoring",
+    )
 
 
 def _filter(metric: str, identity: Identity) -> str:

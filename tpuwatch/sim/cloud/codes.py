@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_NAMES: Final = [
-    "OK",
-    "CANCELLED",
-    "UNKNOWN",
-    "INVALID_ARGUMENT",
-    "DEADLINE_EXCEEDED",
-    "NOT_FOUND",
-    "ALREADY_EXISTS",
-    "PERMISSION_DENIED",
-    "RESOURCE_EXHAUSTED",
-    "FAILED_PRECONDITION",
-    "ABORTED",
-    "OUT_OF_RANGE",
-    "UNIMPLEMENTED",
-    "INTERNAL",
-    "UNAVAILABLE",
-    "DATA_LOSS",
-    "UNAUTHENTICATED",
-]
-NUMBERS: Final = {name: number for number, name in enumerate(_NAMES)}
+from tpuwatch.codes import GRPC_CODES
+
+NUMBERS: Final = {name: number for number, name in enumerate(GRPC_CODES)}
 
 
 def number_of(name: str) -> int:
