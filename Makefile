@@ -33,7 +33,7 @@ $(VENV)/.dev-stamp: requirements-dev.lock $(VENV)/.run-stamp
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
 
-demo: $(VENV)/.run-stamp ## Three launches on a simulated TPU VM, in under a minute
+demo: $(VENV)/.run-stamp ## Three launches and a node that lies, simulated, in under a minute
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev-stamp ## All quick tests

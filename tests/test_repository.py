@@ -115,7 +115,7 @@ def test_documented_files_of_the_state_directory_are_the_real_ones() -> None:
 def test_picture_is_whole_and_asks_nobody_for_anything() -> None:
     picture = ET.fromstring(text("docs", "demo.svg"))  # noqa: S314 - our own file
     told = "".join(picture.itertext())
-    for words_of_it in ("1 of 3", "2 of 3", "3 of 3", "premapped_exhausted", "hbm_oom_compile", "What to do:"):
+    for words_of_it in ("1 of 4", "3 of 4", "4 of 4", "premapped_exhausted", "hbm_oom_compile", "What to do:"):
         assert words_of_it in told
     attributes = {name for element in picture.iter() for name in element.attrib}
     assert {name for name in attributes if "href" in name or "src" in name} == set()

@@ -27,7 +27,7 @@ class Running:
         self.directory = directory
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tpuwatch", "sim", "--dir", str(directory), *arguments],
-            env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error"},
+            env={"PATH": os.defpath, "PYTHONPATH": str(ROOT)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

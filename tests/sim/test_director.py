@@ -146,6 +146,10 @@ def test_faults_are_set_and_cleared(stage: Stage) -> None:
     )
     stage.later(11)
     assert stage.world.faults.now == ()
+    assert stage.do("fault", code="PERMISSION_DENIED", reason="SERVICE_DISABLED") == (
+        "*: PERMISSION_DENIED SERVICE_DISABLED"
+    )
+    stage.do("clear")
     stage.do("fault", method="metadata", black_hole=True)
     stage.do("fault", drop=["health"])
     assert stage.do("clear", method="metadata") == "no more faults of metadata"

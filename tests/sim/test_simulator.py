@@ -190,7 +190,7 @@ def test_the_environment_leads_to_our_metadata_server_past_any_proxy(running: Si
         timeout=60,
         check=False,
     )
-    assert (done.stdout.split(), done.stderr) == (["3", "sim-project"], "")
+    assert done.stdout.split() == ["3", "sim-project"], done.stderr
 
 
 def test_proxies_are_passed_by_for_us_as_well_as_for_whom_they_were(

@@ -166,7 +166,7 @@ def _set_node(node: SimNode, action: actions.SetNode, now: float) -> str:
 
 
 def _fault(action: actions.SetFault) -> str:
-    parts = [action.code] if action.code else []
+    parts = [" ".join(filter(None, (action.code, action.reason)))] if action.code else []
     parts += [
         word
         for word, given in (

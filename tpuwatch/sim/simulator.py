@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import threading
+import warnings
 from collections import Counter
 from dataclasses import asdict
 from itertools import islice
@@ -16,15 +17,18 @@ from tpuwatch.errors import TpuwatchError
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import Dialect
-from tpuwatch.sim.cloud.monitoring_service import MonitoringService
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
-from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import World
 from tpuwatch.sim.control import ControlServer
 from tpuwatch.sim.director import Director
 from tpuwatch.sim.launches import Launches
 from tpuwatch.sim.place import CONFIG
 from tpuwatch.sim.timeline import ScaledClock, Timeline
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
+    from tpuwatch.sim.cloud.monitoring_service import MonitoringService
+    from tpuwatch.sim.cloud.server import CloudServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
