@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.clock import ManualClock
+from tpuwatch.errors import JournalError
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
 from tpuwatch.health.limits import Limits
@@ -138,3 +139,16 @@ def test_a_storm_of_changes_is_told_in_short(bench: Bench, caplog: pytest.LogCap
     assert caplog.text.count(" is stopped ") == 20
     assert "and 81 more nodes changed" in caplog.text
     assert len(bench.journal.verdicts(limit=1000)) == 101
+
+
+def test_a_journal_that_cannot_be_read_does_not_keep_it_from_judging(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_: str) -> None:
+        raise JournalError("the journal is damaged")
+
+    monkeypatch.setattr(bench.journal, "last_verdicts", broken)
+    bench.judging = bench.new()
+    bench.cloud(own="STOPPED")
+    assert bench.turn() == {"own": Verdict.STOPPED}
+    assert "the journal is damaged" in caplog.text

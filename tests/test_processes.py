@@ -96,6 +96,32 @@ def test_a_command_line_is_fit_to_be_shown(raw: bytes, shown: str) -> None:
     assert shown_command(raw) == shown
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--password=-hunter2",),
+        ("--auth=Bearer hunter2",),
+        ("-H", "Authorization: Bearer hunter2"),
+        ("https://oauth2:hunter2@example.com/x.git",),
+        ("https://hunter2@example.com/x.git",),
+        ('{"token": "hunter2", "lr": 1}',),
+        ("db_password:hunter2",),
+        ("env", "WANDB_API_KEY=hunter2", "python3"),
+        ("--passphrase", "hunter2"),
+        ("login", "hf_hunter2hunter2"),
+    ],
+)
+def test_what_looks_like_a_secret_is_not_shown(arguments: tuple[str, ...]) -> None:
+    shown = shown_command("\0".join(["x", *arguments]).encode())
+    assert "hunter2" not in shown
+    assert "…" in shown
+
+
+def test_what_does_not_look_like_one_is_shown() -> None:
+    command = "train.py --tokenizer=t5 --author me --config gs://bucket/keys/a@b --monkeys 5 -c a:b --basic"
+    assert shown_command(command.replace(" ", "\0").encode()) == command
+
+
 @given(st.binary(max_size=2000))
 def test_any_command_line_becomes_one_short_printable_line(raw: bytes) -> None:
     shown = shown_command(raw)

@@ -50,12 +50,21 @@ class Judging:
         self._metrics = metrics
         self._clock = clock
         self._boot_id = boot_id
-        self._last: dict[str, Judgement] = journal.last_verdicts(boot_id)
+        self._last: dict[str, Judgement] = self._recalled()
         self._stored: dict[str, Judgement] = dict(self._last)
         self._untold: list[Judgement] = []
         self._others: tuple[NodeStatus, ...] = ()
         self._others_of: Mapping[str, object] | None = None
         self._others_due = float("-inf")
+
+    def _recalled(self) -> dict[str, Judgement]:
+        """What held before the daemon, or its configuration, began anew. Without it, all holds since now."""
+        try:
+            return self._journal.last_verdicts(self._boot_id)
+        except JournalError as error:
+            self._metrics.journal_error()
+            _log.warning("%s", error)
+            return {}
 
     def turn(self) -> float:
         """Judge once; returns the seconds until it should be done again though nothing is posted."""

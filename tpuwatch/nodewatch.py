@@ -5,7 +5,9 @@ A `NodeWatch` is made for one configuration. When that changes it is stopped, an
 
 from __future__ import annotations
 
+import logging
 import random
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuwatch.announce import announce
@@ -15,7 +17,7 @@ from tpuwatch.health.limits import Limits
 from tpuwatch.judging import EVERY_SECONDS, Judging
 from tpuwatch.loops import Loop
 from tpuwatch.node.board import Board
-from tpuwatch.troubles import Troubles
+from tpuwatch.troubles import NO_TROUBLE, Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.export.cloud_monitoring import CloudMonitoringExport
     from tpuwatch.export.metrics import Metrics
-    from tpuwatch.health.evidence import CloudNode, Identity, Logs, Notices
+    from tpuwatch.health.evidence import CloudNode, Identity, Logs, Notices, Runtime
     from tpuwatch.journal import Journal
     from tpuwatch.model import Event
     from tpuwatch.node.board import Posted
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 
 SLACK_SECONDS = 60.0  # a turn may take so long beyond its interval and what its calls may wait for answers
 FIRST_SECONDS = 10.0  # before the first verdict the first word of every witness is waited for, at most so long
-DEFAULT_PORTS = (8431, 8432, 8433, 8434)  # of runtime metrics, where nobody says which
+JUDGE_SECONDS = 5.0  # how long the judge may take to come to an end: it asks nobody
 _CALLS_PER_ZONE = 4  # a token, a list of v2alpha1, one of v2, one of queued resources
 _OFF: Answer[Any] = Answer(problem=Problem.OFF, detail="It is switched off in the configuration.")
+
+_log = logging.getLogger(__name__)
 
 
 class Witness(Protocol):
@@ -72,11 +76,13 @@ class NodeWatch:
         self._progress = progress
         self._dice = random.Random()  # noqa: S311 (spreads polls, keeps no secret)
         self._stopped = False
+        self._speaking = threading.Lock()  # held while an answer is taken, so that none is after the stop
         self._notices: Notices | None = None  # the last ones
         self._successes: dict[str, float] = {}
         self._witnesses: list[Witness] = []
         self._unheard: set[str] = set()  # witnesses that have not been asked yet
         self._began = clock.monotonic()
+        self._began_at = clock.time()
         self._misplaced = ""  # what the configuration says of the machine that is not so
         self._export: CloudMonitoringExport | None = None
         self._loops: dict[str, tuple[Loop, float]] = {}  # with the seconds that one may be without success
@@ -110,14 +116,16 @@ class NodeWatch:
             loop.start()
 
     def stop(self) -> None:
-        """Let the loops end; does not wait for calls that are under way. What they still say goes nowhere."""
-        self._stopped = True
+        """Let the loops end, and break off calls that are under way. What they still say goes nowhere."""
+        with self._speaking:
+            self._stopped = True
         for loop, _ in self._loops.values():
             loop.stop()
         for witness in self._witnesses:
             witness.close()
         if self._export is not None:
             self._export.close()
+        self._loops["judge"][0].join(JUDGE_SECONDS)
 
     def problems(self) -> list[str]:
         """What keeps it from doing all that it should, besides the witnesses' own silence."""
@@ -133,10 +141,13 @@ class NodeWatch:
         return {name: limit for name, (_, limit) in self._loops.items()}
 
     def loops(self) -> list[LoopStatus]:
-        """How the loops are."""
+        """How the loops are. One that has not finished its first turn is fresh for as long as a turn may take."""
         now, stale = self._clock.time(), self.limits()
         last = {name: self._successes.get(name) for name in stale}
-        return [LoopStatus(name, at, at is not None and now - at < stale[name]) for name, at in last.items()]
+        return [
+            LoopStatus(name, at, now - (self._began_at if at is None else at) < stale[name])
+            for name, at in last.items()
+        ]
 
     @property
     def posted(self) -> Posted:
@@ -157,26 +168,40 @@ class NodeWatch:
 
     # -- the loops
 
-    def _add(self, name: str, turn: Callable[[], float], interval: float) -> None:
-        self._loops[name] = (Loop(name, turn, clock=self._clock, done=self._done), 3 * interval + SLACK_SECONDS)
+    def _add(self, name: str, turn: Callable[[], float], interval: float, calls: float = 0.0) -> None:
+        """`calls`: for how many seconds one turn may wait for answers, if each call in it takes all of its time."""
+        loop = Loop(name, turn, clock=self._clock, done=self._done)
+        self._loops[name] = (loop, 3 * interval + calls + SLACK_SECONDS)
 
     def _add_witness(
-        self, name: str, witness: Witness, interval: float, heard: Callable[[Any], None], *, after: str = ""
+        self,
+        name: str,
+        witness: Witness,
+        interval: float,
+        heard: Callable[[Any], None],
+        *,
+        after: str = "",
+        calls: float = 0.0,
     ) -> None:
         """Ask a witness in a loop of its own; at first not before the one called `after` has been heard."""
 
         def turn() -> float:
             if (left := self._first_wait(after)) > 0:
                 return left
-            answer = witness.ask()
-            if not self._stopped:
-                heard(answer)
-                self._heard(name)
+            try:
+                answer = witness.ask()
+            finally:
+                if self._stopped:
+                    witness.close()  # what it opened after it had been closed
+            with self._speaking:
+                if not self._stopped:
+                    heard(answer)
+                    self._heard(name)
             return witness.due_in
 
         self._witnesses.append(witness)
         self._unheard.add(name)
-        self._add(name, turn, interval)
+        self._add(name, turn, interval, calls)
 
     def _first_wait(self, *names: str) -> float:
         """How long the first words of these witnesses are still waited for; without names, of all."""
@@ -186,7 +211,7 @@ class NodeWatch:
     def _heard(self, name: str) -> None:
         if name in self._unheard:
             self._unheard.discard(name)
-            self._wake("judge", "cloud", "runtime")  # who may have waited for it
+            self._wake("judge", "cloud", "runtime", "monitoring")  # who may have waited for it
 
     def _wake(self, *names: str) -> None:
         for name in names:
@@ -217,10 +242,12 @@ class NodeWatch:
             counted=self._metrics.api_request,
         )
         self._add_witness(
-            "runtime", witness, runtime.poll_seconds, self._hear("runtime", self._metrics.runtime), after="identity"
+            "runtime", witness, runtime.poll_seconds, self._hear("runtime", self._show_runtime), after="identity"
         )
 
     def _runtime_ports(self) -> tuple[int, ...]:
+        from tpuwatch.node.runtime import DEFAULT_PORTS
+
         told = self._identity().metrics_ports.value  # the configuration's own are in it
         return tuple(map(int, told.split(","))) if told else DEFAULT_PORTS
 
@@ -240,8 +267,14 @@ class NodeWatch:
         from tpuwatch.node.notices import WAIT_SECONDS, NoticesWitness
 
         api = CloudWitness(cloud, self._identity, counted=self._metrics.api_request, **common)
+        zones = 1 + len({entry.rpartition("/")[0] for entry in cloud.nodes})
         self._add_witness(
-            "cloud", api, cloud.poll_seconds, lambda answer: self._hear_cloud(api, answer), after="identity"
+            "cloud",
+            api,
+            cloud.poll_seconds,
+            lambda answer: self._hear_cloud(api, answer),
+            after="identity",
+            calls=zones * _CALLS_PER_ZONE * cloud.timeout_seconds,
         )
         # A client of its own: one that waits is ended by closing it.
         notices = NoticesWitness(Metadata(default_host(), clock=self._clock), **common)
@@ -260,7 +293,9 @@ class NodeWatch:
             from tpuwatch.node.monitoring import POLL_SECONDS, MonitoringWitness
 
             witness = MonitoringWitness(self._identity, endpoint=monitoring.endpoint, **common)
-            self._add_witness("monitoring", witness, POLL_SECONDS, self._hear("monitoring", lambda _: None))
+            heard = self._hear("monitoring", lambda _: None)
+            calls = 2 * cloud.timeout_seconds
+            self._add_witness("monitoring", witness, POLL_SECONDS, heard, after="identity", calls=calls)
         else:
             self._board.post(monitoring=_OFF)
         if monitoring.export:
@@ -269,14 +304,15 @@ class NodeWatch:
             self._export = CloudMonitoringExport(
                 monitoring, lambda: samples(self._board.posted, self.nodes), self._identity, **common
             )
-            self._add("export", self._export.turn, monitoring.export_seconds)
+            self._add("export", self._export.turn, monitoring.export_seconds, cloud.timeout_seconds)
 
     def _identity(self) -> Identity:
         return self._board.posted.identity
 
     def _hear_identity(self, answer: Answer[Identity]) -> None:
-        if answer.problem is None:
+        if answer.problem is None and answer.detail != self._misplaced:
             self._misplaced = answer.detail
+            _log.warning("%s", self._misplaced or "This machine is where the configuration says.")
         if answer.value is not None and answer.value != self._board.posted.identity:
             self._board.post(identity=answer.value)
             self._wake("cloud", "runtime")  # there may be another node to ask for, or other ports
@@ -297,6 +333,12 @@ class NodeWatch:
 
         return heard
 
+    def _show_runtime(self, runtime: Runtime | None) -> None:
+        self._metrics.runtime(runtime)
+        for port in runtime.ports if runtime is not None else ():
+            told: Answer[None] = Answer(problem=port.problem, detail=port.detail)
+            self._troubles.heard(f"runtime on port {port.port}", told)
+
     def _hear_notices(self, answer: Answer[Notices]) -> None:
         self._board.post(notices=answer)
         self._show("metadata", answer)
@@ -309,9 +351,10 @@ class NodeWatch:
     def _show(self, name: str, answer: Answer[Any]) -> None:
         if answer.tried is not None and name != "logs":  # what of the logs cannot be read is told by the log side
             self._troubles.heard(name, answer)
+            if answer.problem not in NO_TROUBLE:
+                self._metrics.witness_failed(name)
         off = answer.problem is Problem.OFF
-        # Nobody there to be asked is how an idle host is: it is no failure.
-        self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in (None, Problem.ABSENT))
+        self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in NO_TROUBLE)
 
     def _done(self, name: str, seconds: float) -> None:
         if not self._stopped:

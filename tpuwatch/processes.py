@@ -19,7 +19,17 @@ MAX_FILES: Final = (
     4096  # open files that are looked at in one process; devices are opened early, so they are among them
 )
 
-_SECRET = re.compile(r"((?:key|token|secret|password|passwd|credentials?)(?:=| +))[^ -]\S*", re.IGNORECASE)
+# What looks like a secret in a command line, by what stands before it, or by how it begins itself.
+_SECRETS: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(://)[^\s/@]+(?=@)",  # https://user:secret@host
+        r"(\b(?:bearer|basic) +)\S+",
+        r"((?:key|token|secret|password|passwd|passphrase|pwd|auth|authorization|credentials?)"
+        r"(?:[\"']?[=:] *[\"']?| +(?=[^ -])))[^\s\"']+",
+        r"(\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|ya29\.|xox[abps]-|AKIA|AIza))[\w./-]{8,}",
+    )
+)
 
 
 class Processes(Protocol):
@@ -171,5 +181,6 @@ def shown_command(raw: bytes) -> str:
     """A command line of arguments with NUL between them, fit to be shown."""
     text = " ".join(raw.rstrip(b"\0").decode("utf-8", "replace").split("\0"))
     text = "".join(char if char.isprintable() else " " for char in text).strip()
-    text = _SECRET.sub(r"\1…", text)
+    for secret in _SECRETS:
+        text = secret.sub(r"\1…", text)
     return text if len(text) <= COMMAND_CHARS else text[: COMMAND_CHARS - 1] + "…"

@@ -190,11 +190,11 @@ def test_the_breaker() -> None:
 
 def test_a_witness_that_is_not_to_be_asked_is_not_down() -> None:
     metrics = new()
-    assert of(metrics, "tpuwatch_witness") == {}
+    assert of(metrics, "tpuwatch_witness_up") == of(metrics, "tpuwatch_witness_last") == {}
     metrics.witness("cloud", at=900.5, ok=False)
     metrics.witness("host", at=None, ok=False)
     metrics.witness("logs", at=1000.5, ok=True)
-    assert of(metrics, "tpuwatch_witness") == {
+    assert of(metrics, "tpuwatch_witness_up") | of(metrics, "tpuwatch_witness_last") == {
         ("tpuwatch_witness_up", "cloud"): 0,
         ("tpuwatch_witness_up", "host"): 0,
         ("tpuwatch_witness_up", "logs"): 1,
@@ -204,6 +204,14 @@ def test_a_witness_that_is_not_to_be_asked_is_not_down() -> None:
     }
     metrics.witness("cloud", at=900.5, ok=None)
     assert ("tpuwatch_witness_up", "cloud") not in series(metrics)
+
+
+def test_failures_of_witnesses_are_counted() -> None:
+    metrics = new()
+    assert set(of(metrics, "tpuwatch_witness_failures_total").values()) == {0}
+    metrics.witness_failed("metadata")
+    assert series(metrics)["tpuwatch_witness_failures_total", "metadata"] == 1
+    assert series(metrics)["tpuwatch_witness_failures_total", "cloud"] == 0
 
 
 # -- this machine

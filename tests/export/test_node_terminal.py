@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from tests.export import samples
 from tpuwatch.export import jsonable
 from tpuwatch.export.api import status_document
-from tpuwatch.export.node_terminal import tell_machine, tell_node, tell_table
+from tpuwatch.export.node_terminal import tell_machine, tell_node, tell_others, tell_table
 from tpuwatch.export.paper import Paper
 from tpuwatch.export.view import WitnessStatus
 from tpuwatch.health.evidence import Holder, Identity, Known, Problem, Runtime, Witness
@@ -109,7 +108,7 @@ def test_the_machine_with_where_each_value_is_from() -> None:
         "   Process 4242 of alice holds /dev/vfio/0, /dev/vfio/1 and the lock file, since\n"
         "     2026-11-20 13:14:14 UTC, 30 min ago: python3 train.py\n"
         "   cloud: The access token lacks the scope cloud-platform; give the VM that\n"
-        "     scope.\n"
+        "     scope. Its last answer came 10 min ago.\n"
     )
 
 
@@ -122,10 +121,31 @@ def test_where_nothing_is_known_nothing_is_told() -> None:
 def test_a_problem_that_the_verdict_tells_is_not_told_twice() -> None:
     detail = "The Cloud TPU API did not answer within 10 s."
     witness = WitnessStatus("cloud", None, samples.NOW, Problem.TIMEOUT, detail)
-    judgement = samples.judgement(Verdict.UNKNOWN, missing=(detail,))
-    status = samples.status(node=samples.node(judgement=judgement), witnesses=(witness,))
-    assert machine_text(status) == ""
-    assert machine_text(replace(status, node=None)) == f"   cloud: {detail}\n"
+    missing = f"The Cloud TPU API did not answer in time: {detail}"
+    node = samples.node(judgement=samples.judgement(Verdict.UNKNOWN, missing=(missing, "Something else.")))
+    status = samples.status(node=node, witnesses=(witness,))
+    assert machine_text(status) == f"   cloud: {detail} It has not answered yet.\n"
+    stream = io.StringIO()
+    witnesses = as_received(status_document(status))["witnesses"]
+    tell_node(Paper(stream), as_received(jsonable.node(node)), samples.NOW, witnesses=witnesses)
+    assert detail not in stream.getvalue()
+    assert "Not known: Something else." in stream.getvalue()
+    assert detail in " ".join(node_text(node).split())
+
+
+def test_a_step_that_helps_where_nothing_is_wrong_has_no_rung() -> None:
+    remedy = (Remedy("Enable the API.", ""),)
+    told = node_text(samples.node(judgement=samples.judgement(Verdict.HEALTHY, rung=Rung.NOTHING, remedy=remedy)))
+    assert "   What to do:\n" in told
+
+
+def test_other_nodes_that_are_bad_have_a_line_each() -> None:
+    stream = io.StringIO()
+    node = samples.node("train-2", Verdict.GONE)
+    tell_others(Paper(stream), [as_received(jsonable.node(node))])
+    told = " ".join(stream.getvalue().split())
+    assert told.startswith("Other node train-2: gone. ")
+    assert told.endswith("`tpuwatch nodes train-2` tells more.")
 
 
 def test_many_holders_are_not_all_told() -> None:

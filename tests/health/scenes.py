@@ -119,7 +119,8 @@ def holder(cores: float | None = 3.0, age: float = HOUR, pid: int = PID, **more:
 def host(*holders: Holder, booted: float = DAY, **more: Any) -> Answer[Host]:
     usual: dict[str, Any] = {
         "lock_file": bool(holders),
-        "cpu_busy": 0.001,
+        "cpu_busy": 0.0002,
+        "cores": 240,
         "memory_total_bytes": 192 * GIB,
         "memory_available_bytes": 150 * GIB,
         "oom_kills": 0,

@@ -23,6 +23,8 @@ from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.model import Outcome
 
 SILENT = logs(launch(Outcome.SILENT, 20 * MINUTE), alive=(PID,))
+UP = logs(launch(age=41 * MINUTE), alive=(PID,))
+UNSEEN = ("The open files of 40 processes cannot be seen.",)
 WELL = "The API says READY and HEALTHY"
 
 SITUATIONS = (
@@ -102,5 +104,26 @@ SITUATIONS = (
         Verdict.IDLE,
         Rung.NOTHING,
         missing=("Port 8431 serves no runtime metrics: It speaks HTTP",),
+    ),
+    Situation(
+        "one core of 240 compiles for 40 minutes, the runtime does not answer, and nobody may see who holds the TPU",
+        own(runtime=hung(10 * MINUTE), host=host(cpu_busy=1 / 240, unseen=UNSEEN), logs=UP),
+        Verdict.COMPILING,
+        Rung.WAIT,
+    ),
+    Situation(
+        "the same, and the processors rest: the number of the process in the log's name is no reason to end one",
+        own(runtime=hung(10 * MINUTE), host=host(unseen=UNSEEN), logs=UP),
+        Verdict.RUNTIME_STUCK,
+        Rung.RESTART_RUNTIME,
+        contradictions=(WELL,),
+        remedy=("kill -9 PID",),
+    ),
+    Situation(
+        "a port that does not answer on a machine that is seen to be free is not libtpu's",
+        own(runtime=hung(30 * MINUTE)),
+        Verdict.IDLE,
+        Rung.NOTHING,
+        missing=("Port 8431 does not answer, and no process holds the TPU",),
     ),
 )

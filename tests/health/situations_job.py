@@ -228,7 +228,7 @@ SITUATIONS = (
     ),
     Situation(
         "stuck, and nobody is seen to hold the TPU",
-        job(idle(20 * MINUTE), 0.0, host=host(cpu_busy=0.001)),
+        job(idle(20 * MINUTE), 0.0, host=host(cpu_busy=0.0002)),
         Verdict.JOB_STUCK,
         Rung.ASK,
         contradictions=(WELL,),
@@ -261,5 +261,32 @@ SITUATIONS = (
         Rung.ASK,
         Sureness.LIKELY,
         contradictions=(WELL,),
+    ),
+    Situation(
+        "one core of 240 compiles for 40 minutes, and nobody may see who holds the TPU",
+        own(
+            runtime=idle(40 * MINUTE),
+            host=host(cpu_busy=1 / 240, unseen=("The open files of 40 processes cannot be seen.",)),
+            logs=logs(launch(age=41 * MINUTE), alive=(PID,)),
+        ),
+        Verdict.COMPILING,
+        Rung.WAIT,
+    ),
+    Situation(
+        "a worker of a slice that rests: it may wait for another, so it is not ended",
+        job(idle(20 * MINUTE), 0.02, identity=identity(hosts="4"), cloud=heard(node(hosts=4))),
+        Verdict.JOB_STUCK,
+        Rung.ASK,
+        contradictions=(WELL,),
+        missing=("The node has several hosts",),
+    ),
+    Situation(
+        "chips that count as busy after a lost heartbeat: they may wait in a collective for ever",
+        training(runtime=runtime(1.0, 0.0), logs=logs(launch(), event(Cause.HEARTBEAT_LOST, 3 * MINUTE), alive=(PID,))),
+        Verdict.HEALTHY,
+        Rung.ASK,
+        Sureness.WEAK,
+        contradictions=("The log told of heartbeat_lost, and the chips count as busy",),
+        remedy=("Look at the other workers first",),
     ),
 )

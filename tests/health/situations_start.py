@@ -71,7 +71,7 @@ SITUATIONS = (
     ),
     Situation(
         "a launch that says nothing, and nobody may see who holds the TPU",
-        own(logs=STARTED, host=host(cpu_busy=0.02)),
+        own(logs=STARTED, host=host(cpu_busy=0.001)),
         Verdict.UNKNOWN,
         Rung.WAIT,
     ),

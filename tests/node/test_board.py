@@ -21,6 +21,26 @@ def test_each_post_is_told_and_leaves_the_rest() -> None:
     assert board.posted.runtime.value == Runtime(())
 
 
+def test_the_same_word_again_is_posted_and_not_told() -> None:
+    told = []
+    board = Board(lambda: told.append(board.posted))
+    board.post(host=Answer(Host("boot", NOW - 60), NOW, None, tried=NOW))
+    board.post(host=Answer(Host("boot", NOW - 60), NOW + 1, None, tried=NOW + 1))
+    assert len(told) == 1
+    assert board.posted.host.at == NOW + 1
+    board.post(host=Answer(Host("boot", NOW - 60), NOW + 1, Problem.INTERNAL, "It broke.", NOW + 2))
+    assert len(told) == 2
+
+
+def test_a_list_of_nodes_is_news_however_alike_it_is() -> None:
+    told = []
+    board = Board(lambda: told.append(board.posted))
+    nodes = {"a": node("a")}
+    board.post(cloud=nodes)
+    board.post(cloud=dict(nodes))
+    assert len(told) == 2
+
+
 def test_what_was_posted_before_does_not_change() -> None:
     board = Board(lambda: None)
     before = board.posted

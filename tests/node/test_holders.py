@@ -219,6 +219,13 @@ def test_threads_of_the_kernel_hide_nothing(machine: Machine, monkeypatch: pytes
     assert look(machine).unseen == ()
 
 
+@pytest.mark.parametrize(("namespace", "contained"), [("pid:[4026531836]", False), ("pid:[4026532177]", True)])
+def test_in_a_container_only_its_own_processes_can_be_seen(machine: Machine, namespace: str, contained: bool) -> None:
+    (machine.root / "proc/self/ns").mkdir(parents=True)
+    (machine.root / "proc/self/ns/pid").symlink_to(namespace)
+    assert ["container" in text for text in look(machine).unseen] == [True] * contained
+
+
 def test_links_that_may_not_be_read_count_as_unseen(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.process(40, files=("/dev/vfio/0",))
 

@@ -43,6 +43,7 @@ def test_a_quiet_machine(machine: Machine, clock: ManualClock) -> None:
         memory_available_bytes=600 * 1024,
         memory_pinned_bytes=20 * 1024,
         oom_kills=0,
+        cores=1,
     )
     assert witness.due_in == LOOK_SECONDS
 

@@ -157,6 +157,9 @@ class Told:
             raise self.pages
         return self.pages.get(path)
 
+    def close(self) -> None:
+        self.asked.append("closed")
+
 
 def told_by(pages: dict[str, str], cloud: Cloud | None = None) -> Identity:
     return identify(cloud or Cloud(), Told(pages), (), clock=ManualClock())[0]  # type: ignore[arg-type]
@@ -335,6 +338,7 @@ def test_retry_after_is_honoured() -> None:
     assert witness.ask().problem is Problem.THROTTLED
     assert witness.due_in >= 240.0
     witness.close()
+    assert slow.asked[-1] == "closed"
 
 
 def test_what_is_told_in_one_place_is_not_asked_for_in_another(sites: Any) -> None:

@@ -206,6 +206,16 @@ def test_a_process_that_hangs_is_asked_ever_less_often_and_noticed_when_it_ends(
     assert poller.next().problem is Problem.ABSENT
 
 
+def test_a_clock_that_jumps_makes_no_hang_longer() -> None:
+    with listening() as hung:
+        poller = Poller(hung, timeout=0.05)
+        poller.next()
+        poller.clock.wall += 3600
+        for _ in range(5):  # whether it is asked or left to rest
+            (port,) = poller.next().value.ports
+            assert poller.clock.time() - port.since < 120
+
+
 def test_after_a_hang_the_process_is_as_good_as_new(start: Start) -> None:
     with listening() as port:
         poller = Poller(port, timeout=0.05)

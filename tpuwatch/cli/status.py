@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tpuwatch.export.paper import Paper
 
 _LAUNCHES = 5
-_SHOWN = 3  # launches and files, where a person reads
+_SHOWN = 3  # launches, files and other nodes, where a person reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,25 +23,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when nothing is wrong, 1 when something is, 3 when the daemon does not answer."""
+    """0 when nothing is wrong with this machine, 1 when something is, 3 when the daemon does not answer."""
     from tpuwatch.export.words import is_bad
 
     address = daemon.address(options.load(args))
     status = daemon.ask(address, "status", "version")
     findings = daemon.ask(address, "findings", "findings")["findings"]
     launches = daemon.ask(address, "launches", "launches")["launches"][:_LAUNCHES]
+    others = _others(daemon.ask(address, "nodes", "nodes", f"?limit={_SHOWN + 1}"))
     if args.json:
         options.print_json({**status, "findings": findings, "launches": launches})
     else:
         from tpuwatch.export.paper import Paper
 
-        _tell(Paper(sys.stdout), address, status, findings, launches)
+        _tell(Paper(sys.stdout), address, status, findings, launches, others)
     node = status.get("node")
     return 1 if findings or not status["ready"] or (node and is_bad(node["verdict"])) else 0
 
 
-def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches: list[Any]) -> None:
-    from tpuwatch.export.node_terminal import tell_machine, tell_node
+def _others(document: Any) -> list[Any]:
+    """The worst of the other nodes that are watched from here, if they are bad."""
+    from tpuwatch.export.words import is_bad
+
+    return [node for node in document["nodes"] if not node["own"] and is_bad(node["verdict"])][:_SHOWN]
+
+
+def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches: list[Any], others: list[Any]) -> None:
+    from tpuwatch.export.node_terminal import tell_machine, tell_node, tell_others
     from tpuwatch.export.terminal import describe_launch, printable, tell_finding
 
     paper.line(f"tpuwatch {status['version']} at http://{address}/, up since {status['started']}", style="bold")
@@ -50,8 +58,9 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
         paper.line(printable(notice), style="yellow")
     paper.line()
     if status.get("node"):
-        tell_node(paper, status["node"], status["now_epoch"])
+        tell_node(paper, status["node"], status["now_epoch"], witnesses=status["witnesses"])
     tell_machine(paper, status)
+    tell_others(paper, others)
     if status.get("node") or status.get("identity"):
         paper.line()
     if not findings:

@@ -34,7 +34,13 @@ class Zone:
 
 def identity(environment: Environment) -> Identity:
     """Who this machine is, by configuration and metadata."""
-    return environment.once("identity", lambda: _identity(environment))
+    return environment.once("identity", lambda: _identity(environment))[0]
+
+
+def misplaced(environment: Environment) -> str:
+    """What the configuration says of this machine that is not so, in a sentence; "" where all of it is."""
+    answer = environment.once("identity", lambda: _identity(environment))[1]
+    return "" if answer.problem else answer.detail
 
 
 def zones(environment: Environment) -> list[Zone]:
@@ -47,12 +53,12 @@ def monitoring(environment: Environment) -> Answer[Monitoring]:
     return environment.once("monitoring", lambda: _monitoring(environment))
 
 
-def _identity(environment: Environment) -> Identity:
+def _identity(environment: Environment) -> tuple[Identity, Answer[dict[str, str]]]:
     from tpuwatch.node.identity import identify
 
     config = environment.config
     client = metadata.client(environment) if metadata.failure(environment) is None else None
-    return identify(config.cloud, client, config.runtime.ports, clock=environment.clock)[0]
+    return identify(config.cloud, client, config.runtime.ports, clock=environment.clock)
 
 
 def _zones(environment: Environment) -> list[Zone]:

@@ -95,6 +95,12 @@ class NodeMetrics:
         )
         for method in POLLED:
             self._show_method(method)
+        self._failures = new.counters(
+            "tpuwatch_witness_failures_total",
+            "Attempts to ask a witness that failed. That nobody is there to be asked is no failure.",
+            "witness",
+            {witness.value: witness.value for witness in Witness},
+        )
         self._breaker = new.gauge(
             "tpuwatch_api_breaker_open",
             "1 while the Cloud TPU API is left alone after too many failures, 0 while it is asked.",
@@ -138,6 +144,10 @@ class NodeMetrics:
         """A witness answered last at the time `at`; `ok`: its latest attempt did not fail. None: it is not to be asked,
         by configuration, and has no series."""
         self._witnesses[name].at, self._witnesses[name].ok = at, ok
+
+    def witness_failed(self, name: str) -> None:
+        """An attempt to ask a witness failed."""
+        self._failures[name].inc()
 
     def notices(self, notices: Notices | None) -> None:
         """What the metadata server announces; None where that is not known."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.export.terminal import printable, tell_remedy
 from tpuwatch.export.words import cloud_words, help_words, is_bad, tone, verdict_words
 from tpuwatch.health.evidence import Problem
+from tpuwatch.health.verdict import Rung
 from tpuwatch.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 STYLES: dict[Tone, str] = {"good": "green", "plain": "", "warn": "yellow", "bad": "red"}
 COLUMNS = ("NODE", "ZONE", "CLOUD SAYS", "VERDICT", "SINCE", "WHAT WOULD HELP")
 _SHOWN = 3  # holders
+_BEGINNING = 60  # of a sentence: enough to know it by
 _ORDINARY = (Problem.OFF.value, Problem.ABSENT.value)  # nothing that anybody must see to
 # How each thing that is known of a machine is told; "{}" stands for its value.
 _KNOWN = {
@@ -33,8 +35,14 @@ _KNOWN = {
 }
 
 
-def tell_node(paper: Paper, node: Mapping[str, Any], now: float) -> None:
-    """A node: what it is and since when, why tpuwatch thinks so, what speaks against it, and what to do."""
+def tell_node(
+    paper: Paper, node: Mapping[str, Any], now: float, *, witnesses: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """A node: what it is and since when, why tpuwatch thinks so, what speaks against it, and what to do.
+
+    Of silent `witnesses` nothing is told that `tell_machine` tells in full.
+    """
+    elsewhere = [witness["detail"][:_BEGINNING] for witness in _silent(witnesses)]
     verdict = node["verdict"]
     since = f" since {_when(node['since_epoch'], node['since'], now)}" if node["since"] else ""
     headline = f"{_name(node)}: {verdict_words(verdict)}{since} ({node['sureness']})"
@@ -48,9 +56,12 @@ def tell_node(paper: Paper, node: Mapping[str, Any], now: float) -> None:
     for contradiction in node["contradictions"]:
         paper.line(printable(f"But: {contradiction}"), indent=3, hang=5, style="yellow")
     for missing in node["missing"]:
+        if any(beginning in missing for beginning in elsewhere):
+            continue
         paper.line(printable(f"Not known: {missing}"), indent=3, hang=2, style="dim")
     if node["remedy"]:
-        tell_remedy(paper, node, indent=3, title=f"What to do ({help_words(node['rung'])})")
+        aim = "" if node["rung"] == Rung.NOTHING.value else f" ({help_words(node['rung'])})"
+        tell_remedy(paper, node, indent=3, title=f"What to do{aim}")
     elif is_bad(verdict):
         paper.line(f"What would help: {help_words(node['rung'])}.", indent=3, style="bold")
 
@@ -60,10 +71,30 @@ def tell_machine(paper: Paper, status: Mapping[str, Any]) -> None:
     now = status["now_epoch"]
     for line in [*_identity(status.get("identity")), *_chips(status.get("runtime")), *_holders(status, now)]:
         paper.line(printable(line), indent=3, hang=2, style="dim")
-    told = "\n".join(status["node"]["missing"]) if status.get("node") else ""
-    for witness in status.get("witnesses", ()):
-        if witness["problem"] not in (None, *_ORDINARY) and witness["detail"] not in told:
-            paper.line(printable(f"{witness['name']}: {witness['detail']}"), indent=3, hang=2, style="yellow")
+    for witness in _silent(status.get("witnesses", ())):
+        text = f"{witness['name']}: {witness['detail']}{_last_word(witness, now)}"
+        paper.line(printable(text), indent=3, hang=2, style="yellow")
+
+
+def _silent(witnesses: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that do not answer though they should, and say why."""
+    return [one for one in witnesses if one["problem"] not in (None, *_ORDINARY) and one["detail"]]
+
+
+def _last_word(witness: Mapping[str, Any], now: float) -> str:
+    """How long a witness that was asked has been silent."""
+    if witness["tried_epoch"] is None or witness["problem"] == Problem.UNCONFIGURED.value:
+        return ""
+    if witness["at_epoch"] is None:
+        return " It has not answered yet."
+    return f" Its last answer came {_age(witness['at_epoch'], now)}."
+
+
+def tell_others(paper: Paper, nodes: Iterable[Mapping[str, Any]]) -> None:
+    """Nodes that are watched from here and are bad, a line each."""
+    for node in nodes:
+        text = f"Other node {_name(node)}: {verdict_words(node['verdict'])}. {node['summary']}"
+        paper.line(printable(f"{text} `tpuwatch nodes {_name(node)}` tells more."), indent=3, hang=2, style="red")
 
 
 def tell_table(paper: Paper, nodes: Iterable[Mapping[str, Any]], now: float) -> None:

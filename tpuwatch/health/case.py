@@ -75,6 +75,8 @@ def _objection(case: Case, facts: Facts) -> str:
         return f"Nothing that interrupts is advised without a word from {listed(silent)}."
     if case.rung is Rung.END_HOLDER and not facts.holders:
         return "No process is seen to hold the TPU, so there is none to end."
+    if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.hosts > 1:
+        return "The node has several hosts, and a program that rests may wait for another: look at all of them first."
     if case.verdict in _STUCK and facts.event(OTHERS_FAULTS) is not None:
         return "This worker reports another one's fault, so nothing that interrupts is advised here."
     return ""

@@ -37,4 +37,6 @@ OTHERS_FAULTS: Final = frozenset({Cause.BARRIER_TIMEOUT, Cause.HEARTBEAT_LOST, C
 NODE_FAULTS: Final = frozenset(
     {Cause.DRIVER_ERROR, Cause.NODE_UNHEALTHY, Cause.CORE_HALTED, Cause.NO_TPU_FOUND, Cause.INIT_FAILED}
 )
+# After these a chip that counts as busy may be one that waits for ever.
+HARDWARE_FAULTS: Final = frozenset({Cause.HANG, Cause.CORE_HALTED, Cause.DRIVER_ERROR})
 NODE_SYMPTOMS: Final = frozenset({"LOW_MEMORY", "OUT_OF_MEMORY", "EXECUTE_TIMED_OUT", "MESH_BUILD_FAIL"})

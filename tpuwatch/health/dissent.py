@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpuwatch.health import clocks, testimony
+from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
 from tpuwatch.health.evidence import Problem, Witness
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.rules_cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
@@ -85,6 +86,9 @@ def _within_the_cloud(facts: Facts) -> Iterator[str]:
 
 
 def _local(facts: Facts) -> Iterator[str]:
+    told = facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)
+    if facts.stepping and told is not None:
+        yield f"The log told of {told.cause.value}, and the chips count as busy: they may wait in a collective."
     if facts.stepping and facts.hung is not None:
         yield f"Programs run on some chips, and port {facts.hung.port} does not answer."
     still = [chip for chip in facts.chips if (chip.idle_seconds or 0.0) >= facts.limits.idle_seconds]
@@ -129,7 +133,9 @@ def _not_told(facts: Facts) -> Iterator[str]:
     elif node is not None and node.state == "READY" and node.health in ("", "HEALTH_UNSPECIFIED"):
         yield "The API says nothing about the node's health."
     for port in facts.runtime.ports if facts.runtime else ():
-        if port.problem is not None and port.problem is not Problem.TIMEOUT:
+        if port.problem is Problem.TIMEOUT and facts.hung is None:
+            yield f"Port {port.port} does not answer, and no process holds the TPU: it is not libtpu's."
+        elif port.problem is not None and port.problem is not Problem.TIMEOUT:
             why = clean(port.detail) or f"the problem is {port.problem.value}"
             yield ended(f"Port {port.port} serves no runtime metrics: {why}")
     for what in facts.host.unseen if facts.host else ():

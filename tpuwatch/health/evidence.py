@@ -189,6 +189,7 @@ class Host:
     holders: tuple[Holder, ...] = ()
     lock_file: bool = False  # it exists
     cpu_busy: float | None = None  # share of all cores, 0 to 1, between the last two looks
+    cores: int | None = None  # of the machine
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     memory_pinned_bytes: int | None = None

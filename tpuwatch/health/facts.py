@@ -24,8 +24,7 @@ _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
 
 _WORKING_CORES: Final = 0.5  # a compile keeps at least one core busy
 _RESTING_CORES: Final = 0.1  # what a program's own waiting takes
-_WORKING_SHARE: Final = 0.05  # of all cores, where only the machine as a whole is seen
-_RESTING_SHARE: Final = 0.005
+_WORKING_MACHINE: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
 _STARVED_SHARE: Final = 0.01  # memory that is left
 
@@ -161,7 +160,12 @@ class Facts:
 
     @cached_property
     def hung(self) -> RuntimePort | None:
-        """A port that takes connections and does not answer, the one that has done so longest."""
+        """A port that takes connections and does not answer, the one that has done so longest.
+
+        Where everything on the machine can be seen and nobody holds the TPU, it is not libtpu's.
+        """
+        if self.host is not None and not self.host.unseen and not self.host.holders:
+            return None
         ports = [port for port in self.runtime.ports if port.problem is Problem.TIMEOUT] if self.runtime else []
         return max(ports, key=lambda port: self.age(port.since) or 0.0, default=None)
 
@@ -189,10 +193,13 @@ class Facts:
             return Cpu.WORKING
         if known:
             return Cpu.RESTING if len(known) == len(used) and sum(known) < _RESTING_CORES else Cpu.UNCLEAR
-        busy = number(self.host.cpu_busy)
-        if busy is None or _RESTING_SHARE <= busy < _WORKING_SHARE:
+        # A share alone tells nothing: one core that compiles is 0.4 % of a machine with 240.
+        busy, cores = number(self.host.cpu_busy), self.host.cores
+        if busy is None or not cores:
             return Cpu.UNCLEAR
-        return Cpu.WORKING if busy >= _WORKING_SHARE else Cpu.RESTING
+        if busy * cores >= _WORKING_MACHINE:
+            return Cpu.WORKING
+        return Cpu.RESTING if busy * cores < _RESTING_CORES else Cpu.UNCLEAR
 
     @cached_property
     def killed(self) -> bool:
@@ -253,7 +260,7 @@ class Facts:
     def program(self) -> bool:
         """Whether a program is known to hold the TPU, or to be about to."""
         ports = self.runtime.ports if self.runtime else ()
-        serving = any(port.problem in (None, Problem.TIMEOUT) for port in ports)
+        serving = self.hung is not None or any(port.problem is None for port in ports)
         return bool(self.holders) or self.launch is not None or serving
 
     @cached_property

@@ -228,7 +228,8 @@ def remedy(steps: tuple[Step, ...], facts: Facts) -> tuple[Remedy, ...]:
 
 def _fields(facts: Facts) -> dict[str, str]:
     node, identity = facts.cloud or facts.evidence.cloud.value, facts.identity
-    pids = [holder.pid for holder in facts.holders] or ([facts.launch.pid] if facts.launch else [])
+    # Only pids that the host itself has seen: one out of a log's name may be of a container, or made up.
+    pids = [holder.pid for holder in facts.holders]
     return {
         "node": _quoted((node.name if node else "") or identity.node.value or facts.evidence.node, "NODE"),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),

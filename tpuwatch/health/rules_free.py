@@ -49,7 +49,8 @@ def free(facts: Facts) -> Case | None:
     sureness = Sureness.CERTAIN if is_well(facts) and not facts.host.unseen else Sureness.LIKELY
     if ended:
         event, said, rung, step = ended
-        summary = said.format(cause=event.cause.value) + " The node is free."
+        seen = " As far as can be seen, the node is free." if facts.host.unseen else " The node is free."
+        summary = said.format(cause=event.cause.value) + seen
         steps = (step, Step.HOST_MEMORY) if event.cause is Cause.HOST_OOM else (step,)
         return Case(Verdict.IDLE, Sureness.LIKELY, rung, summary, reasons, steps)
     if facts.killed:

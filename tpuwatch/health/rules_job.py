@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.health import testimony
 from tpuwatch.health.case import Case
-from tpuwatch.health.causes import NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
+from tpuwatch.health.causes import HARDWARE_FAULTS, NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.remedies import Step
 from tpuwatch.health.rules_cloud import is_bad, is_well
@@ -32,6 +32,9 @@ def training(facts: Facts) -> Case | None:
         failed = facts.cloud.state == "UNKNOWN"  # the next fault may be the last
         rung, steps = (Rung.CHECKPOINT, (Step.CHECKPOINT,)) if failed else (Rung.WAIT, ())
         return Case(Verdict.HEALTHY, Sureness.WEAK, rung, summary, reasons, steps)
+    if (told := facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)) is not None:
+        summary = f"The chips count as busy, though the log told of {told.cause.value}: look whether it goes on."
+        return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.OTHER_WORKERS,))
     sureness = Sureness.CERTAIN if is_well(facts) else Sureness.LIKELY
     return Case(Verdict.HEALTHY, sureness, Rung.NOTHING, "Programs run on the chips.", reasons)
 

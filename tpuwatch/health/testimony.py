@@ -116,7 +116,8 @@ def processors(facts: Facts) -> Reason:
         return holders(facts)
     busy = number(facts.host.cpu_busy) if facts.host else None
     word = "work" if facts.cpu is Cpu.WORKING else "rest"
-    return facts.says(Witness.HOST, f"The machine's processors {word}: {busy or 0.0:.1%} of them are busy.")
+    used = (busy or 0.0) * ((facts.host.cores if facts.host else None) or 0)
+    return facts.says(Witness.HOST, f"The machine's processors {word}: {used:.1f} cores of them are busy.")
 
 
 def free(facts: Facts) -> Reason:

@@ -229,7 +229,18 @@ def _of_credentials(error: BaseException, asked: Asked) -> Fault:
             if "timed out" in str(cause).lower():
                 return _without_token(Problem.TIMEOUT, "DEADLINE_EXCEEDED", asked, str(cause))
             return _without_token(Problem.UNREACHABLE, "UNAVAILABLE", asked, str(cause))
-    return _fault(Problem.CREDENTIALS, "UNAUTHENTICATED", asked, str(error.args[0] if error.args else error))
+    return _fault(Problem.CREDENTIALS, "UNAUTHENTICATED", asked, _said(error))
+
+
+def _said(error: BaseException) -> str:
+    """The sentence in an error of google.auth, which wraps some in tuples, and one error in another."""
+    said: object = error
+    while isinstance(said, (BaseException, tuple)):
+        parts = said.args if isinstance(said, BaseException) else said
+        if not parts:
+            return ""
+        said = parts[0]
+    return str(said)
 
 
 def _without_token(problem: Problem, code: str, asked: Asked, said: str) -> Fault:

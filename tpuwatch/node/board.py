@@ -90,7 +90,10 @@ _ELSEWHERE: Final[dict[str, Any]] = {
 
 
 class Board:
-    """Holds what is posted. `changed` is called, from the poster's thread, after each post."""
+    """Holds what is posted. `changed` is called, from the poster's thread, after each post that brings news.
+
+    An answer that only says again what it said before, a little later, is none: the judge looks at ages by himself.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -105,5 +108,13 @@ class Board:
     def post(self, **answers: Any) -> None:
         """Put up new answers, by the names of Posted's fields."""
         with self._lock:
-            self._posted = replace(self._posted, **answers)
-        self._changed()
+            before = self._posted
+            self._posted = replace(before, **answers)
+        if any(_is_news(getattr(before, name), answer) for name, answer in answers.items()):
+            self._changed()
+
+
+def _is_news(before: Any, now: Any) -> bool:
+    if isinstance(before, Answer) and isinstance(now, Answer):
+        return (before.value, before.problem, before.detail) != (now.value, now.problem, now.detail)
+    return before is not now

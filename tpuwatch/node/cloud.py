@@ -22,8 +22,8 @@ _NOWHERE: Final = (
     " Set `project` and `zone` under [cloud]."
 )
 _NOTHING: Final = (
-    "There is no node to ask the Cloud TPU API for: this machine is of none that is known, as are TPUs made through "
-    "Compute Engine. Name nodes by `nodes` under [cloud]."
+    "There is no node to ask the Cloud TPU API for: the metadata server tells of none that this machine belongs to, as "
+    "it is with TPUs made through Compute Engine, and `nodes` under [cloud] names none. Name those to watch there."
 )
 
 
@@ -110,6 +110,8 @@ class CloudWitness:
             from tpuwatch.node.cloudclient import CloudClient  # it brings Google's packages along
 
             self._client = CloudClient(self._cloud, clock=self._clock, counted=self._counted)
+            if self._closed:
+                self._client.end()
         return self._client
 
     def _unplaced(self, watched: tuple[Watch, ...]) -> dict[str, Answer[CloudNode]]:

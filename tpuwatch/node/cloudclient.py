@@ -114,9 +114,9 @@ class CloudClient:
         """One call."""
         asked = self._asked(method, project, zone)
         parent = f"projects/{project}/locations/{zone}"
+        if self._ended:
+            raise ApiError(_ENDED)
         try:
-            if self._ended:
-                raise ApiError(_ENDED)
             client = self._client(version)
             call = client.list_nodes if method == "ListNodes" else client.list_queued_resources
             request = {"parent": parent, "page_size": PAGE_SIZE, "page_token": token}

@@ -31,11 +31,16 @@ _LOCK: Final = re.compile(
     rb"^\d+: (?:FLOCK|POSIX|OFDLCK) +\S+ +(?:READ|WRITE) +(-?\d{1,10}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}):(\d{1,20}) ",
     re.MULTILINE,
 )  # "1: -> FLOCK …" only waits
+_INITIAL_NAMESPACE: Final = "pid:[4026531836]"  # of the host's own processes: a constant of the kernel
 _USER: Final = re.compile(r"[\w.@-]{1,64}")
 
 _HIDDEN = (
     "Only processes of tpuwatch's own user can be seen, so a holder of the TPU may be among the others: mount /proc "
     "without hidepid, or take ProtectProc= out of the unit."
+)
+_CONTAINED = (
+    "Only processes of tpuwatch's own container can be seen, so a holder of the TPU may be among the others: "
+    "run tpuwatch on the host itself, or in the host's pid namespace (hostPID, --pid=host)."
 )
 _UNREADABLE = (
     "The open files of {} cannot be seen, so a holder of the TPU may be among them: give tpuwatch CAP_SYS_PTRACE, as "
@@ -81,6 +86,7 @@ class Holders:
 
     def __init__(self, processes: ProcFs, root: Path, lock_file: str = LOCK_FILE) -> None:
         self._processes = processes
+        self._contained = _contained(root)
         self._lock_path = str(root / lock_file)
         self._locks = root / "proc/locks"
         self._users = _Users(root)
@@ -114,7 +120,8 @@ class Holders:
             )
         self._used = used
         holders.sort(key=lambda holder: (holder.started or 0.0, holder.pid))
-        return Held(tuple(holders), lock_file, pinned, _unseen(scan) + unseen)
+        hidden = (_CONTAINED,) if self._contained else ()
+        return Held(tuple(holders), lock_file, pinned, hidden + _unseen(scan) + unseen)
 
     def _scan(self) -> _Scan:
         if self._looks % _KERNEL_LOOKS == 0:
@@ -179,6 +186,14 @@ def _cores(before: _Used | None, now: _Used) -> float | None:
     if before is None or now.at <= before.at:
         return None
     return max(0.0, now.seconds - before.seconds) / (now.at - before.at)
+
+
+def _contained(root: Path) -> bool:
+    """Whether this process is in a pid namespace of its own, so that it sees no process outside of it."""
+    try:
+        return os.readlink(f"{root}/proc/self/ns/pid") != _INITIAL_NAMESPACE  # noqa: PTH115 (gives the text itself)
+    except OSError:
+        return False  # it is not known
 
 
 def _unseen(scan: _Scan) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 10.0
 _MAX_BYTES: Final = 1 << 18  # of /proc/stat and /proc/vmstat, which grow with the number of CPUs
+_CORE: Final = re.compile(rb"^cpu\d+ ", re.MULTILINE)
 _NO_KILLS = "Out-of-memory kills are not counted by this kernel (oom_kill in /proc/vmstat): its log tells of them."
 _NO_PROC = "This machine cannot be looked at, since {} tells of no process and no uptime: mount /proc."
 
@@ -29,6 +31,7 @@ class HostWitness:
         self._holders = Holders(self._processes, root, lock_file)
         self._last: Answer[Host] = Answer()
         self._ticks: tuple[int, int] | None = None
+        self._cores: int | None = None
         self._kills: int | None = None
         self._killed: float | None = None
 
@@ -62,6 +65,7 @@ class HostWitness:
             holders=held.holders,
             lock_file=held.lock_file,
             cpu_busy=self._busy(),
+            cores=self._cores,
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             memory_pinned_bytes=memory.pinned,
@@ -84,7 +88,9 @@ class HostWitness:
         return kills
 
     def _busy(self) -> float | None:
-        before, self._ticks = self._ticks, parse_busy(self._processes.read("stat", _MAX_BYTES))
+        raw = self._processes.read("stat", _MAX_BYTES)
+        self._cores = len(_CORE.findall(raw)) or None
+        before, self._ticks = self._ticks, parse_busy(raw)
         if before is None or self._ticks is None or self._ticks[1] <= before[1]:
             return None
         share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])

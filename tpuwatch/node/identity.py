@@ -192,7 +192,10 @@ def _told(cloud: Cloud, metadata: Metadata | None, clock: Clock) -> Answer[dict[
 
 
 class IdentityWitness:
-    """Asks who this machine is until that is known, then rarely. Once told, it stays known through later faults."""
+    """Asks who this machine is until that is known, then rarely. Once told, it stays known through later faults.
+
+    Takes over the metadata client, which `close` closes.
+    """
 
     def __init__(
         self,
@@ -236,4 +239,6 @@ class IdentityWitness:
         return self._last
 
     def close(self) -> None:
-        """Nothing is held: whoever made the metadata client closes it."""
+        """Break off what is under way, and ask no more. May be called from any thread."""
+        if self._metadata is not None:
+            self._metadata.close()

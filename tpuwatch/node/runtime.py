@@ -7,7 +7,7 @@ asked all at once, within one deadline, so that one that hangs does not hold up 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Answer, Problem, Runtime, RuntimePort
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.node.runtime_calls import Replies
 
+DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where nobody says which
 LONGEST_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
 OK: Final = "OK"
 # How gRPC words the answers of servers of another kind.
@@ -44,6 +45,7 @@ class _Listener:
     served: bool = False  # it has answered as libtpu does
     failures: int = 0  # in a row
     rest_until: float = 0.0  # monotonic; it is not asked before
+    failing_from: float = 0.0  # monotonic; when the problem that it has began
     said: RuntimePort | None = None  # last
 
 
@@ -91,7 +93,7 @@ class RuntimeWitness:
             self._ask()
         except (ImportError, OSError) as error:  # gRPC is not there, or no descriptor is left
             return self._silent(Problem.INTERNAL, _INTERNAL.format(error), now)
-        said = tuple(listener.said for listener in self._listeners.values() if listener.said is not None)
+        said = tuple(port for listener in self._listeners.values() if (port := self._said(listener)) is not None)
         if not said:
             if not self._ports:
                 return self._silent(Problem.UNCONFIGURED, _UNCONFIGURED, now)
@@ -101,6 +103,14 @@ class RuntimeWitness:
 
     def close(self) -> None:
         """Nothing stays open between two polls."""
+
+    def _said(self, listener: _Listener) -> RuntimePort | None:
+        """What a port said last. Since when it has had its problem is reckoned anew: when the wall clock jumps, seconds
+        of silence must not become hours."""
+        if listener.said is None or listener.said.problem is None:
+            return listener.said
+        since = self._clock.time() - (self._clock.monotonic() - listener.failing_from)
+        return replace(listener.said, since=round(since, 2))
 
     def _silent(self, problem: Problem, detail: str, now: float) -> Answer[Runtime]:
         self._last = Answer(self._last.value, self._last.at, problem, detail, now)
@@ -141,11 +151,12 @@ class RuntimeWitness:
         listener = self._listeners[port]
         pause = min(max(LONGEST_PAUSE, self._poll), self._poll * 2.0 ** min(listener.failures, 20))
         listener.failures += 1
-        listener.rest_until = self._clock.monotonic() + pause * (1 - 0.5 * self._dice.random())
-        before = listener.said
-        since = before.since if before is not None and before.problem is problem else self._clock.time()
+        now = self._clock.monotonic()
+        listener.rest_until = now + pause * (1 - 0.5 * self._dice.random())
+        if listener.said is None or listener.said.problem is not problem:
+            listener.failing_from = now
         detail = _DETAILS[problem].format(port, self._timeout)
-        listener.said = RuntimePort(port, problem=problem, detail=detail, since=since)
+        listener.said = RuntimePort(port, problem=problem, detail=detail)
 
 
 def problem_of(replies: Replies, *, served: bool) -> Problem | None:

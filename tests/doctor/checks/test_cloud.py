@@ -89,6 +89,14 @@ def test_no_metadata_server(place: Place) -> None:
     assert statuses("metadata", place.environment(config={}, environ={"GCE_METADATA_HOST": gone})) == [Status.WRONG]
 
 
+def test_another_place_than_the_machine_is_in(place: Place) -> None:
+    with serving(pages()) as address:
+        config = {"cloud": {"zone": "europe-west4-b"}}
+        (line,) = told("identity", place.environment(config=config, environ={"GCE_METADATA_HOST": address}))
+    assert line.startswith('warn: The configuration says zone = "europe-west4-b" under [cloud], but this machine is in')
+    assert 'zone = "" under [cloud]' in line
+
+
 def test_something_else_answers_in_its_place(place: Place) -> None:
     with serving(pages(), flavor="") as address:
         environment = place.environment(config={}, environ={"GCE_METADATA_HOST": address})

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.doctor.place import STRANGER, Place, serving, statuses, told
+from tests.node.runtime_server import RuntimeProcess, listening, refused
 from tpuwatch.doctor.check import Status
 from tpuwatch.doctor.reach import Ran, fetch
 
@@ -30,6 +31,24 @@ def test_disk_for_the_journal(place: Place) -> None:
     (line,) = told("disk", place.environment(disk=lambda _: (1 << 40, 100 << 20)))
     assert line.startswith("wrong: 100 MiB of 1 TiB are free under /var/lib/tpuwatch; the journal may take 320 MiB")
     assert "Free 220 MiB there, or lower max_mib" in line
+
+
+def test_ports_of_runtime_metrics(place: Place) -> None:
+    def with_ports(*ports: int, enabled: bool = True) -> Any:
+        return place.environment(config={"cloud": {"enabled": False}, "runtime": {"ports": ports, "enabled": enabled}})
+
+    with refused() as nobody, listening(lambda each: each.sendall(b"SSH-2.0-OpenSSH\r\n")) as other:
+        (line,) = told("runtime_ports", with_ports(nobody))
+        assert line.startswith(f"skipped: Nobody listens on any of the ports {nobody} ")
+        (line,) = told("runtime_ports", with_ports(nobody, other))
+        assert line.startswith(f"wrong: Something else than libtpu's runtime metrics is on port {other}")
+        assert f"sport = :{other}" in line
+        assert statuses("runtime_ports", with_ports(other, enabled=False)) == [Status.SKIPPED]
+    process = RuntimeProcess({})
+    try:
+        assert statuses("runtime_ports", with_ports(process.port)) == [Status.OK]
+    finally:
+        process.stop()
 
 
 def test_the_state_directory(place: Place) -> None:

@@ -6,7 +6,7 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.doctor import metadata
-from tpuwatch.doctor.api import Zone, identity, monitoring, zones
+from tpuwatch.doctor.api import Zone, identity, misplaced, monitoring, zones
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.checks.host import chips
 from tpuwatch.doctor.environment import cut
@@ -78,6 +78,10 @@ def who(environment: Environment) -> Iterator[Result]:
             " and ".join(f'{name} = "…"' for name in missing) + " under [cloud], or enabled = false there",
             _CONFIGURATION,
         )
+        return
+    if elsewhere := misplaced(environment):
+        fix = 'project = "" and zone = "" under [cloud], to watch the node that this machine belongs to'
+        yield warn(elsewhere, fix, _CONFIGURATION)
         return
     node = f"node {known.node.value}" if known.node.value else "no node of the Cloud TPU API"
     yield ok(f"Project {known.project.value}, zone {known.zone.value or '(of each node)'}, {node}.")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import http.client
 import json
+import random
 import socket
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, warn, wrong
+from tpuwatch.clock import SystemClock
+from tpuwatch.doctor.api import identity
+from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.export.view import ADDRESS_FILE
+from tpuwatch.health.evidence import Problem
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:
@@ -158,6 +162,30 @@ def _status(environment: Environment, where: str) -> Mapping[str, Any]:
     return document
 
 
+def runtime_ports(environment: Environment) -> Iterator[Result]:
+    """Who listens where libtpu's runtime metrics are expected: asked once, as the daemon does."""
+    from tpuwatch.node.runtime import DEFAULT_PORTS, RuntimeWitness
+
+    if not environment.config.runtime.enabled:
+        yield skipped("They are not asked for: `enabled` under [runtime] is false.")
+        return
+    told = identity(environment).metrics_ports.value  # the configuration's own are in it
+    ports = tuple(map(int, told.split(","))) if told else DEFAULT_PORTS
+    # By the real clock: the deadline is one of the network.
+    answer = RuntimeWitness(ports, clock=SystemClock(), dice=random.Random(), timeout_seconds=_SECONDS).ask()  # noqa: S311
+    if answer.problem is not None or answer.value is None:
+        yield skipped(answer.detail) if answer.problem is Problem.ABSENT else unknown(answer.detail)
+        return
+    for port in answer.value.ports:
+        if port.problem is None:
+            yield ok(f"Port {port.port} tells of {len(port.chips)} chips.")
+        elif port.problem is Problem.FOREIGN:
+            fix = f"ports under [runtime]: those of libtpu; who has this one: sudo ss -ltnp 'sport = :{port.port}'"
+            yield wrong(port.detail, fix, "config.example.toml")
+        else:
+            yield unknown(port.detail)
+
+
 def service(environment: Environment) -> Iterator[Result]:
     """What systemd says of the unit."""
     unit = _unit(environment)
@@ -215,5 +243,6 @@ CHECKS = (
     Check("state_directory", "state directory", Area.HOST, state_directory),
     Check("listen_address", "HTTP address", Area.HOST, address),
     Check("daemon", "daemon", Area.HOST, daemon),
+    Check("runtime_ports", "ports of runtime metrics", Area.HOST, runtime_ports, seconds=8.0),
     Check("service", "systemd unit", Area.HOST, service),
 )
