@@ -245,6 +245,7 @@ def host(host: Host) -> dict[str, Any]:
         "holders": [_holder(holder) for holder in host.holders],
         "lock_file": host.lock_file,
         "cpu_busy": host.cpu_busy,
+        "cores": host.cores,
         "memory_total_bytes": host.memory_total_bytes,
         "memory_available_bytes": host.memory_available_bytes,
         "memory_pinned_bytes": host.memory_pinned_bytes,

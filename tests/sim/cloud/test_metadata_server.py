@@ -209,7 +209,7 @@ def test_what_is_no_request_is_refused(site: Site) -> None:
     host, port = site.server.address.split(":")
     with socket.create_connection((host, int(port)), timeout=DEADLINE) as raw:
         raw.sendall(b"\x16\x03\x01 hello\r\n\r\n")
-        assert b" 400 " in raw.recv(4096)
+        assert b"400" in raw.recv(4096)
 
 
 GOOGLE_AUTH = """
