@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import Verdict
 from tpuwatch.journal import Journal
-from tpuwatch.judging import OTHERS_SECONDS, Judging
+from tpuwatch.judging import MOST_CHANGES, MOST_CHANGES_SECONDS, OTHERS_SECONDS, Judging
 from tpuwatch.node.board import Posted
 
 
@@ -77,6 +78,7 @@ def test_changes_are_stored_and_told_once(bench: Bench, caplog: pytest.LogCaptur
     bench.turn()
     assert [(one.node, one.verdict) for one in bench.journal.verdicts()] == [("own", Verdict.STOPPED)]
     assert caplog.text.count("own is stopped") == 1
+    assert 'tpuwatch_verdict_changes_total{verdict="stopped"} 1.0' in bench.metrics.exposition()[0].decode()
 
 
 def test_since_survives_a_restart_but_not_a_reboot(bench: Bench) -> None:
@@ -139,6 +141,57 @@ def test_a_storm_of_changes_is_told_in_short(bench: Bench, caplog: pytest.LogCap
     assert caplog.text.count(" is stopped ") == 20
     assert "and 81 more nodes changed" in caplog.text
     assert len(bench.journal.verdicts(limit=1000)) == 101
+
+
+STATES = ("STOPPED", "PREEMPTED")
+
+
+def flap(bench: Bench, seconds: int) -> None:
+    """The own node changes with each poll."""
+    for number in range(seconds // 30):
+        bench.clock.advance(30)
+        bench.cloud(own=STATES[number % 2], other="STOPPED")
+        bench.turn()
+
+
+def rows(bench: Bench, node: str) -> list[str]:
+    return [one.summary for one in bench.journal.verdicts(node, limit=10_000)]
+
+
+def test_one_that_flaps_is_told_and_stored_only_so_often(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.cloud(own="STOPPED")
+    bench.turn()
+    assert len(rows(bench, "own")) == 1
+    flap(bench, 24 * 3600)
+    most = (MOST_CHANGES + 1) * 24 + 1
+    assert MOST_CHANGES * 24 - 1 <= len(rows(bench, "own")) <= most
+    assert MOST_CHANGES * 24 - 1 <= sum("own is " in line for line in caplog.messages) <= most
+    assert len(rows(bench, "other")) == 1  # what one does is not held against others
+    told = [int(found[1]) for text in caplog.messages if (found := re.search(r"(\d+) changes? of its verdict", text))]
+    counted = sum("own is " in line for line in caplog.messages) + sum(told)
+    assert 24 * 3600 / 30 - 120 <= counted <= 24 * 3600 / 30 + 1  # all but those of the last hour are accounted for
+    assert sum("left out before this: there were too many" in row for row in rows(bench, "own")) == len(told)
+
+
+def test_after_the_flapping_what_holds_is_told_and_stored(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    flap(bench, 45 * 30)  # an odd number: it ends as it began
+    assert len(rows(bench, "own")) == MOST_CHANGES
+    bench.clock.advance(30)
+    bench.cloud(own="READY")
+    assert bench.turn()["own"] is bench.judging.nodes[0].judgement.verdict  # what is shown is not held back
+    final = bench.judging.nodes[0].judgement
+    caplog.clear()
+    bench.clock.advance(MOST_CHANGES_SECONDS)
+    bench.cloud(own="READY")
+    bench.turn()
+    assert f"{45 + 1 - MOST_CHANGES} changes of its verdict were left out" in rows(bench, "own")[0]
+    last = bench.journal.verdicts("own", limit=1)[0]
+    assert (last.verdict, last.since) == (final.verdict, final.since)
+    caplog.clear()
+    bench.clock.advance(60)
+    bench.turn()
+    assert "left out" not in caplog.text
 
 
 def test_a_journal_that_cannot_be_read_does_not_keep_it_from_judging(

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tpuwatch.launches import LaunchTracker, Origin
+from tests.fake_processes import OUTSIDE, FakeProcesses
+from tpuwatch.launches import LaunchTracker, Life, Origin
 from tpuwatch.model import Cause, Launch, Outcome
+from tpuwatch.processes import Process
 
 T = 1_790_000_000.0
 PID = 4711
 OURS = Origin(PID, "alice", "vm")
-
-
-class FakeProcesses:
-    """Processes that live as long as the test says."""
-
-    def __init__(self, started: dict[int, float]) -> None:
-        self.alive = started
-
-    def started(self, pid: int) -> float | None:
-        return self.alive.get(pid)
-
-    def environment(self, pid: int) -> dict[str, str]:
-        return {"TPU_PREMAPPED_BUFFER_SIZE": "4294967296"} if pid in self.alive else {}
 
 
 def begin(tracker: LaunchTracker, origin: Origin = OURS, when: float = T) -> None:
@@ -37,9 +26,10 @@ def outcomes(tracker: LaunchTracker) -> list[Outcome]:
 
 
 def test_a_healthy_launch_is_put_together() -> None:
-    tracker = LaunchTracker(processes=FakeProcesses({PID: T - 2}))
+    tracker = LaunchTracker(processes=FakeProcesses((PID, T - 2)))
     begin(tracker)
     tracker.mark("init_done", {"init_seconds": 7.5}, OURS, T + 8)
+    tracker.tick(T + 8)
     (launch,) = tracker.changed()
     assert launch == Launch(
         pid=PID,
@@ -128,7 +118,7 @@ def test_a_fault_in_a_jobs_output_is_nobodys_when_two_launches_are_under_way() -
 
 
 def test_a_launch_is_silent_after_the_grace_and_may_still_come_up() -> None:
-    tracker = LaunchTracker(processes=FakeProcesses({PID: T - 2}), silent_after=300)
+    tracker = LaunchTracker(processes=FakeProcesses((PID, T - 2)), silent_after=300)
     begin(tracker)
     tracker.tick(T + 299)
     assert outcomes(tracker) == []
@@ -140,9 +130,10 @@ def test_a_launch_is_silent_after_the_grace_and_may_still_come_up() -> None:
 
 
 def test_a_launch_whose_process_goes_away_was_killed() -> None:
-    processes = FakeProcesses({PID: T - 2})
+    processes = FakeProcesses((PID, T - 2))
     tracker = LaunchTracker(processes=processes)
     begin(tracker)
+    tracker.tick(T + 9)
     processes.alive.clear()
     tracker.tick(T + 10)
     assert outcomes(tracker) == []  # its last lines may still be on the way
@@ -153,7 +144,7 @@ def test_a_launch_whose_process_goes_away_was_killed() -> None:
 
 
 def test_a_process_that_was_never_seen_is_not_called_killed() -> None:
-    tracker = LaunchTracker(processes=FakeProcesses({}))
+    tracker = LaunchTracker(processes=FakeProcesses())
     begin(tracker)
     tracker.tick(T + 20)
     tracker.tick(T + 40)
@@ -161,10 +152,10 @@ def test_a_process_that_was_never_seen_is_not_called_killed() -> None:
 
 
 def test_a_reused_process_number_is_another_launch() -> None:
-    processes = FakeProcesses({PID: T - 2})
+    processes = FakeProcesses((PID, T - 2))
     tracker = LaunchTracker(processes=processes)
     begin(tracker)
-    processes.alive[PID] = T + 5000
+    processes.alive = [(PID, T + 5000)]
     begin(tracker, when=T + 5001)
     assert [launch.started for launch in tracker.changed()] == [T, T + 5001]
 
@@ -195,3 +186,96 @@ def test_launches_that_are_remembered_are_bounded() -> None:
     for pid in range(2000):
         begin(tracker, Origin(pid), T + pid)
     assert len(tracker.latest()) <= 256
+
+
+# -- which process is the launch's
+
+
+def life(tracker: LaunchTracker) -> Life:
+    (launch,) = tracker.latest()
+    return tracker.life(launch)
+
+
+def test_a_process_in_a_container_is_found_by_the_number_that_it_knows() -> None:
+    processes = FakeProcesses((PID, T - 2))
+    tracker = LaunchTracker(processes=processes)
+    begin(tracker)
+    assert life(tracker) is Life.ALIVE
+    assert tracker.process(tracker.latest()[0]) == Process(OUTSIDE + PID, int(100 * (T - 2)), T - 2)
+    processes.alive.clear()
+    assert life(tracker) is Life.GONE
+    assert tracker.process(tracker.latest()[0]) is not None  # whose log it was is still known
+
+
+@pytest.mark.parametrize(
+    ("processes", "expected"),
+    [
+        (FakeProcesses(), Life.GONE),
+        (FakeProcesses(sees_all=False), Life.UNKNOWN),  # hidden, or not there
+        (FakeProcesses((PID, T + 60)), Life.GONE),  # the number was given to another one since
+        (FakeProcesses((PID, T + 60), sees_all=False), Life.UNKNOWN),
+        (FakeProcesses((PID, T - 800)), Life.ALIVE),  # it prepared its data first
+        (FakeProcesses((PID, T - 5000)), Life.UNKNOWN),  # a notebook, or a stranger with the container's number
+        (FakeProcesses((PID, T - 5000), (PID, T - 2)), Life.ALIVE),
+        (FakeProcesses((PID, T - 20), (PID, T - 2)), Life.UNKNOWN),  # one in each of two containers
+        (FakeProcesses((PID + 1, T - 2)), Life.GONE),
+    ],
+)
+def test_a_number_is_not_enough_to_know_a_process_by(processes: FakeProcesses, expected: Life) -> None:
+    tracker = LaunchTracker(processes=processes)
+    begin(tracker)
+    assert life(tracker) is expected
+    tracker.tick(T + 10)
+    tracker.tick(T + 30)
+    assert outcomes(tracker) == []
+
+
+def test_a_log_of_another_host_tells_nothing_of_the_processes_here() -> None:
+    tracker = LaunchTracker(processes=FakeProcesses((PID, T - 2)))
+    begin(tracker, Origin(PID, "alice", "another-vm"))
+    assert life(tracker) is Life.UNKNOWN
+    tracker.tick(T + 10)
+    assert tracker.latest()[0].environment == {}
+
+
+def test_a_number_that_is_given_to_another_process_does_not_bring_the_launch_back() -> None:
+    processes = FakeProcesses((PID, T - 2))
+    tracker = LaunchTracker(processes=processes)
+    begin(tracker)
+    tracker.tick(T + 1)
+    processes.alive = [(PID, T + 5)]
+    assert life(tracker) is Life.GONE
+    tracker.tick(T + 10)
+    tracker.tick(T + 20)
+    assert outcomes(tracker) == [Outcome.KILLED]
+
+
+def test_all_processes_are_looked_through_only_for_a_new_launch() -> None:
+    processes = FakeProcesses((PID, T - 2))
+    tracker = LaunchTracker(processes=processes)
+    tracker.tick(T - 1)
+    begin(tracker)
+    for second in range(5):
+        tracker.tick(T + second)
+        assert life(tracker) is Life.ALIVE
+    assert processes.looks == 1
+    begin(tracker, Origin(PID + 1, "alice", "vm"), T + 10)
+    tracker.tick(T + 11)
+    assert processes.looks == 2
+
+
+def test_the_version_grows_with_each_change_and_only_then() -> None:
+    tracker = LaunchTracker(processes=FakeProcesses())
+    begin(tracker)
+    tracker.tick(T + 1)
+    before = tracker.version
+    tracker.tick(T + 2)
+    assert tracker.version == before
+    tracker.mark("init_done", {"init_seconds": 1.0}, OURS, T + 3)
+    assert tracker.version > before
+
+
+def test_without_processes_to_look_at_nothing_is_known_of_them() -> None:
+    tracker = LaunchTracker()
+    begin(tracker)
+    assert life(tracker) is Life.UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.errors import JournalError
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace is over, an answer grows old
 OTHERS_SECONDS = 60.0  # of nodes that only the cloud speaks of, unless it spoke again
+MOST_CHANGES = 20  # of one node's verdict that are told and stored within the time
+MOST_CHANGES_SECONDS = 3600.0
 _TOLD = 20  # changes of verdict that one turn writes into tpuwatch's log
 
 _log = logging.getLogger(__name__)
@@ -51,6 +54,7 @@ class Judging:
         self._clock = clock
         self._boot_id = boot_id
         self._last: dict[str, Judgement] = self._recalled()
+        self._changes = {node: _Changes(judgement) for node, judgement in self._last.items()}
         self._stored: dict[str, Judgement] = dict(self._last)
         self._untold: list[Judgement] = []
         self._others: tuple[NodeStatus, ...] = ()
@@ -83,27 +87,38 @@ class Judging:
         before = self._last.get(evidence.node)
         judgement = following(before, judge(evidence, self.limits))
         self._last[evidence.node] = judgement
-        if before is None or before.verdict is not judgement.verdict:
-            self._untold.append(judgement)
+        self._note(before, judgement)
         cloud, identity = evidence.cloud.value, evidence.identity
         project = cloud.project if cloud else identity.project.value
         zone = cloud.zone if cloud else identity.zone.value
         return NodeStatus(evidence.node, project, zone, evidence.own, judgement, cloud)
 
+    def _note(self, before: Judgement | None, now: Judgement) -> None:
+        """Have a change of verdict told and stored, unless the node has had too many of late; then it is counted."""
+        changes = self._changes.setdefault(now.node, _Changes())
+        changed = before is None or before.verdict is not now.verdict
+        if changed:
+            self._metrics.verdict_changed(now.verdict)
+        if not changed and not changes.left_out:
+            return
+        noted = changes.take(now, self._clock.monotonic(), changed=changed)
+        if noted is not None:
+            self._untold.append(noted)
+
     def _forget(self) -> None:
         """Let go of nodes that are not watched any more."""
         if len(self._last) > len(self.nodes):
             watched = {status.node for status in self.nodes}
-            for known in (self._last, self._stored):
+            for known in (self._last, self._changes, self._stored):
                 for node in known.keys() - watched:
                     del known[node]
 
     def _keep(self) -> None:
         """Store the verdicts that changed. What the journal does not take is offered again at the next turn."""
         changed = [
-            status.judgement
-            for status in self.nodes
-            if (before := self._stored.get(status.node)) is None or before.verdict is not status.judgement.verdict
+            noted
+            for node, changes in self._changes.items()
+            if (noted := changes.noted) is not None and noted is not self._stored.get(node)
         ]
         if not changed:
             return
@@ -124,3 +139,32 @@ class Judging:
         if len(self._untold) > _TOLD:
             _log.warning("… and %d more nodes changed; `tpuwatch nodes` lists them.", len(self._untold) - _TOLD)
         self._untold.clear()
+
+
+class _Changes:
+    """What was told and stored of one node's verdicts: MOST_CHANGES within MOST_CHANGES_SECONDS at most.
+
+    Of one that flaps for longer the others are only counted. Once there is room again, what holds then is noted with
+    their number.
+    """
+
+    __slots__ = ("left_out", "noted", "times")
+
+    def __init__(self, noted: Judgement | None = None) -> None:
+        self.noted = noted  # the last one
+        self.left_out = 0  # changes since
+        self.times: tuple[float, ...] = ()  # when the latest were noted, by the monotonic clock
+
+    def take(self, judgement: Judgement, now: float, *, changed: bool) -> Judgement | None:
+        """The judgement as it is to be noted, at a monotonic time; None if it is left out."""
+        if len(self.times) == MOST_CHANGES and now - self.times[0] < MOST_CHANGES_SECONDS:
+            self.left_out += changed
+            return None
+        self.times = (*self.times[1 - MOST_CHANGES :], now)
+        if self.left_out:
+            words = "change of its verdict was" if self.left_out == 1 else "changes of its verdict were"
+            left_out = f"{self.left_out} {words} left out before this: there were too many within an hour."
+            judgement = replace(judgement, summary=f"{judgement.summary} {left_out}")
+            self.left_out = 0
+        self.noted = judgement
+        return judgement

@@ -8,14 +8,15 @@ read again after a crash.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.model import Cause, Launch, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from tpuwatch.processes import Processes
+    from tpuwatch.processes import Process, Processes
 
 # What ends a launch when it happens before the TPU is up.
 FATAL = frozenset(
@@ -39,6 +40,10 @@ MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
 _SAME_PROCESS_SECONDS = 5.0  # a log begins when its process has run for a moment
+# How long before the first line of its log a process may have started: it imports, and may prepare its data, before it
+# first asks for the TPU. Of one that did so for longer, as a notebook does, nothing tells it from a stranger who has
+# the number that a process in a container knows itself by.
+_LOADING_SECONDS = 900.0
 _DAY = 86_400.0
 _KEPT = 256
 
@@ -53,8 +58,16 @@ class Origin:
     history: bool = False
 
 
+class Life(str, Enum):
+    """Whether a launch's process is there."""
+
+    ALIVE = "alive"
+    GONE = "gone"
+    UNKNOWN = "unknown"  # it ran elsewhere, or cannot be told from others
+
+
 class LaunchTracker:
-    """Folds marks and events into launches."""
+    """Folds marks and events into launches. `version` grows whenever one of them changes."""
 
     def __init__(
         self, launches: Iterable[Launch] = (), *, processes: Processes | None = None, silent_after: float = 300.0
@@ -66,8 +79,9 @@ class LaunchTracker:
         self._banners: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self._processes = processes
         self.silent_after = silent_after
-        self._seen: set[int] = set()  # processes of ours that were seen alive
-        self._gone: dict[int, float] = {}  # when they were first missed
+        self._found: dict[tuple[int, float], Process | Life] = {}  # each launch's process is looked for once
+        self._gone: dict[tuple[int, float], float] = {}  # when a process that had been found was first missed
+        self.version = 0
         self._changed: dict[tuple[int, float], Launch] = {}
         self._concluded: dict[tuple[int, float], Launch] = {}
 
@@ -109,7 +123,8 @@ class LaunchTracker:
         self._note(launch)
 
     def tick(self, now: float) -> None:
-        """Time has passed: find launches that went silent or whose process is gone."""
+        """Time has passed: find launches that went silent or whose process is gone, and the processes of new ones."""
+        self._look()
         for launch in [launch for launch in self._launches.values() if launch.outcome is Outcome.STARTING]:
             if self._is_gone(launch, now):
                 self._conclude(launch, Outcome.KILLED)
@@ -132,10 +147,22 @@ class LaunchTracker:
         """The last launch of each process number, oldest first."""
         return sorted(self._launches.values(), key=lambda launch: launch.started)
 
-    def lives(self, launch: Launch) -> bool:
-        """Whether the process of that number is the launch's: it started before the log spoke, and not long before."""
-        started = self._processes.started(launch.pid) if self._processes is not None else None
-        return started is not None and started <= launch.started + _SAME_PROCESS_SECONDS
+    def process(self, launch: Launch) -> Process | None:
+        """The launch's process, which may have ended since it was found; None if it was not."""
+        found = self._found.get((launch.pid, launch.started))
+        return None if isinstance(found, Life) else found
+
+    def life(self, launch: Launch) -> Life:
+        """Whether the launch's process is there."""
+        if self._processes is None:
+            return Life.UNKNOWN
+        key = (launch.pid, launch.started)
+        if key not in self._found:
+            self._look()
+        found = self._found.get(key, Life.UNKNOWN)
+        if isinstance(found, Life):
+            return found
+        return Life.ALIVE if key not in self._gone and self._processes.is_there(found) else Life.GONE
 
     def _of(self, cause: Cause, origin: Origin, when: float) -> Launch | None:
         """The launch that a fault belongs to."""
@@ -158,9 +185,6 @@ class LaunchTracker:
         launch = Launch(
             pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
         )
-        if self._processes is not None and self.lives(launch):
-            self._seen.add(pid)
-            launch.environment = self._processes.environment(pid)
         self._launches[pid] = launch
         self._trim(self._launches)
         return launch
@@ -186,6 +210,7 @@ class LaunchTracker:
             self._concluded[(launch.pid, launch.started)] = launch
 
     def _note(self, launch: Launch) -> None:
+        self.version += 1
         self._changed[(launch.pid, launch.started)] = launch
 
     def _only_starting(self, when: float) -> Launch | None:
@@ -197,18 +222,45 @@ class LaunchTracker:
         ]
         return starting[0] if len(starting) == 1 else None
 
+    def _look(self) -> None:
+        """Find the processes of launches that have not been looked for. All processes there are have to be read."""
+        new = [one for one in self._launches.values() if (one.pid, one.started) not in self._found]
+        if self._processes is None or not new:
+            return
+        here = self._processes.host_name()
+        ours = {one.pid for one in new if one.host in ("", here)}
+        numbered, unseen = self._processes.numbered(ours), Life.GONE if self._processes.sees_all() else Life.UNKNOWN
+        for launch in new:
+            ran_here = launch.host in ("", here)
+            found = _which(launch, numbered.get(launch.pid, ()), unseen) if ran_here else Life.UNKNOWN
+            self._found[(launch.pid, launch.started)] = found
+            if not isinstance(found, Life) and not launch.environment:
+                launch.environment = self._processes.environment(found.pid)
+                self._note(launch)
+        self._trim(self._found, 2 * _KEPT)
+
     def _is_gone(self, launch: Launch, now: float) -> bool:
-        if self._processes is None:
+        """Whether the process has been found, and has ended. Of one that never was found, silence will tell."""
+        process = self.process(launch)
+        if process is None or self._processes is None or self._processes.is_there(process):
             return False
-        if self.lives(launch):
-            self._seen.add(launch.pid)
-            self._gone.pop(launch.pid, None)
-            return False
-        if launch.pid not in self._seen:  # of another pid namespace, or gone before we looked: silence will tell
-            return False
-        return now - self._gone.setdefault(launch.pid, now) >= _GONE_SECONDS
+        self._trim(self._gone, 2 * _KEPT)
+        return now - self._gone.setdefault((launch.pid, launch.started), now) >= _GONE_SECONDS
 
     @staticmethod
-    def _trim(known: dict[int, Any]) -> None:
-        while len(known) > _KEPT:
+    def _trim(known: dict[Any, Any], kept: int = _KEPT) -> None:
+        while len(known) > kept:
             del known[next(iter(known))]
+
+
+def _which(launch: Launch, numbered: Sequence[Process], unseen: Life) -> Process | Life:
+    """Which of the processes of its number the launch's is. A number alone proves nothing: containers have their own.
+
+    It is the only one that started before the log spoke and not long before. Where one started long before, or several
+    did not long before, it is not known which it is. `unseen` is what one is that is not there to be seen.
+    """
+    before = [one for one in numbered if one.started <= launch.started + _SAME_PROCESS_SECONDS]
+    near = [one for one in before if one.started >= launch.started - _LOADING_SECONDS]
+    if len(near) == 1:
+        return near[0]
+    return Life.UNKNOWN if before else unseen

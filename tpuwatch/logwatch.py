@@ -11,7 +11,7 @@ from tpuwatch.export.view import FileStatus, Problem
 from tpuwatch.health.evidence import Answer, Logs
 from tpuwatch.health.evidence import Problem as Silence
 from tpuwatch.ingest import Ingest
-from tpuwatch.launches import MARKS, LaunchTracker
+from tpuwatch.launches import MARKS, LaunchTracker, Life
 from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner
@@ -20,7 +20,7 @@ from tpuwatch.model import Cause
 from tpuwatch.processes import ProcFs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
@@ -32,6 +32,7 @@ _TOLD_EVENTS = 20  # in tpuwatch's own log, between two calls of `pause`
 _KNOWN_LAUNCHES = 100
 _WITNESSED_LAUNCHES = 20
 _WITNESSED_EVENTS = 200
+TESTIMONY_SECONDS = 10.0  # what has not changed is said again so often, so that it is known to hold
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +54,9 @@ class LogWatch:
             reversed(journal.events(history=False, limit=_WITNESSED_EVENTS, newest_first=True)), _WITNESSED_EVENTS
         )
         self.stored = 0  # events stored so far
+        self._testified = (-1, -1)  # events stored and version of the launches when testimony was given last
+        self._say_again = float("-inf")  # when that is due again
+        self._living: list[Launch] = []  # launches that it told to live
         self.catalogue = self._load_rules()
         self.ingest = Ingest(
             follower=self._new_follower(),
@@ -99,25 +103,51 @@ class LogWatch:
         """What cannot be followed."""
         return [Problem(path, reason.value) for path, reason in self.ingest.follower.problems()]
 
+    def reads(self) -> bool:
+        """Whether a log is read, or none is there to be read. A file that is refused is among the files too."""
+        refused = {problem.path for problem in self.problems()}
+        return not refused or any(file.path not in refused for file in self.files())
+
     def last_launch(self) -> Launch | None:
         """The launch that began last."""
         launches = self.ingest.tracker.latest()
         return launches[-1] if launches else None
 
+    def news(self) -> Answer[Logs] | None:
+        """The testimony, if it is another one than the last or time to say it again.
+
+        It is another one when something was stored, a launch changed, or a process ended that was told to live.
+        """
+        life, known = self.ingest.tracker.life, (self.stored, self.ingest.tracker.version)
+        old = known != self._testified or self._clock.monotonic() >= self._say_again
+        if not old and all(life(launch) is Life.ALIVE for launch in self._living):
+            return None
+        return self.testimony()
+
     def testimony(self) -> Answer[Logs]:
         """What the logs say of the node."""
-        now = self._clock.time()
-        if self.problems() and not self.ingest.follower.files():
+        now, tracker = self._clock.time(), self.ingest.tracker
+        self._testified = (self.stored, tracker.version)
+        self._say_again = self._clock.monotonic() + TESTIMONY_SECONDS
+        self._living = []
+        if not self.reads():
             detail = "No log can be read; `tpuwatch status` names the files and the reasons."
             return Answer(problem=Silence.DENIED, detail=detail, tried=now)
-        latest = self.ingest.tracker.latest()[: -_WITNESSED_LAUNCHES - 1 : -1]
-        launches = tuple(replace(launch) for launch in latest)  # copies: these are read by other threads
-        logs = Logs(
-            launches,
-            tuple(reversed(self._recent)),
-            frozenset(launch.pid for launch in launches if self.ingest.tracker.lives(launch)),
-        )
-        return Answer(logs, now, None, tried=now)
+        told, begun = [], {}
+        for launch in tracker.latest()[: -_WITNESSED_LAUNCHES - 1 : -1]:
+            life, process = tracker.life(launch), tracker.process(launch)
+            if life is Life.UNKNOWN:  # the judge would take it for one that has ended
+                continue
+            if life is Life.ALIVE:
+                self._living.append(launch)
+            # The host's witness knows a process in a container by another number than its log does.
+            pid = launch.pid if process is None else process.pid
+            told.append(replace(launch, pid=pid))  # a copy, as other threads read it
+            begun[launch.pid] = (launch.started, pid)
+        events = tuple(_renumbered(event, begun) for event in reversed(self._recent))
+        processes = map(tracker.process, self._living)
+        alive = frozenset(process.pid for process in processes if process is not None)
+        return Answer(Logs(tuple(told), events, alive), now, None, tried=now)
 
     def _tell(self, events: list[Event]) -> None:
         """Stored events in the log, a line each, unless they are history or too many."""
@@ -151,3 +181,9 @@ class LogWatch:
             wake=self._wake,
             rescan_seconds=logs.poll_seconds,
         )
+
+
+def _renumbered(event: Event, begun: Mapping[int, tuple[float, int]]) -> Event:
+    """The event with the machine's number of its process; `begun` has that, and the launch's start, by the log's."""
+    started, pid = begun.get(event.pid, (0.0, event.pid)) if event.pid is not None else (0.0, None)
+    return event if pid == event.pid or event.when < started else replace(event, pid=pid)

@@ -20,7 +20,7 @@ from tests.health.scenes import (
     silent,
     training,
 )
-from tpuwatch.health.evidence import Answer, Evidence, Identity, Problem, Witness
+from tpuwatch.health.evidence import Answer, Evidence, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 
 NOBODY = {
@@ -99,10 +99,26 @@ SITUATIONS = (
     Situation(
         "no metadata server, and nothing configured",
         own(**LAPTOP),
+        Verdict.UNKNOWN,
+        Rung.NOTHING,
+        says=("Nothing tells that this is a Cloud TPU",),
+        remedy=("Set project, zone and nodes in [cloud]",),
+    ),
+    Situation(
+        "no metadata server, and only the zone configured",
+        own(**{**LAPTOP, "identity": Identity(zone=Known("us-central2-b", "config"))}),
         Verdict.MISCONFIGURED,
         Rung.ASK,
+        Sureness.CERTAIN,
         remedy=("Set project, zone and nodes in [cloud]",),
-        missing=("nothing tells for which project", "The metadata server is not there"),
+        missing=("The metadata server is not there",),
+    ),
+    Situation(
+        "a metadata server that hangs, and nothing configured",
+        own(**{**LAPTOP, "notices": silent(Problem.TIMEOUT)}),
+        Verdict.MISCONFIGURED,
+        Rung.ASK,
+        missing=("The metadata server did not answer",),
     ),
     Situation(
         "no metadata server, nothing configured, and programs run here",

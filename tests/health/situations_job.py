@@ -134,7 +134,7 @@ SITUATIONS = (
     ),
     Situation(
         "a compile of 20 minutes without processors",
-        job(idle(20 * MINUTE), 0.01, 20 * MINUTE),
+        job(idle(20 * MINUTE, queue=1), 0.01, 20 * MINUTE),
         Verdict.JOB_STUCK,
         Rung.END_HOLDER,
         Sureness.CERTAIN,
@@ -159,12 +159,39 @@ SITUATIONS = (
         says=("though the host works",),
     ),
     Situation(
-        "chips idle for four minutes in an old program",
+        "steps of minutes: chips idle for four in an old program",
         job(idle(4 * MINUTE), 0.2),
+        Verdict.HEALTHY,
+        Rung.NOTHING,
+        Sureness.LIKELY,
+        Witness.RUNTIME,
+    ),
+    Situation(
+        "chips idle for four minutes, and programs wait",
+        job(idle(4 * MINUTE, queue=2), 0.2),
         Verdict.IDLE,
         Rung.WAIT,
         Sureness.LIKELY,
         Witness.RUNTIME,
+    ),
+    Situation(
+        "chips idle for four minutes after a hang",
+        job(idle(4 * MINUTE), 0.0, logs=logs(launch(), event(Cause.HANG, 3 * MINUTE), alive=(PID,))),
+        Verdict.IDLE,
+        Rung.WAIT,
+    ),
+    Situation(
+        "chips idle for four minutes, and no program has run on them since this one began seven minutes ago",
+        job(idle(4 * MINUTE), 0.2, 7 * MINUTE),
+        Verdict.IDLE,
+        Rung.WAIT,
+    ),
+    Situation(
+        "chips idle for six minutes in an old program",
+        job(idle(6 * MINUTE), 0.2),
+        Verdict.IDLE,
+        Rung.WAIT,
+        Sureness.LIKELY,
     ),
     Situation(
         "a new program on chips that were idle for hours",
@@ -200,7 +227,7 @@ SITUATIONS = (
     ),
     Situation(
         "stuck, while the API is down: nobody may object, so nobody acts",
-        job(idle(20 * MINUTE), 0.0, cloud=silent(Problem.SERVER, last=node())),
+        job(idle(20 * MINUTE, queue=3), 0.0, cloud=silent(Problem.SERVER, last=node())),
         Verdict.JOB_STUCK,
         Rung.ASK,
         Sureness.CERTAIN,
@@ -209,7 +236,7 @@ SITUATIONS = (
     Situation(
         "stuck, on a TPU made through Compute Engine, of which the API knows nothing",
         job(
-            idle(20 * MINUTE),
+            idle(20 * MINUTE, queue=3),
             0.0,
             cloud=silent(Problem.UNCONFIGURED),
             identity=identity(node=""),
@@ -228,7 +255,7 @@ SITUATIONS = (
     ),
     Situation(
         "stuck, and nobody is seen to hold the TPU",
-        job(idle(20 * MINUTE), 0.0, host=host(cpu_busy=0.0002)),
+        job(idle(20 * MINUTE, queue=3), 0.0, host=host(cpu_busy=0.0002)),
         Verdict.JOB_STUCK,
         Rung.ASK,
         contradictions=(WELL,),
@@ -274,7 +301,7 @@ SITUATIONS = (
     ),
     Situation(
         "a worker of a slice that rests: it may wait for another, so it is not ended",
-        job(idle(20 * MINUTE), 0.02, identity=identity(hosts="4"), cloud=heard(node(hosts=4))),
+        job(idle(20 * MINUTE, queue=3), 0.02, identity=identity(hosts="4"), cloud=heard(node(hosts=4))),
         Verdict.JOB_STUCK,
         Rung.ASK,
         contradictions=(WELL,),

@@ -103,6 +103,43 @@ SITUATIONS = (
         Rung.NOTHING,
         Sureness.CERTAIN,
     ),
+    Situation(
+        "a maintenance that is said to go on, hours after its window",
+        training(cloud=heard(node(maintenance=Maintenance("SCHEDULED", "ONGOING", NOW - DAY, NOW - 2 * HOUR)))),
+        Verdict.HEALTHY,
+        Rung.NOTHING,
+        Sureness.CERTAIN,
+    ),
+    Situation(
+        "a maintenance that takes a little longer than its window",
+        training(cloud=heard(node(maintenance=Maintenance("SCHEDULED", "ONGOING", NOW - 2 * HOUR, NOW - 10 * MINUTE)))),
+        Verdict.MAINTENANCE,
+        Rung.CHECKPOINT,
+    ),
+    Situation(
+        "a maintenance without an end that goes on for a day",
+        training(notices=heard(Notices(maintenance=Maintenance("UNSCHEDULED", "ONGOING", NOW - DAY, None)))),
+        Verdict.MAINTENANCE,
+        Rung.ASK,
+        says=("under maintenance for 24 h",),
+        remedy=("tpu-vm describe", "write a checkpoint"),
+    ),
+    Situation(
+        "a maintenance mark for five hours",
+        elsewhere(heard(node(health="UNHEALTHY_MAINTENANCE", held=5 * HOUR))),
+        Verdict.MAINTENANCE,
+        Rung.ASK,
+        says=("for 5 h, longer than it should",),
+    ),
+    Situation(
+        "repairing for five hours",
+        elsewhere(heard(node("REPAIRING", "", held=5 * HOUR))),
+        Verdict.MAINTENANCE,
+        Rung.ASK,
+        Sureness.LIKELY,
+        says=("repairing the node for 5 h",),
+        remedy=("tpu-vm describe",),
+    ),
     # The cloud against the machine.
     Situation(
         "timeout by the API, and the runtime trains",

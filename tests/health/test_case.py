@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.health.scenes import MINUTE, NOW, elsewhere, event, heard, hung, identity, idle, job, node, silent, training
+from tests.health.scenes import (
+    MINUTE,
+    NOW,
+    PID,
+    elsewhere,
+    event,
+    heard,
+    hung,
+    identity,
+    idle,
+    job,
+    node,
+    silent,
+    training,
+)
 from tpuwatch.health.case import Case, advised, of_the_node
 from tpuwatch.health.evidence import Evidence, Problem, Witness
 from tpuwatch.health.facts import Facts
@@ -19,7 +35,7 @@ STUCK = job(idle(20 * MINUTE), 0.0)
 
 def proposed(rung: Rung, *witnesses: Witness, verdict: Verdict = Verdict.JOB_STUCK) -> Case:
     reasons = tuple(Reason(witness, "It is stuck.", NOW) for witness in witnesses)
-    return Case(verdict, Sureness.CERTAIN, rung, "It is stuck.", reasons)
+    return Case(verdict, Sureness.CERTAIN, rung, "It is stuck.", reasons, pids=(PID,))
 
 
 def allowed(case: Case, evidence: Evidence = STUCK) -> Rung:
@@ -69,6 +85,11 @@ def test_where_there_is_no_node_by_the_api_only_the_node_itself_is_safe_from_it(
     evidence = job(idle(20 * MINUTE), 0.0, cloud=silent(Problem.UNCONFIGURED), identity=identity(node=""))
     assert allowed(proposed(Rung.END_HOLDER, *TWO), evidence) is Rung.END_HOLDER
     assert allowed(proposed(Rung.RESTART_NODE, *TWO), evidence) is Rung.ASK
+
+
+@pytest.mark.parametrize("rung", [Rung.END_HOLDER, Rung.RESTART_RUNTIME])
+def test_nothing_is_ended_where_it_is_not_known_what(rung: Rung) -> None:
+    assert allowed(replace(proposed(rung, *TWO), pids=())) is Rung.ASK
 
 
 def test_another_workers_fault_stops_it_here() -> None:

@@ -8,20 +8,22 @@ from dataclasses import replace
 import pytest
 
 from tests.health import (
+    situations_again,
     situations_cloud,
     situations_config,
     situations_hung,
     situations_job,
     situations_node,
     situations_past,
+    situations_signs,
     situations_start,
 )
-from tests.health.scenes import MINUTE, NOW, Situation, hung, job, own, silent, training
+from tests.health.scenes import HOUR, MINUTE, NOW, Situation, hung, idle, job, logs, own, silent, training
 from tpuwatch.health.evidence import Problem
 from tpuwatch.health.judge import SHORT_UNKNOWN_SECONDS, following, judge
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.remedies import STEPS, Step
-from tpuwatch.health.verdict import DESTRUCTIVE, Judgement, Rung, Verdict
+from tpuwatch.health.verdict import BAD, DESTRUCTIVE, Judgement, Rung, Verdict
 
 THEMES = (
     situations_cloud,
@@ -31,6 +33,8 @@ THEMES = (
     situations_hung,
     situations_past,
     situations_config,
+    situations_signs,
+    situations_again,
 )
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
@@ -135,6 +139,40 @@ def test_a_longer_grace_makes_a_stuck_job_a_compile() -> None:
     evidence = job(hung(20 * MINUTE), 0.0, 30 * MINUTE)
     assert judge(evidence, Limits()).verdict is Verdict.RUNTIME_STUCK
     assert judge(evidence, Limits.of(compile_grace_seconds=40 * MINUTE)).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("cores", [None, 0.0, 0.2, 3.0])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_notebook_that_waits_for_its_user_is_never_to_be_ended(cores: float | None, known: bool) -> None:
+    for minutes in range(1, 600, 7):
+        told = {} if known else {"logs": logs()}
+        judgement = judge(job(idle(minutes * MINUTE), cores, 10 * HOUR, **told), Limits())
+        assert judgement.rung in (Rung.NOTHING, Rung.WAIT, Rung.ASK)
+        assert not any("kill" in step.do for step in judgement.remedy)
+
+
+@pytest.mark.parametrize("idle_seconds", [10, 60, 600, 3600])
+def test_steps_that_are_minutes_apart_do_not_make_the_verdict_flap(idle_seconds: float) -> None:
+    limits = Limits.of(idle_seconds=idle_seconds)
+    for since in range(0, int(min(300, idle_seconds / 2)), 5):
+        assert judge(job(idle(since), 0.2), limits).verdict is Verdict.HEALTHY
+    assert judge(job(idle(idle_seconds * 0.9), 0.2), limits).verdict is Verdict.IDLE
+    assert judge(job(idle(idle_seconds), 0.2), limits).verdict is Verdict.JOB_STUCK
+
+
+def test_on_a_laptop_nothing_is_wrong_and_nothing_is_said_twice() -> None:
+    (laptop,) = (one for one in SITUATIONS if one.name == "no metadata server, and nothing configured")
+    judgement = judge(laptop.evidence, Limits())
+    assert judgement.verdict not in BAD
+    assert (judgement.reasons, judgement.contradictions, judgement.missing) == ((), (), ())
+    assert len(judgement.remedy) == 1
+
+
+def test_what_the_api_lacks_is_told_once() -> None:
+    for one in SITUATIONS:
+        judgement = judge(one.evidence, Limits())
+        if judgement.verdict is Verdict.MISCONFIGURED:
+            assert not any("Cloud TPU API" in sentence for sentence in judgement.missing), one.name
 
 
 # -- following: since when a verdict holds

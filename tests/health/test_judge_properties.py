@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -31,7 +32,7 @@ from tpuwatch.health.evidence import (
 )
 from tpuwatch.health.judge import following, judge
 from tpuwatch.health.limits import Limits
-from tpuwatch.health.verdict import BAD, DESTRUCTIVE, Rung, Verdict
+from tpuwatch.health.verdict import BAD, DESTRUCTIVE, Judgement, Rung, Verdict
 from tpuwatch.model import Cause, Event, Launch, Outcome
 
 # What becomes of a witness that is lost. "absent" and "gone" are left out: with these somebody has said something.
@@ -231,6 +232,15 @@ def test_to_lose_a_witness_never_makes_the_rung_more_destructive(
     assert WEIGHT[never_asked] <= WEIGHT[before]
 
 
+def pids_to_kill(judgement: Judgement) -> set[int]:
+    told = (re.search(r"kill (?:-9 )?([\d ]+)", step.do) for step in judgement.remedy)
+    return {int(pid) for found in told if found for pid in found[1].split()}
+
+
+def pids_that_hold(evidence: Evidence) -> set[int]:
+    return {holder.pid for holder in evidence.host.value.holders} if evidence.host.value else set()
+
+
 @settings(max_examples=500)
 @given(EVIDENCE)
 def test_what_is_destructive_is_proven_and_allowed(evidence: Evidence) -> None:
@@ -252,6 +262,7 @@ def test_what_is_destructive_is_proven_and_allowed(evidence: Evidence) -> None:
         assert node.state == "READY"
     if judgement.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME):
         assert evidence.own
+        assert pids_to_kill(judgement) <= pids_that_hold(evidence)
         assert judgement.verdict in (Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK)
 
 

@@ -53,3 +53,7 @@ def test_the_numbers_are_those_of_the_limits() -> None:
     assert told["monitoring"].startswith(f"{limits.monitoring_seconds / 60:.0f} min")
     assert f"has been on its way for {limits.transition_seconds / 60:.0f} min" in PAGE
     assert f"more than {limits.skew_seconds:.0f} s ahead" in PAGE
+    assert f"when it has gone on for {limits.repair_seconds / 3600:.0f} h" in PAGE
+    assert limits.over_seconds == 3600
+    assert f"within the last {limits.slow_step_seconds / 60:.0f} min" in PAGE
+    assert (limits.again_count, f"within {limits.again_seconds / 60:.0f} min are no accident" in PAGE) == (3, True)

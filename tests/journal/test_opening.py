@@ -34,6 +34,31 @@ def test_the_directory_is_made_and_kept_from_strangers(tmp_path: Path, clock: Ma
     journal.close()
 
 
+@pytest.mark.parametrize("mode", [None, 0o644, 0o666])
+def test_only_its_owner_may_read_it(tmp_path: Path, clock: ManualClock, mode: int | None) -> None:
+    if mode is not None:  # as an earlier version left them
+        with closing(schema.connect(tmp_path / schema.FILE_NAME)) as left:
+            schema.migrate(left)
+            for path in tmp_path.glob("journal.db*"):
+                path.chmod(mode)
+            assert len(list(tmp_path.glob("journal.db*"))) == 3
+            with closing(Journal.open(tmp_path, clock)) as journal:
+                assert journal.durable
+                assert modes(tmp_path) == dict.fromkeys(("journal.db", "journal.db-wal", "journal.db-shm"), 0o600)
+        return
+    before = os.umask(0)
+    try:
+        with closing(Journal.open(tmp_path, clock)) as journal:
+            journal.commit([event("a")], [])
+            assert modes(tmp_path) == dict.fromkeys(("journal.db", "journal.db-wal", "journal.db-shm"), 0o600)
+    finally:
+        os.umask(before)
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in directory.glob("journal.db*")}
+
+
 def test_the_first_run_lasts_until_a_commit(tmp_path: Path, clock: ManualClock) -> None:
     for _ in range(2):  # a run that committed nothing has left nothing
         journal = Journal.open(tmp_path, clock)

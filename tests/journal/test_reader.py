@@ -166,6 +166,8 @@ def test_a_user_who_cannot_write_there_can_read(tmp_path: Path, clock: ManualClo
         journal.close()
         for name, content in left.items():
             (directory / name).write_bytes(content)
+    for path in directory.glob("journal.db*"):  # as its owner may choose
+        path.chmod(0o644)
     for path in (tmp_path, *tmp_path.parents):
         if path.owner() == "root" and os.geteuid() == 0 and path.name.startswith("pytest"):
             path.chmod(0o755)

@@ -69,6 +69,33 @@ def test_the_oldest_go_when_there_are_too_many(journal: Journal, monkeypatch: py
     assert [one.at for one in journal.verdicts()] == [NOW + 9, NOW + 8, NOW + 7]
 
 
+def test_the_last_word_on_a_node_stays_however_old(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT_VERDICTS", 3)
+    journal.put_verdicts([judgement("quiet", at=NOW - 2), judgement("quiet", at=NOW - 1)], "boot-1")
+    journal.put_verdicts([judgement("busy", at=NOW + number) for number in range(10)], "boot-1")
+    journal.prune(1e9, 1 << 40)
+    assert [one.at for one in journal.verdicts()] == [NOW + 9, NOW + 8, NOW + 7, NOW - 1]
+    assert set(journal.last_verdicts("boot-1")) == {"quiet", "busy"}
+
+
+def test_of_one_node_no_more_than_so_many_stay(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT_NODE_VERDICTS", 4)
+    for number in range(10):
+        journal.put_verdicts([judgement("flaps", at=NOW + number), judgement(f"n{number}", at=NOW + number)], "boot-1")
+    journal.put_verdicts([judgement("just enough", at=NOW + number) for number in range(4)], "boot-1")
+    journal.prune(1e9, 1 << 40)
+    assert [one.at for one in journal.verdicts("flaps")] == [NOW + 9, NOW + 8, NOW + 7, NOW + 6]
+    assert len(journal.verdicts("just enough")) == 4
+    assert len(journal.verdicts()) == 4 + 4 + 10
+
+
+def test_nodes_that_come_and_go_for_ever_do_not_fill_it(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "KEPT_VERDICTS", 3)
+    journal.put_verdicts([judgement(f"n{number}", at=NOW + number) for number in range(100)], "boot-1")
+    journal.prune(1e9, 1 << 40)
+    assert [one.node for one in journal.verdicts()] == ["n99", "n98", "n97"]
+
+
 def test_a_journal_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
     with closing(schema.connect(tmp_path / schema.FILE_NAME)) as connection:
         schema.migrate(connection, schema.MIGRATIONS[:1])

@@ -147,6 +147,15 @@ def test_a_metadata_server_that_hangs_costs_the_deadline(site: Site) -> None:
     assert told["counts"] == {"ListNodes DEADLINE_EXCEEDED": 1}
 
 
+def test_a_metadata_server_that_hangs_is_not_taken_for_none(site: Site) -> None:
+    site.world.faults.set(Fault(method="metadata", black_hole=True))
+    site.start(GCE_METADATA_TIMEOUT="1", GCE_METADATA_DETECT_RETRIES="2")  # of Google's library, within our deadline
+    told = site.ask()
+    assert told["problem"] == "timeout"
+    assert "gives out access tokens" in told["detail"]
+    assert "did not answer in time" in told["detail"]
+
+
 def test_a_missing_scope_and_a_disabled_api(site: Site) -> None:
     site.start()
     site.world.faults.set(Fault("ListNodes", "PERMISSION_DENIED", reason="ACCESS_TOKEN_SCOPE_INSUFFICIENT", times=1))

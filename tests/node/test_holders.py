@@ -74,14 +74,38 @@ def test_their_number_is_bounded(machine: Machine) -> None:
     assert len(look(machine).holders) == MAX_HOLDERS
 
 
-def test_cpu_is_what_was_used_between_two_looks(machine: Machine) -> None:
+def test_cpu_is_the_mean_over_a_minute(machine: Machine) -> None:
     machine.process(40, files=("/dev/accel0",), cpu=50.0)
     watch = holders(machine)
     assert watch.look(BOOTED, 100.0).holders[0].cpu_cores is None
     machine.process(40, files=("/dev/accel0",), cpu=75.0)
     assert watch.look(BOOTED, 110.0).holders[0].cpu_cores == 2.5
-    assert watch.look(BOOTED, 110.0).holders[0].cpu_cores is None  # no time has passed
-    assert watch.look(BOOTED, 120.0).holders[0].cpu_cores == 0.0
+    assert watch.look(BOOTED, 110.0).holders[0].cpu_cores == 2.5  # no time has passed
+    assert watch.look(BOOTED, 120.0).holders[0].cpu_cores == 1.25
+    for number in range(1, 6):
+        held = watch.look(BOOTED, 120.0 + 10 * number)
+    assert held.holders[0].cpu_cores == 0.0
+
+
+def test_cpu_that_descendants_use_is_the_holders(machine: Machine) -> None:
+    machine.process(40, files=("/dev/accel0",), cpu=50.0)
+    machine.process(41, parent=40, cpu=10.0)
+    watch = holders(machine)
+    watch.look(BOOTED, 100.0)
+    machine.process(41, parent=40, cpu=30.0)
+    assert watch.look(BOOTED, 110.0).holders[0].cpu_cores == 2.0
+
+
+def test_of_holders_that_descend_from_each_other_each_has_its_own_cpu(machine: Machine) -> None:
+    for pid, parent in ((40, 1), (41, 40)):
+        machine.process(pid, parent=parent, files=("/dev/accel0",))
+    watch = holders(machine)
+    watch.look(BOOTED, 100.0)
+    machine.process(41, parent=40, files=("/dev/accel0",), cpu=20.0)
+    assert [one.cpu_cores for one in watch.look(BOOTED, 110.0).holders] == [0.0, 2.0]
+    machine.process(40, files=("/dev/accel0",), reaped=20.0)  # what the child has used comes all at once
+    machine.ended(41)
+    assert watch.look(BOOTED, 120.0).holders[0].cpu_cores is None
 
 
 def test_a_pid_that_is_used_again_is_another_process(machine: Machine) -> None:

@@ -87,13 +87,17 @@ def test_a_kernel_that_does_not_count_kills_is_told(machine: Machine, clock: Man
     assert "oom_kill" in said.unseen[0]
 
 
-def test_cpu_use_is_that_between_two_looks(machine: Machine, clock: ManualClock) -> None:
+def test_cpu_use_is_the_mean_over_a_minute(machine: Machine, clock: ManualClock) -> None:
     machine.busy(1000, 9000)
     witness = HostWitness(clock=clock, root=machine.root)
     assert host(witness).cpu_busy is None
     machine.busy(1300, 9100)
     assert host(witness).cpu_busy == 0.75
-    assert host(witness).cpu_busy is None  # no tick has passed
+    assert host(witness).cpu_busy == 0.75  # no tick has passed
+    for number in range(1, 7):
+        machine.busy(1300, 9100 + 400 * number)
+        share = host(witness).cpu_busy
+    assert share == 0.0
 
 
 def test_without_proc_there_is_a_problem_and_the_last_word_stays(machine: Machine, clock: ManualClock) -> None:

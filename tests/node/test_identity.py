@@ -297,6 +297,18 @@ def test_the_witness_asks_rarely_once_it_knows(sites: Any) -> None:
     assert KNOWN_SECONDS * 0.9 <= witness.due_in <= KNOWN_SECONDS
 
 
+def test_a_server_that_does_not_tell_the_hardware_yet_is_asked_again_soon(sites: Any) -> None:
+    site = sites()
+    site.world.faults.set(Fault(method="metadata", drop=("attributes",)))
+    witness = site.witness()
+    answer = witness.ask()
+    assert (answer.problem, answer.value.project.value, answer.value.accelerator.value) == (None, "lab", "")
+    assert witness.due_in <= UNKNOWN_SECONDS
+    site.world.faults.clear()
+    assert witness.ask().value.accelerator.value == "v5litepod-16"
+    assert witness.due_in > KNOWN_SECONDS / 2
+
+
 def test_a_hanging_metadata_server_is_a_problem_and_the_configuration_stays(sites: Any) -> None:
     site = sites()
     site.metadata = Metadata(site.server.address, clock=site.clock, timeout_seconds=0.1)

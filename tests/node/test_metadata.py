@@ -283,6 +283,20 @@ def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) 
     server.done.set()
 
 
+def test_close_while_it_connects_is_not_lost(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(lambda connection, _: connection.sendall(OK))
+    asking = client(server.host)
+
+    class Closing(socket.socket):
+        def connect(self, address: object) -> None:
+            asking.close()
+            super().connect(address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(metadata.socket, "socket", Closing)
+    assert "tpuwatch is closing" in str(failure(asking))
+    assert not server.requests
+
+
 def test_no_socket_is_left_open(serve: Callable[[Serve], Server]) -> None:
     answers = iter([OK, b"", b"junk\r\n\r\n"])
     server = serve(lambda connection, _: connection.sendall(next(answers)))

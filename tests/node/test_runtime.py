@@ -220,7 +220,7 @@ def test_after_a_hang_the_process_is_as_good_as_new(start: Start) -> None:
     with listening() as port:
         poller = Poller(port, timeout=0.05)
         assert poller.next().value.ports[0].problem is Problem.TIMEOUT
-    poller.witness._timeout = LONG
+    poller.witness.timeout_seconds = LONG
     start(two_chips(), port=port)
     poller.clock.advance(LONGEST_PAUSE)
     (well,) = poller.next().value.ports
@@ -338,7 +338,7 @@ def test_it_agrees_with_the_simulator_through_all_phases() -> None:
         assert [chip.id for chip in idle.chips] == ["0", "1", "2", "3"]
         assert all(chip.duty_cycle == 0 and (chip.idle_seconds or 0) >= 1000 for chip in idle.chips)
         assert all((chip.duty_cycle or 0) > 0.8 for chip in become(Phase.TRAINING).value.chips)
-        poller.witness._timeout = 0.2
+        poller.witness.timeout_seconds = 0.2
         assert [port.problem for port in become(Phase.HUNG).value.ports] == [Problem.TIMEOUT] * 2
         assert become(Phase.NONE).problem is Problem.ABSENT
     finally:

@@ -10,6 +10,7 @@ from tests.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.config.schema import Cloud as CloudSection
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
 from tpuwatch.node.cloud import CloudWitness
+from tpuwatch.node.cloudmemory import CloudMemory
 
 
 class Watcher:
@@ -20,12 +21,17 @@ class Watcher:
         self.clock = clock
         self.identity = Identity(Known(PROJECT, "config"), Known(ZONE, "config"), Known(node, "metadata"))
         section = {"endpoint": address, "insecure": True, "poll_seconds": 30.0, "timeout_seconds": 20.0, **cloud}
-        self.witness = CloudWitness(
-            CloudSection(**section),
+        self.section = CloudSection(**section)
+        self.witness = self.new()
+
+    def new(self, memory: CloudMemory | None = None) -> CloudWitness:
+        return CloudWitness(
+            self.section,
             lambda: self.identity,
-            clock=clock,
+            clock=self.clock,
             dice=random.Random(5),
             counted=lambda method, code: self.counts.update([(method, code)]),
+            memory=memory,
         )
 
     def ask(self) -> Answer[tuple[CloudNode, ...]]:

@@ -90,7 +90,8 @@ class _Printer:
         rule = self._rules.get(event.rule)
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.when))
         summary = one_line(rule.describe(event.details) if rule else event.text.partition("\n")[0])
-        place = f"{'history, ' if event.history else ''}pid {event.pid or '?'}, {one_line(event.file)}"
+        process = f"pid {event.pid}" if event.pid else ""
+        place = ", ".join(filter(None, ["history" if event.history else "", process, one_line(event.file)]))
         self._paper.line(f"{when}  {event.cause.value}", style="bold")
         self._paper.line(summary, indent=4)
         self._paper.line(place, indent=4, style="dim")

@@ -35,6 +35,7 @@ class Case:
     summary: str  # without the node's name: "The chips have run nothing for 20 min."
     reasons: tuple[Reason, ...]
     steps: tuple[Step, ...] = ()
+    pids: tuple[int, ...] = ()  # of the program that the steps are about; no other is named
 
 
 def advised(case: Case, facts: Facts) -> tuple[Rung, str]:
@@ -75,6 +76,8 @@ def _objection(case: Case, facts: Facts) -> str:
         return f"Nothing that interrupts is advised without a word from {listed(silent)}."
     if case.rung is Rung.END_HOLDER and not facts.holders:
         return "No process is seen to hold the TPU, so there is none to end."
+    if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.holders and not case.pids:
+        return "Nothing tells which of the processes that hold the TPU is at fault, so none is to be ended."
     if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.hosts > 1:
         return "The node has several hosts, and a program that rests may wait for another: look at all of them first."
     if case.verdict in _STUCK and facts.event(OTHERS_FAULTS) is not None:

@@ -9,6 +9,7 @@ from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
 from tpuwatch.health.evidence import Problem, Witness
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.rules_cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
+from tpuwatch.health.rules_free import failing
 from tpuwatch.health.verdict import Verdict
 from tpuwatch.health.words import NAMES, capital, clean, ended, length, silence, stale
 
@@ -30,9 +31,12 @@ def contradictions(case: Case, facts: Facts) -> tuple[str, ...]:
     )
 
 
-def missing(facts: Facts) -> tuple[str, ...]:
-    """Which witness is silent, and why; and what those that spoke could not tell."""
-    return tuple(dict.fromkeys((*_silent(facts), *_not_told(facts))))
+def missing(case: Case, facts: Facts) -> tuple[str, ...]:
+    """Which witness is silent, and why; and what those that spoke could not tell. What the case tells is left out."""
+    told: tuple[Witness, ...] = (Witness.CLOUD,) if case.verdict is Verdict.MISCONFIGURED else ()
+    if facts.outside:
+        told = (Witness.CLOUD, Witness.METADATA)
+    return tuple(dict.fromkeys((*_silent(facts, told), *_not_told(facts))))
 
 
 def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
@@ -41,7 +45,7 @@ def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
         if facts.gone and facts.host is not None:
             yield "The API has no such node, and tpuwatch runs on it."
         return
-    if is_well(facts) and case.verdict in _STUCK:
+    if is_well(facts) and case.verdict in _STUCK and failing(facts) is None:
         yield f"The API says {word}, {_other_side(facts)}."
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.stepping and (down or is_bad(facts)):
@@ -101,7 +105,7 @@ def _clocks(facts: Facts) -> Iterator[str]:
         yield f"A time that {NAMES[witness]} gives lies {length(seconds)} in the future; it is taken as now."
 
 
-def _silent(facts: Facts) -> Iterator[str]:
+def _silent(facts: Facts, told: tuple[Witness, ...]) -> Iterator[str]:
     limits = facts.limits
     ages = {
         Witness.CLOUD: limits.cloud_seconds,
@@ -113,6 +117,8 @@ def _silent(facts: Facts) -> Iterator[str]:
     }
     for witness in (Witness.CLOUD, *(_LOCAL if facts.own else ()), Witness.MONITORING):
         answer = facts.answer(witness)
+        if witness in told:
+            continue
         if answer.problem is Problem.UNCONFIGURED and answer.tried is None and witness is not Witness.MONITORING:
             yield f"{capital(NAMES[witness])} was not asked yet."
         elif answer.problem is not None and not (witness is Witness.CLOUD and facts.gone):

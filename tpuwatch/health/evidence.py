@@ -130,6 +130,7 @@ class CloudNode:
     created: float | None = None
     labels: tuple[tuple[str, str], ...] = ()
     changed: float | None = None  # when tpuwatch first saw it in this state and health
+    changed_unseen: bool = False  # it came to be so when tpuwatch did not look, who knows how long before `changed`
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ class Holder:
     started: float | None
     devices: tuple[str, ...]  # "/dev/vfio/0"; empty where only the lock is known
     locks: bool = False  # holds the lock file
-    cpu_cores: float | None = None  # used between the last two looks
+    cpu_cores: float | None = None  # used, with its descendants, over about a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +189,7 @@ class Host:
     booted: float | None
     holders: tuple[Holder, ...] = ()
     lock_file: bool = False  # it exists
-    cpu_busy: float | None = None  # share of all cores, 0 to 1, between the last two looks
+    cpu_busy: float | None = None  # share of all cores, 0 to 1, over about a minute
     cores: int | None = None  # of the machine
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None

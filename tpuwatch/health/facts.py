@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
 from tpuwatch.health.evidence import Identity, Problem, Witness
 from tpuwatch.health.verdict import Reason
 from tpuwatch.model import Outcome
@@ -27,6 +28,8 @@ _RESTING_CORES: Final = 0.1  # what a program's own waiting takes
 _WORKING_MACHINE: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
 _STARVED_SHARE: Final = 0.01  # memory that is left
+_TOOL_SECONDS: Final = 60.0  # tools that look at the TPU, such as tpu-info, are done sooner
+SLACK_SECONDS: Final = 60.0  # between things that happen together, as different witnesses see them
 
 
 class Cpu(Enum):
@@ -94,6 +97,14 @@ class Facts:
         return self.own and any(getattr(self.identity, name).source == "metadata" for name in self.identity.__slots__)
 
     @cached_property
+    def outside(self) -> bool:
+        """Whether this is a machine outside of Google Cloud that was told of no project, zone or node: a laptop."""
+        known = (self.identity.project, self.identity.zone, self.identity.node)
+        unnamed = self.own and not any(one.value for one in known)
+        silence = (self.evidence.cloud.problem, self.evidence.notices.problem)
+        return unnamed and silence == (Problem.UNCONFIGURED, Problem.ABSENT)
+
+    @cached_property
     def hosts(self) -> int:
         """How many hosts the node has, the larger number where the witnesses differ."""
         told = self.identity.hosts.value
@@ -148,6 +159,11 @@ class Facts:
         return bool(self.working_chips)
 
     @cached_property
+    def slow(self) -> bool:
+        """Whether that is known only by programs that ran minutes ago: the next step may still be prepared."""
+        return self.stepping and not any(self._runs(chip) for chip in self.chips)
+
+    @cached_property
     def idle(self) -> float | None:
         """For how long no chip at all has run anything; None where that is not told."""
         told = [seconds for chip in self.chips if (seconds := number(chip.idle_seconds)) is not None]
@@ -183,11 +199,30 @@ class Facts:
         return tuple(sorted(self.host.holders, key=lambda one: one.started or math.inf)) if self.host else ()
 
     @cached_property
+    def holding(self) -> tuple[Holder, ...]:
+        """The holders that count: those that only just came beside older ones are tools that look at the TPU."""
+        older = tuple(one for one in self.holders if one.started is None or self.older(one.started, _TOOL_SECONDS))
+        return older or self.holders
+
+    @cached_property
+    def culprits(self) -> tuple[int, ...]:
+        """Pids of the program that holds the TPU: of its launches where logs tell of them, else the oldest holders.
+
+        There are none where holders are of several users: it may be one of them alone.
+        """
+        if len({one.user for one in self.holding}) != 1:
+            return ()
+        launched = tuple(one.pid for one in self.holding if self.logs is not None and one.pid in self.logs.alive)
+        first = self.holding[0].started
+        together = (one.pid for one in self.holding if (one.started or 0.0) <= (first or 0.0) + SLACK_SECONDS)
+        return launched or tuple(together)
+
+    @cached_property
     def cpu(self) -> Cpu:
         """What the holders' use of processors shows; the machine's where no holder is seen."""
         if self.host is None:
             return Cpu.UNCLEAR
-        used = [number(holder.cpu_cores) for holder in self.holders]
+        used = [number(holder.cpu_cores) for holder in self.holding]
         known = [cores for cores in used if cores is not None]
         if sum(known) >= _WORKING_CORES:
             return Cpu.WORKING
@@ -238,11 +273,21 @@ class Facts:
 
     @cached_property
     def quiet(self) -> float | None:
-        """Seconds since the program that is there gave its latest sign: it began, or its log spoke."""
-        begun = [self.age(holder.started) for holder in self.holders]
+        """Seconds since the program that is there gave its latest sign: it began, or its log spoke.
+
+        Of several holders the oldest counts: those that came later are its children, or tools that look at the TPU.
+        """
+        begun = [age for holder in self.holding if (age := self.age(holder.started)) is not None]
         heard = [self.age(max(one.started, one.last_heard or 0.0)) for one in self.launches if self.lives(one)]
-        known = [seconds for seconds in (*begun, *heard) if seconds is not None]
+        known = [seconds for seconds in (*([max(begun)] if begun else []), *heard) if seconds is not None]
         return min(known) if known else None
+
+    @cached_property
+    def _began(self) -> float | None:
+        """For how many seconds there has been a program: the age of the oldest that is there."""
+        living = [self.age(one.started) for one in self.launches if self.lives(one)]
+        known = [age for age in (*(self.age(one.started) for one in self.holders), *living) if age is not None]
+        return max(known) if known else None
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
@@ -251,6 +296,16 @@ class Facts:
         return tuple(
             sorted((one for one in told if not one.history and self._counts(one.when)), key=lambda one: -one.when)
         )
+
+    def since_idle(self, when: float | None) -> bool:
+        """Whether something happened when the chips ran their last program, or later."""
+        age = self.age(when)
+        return age is not None and self.idle is not None and age <= self.idle + SLACK_SECONDS
+
+    def of_program(self, event: Event) -> bool:
+        """Whether an event is one of the program that holds the TPU, by its pid."""
+        alive = self.logs.alive if self.logs is not None else frozenset()
+        return event.pid is not None and event.pid in alive | {holder.pid for holder in self.holding}
 
     def event(self, causes: frozenset[Cause]) -> Event | None:
         """The newest event of these causes."""
@@ -279,9 +334,21 @@ class Facts:
         age = self.age(when)
         return age is not None and age <= seconds
 
-    def _steps(self, chip: Chip) -> bool:
+    def _runs(self, chip: Chip) -> bool:
         idle = number(chip.idle_seconds)
         return (number(chip.duty_cycle) or 0.0) > 0 or (idle is not None and idle < self.limits.step_seconds)
+
+    def _steps(self, chip: Chip) -> bool:
+        """Whether it runs programs now, or may be between two steps, which may take minutes."""
+        if self._runs(chip):
+            return True
+        idle, began = number(chip.idle_seconds), self._began
+        if idle is None or idle >= self.limits.slow_step_seconds:
+            return False
+        if self.waiting or self.event(OTHERS_FAULTS | HARDWARE_FAULTS) is not None:
+            return False  # there is a better explanation
+        # A chip that has run nothing since the program came up is one of a compile.
+        return began is None or began - idle >= self.limits.compile_grace_seconds
 
 
 def number(value: float | None) -> float | None:

@@ -32,12 +32,14 @@ RULES: Final[tuple[Callable[[Facts], Case | None], ...]] = (
     rules_job.waiting_for_others,
     rules_job.hung,
     rules_job.idling,
+    rules_free.failing,
     rules_job.held,
     rules_job.launching,
     rules_config.nothing_known,
     rules_free.free,
     rules_config.misconfigured,
     rules_cloud.cloud_only,
+    rules_free.out_of_sight,
 )
 
 
@@ -46,7 +48,7 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
     facts = Facts(evidence, limits)
     case = next((case for rule in RULES if (case := rule(facts)) is not None), _UNKNOWN)
     rung, objection = advised(case, facts)
-    missing = dissent.missing(facts)
+    missing = dissent.missing(case, facts)
     fault = rules_config.fault(facts)
     return Judgement(
         node=evidence.node,
@@ -58,7 +60,8 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
         reasons=case.reasons,
         contradictions=dissent.contradictions(case, facts),
         missing=(*missing, objection) if objection else missing,
-        remedy=remedy((*case.steps, fault[1]) if fault else case.steps, facts),
+        remedy=remedy((*case.steps, fault[1]) if fault else case.steps, facts, case.pids),
+        pids=case.pids,
     )
 
 

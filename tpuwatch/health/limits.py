@@ -27,9 +27,14 @@ class Limits:
 
     event_seconds: float = 3600.0  # how old an event of the logs or a symptom of the API may be to count
     step_seconds: float = 60.0  # a chip that ran something within this time is at work
+    slow_step_seconds: float = 300.0  # … and within this time under a program that is past its compile grace
     longest_compile_seconds: float = 7200.0  # a busy host is taken for a compile no longer than this
     transition_seconds: float = 1800.0  # a node that is coming up for longer than this needs a person
+    repair_seconds: float = 14_400.0  # a maintenance that goes on for longer than this needs a person
     ahead_seconds: float = 3600.0  # a maintenance that begins within this time is under way as good as
+    over_seconds: float = 3600.0  # one whose window ended longer ago than this is over, whatever its status says
+    again_seconds: float = 1800.0  # launches that failed within this time are looked at together
+    again_count: int = 3  # so many of them in a row are no accident
     skew_seconds: float = 60.0  # a time further in the future than this is told as a fault of a clock
 
     @classmethod
@@ -52,4 +57,6 @@ class Limits:
             cloud_seconds=max(_POLLS * cloud_poll_seconds, _LEAST_ANSWER_SECONDS),
             runtime_seconds=max(_POLLS * runtime_poll_seconds, _LEAST_ANSWER_SECONDS),
             longest_compile_seconds=max(7200.0, 2 * idle_seconds),
+            step_seconds=min(60.0, idle_seconds / 2),
+            slow_step_seconds=min(300.0, idle_seconds / 2),
         )

@@ -35,7 +35,10 @@ class Step(Enum):
     CHECKPOINT = "checkpoint"
     MAINTENANCE = "maintenance"
     REPAIR = "repair"
+    LOOK = "look"
     END_HOLDER = "end_holder"
+    FIND_HOLDER = "find_holder"
+    AGAIN = "again"
     LOCK_FILE = "lock_file"
     UNBUFFER = "unbuffer"
     RESTART_RUNTIME = "restart_runtime"
@@ -84,6 +87,27 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
         (
             "End the process that holds the TPU (kill {pid}, and kill -9 {pid} if it stays), then start the program "
             "again. Who holds it is shown by sudo lsof -w /dev/accel* /dev/vfio/*",
+            "https://github.com/jax-ml/jax/issues/22070",
+        ),
+    ),
+    Step.LOOK: (
+        (
+            "Ask whoever runs the program that holds the TPU ({pid}) whether it waits for them, as a notebook does "
+            "between two cells. Where in its code it is, is shown by sudo py-spy dump --pid PID",
+            "https://github.com/benfred/py-spy",
+        ),
+    ),
+    Step.FIND_HOLDER: (
+        (
+            "Find who holds the TPU among the processes that tpuwatch cannot see, of other users or in other "
+            "containers: on the host itself, sudo lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile names them. "
+            "Leave the lock file alone while somebody uses the TPU.",
+            "https://github.com/jax-ml/jax/issues/22070",
+        ),
+    ),
+    Step.AGAIN: (
+        (
+            "Start the program again: whoever held the TPU has ended since.",
             "https://github.com/jax-ml/jax/issues/22070",
         ),
     ),
@@ -220,16 +244,16 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def remedy(steps: tuple[Step, ...], facts: Facts) -> tuple[Remedy, ...]:
-    """The steps with what is known of the node filled in, each once."""
-    fields = _fields(facts) if steps else {}
+def remedy(steps: tuple[Step, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
+    """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault."""
+    fields = _fields(facts, pids) if steps else {}
     return tuple(Remedy(do.format_map(fields), source) for step in dict.fromkeys(steps) for do, source in STEPS[step])
 
 
-def _fields(facts: Facts) -> dict[str, str]:
+def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
     node, identity = facts.cloud or facts.evidence.cloud.value, facts.identity
     # Only pids that the host itself has seen: one out of a log's name may be of a container, or made up.
-    pids = [holder.pid for holder in facts.holders]
+    held = [holder.pid for holder in facts.holding if holder.pid in pids]
     return {
         "node": _quoted((node.name if node else "") or identity.node.value or facts.evidence.node, "NODE"),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),
@@ -238,7 +262,7 @@ def _fields(facts: Facts) -> dict[str, str]:
         "type": _quoted((node.accelerator if node else "") or identity.accelerator.value, "TYPE"),
         "version": _quoted(node.runtime_version if node else "", "VERSION"),
         "spot": " --spot" if facts.spot else "",
-        "pid": " ".join(str(pid) for pid in pids[:_PIDS_TOLD]) or "PID",
+        "pid": " ".join(str(pid) for pid in held[:_PIDS_TOLD]) or "PID",
     }
 
 

@@ -101,6 +101,9 @@ def maintenance(facts: Facts) -> Case | None:
             summary = "The service says that it repairs the node, while programs run on it."
             both = (Step.CHECKPOINT, Step.MAINTENANCE)
             return Case(Verdict.MAINTENANCE, Sureness.LIKELY, Rung.CHECKPOINT, summary, reasons, both)
+        if facts.older(node.changed, facts.limits.repair_seconds):
+            summary = f"The service has been repairing the node for {length(facts.age(node.changed) or 0.0)}."
+            return Case(Verdict.MAINTENANCE, Sureness.LIKELY, Rung.ASK, summary, reasons, (Step.DESCRIBE,))
         summary = "The service repairs the node."
         return Case(Verdict.MAINTENANCE, Sureness.CERTAIN, Rung.WAIT, summary, reasons, (Step.MAINTENANCE,))
     marked = node is not None and node.state in ("READY", "UNKNOWN") and node.health == "UNHEALTHY_MAINTENANCE"
@@ -119,6 +122,10 @@ def maintenance(facts: Facts) -> Case | None:
     summary += ", while programs run on it." if facts.stepping else "."
     rung = Rung.WAIT if unused else Rung.CHECKPOINT
     steps = (Step.MAINTENANCE,) if unused else (Step.CHECKPOINT, Step.MAINTENANCE)
+    if (lasted := _lasted(facts, marked=marked)) >= facts.limits.repair_seconds:
+        summary = f"The node has been under maintenance for {length(lasted)}, longer than it should"
+        summary += ", and programs run on it." if facts.stepping else "."
+        rung, steps = Rung.ASK, (Step.DESCRIBE, *steps)
     return Case(Verdict.MAINTENANCE, sureness, rung, summary, told, steps)
 
 
@@ -158,7 +165,9 @@ def node_stuck(facts: Facts) -> Case | None:
     if node.health == "UNHEALTHY_TENSORFLOW" and local:
         summary = "The runtime on the node is dead or stuck; the API and the runtime's own metrics agree."
         both = (Step.RESTART_RUNTIME, *of_the_node(facts)[1])
-        return Case(Verdict.RUNTIME_STUCK, Sureness.CERTAIN, Rung.RESTART_RUNTIME, summary, reasons, both)
+        return Case(
+            Verdict.RUNTIME_STUCK, Sureness.CERTAIN, Rung.RESTART_RUNTIME, summary, reasons, both, facts.culprits
+        )
     rung, steps = of_the_node(facts)
     summary = f"The node is stuck: the API says {testimony.cloud_word(facts)}, and it is confirmed."
     steps = _steps_alone(facts) if node.state == "UNKNOWN" else steps
@@ -227,9 +236,25 @@ def _announcement(facts: Facts, told: Maintenance | None, witness: Witness) -> R
     ongoing = told.status.upper() == "ONGOING"
     near = told.start is not None and told.start - facts.now <= facts.limits.ahead_seconds
     over = told.end is not None and told.end < facts.now
+    if ongoing and _over(facts, told):
+        return None
     if ongoing or (told.status.upper() == "PENDING" and near and not over):
         return testimony.announced(facts, told, witness)
     return None
+
+
+def _lasted(facts: Facts, *, marked: bool) -> float:
+    """For how long the maintenance that goes on has gone on, in seconds; 0 where nothing tells."""
+    node, notices = facts.cloud, facts.notices
+    told = [one for one in (node.maintenance if node else None, notices.maintenance if notices else None) if one]
+    ongoing = [one.start for one in told if one.status.upper() == "ONGOING" and not _over(facts, one)]
+    begun = [*ongoing, node.changed if marked and node else None]
+    return max((age for when in begun if (age := facts.age(when)) is not None), default=0.0)
+
+
+def _over(facts: Facts, told: Maintenance) -> bool:
+    """Whether the window of a maintenance that is said to go on has ended long ago."""
+    return facts.older(told.end, facts.limits.over_seconds)
 
 
 def _event(facts: Facts) -> Reason | None:

@@ -54,4 +54,7 @@ def nothing_known(facts: Facts) -> Case | None:
     """A machine of which nothing tells what it is, and on which nothing uses a TPU."""
     if facts.evidence.cloud.problem is not Problem.UNCONFIGURED or facts.program or facts.chips or facts.events:
         return None
+    if facts.outside:
+        summary = "Nothing tells that this is a Cloud TPU: there is no metadata server, and [cloud] names no node."
+        return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.NOTHING, summary, (), (Step.CONFIGURE,))
     return misconfigured(facts)

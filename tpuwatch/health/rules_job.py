@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.health import testimony
 from tpuwatch.health.case import Case
-from tpuwatch.health.causes import HARDWARE_FAULTS, NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
+from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.remedies import Step
 from tpuwatch.health.rules_cloud import is_bad, is_well
+from tpuwatch.health.signs import sign
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.health.words import length
-from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
+    from tpuwatch.health.signs import Sign
     from tpuwatch.health.verdict import Reason
 
 
@@ -35,6 +36,9 @@ def training(facts: Facts) -> Case | None:
     if (told := facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)) is not None:
         summary = f"The chips count as busy, though the log told of {told.cause.value}: look whether it goes on."
         return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.OTHER_WORKERS,))
+    if facts.slow:
+        summary = "Programs run on the chips, minutes apart."
+        return Case(Verdict.HEALTHY, Sureness.LIKELY, Rung.NOTHING, summary, reasons)
     sureness = Sureness.CERTAIN if is_well(facts) else Sureness.LIKELY
     return Case(Verdict.HEALTHY, sureness, Rung.NOTHING, "Programs run on the chips.", reasons)
 
@@ -84,13 +88,14 @@ def hung(facts: Facts) -> Case | None:
     if facts.cpu is not Cpu.WORKING and (rests or memory or symptom):
         reasons = testimony.told(said, memory, rests, symptom)
         summary += ", and the machine is or was out of memory." if memory else ", and its program does not work."
-        return Case(Verdict.RUNTIME_STUCK, Sureness.CERTAIN, Rung.RESTART_RUNTIME, summary, reasons, steps)
+        pids = facts.culprits
+        return Case(Verdict.RUNTIME_STUCK, Sureness.CERTAIN, Rung.RESTART_RUNTIME, summary, reasons, steps, pids)
     if facts.cpu is Cpu.WORKING and memory is None and not facts.older(port.since, limits.longest_compile_seconds):
         summary += ", but its program works: a compile may keep it from answering."
         return Case(Verdict.COMPILING, Sureness.WEAK, Rung.WAIT, summary, (testimony.processors(facts), said))
     sureness = Sureness.WEAK if facts.cpu is Cpu.WORKING else Sureness.LIKELY
     reasons = testimony.told(said, memory)
-    return Case(Verdict.RUNTIME_STUCK, sureness, Rung.ASK, f"{summary}.", reasons, steps)
+    return Case(Verdict.RUNTIME_STUCK, sureness, Rung.ASK, f"{summary}.", reasons, steps, facts.culprits)
 
 
 def idling(facts: Facts) -> Case | None:
@@ -107,18 +112,27 @@ def idling(facts: Facts) -> Case | None:
         summary = f"The chips run nothing under a live program, which counts from {length(limits.idle_seconds)} on."
         sureness = Sureness.LIKELY if idle is not None else Sureness.WEAK
         return Case(Verdict.IDLE, sureness, Rung.WAIT, summary, (said,))
-    summary = f"The chips have run nothing for {length(idle)} under a live program"
-    symptom = testimony.symptom(facts)
+    return _without_work(facts, said, f"The chips have run nothing for {length(idle)} under a live program")
+
+
+def _without_work(facts: Facts, said: Reason, summary: str) -> Case:
+    """The chips have run nothing for too long."""
+    found, symptom = sign(facts), testimony.symptom(facts)
     rests = testimony.processors(facts) if facts.cpu is Cpu.RESTING else None
-    if facts.cpu is not Cpu.WORKING and (rests or symptom):
-        reasons = testimony.told(said, rests, testimony.memory(facts), symptom, _explanation(facts))
-        summary += ", and the program does not work on the host either." if rests else "."
-        return Case(Verdict.JOB_STUCK, Sureness.CERTAIN, Rung.END_HOLDER, summary, reasons, (Step.END_HOLDER,))
     working = facts.cpu is Cpu.WORKING
+    reasons = testimony.told(said, rests, testimony.memory(facts), found.reason if found else None)
+    if found is None:
+        summary += ", though the host works." if working else "; it may be stuck, or wait for its user."
+        sureness = Sureness.WEAK if working else Sureness.LIKELY
+        return Case(Verdict.JOB_STUCK, sureness, Rung.ASK, summary, reasons, (Step.LOOK,), facts.culprits)
+    if not working and (rests or symptom):
+        summary += ", and the program does not work on the host either." if rests else "."
+        reasons = tuple(dict.fromkeys((*reasons, *testimony.told(symptom))))
+        steps = (Step.END_HOLDER,)
+        return Case(Verdict.JOB_STUCK, Sureness.CERTAIN, Rung.END_HOLDER, summary, reasons, steps, found.pids)
     summary += ", though the host works." if working else "."
     sureness = Sureness.WEAK if working else Sureness.LIKELY
-    reasons = testimony.told(said, _explanation(facts))
-    return Case(Verdict.JOB_STUCK, sureness, Rung.ASK, summary, reasons, (Step.END_HOLDER,))
+    return Case(Verdict.JOB_STUCK, sureness, Rung.ASK, summary, reasons, (Step.END_HOLDER,), found.pids)
 
 
 def held(facts: Facts) -> Case | None:
@@ -134,11 +148,12 @@ def held(facts: Facts) -> Case | None:
         return _works_unseen(facts)
     if up:
         return _up_unseen(facts)
-    told = bool(facts.launches) or (facts.absent and facts.serves_metrics)
+    found = sign(facts)
+    told = found is not None or (facts.absent and facts.serves_metrics)
     if facts.cpu is Cpu.UNCLEAR or facts.quiet is None or not told:
         summary = "A program holds the TPU; nothing tells whether it works."
         return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, _held(facts))
-    return _left_behind(facts) if _program_ended(facts) else _stuck_start(facts)
+    return _stuck(facts, found)
 
 
 def launching(facts: Facts) -> Case | None:
@@ -180,7 +195,8 @@ def _works_unseen(facts: Facts) -> Case:
         return _compiling(facts, *_launch(facts))
     if waits:
         summary = f"A launch has not come up for {length(facts.quiet or 0.0)}, though its process works."
-        return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.END_HOLDER, Step.UNBUFFER))
+        steps = (Step.END_HOLDER, Step.UNBUFFER)
+        return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, reasons, steps, facts.culprits)
     sureness = Sureness.LIKELY if launch is not None else Sureness.WEAK
     summary = "A program holds the TPU and works; it serves no runtime metrics that would tell more."
     return Case(Verdict.HEALTHY, sureness, Rung.NOTHING, summary, reasons)
@@ -194,30 +210,21 @@ def _up_unseen(facts: Facts) -> Case:
     return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.NOTHING, summary, _held(facts))
 
 
-def _program_ended(facts: Facts) -> bool:
-    """Whether the newest launch's own process is gone, so that who holds the TPU now was left behind."""
-    newest = facts.launches[0] if facts.launches else None
-    holds = {holder.pid for holder in facts.holders}
-    return newest is not None and not facts.lives(newest) and newest.pid not in holds
-
-
-def _left_behind(facts: Facts) -> Case:
-    summary = "A program has ended and left a process behind that holds the TPU and does not work."
-    return _proven_by_silence(facts, summary, (Step.END_HOLDER, Step.LOCK_FILE))
-
-
-def _stuck_start(facts: Facts) -> Case:
+def _stuck(facts: Facts, found: Sign | None) -> Case:
+    """A program holds the TPU, rests, and has not come up. That it should is known only by a sign."""
+    left = found is not None and found.ended
     summary = f"A program has held the TPU for {length(facts.quiet or 0.0)} without coming up, and does not work."
-    return _proven_by_silence(facts, summary, (Step.END_HOLDER, Step.UNBUFFER))
-
-
-def _proven_by_silence(facts: Facts, summary: str, steps: tuple[Step, ...]) -> Case:
-    """A holder that rests is stuck if its launch is known and a program on this TPU would serve metrics by now."""
-    if facts.absent and facts.serves_metrics and facts.launches:
-        newest = testimony.launch(facts, facts.launches[0])
-        reasons = (testimony.holders(facts), testimony.no_metrics(facts), newest)
-        return Case(Verdict.JOB_STUCK, Sureness.LIKELY, Rung.END_HOLDER, summary, reasons, steps)
-    return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, _held(facts), steps)
+    if left:
+        summary = "A program has ended and left a process behind that holds the TPU and does not work."
+    if found is None:
+        steps = (Step.LOOK, Step.UNBUFFER)
+        return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, _held(facts), steps, facts.culprits)
+    steps = (Step.END_HOLDER, Step.LOCK_FILE if left else Step.UNBUFFER)
+    reasons = testimony.told(testimony.holders(facts), found.reason)
+    if facts.absent and facts.serves_metrics:  # a program on this TPU would serve metrics by now
+        reasons = (reasons[0], testimony.no_metrics(facts), *reasons[1:])
+        return Case(Verdict.JOB_STUCK, Sureness.LIKELY, Rung.END_HOLDER, summary, reasons, steps, found.pids)
+    return Case(Verdict.JOB_STUCK, Sureness.WEAK, Rung.ASK, summary, reasons, steps, found.pids)
 
 
 def _held(facts: Facts) -> tuple[Reason, ...]:
@@ -227,9 +234,3 @@ def _held(facts: Facts) -> tuple[Reason, ...]:
 def _launch(facts: Facts) -> tuple[Reason, ...]:
     launch = facts.launch
     return (testimony.launch(facts, launch),) if launch is not None else ()
-
-
-def _explanation(facts: Facts) -> Reason | None:
-    """The newest event of the logs that may explain why nothing runs."""
-    event = facts.event(PROGRAM_FAULTS | NODE_FAULTS | {Cause.HANG, Cause.DEADLINE_EXCEEDED})
-    return testimony.event(facts, event) if event is not None else None

@@ -64,6 +64,9 @@ def symptom(facts: Facts) -> Reason | None:
 def stepping(facts: Facts) -> Reason:
     """That chips run programs."""
     chips = facts.working_chips
+    if facts.slow:
+        least = min(seconds for chip in chips if (seconds := number(chip.idle_seconds)) is not None)
+        return facts.says(Witness.RUNTIME, f"The chips ran their latest program {length(least)} ago.")
     duties = [duty for chip in chips if (duty := number(chip.duty_cycle))]
     text = f"Programs run on {len(chips)} of {len(facts.chips)} chips"
     text += f", with a duty cycle of up to {min(max(duties), 1.0):.0%}" if duties else ""

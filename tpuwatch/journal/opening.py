@@ -24,6 +24,9 @@ _SEEDS = (
     "INSERT INTO main.cursors SELECT * FROM file.cursors",
     "INSERT INTO main.launches SELECT * FROM file.launches",
     "INSERT INTO main.events SELECT * FROM (SELECT * FROM file.events ORDER BY id DESC LIMIT 10000) ORDER BY id",
+    "INSERT INTO main.verdicts SELECT * FROM file.verdicts"
+    " WHERE id IN (SELECT max(id) FROM file.verdicts GROUP BY node ORDER BY max(id) DESC LIMIT 10000)",
+    "INSERT INTO main.cloud_nodes SELECT * FROM file.cloud_nodes",
 )
 
 
@@ -99,6 +102,7 @@ def _checked(path: Path) -> sqlite3.Connection:
     try:
         if path.exists():
             _check(path)
+        _keep_private(path)
         connection = schema.connect(path)
         try:
             schema.migrate(connection)
@@ -110,6 +114,15 @@ def _checked(path: Path) -> sqlite3.Connection:
             raise _UnusableError("corrupt", f"is damaged ({error})") from error
         raise
     return connection
+
+
+def _keep_private(path: Path) -> None:
+    """Nobody but its owner may read the journal: it quotes logs. SQLite gives its other files the mode of the first."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    for suffix in ("", "-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # of another user, who sees to it himself
+            path.with_name(path.name + suffix).chmod(0o600)
 
 
 def _check(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Events, cursors and launches as rows of the journal, and back.
+"""Events, cursors, launches, verdicts and the cloud's nodes as rows of the journal, and back.
 
 Strings from logs may hold lone surrogates, which SQLite's TEXT cannot: those, and only those, are stored as bytes.
 """
@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.health.evidence import Witness
+from tpuwatch.health.evidence import CloudNode, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.model import Cause, Cursor, Event, Launch, Outcome
 
@@ -37,10 +37,13 @@ SELECT_LAST_VERDICTS = (
     " WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?"
 )
 PUT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
+SELECT_CLOUD_NODES = "SELECT project, zone, name, facts FROM cloud_nodes WHERE stored >= ?"
+PUT_CLOUD_NODE = "INSERT OR REPLACE INTO cloud_nodes (project, zone, name, stored, facts) VALUES (?, ?, ?, ?, ?)"
 
 _INT64 = 1 << 63
 _CAUSES = {cause.value: cause for cause in Cause}
 _LAUNCH_FIELDS = frozenset(field.name for field in fields(Launch)) - {"id"}
+_CLOUD_FIELDS = ("state", "health", "hosts", "created", "changed", "changed_unseen")
 _json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes
 
 
@@ -167,6 +170,18 @@ def verdict_of(row: Row) -> Judgement | None:
         )
     except ValueError:
         return None
+
+
+def cloud_row(node: CloudNode, stored: float) -> Row:
+    """A row for PUT_CLOUD_NODE: of the node only what changes seldom and a later run has to know."""
+    return node.project, node.zone, node.name, stored, _json({name: getattr(node, name) for name in _CLOUD_FIELDS})
+
+
+def cloud_of(row: Row) -> CloudNode:
+    """The node of a row of SELECT_CLOUD_NODES, with as much of it as is stored."""
+    project, zone, name, stored = row
+    facts = {name: value for name, value in json.loads(stored).items() if name in _CLOUD_FIELDS}
+    return CloudNode(project, zone, name, **facts)
 
 
 def cause_of(value: str) -> Cause | None:

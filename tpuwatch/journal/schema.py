@@ -34,6 +34,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id INTEGER PRIMARY KEY, node TEXT NOT NULL, verdict TEXT, at REAL, since REAL, boot_id TEXT, facts TEXT)""",
         "CREATE INDEX verdicts_node ON verdicts (node, id)",
     ),
+    (
+        # What the Cloud TPU API last said of each node, as far as a later run has to know it.
+        """CREATE TABLE cloud_nodes (
+            project TEXT, zone TEXT, name TEXT, stored REAL, facts TEXT,
+            PRIMARY KEY (project, zone, name)) WITHOUT ROWID""",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

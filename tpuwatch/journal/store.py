@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.clock import Clock
+    from tpuwatch.health.evidence import CloudNode
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cursor, Event, Launch
 
 PRUNE_LIMIT = 5000  # events that one call of prune removes at most: some tens of milliseconds
 KEPT_LAUNCHES = 10_000
-KEPT_VERDICTS = 20_000
+KEPT_VERDICTS = 20_000  # and of each node the latest one besides, up to as many
+KEPT_NODE_VERDICTS = 500  # of one node
+KEPT_CLOUD_NODES = 20_000
+CLOUD_NODES_SECONDS = 900.0
 KEPT_CURSORS = 200_000
 MEMORY_BYTES = 32 << 20  # a journal in memory never holds more, whatever the configuration allows on disk
 _VACUUM_PAGES = 2000  # pages that one call of prune gives back at most
@@ -33,8 +37,15 @@ _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)" 
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
 _DROP_OLD_LAUNCHES = """DELETE FROM launches
     WHERE id <= (SELECT id FROM launches ORDER BY id DESC LIMIT 1 OFFSET ?)"""
+_DROP_NODES_VERDICTS = """DELETE FROM verdicts WHERE id IN (
+    SELECT old.id FROM (SELECT node FROM verdicts GROUP BY node HAVING count(*) > :kept) AS many
+    JOIN verdicts AS old ON old.node = many.node
+        AND old.id <= (SELECT id FROM verdicts WHERE node = many.node ORDER BY id DESC LIMIT 1 OFFSET :kept))"""
 _DROP_OLD_VERDICTS = """DELETE FROM verdicts
-    WHERE id <= (SELECT id FROM verdicts ORDER BY id DESC LIMIT 1 OFFSET ?)"""
+    WHERE id <= (SELECT id FROM verdicts ORDER BY id DESC LIMIT 1 OFFSET :kept)
+    AND id NOT IN (SELECT max(id) FROM verdicts GROUP BY node ORDER BY max(id) DESC LIMIT :kept)"""
+_DROP_OLD_CLOUD_NODES = """DELETE FROM cloud_nodes WHERE (project, zone, name) IN
+    (SELECT project, zone, name FROM cloud_nodes ORDER BY stored DESC LIMIT -1 OFFSET ?)"""
 _DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
     (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
 _PUT_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
@@ -134,6 +145,19 @@ class Journal(JournalReads):
         with self._transaction() as connection:
             connection.executemany(rows.PUT_VERDICT, verdict_rows)
 
+    def cloud_nodes(self) -> list[CloudNode]:
+        """What nodes came to be by the cloud's word, with as much of it as is stored. Raises JournalError.
+
+        Nothing from before a break of more than CLOUD_NODES_SECONDS: what nodes were then says little of now.
+        """
+        return [rows.cloud_of(row) for row in self._select(rows.SELECT_CLOUD_NODES, self._cloud_nodes_from)]
+
+    def put_cloud_nodes(self, nodes: Sequence[CloudNode]) -> None:
+        """Store what nodes came to be, all or none. Any thread may call it. Raises JournalError."""
+        node_rows = [rows.cloud_row(node, self._clock.time()) for node in nodes]
+        with self._transaction() as connection:
+            connection.executemany(rows.PUT_CLOUD_NODE, node_rows)
+
     def prune(self, max_age_seconds: float, max_bytes: int) -> int:
         """Remove some of the oldest events if they were read longer ago, or the journal holds more, than is allowed.
 
@@ -153,7 +177,10 @@ class Journal(JournalReads):
             if removed:  # so that ids are not used again once the table is empty
                 connection.execute(_PUT_META, ("last_id", str(self._next_id - 1)))
             connection.execute(_DROP_OLD_LAUNCHES, (KEPT_LAUNCHES,))
-            connection.execute(_DROP_OLD_VERDICTS, (KEPT_VERDICTS,))
+            connection.execute(_DROP_NODES_VERDICTS, {"kept": KEPT_NODE_VERDICTS})
+            connection.execute(_DROP_OLD_VERDICTS, {"kept": KEPT_VERDICTS})
+            connection.execute(_DROP_OLD_CLOUD_NODES, (KEPT_CLOUD_NODES,))
+            connection.execute(_PUT_META, ("at_work", repr(self._clock.time())))
         self._vacuum(max_bytes)
         return removed
 
@@ -192,6 +219,8 @@ class Journal(JournalReads):
         self.first_run_time = self._clock.time() if self.first_run else float(meta["first_run_time"])
         self.last_boot_id = meta.get("boot_id")
         self.last_clean_stop = float(meta["clean_stop"]) if meta.get("clean_stop") else None
+        now, at_work = self._clock.time(), max(float(meta.get("at_work", 0)), self.last_clean_stop or 0.0)
+        self._cloud_nodes_from = now if now - at_work > CLOUD_NODES_SECONDS else 0.0
         self._unwritten = {"first_run_time": repr(self.first_run_time), "boot_id": boot_id, "clean_stop": ""}
         return max(self.last_id(), int(meta.get("last_id", 0))) + 1
 

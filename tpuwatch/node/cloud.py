@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import functools
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Problem
 from tpuwatch.node.cloudzone import CloudZone
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.config.schema import Cloud
     from tpuwatch.node.cloudclient import CloudClient
+    from tpuwatch.node.cloudmemory import CloudMemory
 
 _OFF: Final = "The Cloud TPU API is not asked: `enabled` under [cloud] is false."
 _NOWHERE: Final = (
@@ -38,14 +40,19 @@ class CloudWitness:
         clock: Clock,
         dice: random.Random,
         counted: Callable[[str, str], None],
+        memory: CloudMemory | None = None,
     ) -> None:
-        """`identity` tells who this machine is, as far as is known; `counted` is told method and code of each call."""
+        """`identity` tells who this machine is, as far as is known; `counted` is told method and code of each call.
+
+        With a `memory` it is known from when on nodes are what an earlier run saw already.
+        """
         self.answers: Mapping[str, Answer[CloudNode]] = {}  # by label, of all watched nodes, after each ask
         self._cloud = cloud
         self._identity = identity
         self._clock = clock
         self._dice = dice
         self._counted = counted
+        self._memory = memory
         self._client: CloudClient | None = None
         self._closed = False
         self._zones: dict[tuple[str, str], CloudZone] = {}
@@ -77,6 +84,8 @@ class CloudWitness:
         answers = dict(answer for zone in self._zones.values() for answer in zone.answers())
         answers.update(self._unplaced(watched))
         self.answers = answers
+        if self._memory is not None:
+            self._memory.keep(node for zone in self._zones.values() for node in zone.watched_nodes())
         return self._summary(watched)
 
     def close(self) -> None:
@@ -93,12 +102,15 @@ class CloudWitness:
         zones = {}
         for watch in placed:
             key = (watch.project, watch.zone)
-            zone = self._zones.get(key) or CloudZone(
-                watch, interval=self._cloud.poll_seconds, clock=self._clock, dice=self._dice
-            )
-            zone.follow(watch)
-            zones[key] = zone
+            zones[key] = self._zones.get(key) or self._new_zone(watch)
+            zones[key].follow(watch)
         self._zones = zones
+
+    def _new_zone(self, watch: Watch) -> CloudZone:
+        common: dict[str, Any] = {"interval": self._cloud.poll_seconds, "clock": self._clock, "dice": self._dice}
+        if self._memory is None:
+            return CloudZone(watch, **common)
+        return CloudZone(watch, **common, recalled=functools.partial(self._memory.node, watch.project, watch.zone))
 
     def _due(self) -> list[CloudZone]:
         zones = [zone for zone in self._zones.values() if zone.pacing.due_in <= 0]

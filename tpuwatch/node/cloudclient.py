@@ -21,6 +21,7 @@ with warnings.catch_warnings():
     import google.auth.transport.grpc
     import google.auth.transport.requests
     import grpc
+    import requests.exceptions
     from google.api_core.gapic_v1.client_info import ClientInfo
 
 if TYPE_CHECKING:
@@ -83,6 +84,30 @@ class CloudClient:
         """All queued resources of a zone: raw pages, each of them one call. Raises ApiError."""
         return self._pages("v2", "ListQueuedResources", project, zone)
 
+    def ask(self, method: str, asked: Asked, call: Callable[[Any, float], Any], *, version: str = "v2") -> Any:
+        """Make one call, by a function of Google's client and the deadline in seconds. Raises ApiError.
+
+        The deadline is that of `asked`. The error that the fault was told of is the ApiError's cause.
+        """
+        if self._ended:
+            raise ApiError(_ENDED)
+        try:
+            answer = call(self._client(version), asked.seconds)
+        except Exception as error:  # whatever Google's packages raise is explained and told
+            if self._ended:
+                raise ApiError(_ENDED) from error
+            fault = explain(error, asked)
+            self._counted(method, fault.code)
+            if fault.problem in _LOST:
+                self.close()
+            if fault.problem is Problem.CREDENTIALS:
+                self._credentials = None  # there may be others by the next time
+            if fault.problem is Problem.INTERNAL:
+                _log.warning("A call of %s failed in an unforeseen way.", method, exc_info=error)
+            raise ApiError(fault) from error
+        self._counted(method, "OK")
+        return answer
+
     def end(self) -> None:
         """Break off the call that is under way, and make no other. May be called from any thread.
 
@@ -112,29 +137,14 @@ class CloudClient:
 
     def _page(self, version: str, method: str, project: str, zone: str, token: str) -> Any:
         """One call."""
-        asked = self._asked(method, project, zone)
         parent = f"projects/{project}/locations/{zone}"
-        if self._ended:
-            raise ApiError(_ENDED)
-        try:
-            client = self._client(version)
-            call = client.list_nodes if method == "ListNodes" else client.list_queued_resources
-            request = {"parent": parent, "page_size": PAGE_SIZE, "page_token": token}
-            pager = call(request=request, retry=None, timeout=self._cloud.timeout_seconds)
-            page = next(pager.pages)
-        except Exception as error:  # whatever Google's packages raise is explained and told
-            if self._ended:
-                raise ApiError(_ENDED) from error
-            fault = explain(error, asked)
-            self._counted(method, fault.code)
-            if fault.problem in _LOST:
-                self.close()
-            if fault.problem is Problem.CREDENTIALS:
-                self._credentials = None  # there may be others by the next time
-            if fault.problem is Problem.INTERNAL:
-                _log.warning("A call of %s failed in an unforeseen way.", method, exc_info=error)
-            raise ApiError(fault) from error
-        self._counted(method, "OK")
+        request = {"parent": parent, "page_size": PAGE_SIZE, "page_token": token}
+
+        def call(client: Any, seconds: float) -> Any:
+            list_page = client.list_nodes if method == "ListNodes" else client.list_queued_resources
+            return next(list_page(request=request, retry=None, timeout=seconds).pages)
+
+        page = self.ask(method, self._asked(method, project, zone), call, version=version)
         return type(page).pb(page)
 
     def _asked(self, method: str, project: str, zone: str) -> Asked:
@@ -178,20 +188,19 @@ class CloudClient:
         """Have a token that is good for this call. Asked for here, a fault in it is not taken for one of the API."""
         if self._credentials is not None and self._credentials.valid:
             return
-        request = _BoundedRequest(self._clock, self._cloud.timeout_seconds)
+        request = BoundedRequest(self._clock, self._cloud.timeout_seconds)
         if self._credentials is None:
             self._credentials, _ = google.auth.default(scopes=[SCOPE], request=request)
         if not self._credentials.valid:
             self._credentials.refresh(request)
 
 
-class _BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[misc]
-    """Google's HTTP transport, with one deadline for all attempts. Raises TokenTimeout after it."""
+class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[misc]
+    """Google's HTTP transport, with one deadline for all attempts. Raises TokenTimeout when one of them hangs."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         super().__init__()
         self._clock = clock
-        self._seconds = seconds
         self._deadline = clock.monotonic() + seconds
 
     def __call__(self, url: str, *args: Any, timeout: float | None = None, **more: Any) -> Any:
@@ -199,10 +208,12 @@ class _BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[m
             left = max(0.001, self._left)
             return super().__call__(url, *args, timeout=min(timeout or left, left), **more)
         except google.auth.exceptions.TransportError as error:
-            if self._left > 0:
+            # One that takes the request and does not answer is there: google.auth must not find that it is not.
+            hangs = isinstance(error.__cause__, requests.exceptions.ReadTimeout)
+            if self._left > 0 and not hangs:
                 raise
             # Not passed on as it is: google.auth tries again after those, with pauses.
-            text = f"{url.partition('?')[0]} did not answer within {self._seconds:g} s"
+            text = f"{url.partition('?')[0]} did not answer in time"
             raise TokenTimeout(text) from error
 
     @property

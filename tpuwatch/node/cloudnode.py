@@ -39,8 +39,11 @@ class Converter:
         self._now = now
         self._strings: dict[str, str] = {}
 
-    def convert(self, raw: Any, name: str, previous: CloudNode | None) -> CloudNode:
-        """A raw Node. `previous` is what this node was at the last poll; it is returned itself if nothing changed."""
+    def convert(self, raw: Any, name: str, previous: CloudNode | None, *, looked: bool = True) -> CloudNode:
+        """A raw Node. `previous` is what this node was at the last poll; it is returned itself if nothing changed.
+
+        `looked`: that poll was ours, so that a change was seen. Else it was of an earlier run, or there was none.
+        """
         state, health = enum_name(raw, "state", "STATE"), enum_name(raw, "health", "HEALTH")
         created = _time_of(raw, "create_time")
         # One that was created anew has nothing from the old one.
@@ -66,6 +69,7 @@ class Converter:
             created=created,
             labels=self._labels(raw.labels) if raw.labels else (),
             changed=before.changed if before and unchanged else self._now,
+            changed_unseen=before.changed_unseen if before and unchanged else not looked,
         )
         return before if before and before == node else node
 

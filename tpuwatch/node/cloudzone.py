@@ -15,7 +15,7 @@ from tpuwatch.node.queued import QueuedResources
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tpuwatch.clock import Clock
     from tpuwatch.node.apifaults import Fault
@@ -36,7 +36,16 @@ class _Lost:
 class CloudZone:
     """Asks for one zone. A fault here says nothing of other zones."""
 
-    def __init__(self, watch: Watch, *, interval: float, clock: Clock, dice: random.Random) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        interval: float,
+        clock: Clock,
+        dice: random.Random,
+        recalled: Callable[[str], CloudNode | None] = lambda _: None,
+    ) -> None:
+        """`recalled` tells what an earlier run knew of a node, by its short name."""
         self.watch = watch
         self.pacing = Pacing(interval, clock=clock, dice=dice)
         self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name
@@ -48,6 +57,7 @@ class CloudZone:
         self._lost: dict[str, _Lost] = {}
         self._queued = QueuedResources(clock)
         self._clock = clock
+        self._recalled = recalled
 
     def follow(self, watch: Watch) -> None:
         """Watch these nodes of the zone from now on."""
@@ -69,7 +79,9 @@ class CloudZone:
                     name = short_name(raw.name)
                     unnamed += not name
                     if name and watch.has(name):
-                        seen[name] = converter.convert(raw, name, self._last(name)[0])
+                        last = self._last(name)[0]
+                        before = last or self._recalled(name)
+                        seen[name] = converter.convert(raw, name, before, looked=last is not None)
         except ApiError as error:
             self._failed(error.fault)
             return

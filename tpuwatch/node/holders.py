@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Holder
+from tpuwatch.node.usage import Mean, families
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,7 +32,6 @@ _LOCK: Final = re.compile(
     rb"^\d+: (?:FLOCK|POSIX|OFDLCK) +\S+ +(?:READ|WRITE) +(-?\d{1,10}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}):(\d{1,20}) ",
     re.MULTILINE,
 )  # "1: -> FLOCK …" only waits
-_INITIAL_NAMESPACE: Final = "pid:[4026531836]"  # of the host's own processes: a constant of the kernel
 _USER: Final = re.compile(r"[\w.@-]{1,64}")
 
 _HIDDEN = (
@@ -73,39 +73,33 @@ class _Scan:
     unreadable: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
-    """CPU seconds used so far, at a monotonic time."""
-
-    at: float
-    seconds: float
-
-
 class Holders:
     """Looks for holders, and remembers what makes the next look cheap and its CPU times meaningful."""
 
     def __init__(self, processes: ProcFs, root: Path, lock_file: str = LOCK_FILE) -> None:
         self._processes = processes
-        self._contained = _contained(root)
+        self._contained = processes.contained()
         self._lock_path = str(root / lock_file)
         self._locks = root / "proc/locks"
         self._users = _Users(root)
         self._kernel: set[int] = set()
         self._looks = 0
-        self._used: dict[tuple[int, int], _Used] = {}  # by pid and start
+        self._used: dict[tuple[int, int, frozenset[int]], Mean] = {}  # by pid, start, and holders below it
 
     def look(self, booted: float | None, monotonic: float) -> Held:
         """Look now: `booted` since the epoch, `monotonic` for CPU shares, both in seconds."""
         scan = self._scan()
         lock_file, locked, unseen = self._lock(scan)
-        used: dict[tuple[int, int], _Used] = {}
+        used: dict[tuple[int, int, frozenset[int]], Mean] = {}
         pinned, holders = 0, []
-        for pid in sorted(scan.devices.keys() | locked)[:MAX_HOLDERS]:
+        found = sorted(scan.devices.keys() | locked)[:MAX_HOLDERS]
+        family = families(self._processes, frozenset(found), scan.pids - self._kernel)
+        for pid in found:
             entry, numbers = self._processes.stat(pid), self._processes.status(pid)
-            if entry is None:
+            if entry is None or pid not in family:
                 continue  # it has ended meanwhile
-            key = (pid, entry.started_ticks)
-            used[key] = _Used(monotonic, entry.cpu_seconds)
+            key = (pid, entry.started_ticks, family[pid].heads)
+            used[key] = self._used.get(key) or Mean()
             pinned += _KIB * (numbers.get("VmLck", 0) + numbers.get("VmPin", 0))
             holders.append(
                 Holder(
@@ -115,13 +109,19 @@ class Holders:
                     started=None if booted is None else booted + self._processes.seconds(entry.started_ticks),
                     devices=scan.devices.get(pid, ()),
                     locks=pid in locked,
-                    cpu_cores=_cores(self._used.get(key), used[key]),
+                    cpu_cores=used[key].add(monotonic, family[pid].seconds),
                 )
             )
         self._used = used
         holders.sort(key=lambda holder: (holder.started or 0.0, holder.pid))
         hidden = (_CONTAINED,) if self._contained else ()
         return Held(tuple(holders), lock_file, pinned, hidden + _unseen(scan) + unseen)
+
+    def holds(self, pid: int) -> bool:
+        """Whether this one process holds the TPU now, as far as that can be seen."""
+        scan = _Scan(frozenset(self._processes.pids()))
+        self._scan_one(pid, scan)
+        return pid in scan.devices or pid in self._lock(scan)[1]
 
     def _scan(self) -> _Scan:
         if self._looks % _KERNEL_LOOKS == 0:
@@ -180,20 +180,6 @@ def parse_locks(raw: bytes, device: int, inode: int) -> set[int]:
         for match in _LOCK.finditer(raw)
         if int(match[4]) == inode and (int(match[2], 16), int(match[3], 16)) == (os.major(device), os.minor(device))
     }
-
-
-def _cores(before: _Used | None, now: _Used) -> float | None:
-    if before is None or now.at <= before.at:
-        return None
-    return max(0.0, now.seconds - before.seconds) / (now.at - before.at)
-
-
-def _contained(root: Path) -> bool:
-    """Whether this process is in a pid namespace of its own, so that it sees no process outside of it."""
-    try:
-        return os.readlink(f"{root}/proc/self/ns/pid") != _INITIAL_NAMESPACE  # noqa: PTH115 (gives the text itself)
-    except OSError:
-        return False  # it is not known
 
 
 def _unseen(scan: _Scan) -> tuple[str, ...]:

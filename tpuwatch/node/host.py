@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.evidence import Answer, Host, Problem
 from tpuwatch.node.holders import LOCK_FILE, Holders
 from tpuwatch.node.memory import read_memory
+from tpuwatch.node.usage import Mean
 from tpuwatch.processes import ProcFs, parse_numbers
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class HostWitness:
         self._processes = ProcFs(root / "proc")
         self._holders = Holders(self._processes, root, lock_file)
         self._last: Answer[Host] = Answer()
-        self._ticks: tuple[int, int] | None = None
+        self._used = Mean()
         self._cores: int | None = None
         self._kills: int | None = None
         self._killed: float | None = None
@@ -90,11 +91,12 @@ class HostWitness:
     def _busy(self) -> float | None:
         raw = self._processes.read("stat", _MAX_BYTES)
         self._cores = len(_CORE.findall(raw)) or None
-        before, self._ticks = self._ticks, parse_busy(raw)
-        if before is None or self._ticks is None or self._ticks[1] <= before[1]:
+        ticks = parse_busy(raw)
+        if ticks is None:
             return None
-        share = (self._ticks[0] - before[0]) / (self._ticks[1] - before[1])
-        return min(1.0, max(0.0, share))
+        cores = self._cores or 1
+        used = self._used.add(ticks[1] / cores, ticks[0])  # all ticks together are the clock
+        return None if used is None else min(1.0, used / cores)
 
 
 def parse_busy(raw: bytes) -> tuple[int, int] | None:

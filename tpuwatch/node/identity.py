@@ -232,7 +232,9 @@ class IdentityWitness:
             self._pacing.failed(error.retry_after)
             self._last = Answer(self.identity, self._last.at, error.problem, str(error), self._clock.time())
             return self._last
-        self._pacing.interval = KNOWN_SECONDS
+        # Attributes may be set only after the boot, and a server that is ill may answer that there are none.
+        all_told = told.problem is Problem.OFF or "accelerator" in (told.value or {})
+        self._pacing.interval = KNOWN_SECONDS if all_told else UNKNOWN_SECONDS
         self._pacing.succeeded()
         identity = combine(self._cloud, self._runtime_ports, told.value or {})
         self._last = Answer(identity, told.at, told.problem, told.detail, told.tried)

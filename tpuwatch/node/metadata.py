@@ -135,8 +135,7 @@ class Metadata:
             connection = socket.socket(family, socket.SOCK_STREAM)
             try:
                 with self._lock:
-                    if self._closed:
-                        raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
+                    self._check_open()
                     self._open.add(connection)
                 connection.settimeout(_left(deadline, self._clock))
                 try:
@@ -144,6 +143,8 @@ class Metadata:
                 except OSError as error:
                     last = error
                     continue
+                with self._lock:
+                    self._check_open()  # what is not connected yet `close` cannot end
                 yield connection
                 return
             finally:
@@ -151,6 +152,10 @@ class Metadata:
                     self._open.discard(connection)
                 connection.close()
         raise last
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
 
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"

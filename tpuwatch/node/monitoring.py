@@ -51,7 +51,7 @@ class MonitoringWitness:
         self._counted = counted
         self._endpoint = endpoint
         self._insecure = insecure
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._pacing = Pacing(POLL_SECONDS, clock=clock, dice=dice, longest=10 * POLL_SECONDS)
         self._client: Any = None
         self._closed = False
@@ -73,7 +73,7 @@ class MonitoringWitness:
             health = self._latest(INFRA_HEALTH, identity, now) if identity.instance.value else []
         except Exception as error:  # noqa: BLE001 # whatever Google's packages raise is explained, and counted there
             what = f"the samples of node {identity.node.value}"
-            fault = explain(error, asked(what, identity.project.value, self._endpoint, self._timeout, _READING))
+            fault = explain(error, asked(what, identity.project.value, self._endpoint, self.timeout_seconds, _READING))
             self._counted(_LIST, fault.code)
             self._pacing.failed(fault.retry_after)
             return self._without(fault.problem, fault.sentence, now)
@@ -114,7 +114,7 @@ class MonitoringWitness:
                     "end_time": {"seconds": int(now)},
                 },
             },
-            timeout=self._timeout,
+            timeout=self.timeout_seconds,
             retry=None,
         )
         self._counted(_LIST, "OK")

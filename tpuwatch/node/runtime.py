@@ -72,7 +72,7 @@ class RuntimeWitness:
         self._clock = clock
         self._dice = dice
         self._poll = poll_seconds
-        self._timeout = timeout_seconds
+        self.timeout_seconds = timeout_seconds
         self._counted = counted
         self._listeners: dict[int, _Listener] = {}
         self._last: Answer[Runtime] = Answer()
@@ -117,7 +117,7 @@ class RuntimeWitness:
         return self._last
 
     def _ask(self) -> None:
-        open_ports = knock(self._ports, self._timeout)
+        open_ports = knock(self._ports, self.timeout_seconds)
         self._listeners = {port: self._listeners.get(port, _Listener()) for port in open_ports}
         start = self._clock.monotonic()
         due = {port: address for port, address in open_ports.items() if self._listeners[port].rest_until <= start}
@@ -128,12 +128,12 @@ class RuntimeWitness:
             return
         from tpuwatch.node.runtime_calls import call_all  # gRPC: only where something runs
 
-        calls = call_all(reachable, self._clock, start + self._timeout, self._counted, own=len(open_ports) > 1)
+        calls = call_all(reachable, self._clock, start + self.timeout_seconds, self._counted, own=len(open_ports) > 1)
         for port, replies in calls.items():
             problem = problem_of(replies, served=self._listeners[port].served)
             if problem is None:
                 self._answered(port, replies)
-            elif problem in (Problem.FOREIGN, Problem.UNREACHABLE) and not knock([port], self._timeout):
+            elif problem in (Problem.FOREIGN, Problem.UNREACHABLE) and not knock([port], self.timeout_seconds):
                 del self._listeners[port]  # it has ended meanwhile
             else:
                 self._failed(port, problem)
@@ -155,7 +155,7 @@ class RuntimeWitness:
         listener.rest_until = now + pause * (1 - 0.5 * self._dice.random())
         if listener.said is None or listener.said.problem is not problem:
             listener.failing_from = now
-        detail = _DETAILS[problem].format(port, self._timeout)
+        detail = _DETAILS[problem].format(port, self.timeout_seconds)
         listener.said = RuntimePort(port, problem=problem, detail=detail)
 
 
