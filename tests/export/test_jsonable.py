@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -153,9 +153,16 @@ def test_every_field_of_the_evidence_is_told() -> None:
         Identity: jsonable.identity(samples.identity()),
         WitnessStatus: jsonable.witness(samples.WITNESSES[0]),
     }
-    told_beside = {"project", "zone"}  # a node's, where its judgement stands
+    # A node's place is told where its judgement stands, and `changed` is null where the change was not seen.
+    told_beside = {"project", "zone", "changed_unseen"}
     for kind, document in shown.items():
         assert {field.name for field in fields(kind)} - told_beside <= {*document, *told_beside}
+
+
+def test_a_change_that_was_not_seen_has_no_time() -> None:
+    node = replace(samples.cloud_node(), changed_unseen=True)
+    document = jsonable.cloud_node(node)
+    assert (document["changed"], document["changed_epoch"]) == (None, None)
 
 
 def test_an_unknown_identity_is_empty_not_absent() -> None:

@@ -53,6 +53,7 @@ def test_a_node_has_a_series_for_every_value_and_the_one_that_holds_is_1() -> No
     metrics.nodes([samples.node(verdict=Verdict.RUNTIME_STUCK)])
     states, healths = of(metrics, "tpuwatch_node_state"), of(metrics, "tpuwatch_node_health")
     verdicts = of(metrics, "tpuwatch_verdict")
+    verdicts = {key: value for key, value in verdicts.items() if key[0] != "tpuwatch_verdict_changes_total"}
     since = verdicts.pop(("tpuwatch_verdict_since_timestamp_seconds", "train-1"))
     assert {key[2] for key in states} == set(node_metrics.STATES)
     assert {key[2] for key in healths} == set(node_metrics.HEALTHS)
@@ -204,6 +205,15 @@ def test_a_witness_that_is_not_to_be_asked_is_not_down() -> None:
     }
     metrics.witness("cloud", at=900.5, ok=None)
     assert ("tpuwatch_witness_up", "cloud") not in series(metrics)
+
+
+def test_changes_of_verdicts_are_counted() -> None:
+    metrics = new()
+    assert {label for _, label in of(metrics, "tpuwatch_verdict_changes_total")} == {one.value for one in Verdict}
+    assert set(of(metrics, "tpuwatch_verdict_changes_total").values()) == {0}
+    metrics.verdict_changed(Verdict.GONE)
+    assert series(metrics)["tpuwatch_verdict_changes_total", "gone"] == 1
+    assert series(metrics)["tpuwatch_verdict_changes_total", "healthy"] == 0
 
 
 def test_failures_of_witnesses_are_counted() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from tests.export import samples
@@ -72,6 +75,8 @@ def test_the_cloud_may_say_little() -> None:
     )
     html = node_page.node_article(samples.node(cloud=bare), samples.NOW)
     assert text(html).endswith("The cloud says READY since 2 h ago")
+    html = node_page.node_article(samples.node(cloud=replace(bare, changed_unseen=True)), samples.NOW)
+    assert text(html).endswith("The cloud says READY")
 
 
 def test_few_nodes_are_all_listed_the_worst_first() -> None:
@@ -125,6 +130,18 @@ def test_a_machine_of_which_nothing_is_known_is_not_shown() -> None:
 def test_a_machine_without_a_workload() -> None:
     shown = text(node_page.machine(samples.status(runtime=Runtime(()), host=Host(boot_id="", booted=None))))
     assert shown == "This machineNo chip is told of.No process holds the TPU."
+
+
+def test_that_nobody_holds_the_tpu_is_not_said_where_not_all_could_be_seen() -> None:
+    host = Host(boot_id="", booted=None, unseen=("The open files of 3 processes may not be seen.",))
+    shown = text(node_page.machine(samples.status(host=host)))
+    assert "No process is seen to hold the TPU." in shown
+    assert "No process holds" not in shown
+
+
+def test_a_tag_has_its_own_colour_and_not_that_of_what_it_stands_in() -> None:
+    (rule,) = re.findall(r"^\.tag \{(.*)\}$", page._STYLE, re.MULTILINE)
+    assert "--tone: initial;" in rule  # in an article of the tone "plain" it would be as pale as a line
 
 
 def test_a_port_that_answers_something_else_is_named() -> None:

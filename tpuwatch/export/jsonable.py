@@ -198,7 +198,7 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
         "queued_resource": node.queued_resource,
         "maintenance": _maintenance(node.maintenance) if node.maintenance else None,
         **times("created", node.created),
-        **times("changed", node.changed),
+        **times("changed", None if node.changed_unseen else node.changed),
         "labels": dict(node.labels),
     }
 

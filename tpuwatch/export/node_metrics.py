@@ -95,6 +95,12 @@ class NodeMetrics:
         )
         for method in POLLED:
             self._show_method(method)
+        self._changes = new.counters(
+            "tpuwatch_verdict_changes_total",
+            "Times that a watched node came to be judged so, from another verdict or from none.",
+            "verdict",
+            {verdict: verdict.value for verdict in Verdict},
+        )
         self._failures = new.counters(
             "tpuwatch_witness_failures_total",
             "Attempts to ask a witness that failed. That nobody is there to be asked is no failure.",
@@ -131,6 +137,10 @@ class NodeMetrics:
         """All watched nodes as they are now; one that is not among them loses its series."""
         self._nodes = tuple(_labelled(statuses))
         self._verdicts = Tally(status.judgement.verdict.value for status in statuses)
+
+    def verdict_changed(self, verdict: Verdict) -> None:
+        """A node is judged to be another than before."""
+        self._changes[verdict].inc()
 
     def runtime(self, runtime: Runtime | None) -> None:
         """What the runtime told last; None when no workload runs or it is not known."""

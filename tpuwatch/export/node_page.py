@@ -72,7 +72,7 @@ def machine(status: Status) -> Markup:
     if runtime is not None:
         parts += [table(_CHIP, map(_chip, runtime.chips), "No chip is told of."), *_ports(runtime)]
     if host is not None:
-        parts += [table(_HOLDER, _holders(host, status.now), "No process holds the TPU."), *_host(host, status.now)]
+        parts += [table(_HOLDER, _holders(host, status.now), _free(host)), *_host(host, status.now)]
     return section("This machine", join(*parts)) if parts else Markup()
 
 
@@ -141,7 +141,7 @@ def _verdict(judgement: Judgement) -> Markup:
 def _cloud(cloud: CloudNode, now: float) -> Iterator[str]:
     """What the cloud says of the node, in one line."""
     yield f"The cloud says {cloud_words(cloud.state, cloud.health)}"
-    if cloud.changed is not None:
+    if cloud.changed is not None and not cloud.changed_unseen:
         yield join(" since ", moment(cloud.changed, now))
     if cloud.health_description:
         yield f": {cloud.health_description}"
@@ -214,6 +214,11 @@ def _holders(host: Host, now: float) -> Iterator[tuple[str, ...]]:
             _NONE if holder.cpu_cores is None else f"{holder.cpu_cores:.1f}",
             element("code", holder.command),
         )
+
+
+def _free(host: Host) -> str:
+    """What to say where no holder is seen: that there is none only if all could be looked at."""
+    return "No process is seen to hold the TPU." if host.unseen else "No process holds the TPU."
 
 
 def _host(host: Host, now: float) -> Iterator[Markup]:

@@ -1,0 +1,44 @@
+"""The daemon on a made-up machine and with a time that skips: `python -m tests.daemon_elsewhere ROOT SKIP … run …`.
+
+ROOT is a directory with what /proc would show, SKIP a file with the seconds by which all clocks are ahead. It has less
+patience with who does not answer, lest tests take long. All else is the daemon as it is. What comes after the first
+`tpuwatch` is its command line.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+from tpuwatch.cli.main import main
+from tpuwatch.clock import SystemClock
+from tpuwatch.node import host, metadata, runtime
+
+PATIENCE_SECONDS = 1.0  # with the metadata server and with the runtime's ports
+
+
+def skipping(skip: Path) -> None:
+    """Let all clocks of this process be ahead by what the file says."""
+    time, monotonic = SystemClock.time, SystemClock.monotonic
+
+    def ahead() -> float:
+        return float(skip.read_text())
+
+    SystemClock.time = lambda self: time(self) + ahead()  # type: ignore[method-assign]
+    SystemClock.monotonic = lambda self: monotonic(self) + ahead()  # type: ignore[method-assign]
+
+
+def run(root: Path, skip: Path, command: list[str]) -> int:
+    """Run the command there and then."""
+    host.HostWitness = functools.partial(host.HostWitness, root=root)  # type: ignore[misc,assignment]
+    metadata.Metadata = functools.partial(metadata.Metadata, timeout_seconds=PATIENCE_SECONDS)  # type: ignore[misc,assignment]
+    runtime.RuntimeWitness = functools.partial(  # type: ignore[misc,assignment]
+        runtime.RuntimeWitness, timeout_seconds=PATIENCE_SECONDS
+    )
+    skipping(skip)
+    return main(command[command.index("tpuwatch") + 1 :])
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
