@@ -8,12 +8,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# PYTEST_ARGS, DEMO_ARGS and CHAOS_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
 PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format corpus bench bench-smoke soak chaos picture example lock dist clean
+.PHONY: help demo test lint format corpus bench bench-smoke soak chaos booted picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, a
 
 chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its events
 	$(BIN)/python -m chaos $(CHAOS_ARGS)
+
+booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted in a container (as root)
+	$(BIN)/python -m booted $(BOOTED_ARGS)
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import catch_up, follow, idle, memory, mtail, startup
+from bench import catch_up, faults, fleet, follow, idle, memory, mtail, node, startup
 from bench.figures import FULL, SMOKE, Bench, Figure, heading, row, summary
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "idle": idle.idle,
     "startup": startup.start_up,
     "memory": memory.flat,
+    "node": node.node,
+    "fleet": fleet.fleet,
+    "faults": faults.faults,
 }
 
 

@@ -52,7 +52,12 @@ class Scale:
     idle_seconds: float
     long_log: int  # for flat memory
     long_events: int
-    runs: int  # of a command, whose median counts
+    runs: int  # of a command or a call, whose median counts
+    nodes: int  # in one zone
+    polls: int  # of them
+    settle_seconds: float  # before a daemon with witnesses is measured: their clients are loaded
+    intervals: tuple[float, ...]  # between polls, in seconds
+    faults: int  # that are set at each interval
 
 
 FULL = Scale(
@@ -66,6 +71,11 @@ FULL = Scale(
     long_log=5 << 30,
     long_events=1_000_000,
     runs=11,
+    nodes=5000,
+    polls=12,
+    settle_seconds=20.0,
+    intervals=(1.0, 2.0, 5.0),
+    faults=36,
 )
 SMOKE = Scale(
     log=4 << 20,
@@ -78,6 +88,11 @@ SMOKE = Scale(
     long_log=4 << 20,
     long_events=2000,
     runs=3,
+    nodes=600,
+    polls=2,
+    settle_seconds=1.0,
+    intervals=(1.0,),
+    faults=2,
 )
 
 

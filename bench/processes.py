@@ -15,22 +15,18 @@ from typing import TYPE_CHECKING
 from tpuwatch.export.view import ADDRESS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
-_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = resource.getpagesize()
 
+NO_NODE = "[cloud]\nenabled = false\n\n[runtime]\nenabled = false"
 CONFIG = """\
 [logs]
 paths = ["{logs}"]
 
-[cloud]
-enabled = false
-
-[runtime]
-enabled = false
+{node}
 
 [http]
 listen = "127.0.0.1:0"
@@ -45,18 +41,38 @@ level = "error"
 
 
 @contextlib.contextmanager
-def daemon(logs: Path, state: Path, *, max_mib: int = 256) -> Iterator[int]:
-    """The real daemon, from `tpuwatch run`; gives its pid once it is ready, and ends it."""
+def daemon(
+    logs: Path,
+    state: Path,
+    *,
+    max_mib: int = 256,
+    node: str = NO_NODE,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[int]:
+    """The real daemon, from `tpuwatch run`; gives its pid once it serves, and ends it.
+
+    `node` is the configuration of its node side, as text; `environ` more variables for it.
+    """
     state.mkdir(exist_ok=True)
     config = state / "config.toml"
-    config.write_text(CONFIG.format(logs=logs, state=state, max_mib=max_mib))
-    address = state / ADDRESS_FILE
-    process = subprocess.Popen([sys.executable, "-m", "tpuwatch", "run", "--config", str(config)])  # noqa: S603 - ours
+    config.write_text(CONFIG.format(logs=logs, state=state, max_mib=max_mib, node=node))
+    with tpuwatch("run", "--config", str(config), until=state / ADDRESS_FILE, environ=environ) as pid:
+        yield pid
+
+
+@contextlib.contextmanager
+def tpuwatch(*words: str, until: Path, environ: Mapping[str, str] | None = None) -> Iterator[int]:
+    """A command of tpuwatch's that runs until it is told to end; gives its pid once the file `until` is there."""
+    command = [sys.executable, "-m", "tpuwatch", *words]
+    variables = {**os.environ, **(environ or {})}
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL)  # noqa: S603 - our own words
     try:
         deadline = time.monotonic() + START_SECONDS
-        while not address.exists():
+        while not until.exists():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the daemon did not start (exit code {process.poll()}); see its words above")
+                raise RuntimeError(
+                    f"tpuwatch {words[0]} did not start (exit code {process.poll()}); see its words above"
+                )
             time.sleep(0.02)
         yield process.pid
     finally:
@@ -70,10 +86,16 @@ def daemon(logs: Path, state: Path, *, max_mib: int = 256) -> Iterator[int]:
 
 def cpu_seconds(pid: int) -> float:
     """What a process has used of the processors since it began, in its own code and in the kernel."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    # The clock that clock_getcpuclockid(3) names: /proc/PID/stat counts hundredths of a second only.
+    return time.clock_gettime(~pid << 3 | 2)
 
 
 def resident_bytes(pid: int) -> int:
     """How much memory a process holds."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+
+
+def peak_bytes(pid: int) -> int:
+    """The most memory that a process has held so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024

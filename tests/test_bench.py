@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from itertools import islice
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench import generate, mtail, rules
+from bench import faults, generate, mtail, rules
 from bench.figures import Figure, row, summary
 from bench.pipeline import Pipeline
+from bench.processes import cpu_seconds, peak_bytes, resident_bytes
+from bench.simulated import number, value
 from tpuwatch.logs.catalogue import load_catalogue
 from tpuwatch.logs.frame import LIBTPU_HEADER
 from tpuwatch.model import Cause
@@ -103,6 +107,30 @@ def test_the_summary_counts_targets_alone() -> None:
     assert summary(figures) == "1 of 2 targets reached."
 
 
+def test_a_value_of_a_scrape_is_that_of_its_series_alone() -> None:
+    scraped = 'a{b="c"} 2\na 1.5\naa 3\n'
+    assert (value(scraped, "a"), value(scraped, 'a{b="c"}'), value(scraped, "b")) == (1.5, 2.0, None)
+    with pytest.raises(RuntimeError, match="no series b"):
+        number(scraped, "b")
+
+
+def test_the_tail_of_delays_is_not_smoothed() -> None:
+    assert faults.p99([3.0, 1.0, 2.0]) == 3.0
+    assert faults.p99([float(number) for number in range(1, 201)]) == 198.0
+
+
+def test_processor_time_and_memory_are_those_of_the_process_that_is_asked_for() -> None:
+    before = cpu_seconds(os.getpid())
+    start = time.process_time()
+    sum(range(1_000_000))
+    spent = time.process_time() - start
+    assert cpu_seconds(os.getpid()) - before >= spent > 0
+    assert 0 < resident_bytes(os.getpid()) <= peak_bytes(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        assert cpu_seconds(other.pid) < before
+        other.communicate(b"\n")
+
+
 def test_the_command_prints_its_figures_as_json() -> None:
     command = [sys.executable, "-m", "bench", "--smoke", "--json", "startup"]
     done = subprocess.run(command, check=True, capture_output=True, timeout=60)
@@ -116,3 +144,13 @@ def test_an_unknown_benchmark_is_named() -> None:
     assert done.returncode == 2
     assert "no-such" in done.stderr
     assert "catch-up" in done.stderr
+
+
+def test_a_fleet_is_polled_with_as_many_calls_as_it_has_pages() -> None:
+    command = [sys.executable, "-m", "bench", "--smoke", "--json", "fleet"]
+    done = subprocess.run(command, check=True, capture_output=True, timeout=120)
+    figures = {figure["name"]: figure["value"] for figure in json.loads(done.stdout)}
+    assert figures["fleet: nodes"] >= 600
+    assert figures["fleet: pages of the list"] == 2
+    assert figures["fleet: API calls per poll to pages"] == 1
+    assert figures["fleet: a poll cycle"] > 0

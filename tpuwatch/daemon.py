@@ -187,7 +187,8 @@ class Daemon:
             self._prune()
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
-            self._node.tell(self._logs.testimony())
+            if (news := self._logs.news()) is not None:
+                self._node.tell(news)
             self._view.show(self._status(), self._node.nodes)
             self._notifier.status(self._state)
             self._logs.pause()
@@ -218,7 +219,7 @@ class Daemon:
             started=self._started,
             now=now,
             state=self._state,
-            reading=bool(files) or not problems,
+            reading=self._logs.reads(),
             loops=[LoopStatus(LOGS, self._last_success, fresh), *self._node.loops()],
             files=files[:_SHOWN_FILES],
             problems=problems,
@@ -300,6 +301,7 @@ class Daemon:
         if _node_part(config) != _node_part(before):
             self._node.stop()
             self._node = self._new_node()
+            self._node.tell(self._logs.testimony())  # or the new judge would have to do without until something changes
             self._node.start()
         self._anew = True
 

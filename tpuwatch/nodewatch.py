@@ -65,16 +65,18 @@ class NodeWatch:
         boot_id: str,
         put: Callable[[Event], None],
         progress: Callable[[str, float], None],
+        dice: random.Random | None = None,
     ) -> None:
         """`put` takes events for the journal, `progress` a loop's name and how long its turn took:
-        both from any thread."""
+        both from any thread. `dice` spread the polls."""
         self._config = config
+        self._journal = journal
         self._metrics = metrics
         self._clock = clock
         self._boot_id = boot_id
         self._put = put
         self._progress = progress
-        self._dice = random.Random()  # noqa: S311 (spreads polls, keeps no secret)
+        self._dice = dice or random.Random()  # noqa: S311 (spreads polls, keeps no secret)
         self._stopped = False
         self._speaking = threading.Lock()  # held while an answer is taken, so that none is after the stop
         self._notices: Notices | None = None  # the last ones
@@ -259,14 +261,17 @@ class NodeWatch:
         common: dict[str, Any] = {"clock": self._clock, "dice": self._dice}
         metadata = Metadata(default_host(), clock=self._clock) if cloud.enabled else None
         identity = IdentityWitness(cloud, metadata, self._config.runtime.ports, **common)
+        self._board.post(identity=identity.identity)  # what the configuration says of it holds at once
         self._add_witness("identity", identity, KNOWN_SECONDS, self._hear_identity)
         if metadata is None:
             self._board.post(api=_OFF, notices=_OFF)
             return
         from tpuwatch.node.cloud import CloudWitness
+        from tpuwatch.node.cloudmemory import CloudMemory
         from tpuwatch.node.notices import WAIT_SECONDS, NoticesWitness
 
-        api = CloudWitness(cloud, self._identity, counted=self._metrics.api_request, **common)
+        memory = CloudMemory(self._journal, self._metrics.journal_error)
+        api = CloudWitness(cloud, self._identity, counted=self._metrics.api_request, memory=memory, **common)
         zones = 1 + len({entry.rpartition("/")[0] for entry in cloud.nodes})
         self._add_witness(
             "cloud",
@@ -357,7 +362,7 @@ class NodeWatch:
         self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in NO_TROUBLE)
 
     def _done(self, name: str, seconds: float) -> None:
-        if not self._stopped:
+        if not self._stopped and name not in self._unheard:  # one that only waited for another has not succeeded yet
             self._successes[name] = self._clock.time()
             self._progress(name, seconds)
 

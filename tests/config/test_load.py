@@ -8,7 +8,7 @@ import pytest
 from tpuwatch.config import Config, load_config
 from tpuwatch.errors import ConfigError
 
-TABLES = "logs, cloud, runtime, health, monitoring, http, state, log"
+TABLES = "logs, cloud, runtime, health, monitoring, restart, ledger, http, state, log"
 
 
 def load(tmp_path: Path, text: str) -> Config:
@@ -114,6 +114,44 @@ LISTEN = 'http.listen cannot be {}; give "host:port", with an IPv6 address in br
 )
 def test_a_wrong_value_is_answered_with_what_is_allowed(tmp_path: Path, text: str, message: str) -> None:
     assert refusal(tmp_path, text) == message
+
+
+BACKOFF = "restart.longest_backoff_seconds cannot be {}; give a number of seconds from 1 to 604800"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[restart]\nmode = 'on'", 'restart.mode cannot be "on"; give "observe" or "act"'),
+        ("[restart]\nrestart_node = 1", "restart.restart_node cannot be 1; give true or false"),
+        ("[restart]\nnode_max = 0", "restart.node_max cannot be 0; give a whole number from 1 to 16"),
+        ("[restart]\nnode_max = 1.5", "restart.node_max cannot be 1.5; give a whole number from 1 to 16"),
+        (
+            "[restart]\nfleet_percent = 101",
+            "restart.fleet_percent cannot be 101; give a share in percent from 0 to 100",
+        ),
+        ("[restart]\nlongest_backoff_seconds = 1e9", BACKOFF.format("1000000000.0")),
+        (
+            "[restart]\nrestart_nodes = true",
+            "restart.restart_nodes is not a key of tpuwatch; did you mean restart.restart_node?",
+        ),
+        ("[ledger]\ndir = 'here'", 'ledger.dir cannot be "here"; give an absolute path, or empty'),
+        ("[ledger]\ndir = 1", "ledger.dir cannot be 1; give an absolute path, or empty"),
+    ],
+)
+def test_what_restarts_and_how_often_is_bounded(tmp_path: Path, text: str, message: str) -> None:
+    assert refusal(tmp_path, text) == message
+
+
+def test_as_it_comes_nothing_is_restarted() -> None:
+    restart = Config().restart
+    assert restart.mode == "observe"
+    assert [name for name, value in restart.model_dump().items() if value is True] == []
+
+
+def test_the_ledger_is_in_the_state_directory_unless_it_is_put_elsewhere(tmp_path: Path) -> None:
+    assert load(tmp_path, "[state]\ndir = '/s'").ledger_dir == Path("/s")
+    assert load(tmp_path, "[state]\ndir = '/s'\n[ledger]\ndir = '/l'").ledger_dir == Path("/l")
 
 
 @pytest.mark.parametrize("listen", ["localhost:80", "0.0.0.0:0", "[::]:65535", "node-1.example:9478"])

@@ -25,6 +25,7 @@ COMMANDS = {
     "nodes": "list all watched nodes, those first that somebody must see to",
     "doctor": "check what tpuwatch and a TPU job need, and tell the fix",
     "events": "list what was recognised in the logs",
+    "restart": "restart a node safely, and show what was restarted and why",
     "config": "check or show the configuration",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",

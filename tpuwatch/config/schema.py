@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
+from tpuwatch.config.restart import Ledger, Restart
+from tpuwatch.config.section import Section
 from tpuwatch.config.types import (
     AbsolutePath,
     Allowed,
@@ -32,12 +34,6 @@ from tpuwatch.config.types import (
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
-
-
-class Section(BaseModel):
-    """A table of the file. Frozen: a new configuration is a new object."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 class Logs(Section):
@@ -194,6 +190,8 @@ class Config(Section):
     runtime: Runtime = Runtime()
     health: Health = Health()
     monitoring: Monitoring = Monitoring()
+    restart: Restart = Restart()
+    ledger: Ledger = Ledger()
     http: Http = Http()
     state: State = State()
     log: Log = Log()
@@ -204,6 +202,11 @@ class Config(Section):
     def source(self) -> Path | None:
         """The file that it was read from; None if all of it is defaults."""
         return self._source
+
+    @property
+    def ledger_dir(self) -> Path:
+        """The directory of the ledger."""
+        return Path(self.ledger.dir) if self.ledger.dir else self.state.dir
 
 
 @dataclass(frozen=True, slots=True)

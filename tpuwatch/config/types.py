@@ -41,7 +41,20 @@ def _absolute(path: Path) -> Path:
     return path
 
 
+def _absolute_or_empty(path: str) -> str:
+    return str(_absolute(Path(path))) if path else path
+
+
+def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
+    if argv and (not argv[0].startswith("/") or any("\0" in word for word in argv)):
+        raise ValueError("no program")
+    return argv
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
+OptionalPath = Annotated[
+    str, Field(strict=True), AfterValidator(_absolute_or_empty), Allowed("an absolute path, or empty")
+]
 Directories = Annotated[
     tuple[Annotated[Path, AfterValidator(_absolute)], ...], Allowed("a list of absolute paths of directories")
 ]
@@ -50,6 +63,8 @@ Globs = Annotated[
     Allowed("a list of absolute paths, which may hold *, ?, [...] and **"),
 ]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
+Count = Annotated[int, Field(strict=True), Allowed("a whole number")]
+Percent = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a share in percent")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
 Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
 Name = Annotated[
@@ -65,6 +80,27 @@ Nodes = Annotated[
 ]
 Endpoint = Annotated[
     str, Field(pattern=r"^([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}$|^$"), Allowed('"host:port", or empty')
+]
+Command = Annotated[
+    tuple[Annotated[str, Field(strict=True, max_length=4096)], ...],
+    Field(max_length=256),
+    AfterValidator(_program),
+    Allowed("a list of a program, by its absolute path, and its arguments (no shell reads it), or an empty list"),
+]
+Unit = Annotated[
+    str,
+    Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_:.@\\-]{0,199}\.service)?$"),
+    Allowed('the name of a systemd unit such as "tpu-runtime.service", or empty'),
+]
+BucketName = Annotated[
+    str,
+    Field(pattern=r"^([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])?$"),
+    Allowed("a bucket's name without gs://, or empty"),
+]
+Prefix = Annotated[
+    str,
+    Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,63}/){0,4}$"),
+    Allowed('names that each end in /, such as "tpuwatch/", or empty'),
 ]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]

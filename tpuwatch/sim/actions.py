@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PlainValidator, TypeAdapter
 
-from tpuwatch.config.schema import Section
+from tpuwatch.config.section import Section
 from tpuwatch.config.types import Allowed, Seconds, YesNo
 from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.world import Phase

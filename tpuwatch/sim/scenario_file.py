@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tomli
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from tpuwatch.config.schema import Section
+from tpuwatch.config.section import Section
 from tpuwatch.config.types import Allowed, Name, Project, YesNo
 from tpuwatch.errors import ConfigError
 from tpuwatch.sim.actions import AnyAction, Health, OnNode, PhaseName, State, Text, Wait, Worker, matching, one_of

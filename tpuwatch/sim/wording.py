@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from tpuwatch.config.schema import Section, Setting
+from tpuwatch.config.schema import Setting
+from tpuwatch.config.section import Section
 from tpuwatch.sim.actions import ACTIONS, AnyAction
 
 if TYPE_CHECKING:

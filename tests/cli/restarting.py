@@ -1,0 +1,100 @@
+"""`tpuwatch restart` over a simulated cloud, in this process, with time that only its waiting moves."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tpuwatch.cli import restart_book, restart_nodes
+from tpuwatch.cli.main import main
+from tpuwatch.cli.restart_show import Show
+from tpuwatch.restart.record import Record, Target
+from tpuwatch.restart.sqlite import SqliteLedger
+
+HEALTHY = ("--yes", "--yes", "--reason", "To try it.")
+
+
+def target(name: str = "train-1") -> Target:
+    return Target(PROJECT, ZONE, name)
+
+
+def toml(address: str, state: Path) -> str:
+    """A configuration that leads there."""
+    return (
+        f'[cloud]\nendpoint = "{address}"\ninsecure = true\nproject = "{PROJECT}"\nzone = "{ZONE}"\n'
+        f'[state]\ndir = "{state}"\n[http]\nlisten = "127.0.0.1:0"\n[restart]\nsettle_seconds = 5.0\n'
+    )
+
+
+class Site:
+    """A cloud, a machine from which its nodes are restarted, and what was told."""
+
+    def __init__(self, cloud: Cloud, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cloud = cloud
+        self.clock = cloud.clock
+        self.state = root / "state"
+        self.config = root / "c.toml"
+        self.config.write_text(toml(cloud.server.address, self.state))
+        self.ledger = SqliteLedger(self.state, cloud.clock)
+        self.waited: Callable[[Show], None] = lambda _: None  # is called after each wait
+        self._capsys = capsys
+
+    def add(self, name: str = "train-1", *, bad: bool = True, **fields: Any) -> Any:
+        """One more node, of which the API says that it is bad."""
+        node = self.cloud.add(name, **fields)
+        if bad:
+            node.health = "TIMEOUT"
+        return node
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of `tpuwatch restart`."""
+        try:
+            code = main(["restart", *words])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        told = self._capsys.readouterr()
+        return code, told.out, told.err
+
+    def json(self, *words: str) -> tuple[int, list[Any]]:
+        """Exit code, and the documents on standard output, a line each."""
+        code, out, _ = self.run(*words, "--json")
+        return code, [json.loads(line) for line in out.splitlines()]
+
+    def record(self, name: str = "train-1") -> Record | None:
+        stored = self.ledger.read(target(name))
+        return stored.record if stored is not None else None
+
+    def audit(self) -> list[Any]:
+        file = self.state / "audit.jsonl"
+        return [json.loads(line) for line in file.read_text("ascii").splitlines()] if file.exists() else []
+
+    def calls(self) -> list[str]:
+        """The calls that change something."""
+        changing = ("StopNode", "StartNode", "ResetQueuedResource")
+        return [call.method for call in self.cloud.world.calls if call.method in changing]
+
+
+@contextmanager
+def restarting(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    with cloud_running() as cloud:
+        site = Site(cloud, root, capsys)
+
+        def wait(show: Show, seconds: float) -> bool:
+            cloud.pass_time(max(0.01, seconds))
+            site.waited(show)
+            return show.interrupted
+
+        monkeypatch.setattr(restart_nodes, "SystemClock", lambda: cloud.clock)
+        monkeypatch.setattr(restart_book, "SystemClock", lambda: cloud.clock)
+        monkeypatch.setattr(Show, "wait", wait)
+        monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
+        monkeypatch.setenv("TPUWATCH_CONFIG", str(site.config))
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        yield site

@@ -1,0 +1,410 @@
+"""`tpuwatch restart` of nodes, over a simulated cloud and Google's own client."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.answering import answering
+from tests.cli.restarting import HEALTHY, PROJECT, ZONE, Site, restarting, target
+from tests.export import samples
+from tests.restart.records import record
+from tests.simulated import ZONE as SIM_ZONE
+from tests.simulated import simulated
+from tpuwatch.cli import restart_nodes
+from tpuwatch.cli.restart_place import Here
+from tpuwatch.cli.restart_show import Show
+from tpuwatch.health.verdict import Verdict
+from tpuwatch.restart.record import Lease, Phase
+from tpuwatch.sim.cloud.faults import Fault
+
+OTHERS = "elsewhere/boot/12/34/abcd"
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    with restarting(tmp_path, monkeypatch, capsys) as made:
+        yield made
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_whole_way(site: Site) -> None:
+    node = site.add()
+    code, out, err = site.run("train-1", "--yes", "--reason", "It hangs.")
+    assert (code, err, node.state, node.boots) == (0, "", "READY", 2)
+    assert site.calls() == ["StopNode", "StartNode"]
+    told = flat(out)
+    for words in (
+        "train-1 (zone us-east5-a, project lab): unknown",
+        "The API says READY and TIMEOUT",
+        "The node is stopped and started again",
+        "what its jobs have not written to a checkpoint is lost",
+        "A stop gives the capacity back",
+        "Restarts of this node within 24 h: 0 of 3",
+        "Node train-1 was restarted in",
+    ):
+        assert words in told
+    phases = [line.split()[1] for line in out.splitlines() if re.match(r" *\d+:\d\d  [a-z]", line)]
+    assert phases == ["intent", "stopping", "stopped", "starting", "verifying", "done"]
+    assert max(map(len, out.splitlines())) <= 80
+    stored = site.record()
+    assert stored is not None
+    assert (stored.phase, stored.cause, stored.reason, stored.lease) == (Phase.DONE, "operator", "It hangs.", Lease())
+    assert stored.evidence[0].startswith("cloud: The API says READY and TIMEOUT")
+    begun, done = site.audit()
+    assert (begun["result"], begun["decision"], done["result"]) == ("begun", "restart_node", "done")
+    assert begun["budget"] == {"node": 0, "node_max": 3, "fleet": 0, "fleet_max": 10}
+
+
+def test_json_is_a_line_for_each_node_and_all_else_is_on_standard_error(site: Site) -> None:
+    site.add()
+    site.add("train-2")
+    code, out, err = site.run("train-1", "train-2", "--yes", "--json")
+    documents = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert [list(document)[:5] for document in documents] == [["node", "outcome", "phase", "operations", "seconds"]] * 2
+    assert [document["node"] for document in documents] == ["train-1", "train-2"]
+    assert {(document["outcome"], document["phase"]) for document in documents} == {("done", "done")}
+    assert [len(document["operations"]) for document in documents] == [2, 2]
+    assert all(document["seconds"] > 200 for document in documents)
+    assert "What it costs" in err
+    history = [(one.node.rpartition("/")[2], one.what) for one in site.cloud.world.history if one.what == "stop"]
+    assert history == [("train-1", "stop"), ("train-2", "stop")]
+
+
+def test_a_dry_run_changes_nothing(site: Site) -> None:
+    site.add()
+    code, out, _ = site.run("train-1", "--dry-run")
+    assert (code, site.calls(), site.state.exists()) == (0, [], False)
+    assert "The node is stopped and started again" in flat(out)
+    assert "Nothing was done: this was a dry run." in out
+    assert site.json("train-1", "--dry-run")[1][0]["outcome"] == "dry_run"
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ([], "name the node to restart, or give --status"),
+        (["--cancel"], "name the node whose restart is to be cancelled"),
+        (["--status", "--yes"], "--yes, --dry-run and --force-rung are about a restart"),
+        (["--status", "--history"], "not allowed with argument"),
+        (["train-1", "--reset-breaker"], "--reset-breaker is about all nodes"),
+        (["train-*"], "'train-*' is no node: write its name"),
+        (["projects/p/locations/z/node/n"], "is no node"),
+        (["Train"], "is no node"),
+        (["train-1", "--project", "No Such"], "'No Such' is no project's id"),
+        (["train-1", "--force-rung", "end_holder"], "invalid choice: 'end_holder'"),
+        (["train-1"], "there is no terminal to ask on: give --yes"),
+    ],
+)
+def test_wrong_use(site: Site, words: list[str], answer: str) -> None:
+    site.add()
+    code, _, err = site.run(*words)
+    assert (code, site.calls()) == (2, [])
+    assert answer in flat(err)
+
+
+def test_no_place_for_a_node(site: Site) -> None:
+    site.config.write_text(f'[state]\ndir = "{site.state}"\n')
+    code, _, err = site.run("train-1", "--zone", ZONE)
+    assert code == 2
+    assert "nothing tells the project of train-1: give --project, or `project` in [cloud]" in flat(err)
+
+
+def test_a_full_name_and_options_need_no_configured_place(site: Site) -> None:
+    site.add()
+    text = site.config.read_text().replace(f'project = "{PROJECT}"\nzone = "{ZONE}"\n', "")
+    site.config.write_text(text)
+    for words in (
+        ["train-1", "--zone", ZONE, "--project", PROJECT],
+        [target().path],
+        [f"{ZONE}/train-1", "--project=lab"],
+    ):
+        assert site.run(*words, "--dry-run")[0] == 0
+
+
+def test_the_cloud_switched_off(site: Site) -> None:
+    site.config.write_text(f"{site.config.read_text()}".replace("[cloud]", "[cloud]\nenabled = false"))
+    assert site.run("train-1")[0] == 2
+
+
+def test_without_credentials_nothing_can_be_found_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.config.write_text(f'[state]\ndir = "{site.state}"\n')
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent/key.json")
+    code, out, _ = site.run(target().path, "--yes")
+    assert (code, site.state.exists()) == (3, False)
+    assert "It could not be found out how the node is." in flat(out)
+    assert "/nonexistent/key.json" in out
+
+
+def test_an_api_that_fails_is_no_reason_to_restart(site: Site) -> None:
+    site.add()
+    site.cloud.world.faults.set(Fault("GetNode", code="UNAVAILABLE"))
+    code, (document,) = site.json("train-1", "--yes")
+    assert (code, document["outcome"], document["phase"], site.calls()) == (3, "unknown", None, [])
+
+
+@pytest.mark.parametrize("how", ["unwritable", "damaged"])
+def test_without_a_ledger_nothing_is_restarted(site: Site, how: str) -> None:
+    site.add()
+    if how == "damaged":
+        site.state.mkdir()
+        (site.state / "ledger.db").write_bytes(b"no database" * 1000)
+    else:
+        site.state.write_text("a file in its place")
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls()) == (3, [])
+    assert "edger" in out
+
+
+def test_an_audit_that_cannot_be_written_holds_up_nothing(site: Site) -> None:
+    site.add()
+    (site.state / "audit.jsonl").mkdir(parents=True)
+    assert site.run("train-1", "--yes")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"spot": True}, "tpu-vm delete train-1"),
+        ({"state": "PREEMPTED", "health": ""}, "tpu-vm delete train-1"),
+        ({"state": "TERMINATED", "queued_resource": "queue-1"}, "queued-resources delete queue-1 --force"),
+        ({"hosts": 4}, "has no queued resource"),
+    ],
+)
+def test_what_only_a_person_can_do_is_told_with_its_commands(site: Site, fields: dict[str, Any], words: str) -> None:
+    site.add(**fields)
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls(), site.record()) == (1, [], None)
+    assert words in flat(out)
+    assert site.audit()[-1]["result"] == "needs_person"
+
+
+def test_a_name_that_is_nearly_right(site: Site) -> None:
+    site.add()
+    code, out, _ = site.run("trian-1", "--yes")
+    assert code == 1
+    assert "Is train-1 meant?" in flat(out)
+
+
+def test_a_node_with_nothing_wrong_takes_a_reason_and_two_yes(site: Site) -> None:
+    node = site.add(bad=False)
+    code, out, _ = site.run("train-1", "--yes", "--yes")
+    assert code == 2
+    assert "Nothing is wrong with train-1, as far as is known." in flat(out)
+    code, _, err = site.run("train-1", "--yes", "--reason", "To try it.")
+    assert code == 2
+    assert "twice because nothing is wrong with the node" in flat(err)
+    assert node.boots == 1
+    assert site.run("train-1", *HEALTHY)[0] == 0
+    assert node.boots == 2
+
+
+def test_a_stopped_node_is_started(site: Site) -> None:
+    node = site.add(bad=False, state="STOPPED")
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
+    assert "The node is STOPPED: it is started" in flat(out)
+    assert "jobs" not in out
+
+
+def test_several_hosts_are_reset(site: Site) -> None:
+    site.add(hosts=4, queued_resource="queue-1")
+    assert site.run("train-1", "--yes", "--force-rung", "restart_node")[0] == 2
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls()) == (0, ["ResetQueuedResource"])
+    assert "queue-1 is reset, which restarts all 4 hosts" in flat(out)
+
+
+def test_the_own_node_has_to_be_forced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add()
+    told = {"node": "train-1", "zone": ZONE, "project": PROJECT}
+    monkeypatch.setattr(restart_nodes, "here", lambda _: Here(told))
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls()) == (2, [])
+    assert "This machine belongs to train-1" in flat(out)
+    assert site.run("train-1", "--yes", "--force-rung", "restart_node")[0] == 0
+    site.add("train-2")
+    monkeypatch.setattr(restart_nodes, "here", lambda _: Here({}, "The metadata server is silent."))
+    code, out, _ = site.run("train-2", "--yes")
+    assert code == 2
+    assert "could not be found out whether this machine belongs to train-2" in flat(out)
+
+
+def test_the_metadata_server_tells_the_own_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with simulated(tmp_path / "sim") as simulated_site:
+        config = tmp_path / "sim.toml"
+        config.write_text(f'{simulated_site.toml()}[state]\ndir = "{tmp_path}/state"\n')
+        for name, value in simulated_site.simulator.environment().items():
+            monkeypatch.setenv(name, value)
+        site = Site.__new__(Site)
+        site._capsys = capsys
+        site.state = tmp_path / "state"
+        code, out, _ = site.run("train-1", "--yes", "--reason", "x", "--config", str(config))
+        assert code == 2
+        assert f"train-1 (zone {SIM_ZONE}," in flat(out)
+        assert "This machine belongs to train-1" in flat(out)
+
+
+def test_several_nodes_go_on_where_nothing_was_touched_and_stop_where_one_stays_bad(site: Site) -> None:
+    for name in ("train-1", "train-2", "train-3"):
+        site.add(name, spot=name == "train-1")
+
+    def worse(_: Show) -> None:  # it comes up as bad as it was
+        node = site.cloud.world.nodes[target("train-2").path]
+        node.health = "TIMEOUT"
+
+    site.waited = worse
+    code, documents = site.json("train-1", "train-2", "train-3", "--yes")
+    assert code == 1
+    assert [one["outcome"] for one in documents] == ["needs_person", "failed", "skipped"]
+    assert site.record("train-3") is None
+
+
+def begun(site: Site, phase: Phase, **fields: Any) -> None:
+    """A restart that somebody else has begun, as the ledger of this machine knows it."""
+    now = site.clock.time()
+    given = {"phase": phase, "requested": now, "entered": now, "began": now, "lease": Lease(OTHERS, 60.0), "stops": 1}
+    site.ledger.write(record(**{**given, **fields}), 0)
+
+
+def test_a_restart_that_another_one_left_is_carried_on_without_a_question(site: Site) -> None:
+    node = site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED)
+    code, out, _ = site.run("train-1")
+    assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
+    told = flat(out)
+    assert "A restart of it is under way, which someone@vm-1 wanted" in told
+    assert "driven by process 12 on elsewhere. If that one does nothing for 60 s, this one takes over." in told
+
+
+def test_one_that_lives_is_left_alone_and_named(site: Site) -> None:
+    site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED)
+
+    def renew(_: Show) -> None:
+        stored = site.ledger.read(target())
+        assert stored is not None
+        site.ledger.write(stored.record, stored.version)
+
+    site.waited = renew
+    code, (document,) = site.json("train-1", "--yes")
+    assert (code, document["outcome"], document["phase"], site.calls()) == (1, "held", "stopped", [])
+    assert "driven by process 12 on elsewhere" in document["note"]
+
+
+def test_a_dry_run_of_one_that_is_under_way(site: Site) -> None:
+    site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED)
+    code, out, _ = site.run("train-1", "--dry-run")
+    assert (code, site.calls()) == (0, [])
+    assert "Process 12 on elsewhere is at it" in flat(out)
+    stored = site.record()
+    assert stored is not None
+    assert stored.lease.owner == OTHERS
+
+
+def test_the_request_of_a_nodes_own_daemon_is_taken_up(site: Site) -> None:
+    site.add()
+    begun(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, witnesses=("cloud", "runtime"))
+    code, _, err = site.run("train-1")
+    assert code == 2
+    assert "no terminal to ask on" in err
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls()) == (0, ["StopNode", "StartNode"])
+    assert "request of the node's own daemon" in flat(out)
+
+
+def test_control_c_leaves_it_as_it_stands_and_says_how_to_go_on(site: Site) -> None:
+    node = site.add()
+
+    def interrupt(show: Show) -> None:
+        show.interrupted = node.state == "STOPPING"
+
+    site.waited = interrupt
+    code, (document,) = site.json("train-1", "--yes")
+    assert (code, document["outcome"], document["phase"]) == (130, "interrupted", "stopping")
+    assert f"tpuwatch restart {target().path}" in document["note"]
+    assert "stays stopped until somebody goes on" in document["note"]
+    site.waited = lambda _: None
+    assert site.run("train-1")[0] == 0
+    assert (node.state, site.calls()) == ("READY", ["StopNode", "StartNode"])
+
+
+def test_a_start_without_capacity_is_told_at_each_try(site: Site) -> None:
+    site.add()
+    site.cloud.world.faults.set(Fault("StartNode", code="RESOURCE_EXHAUSTED", times=2))
+    code, out, _ = site.run("train-1", "--yes")
+    assert code == 0
+    tries = [line.split()[0] for line in out.splitlines() if re.match(r" *\d+:\d\d  stopped ", line)]
+    assert len(tries) == 3
+    assert len(set(tries)) == 3
+
+
+def test_what_others_wrote_cannot_speak_to_the_terminal(site: Site) -> None:
+    site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED, reason="\x1b]0;owned\x07", note="\x1b[2J\r", actor="a\x1b[31mb")
+    for words in (["train-1"], ["--status"], ["--history"]):
+        _, out, err = site.run(*words)
+        assert "\x1b" not in out + err
+        assert "\x07" not in out + err
+
+
+def test_the_daemon_here_is_asked_first(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = site.add()
+    now = site.clock.time()
+    judged = samples.judgement(Verdict.NODE_STUCK, node="train-1", at=now, since=now - 600)
+    status = samples.node(judgement=judged)
+    view = samples.SampleView(
+        shown=samples.watching(), watched=[replace(status, project=PROJECT, zone=ZONE), samples.node("other")]
+    )
+    with answering(view, tmp_path, monkeypatch) as address:
+        monkeypatch.setenv("TPUWATCH_CONFIG", str(site.config))
+        site.config.write_text(site.config.read_text().replace("127.0.0.1:0", address))
+        code, out, _ = site.run("train-1", "--dry-run")
+    assert (code, node.boots) == (0, 1)
+    assert f"The verdict is by the daemon at {address}." in flat(out)
+    assert "train-1 (zone us-east5-a, project lab): node stuck since" in flat(out)
+    assert "process 4242 of alice: python3 train.py" in flat(out)
+
+
+def test_a_workstation_without_a_configuration_has_its_own_ledger(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tpuwatch.cli import restart_place
+    from tpuwatch.clock import SystemClock
+    from tpuwatch.config import Config
+    from tpuwatch.config.schema import State
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    nowhere = Config(state=State(dir=tmp_path / "no" / "such"))
+    assert restart_place.books(nowhere, SystemClock()).directory == tmp_path / "home" / "tpuwatch"
+    there = Config(state=State(dir=tmp_path))
+    assert restart_place.books(there, SystemClock()).directory == tmp_path
+    assert site.state.parent == tmp_path
+
+
+def test_help_needs_nothing_that_is_slow() -> None:
+    code = (
+        "import sys\n"
+        "from tpuwatch.cli.main import main\n"
+        "try: main(['restart', '--help'])\n"
+        "except SystemExit: pass\n"
+        "slow = {'grpc', 'pydantic', 'sqlite3', 'google', 'logging', 'tpuwatch.restart.record'} & set(sys.modules)\n"
+        "sys.exit(str(slow) if slow else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,265 @@
+"""A checkpoint is asked for once; a runtime is restarted once, and has to stay up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.restart.local.machine import SHOW, Desk
+from tests.restart.records import record
+from tpuwatch.clock import ManualClock
+from tpuwatch.health.verdict import Rung
+from tpuwatch.restart.executor import Driver
+from tpuwatch.restart.ledger import ConflictError
+from tpuwatch.restart.local.driver import ORPHANED_SECONDS, orphaned
+from tpuwatch.restart.local.settings import LocalSettings
+from tpuwatch.restart.local.system import Ran
+from tpuwatch.restart.record import Phase, Record
+
+COMMAND = LocalSettings(checkpoint_command=("/opt/checkpoint", "now"))
+SIGNAL = LocalSettings(checkpoint_signal="SIGUSR1")
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+# -- rung 1
+
+
+def checkpoint(desk: Desk, settings: LocalSettings, *at_fault: int) -> Record:
+    desk.want(Rung.CHECKPOINT)
+    holders = tuple(desk.system.processes[pid].holder for pid in at_fault)
+    return desk.driver(holders, settings=settings).drive()
+
+
+def test_a_command_asks_for_a_checkpoint(desk: Desk) -> None:
+    desk.system.add(40)
+    desk.system.add(41, parent=40, group=40)
+    ended = checkpoint(desk, COMMAND, 40)
+    assert (ended.phase, ended.stops, ended.operation) == (Phase.DONE, 0, "checkpoint_command")
+    environment = {"TPUWATCH_NODE": "train-1", "TPUWATCH_VERDICT": "job_stuck", "TPUWATCH_PIDS": "40 41"}
+    assert desk.system.ran == [(("/opt/checkpoint", "now"), environment)]
+    assert desk.system.sent == []
+
+
+def test_a_command_needs_no_holder(desk: Desk) -> None:
+    assert checkpoint(desk, COMMAND).phase is Phase.DONE
+    assert desk.system.ran[0][1]["TPUWATCH_PIDS"] == ""
+
+
+@pytest.mark.parametrize(
+    ("ran", "said"),
+    [
+        (Ran(3, "no\x1b[31m disk\n"), "it ended with status 3. It said: no [31m disk"),
+        (
+            Ran(None, fault="it was not done within 2 min, and was ended"),
+            "it was not done within 2 min, and was ended.",
+        ),
+    ],
+)
+def test_a_command_that_fails_is_told(desk: Desk, ran: Ran, said: str) -> None:
+    desk.system.answer = lambda _: ran
+    ended = checkpoint(desk, COMMAND)
+    assert (ended.phase, ended.note) == (Phase.FAILED, f"The checkpoint's command has failed: {said}")
+
+
+def test_a_signal_goes_to_those_that_handle_it(desk: Desk) -> None:
+    desk.system.add(40, catches=("SIGUSR1",), ends_on=())
+    desk.system.add(41, parent=40, group=40)
+    ended = checkpoint(desk, SIGNAL, 40)
+    assert (ended.phase, desk.system.sent) == (Phase.DONE, [(40, "SIGUSR1")])
+    assert ended.note == (
+        "Process 40 was sent SIGUSR1 for a checkpoint. Process 41 does not handle SIGUSR1, which would end it."
+    )
+
+
+@pytest.mark.parametrize("fields", [{}, {"catches": ("SIGUSR1",), "denied": True}])
+def test_a_signal_that_nobody_can_take_is_a_failure(desk: Desk, fields: dict[str, Any]) -> None:
+    desk.system.add(40, **fields)
+    assert checkpoint(desk, SIGNAL, 40).phase is Phase.FAILED
+    assert (desk.system.sent, desk.system.grips) == ([], 0)
+
+
+@pytest.mark.parametrize("settings", [SIGNAL, LocalSettings()])
+def test_nobody_to_ask_or_no_way_to_do_it_is_called_off(desk: Desk, settings: LocalSettings) -> None:
+    assert checkpoint(desk, settings).phase is Phase.CANCELLED
+
+
+def test_it_is_never_asked_for_twice(desk: Desk) -> None:
+    desk.want(Rung.CHECKPOINT)
+    desk.put(phase=Phase.INTENT)
+    ended = desk.driver(settings=COMMAND).drive()
+    assert (ended.phase, desk.system.ran) == (Phase.FAILED, [])
+    assert "it is not known" in ended.note
+
+
+# -- rung 3
+
+
+class Systemd:
+    """A unit, as systemctl tells of it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.loaded, self.active, self.invocation = "loaded", "active", "aa"
+        self.restart: Callable[[], Ran] = self.again
+        self.shows = 0
+        self.after: Callable[[], object] = lambda: None
+        desk.system.answer = self.answer
+        desk.system.programs = {"systemctl": "/bin/systemctl"}
+
+    def again(self) -> Ran:
+        self.invocation += "b"
+        self.active = "active"
+        return Ran(0)
+
+    def answer(self, argv: tuple[str, ...]) -> Ran:
+        assert argv[0] == "/bin/systemctl"
+        if argv[1:] == ("restart", "--no-ask-password", "--", "tpu-runtime.service"):
+            return self.restart()
+        assert argv[1:] == SHOW
+        self.shows += 1
+        self.after()
+        return Ran(0, f"LoadState={self.loaded}\nActiveState={self.active}\nInvocationID={self.invocation}\n")
+
+
+@pytest.fixture
+def systemd(desk: Desk) -> Systemd:
+    desk.want(Rung.RESTART_RUNTIME)
+    return Systemd(desk)
+
+
+def restarts(desk: Desk) -> int:
+    return sum(argv[1] == "restart" for argv, _ in desk.system.ran)
+
+
+def test_the_unit_is_restarted_and_has_to_stay_up(desk: Desk, systemd: Systemd) -> None:
+    began = desk.clock.monotonic()
+    ended = desk.driver().drive()
+    assert (ended.phase, ended.stops, restarts(desk)) == (Phase.DONE, 1, 1)
+    assert ended.note == "tpu-runtime.service was restarted, and has been active for 1 min."
+    assert 60 <= desk.clock.monotonic() - began < 70
+    assert ended.operations == ("invocation/aa",)
+
+
+def test_a_unit_that_needs_a_while_is_waited_for(desk: Desk, systemd: Systemd) -> None:
+    def slow() -> Ran:
+        systemd.again()
+        systemd.active = "activating"
+        return Ran(0)
+
+    def ready() -> None:
+        if systemd.shows == 9:
+            systemd.active = "active"
+
+    systemd.restart, systemd.after = slow, ready
+    assert desk.driver().drive().phase is Phase.DONE
+
+
+def test_a_unit_that_begins_again_and_again_has_failed(desk: Desk, systemd: Systemd) -> None:
+    def crash() -> None:
+        if systemd.shows % 5 == 0:
+            systemd.again()
+
+    systemd.after = crash
+    ended = desk.driver().drive()
+    assert (ended.phase, restarts(desk)) == (Phase.FAILED, 1)
+    assert "does not stay up" in ended.note
+
+
+def test_a_unit_that_does_not_come_up_has_failed(desk: Desk, systemd: Systemd) -> None:
+    def fail() -> Ran:
+        systemd.again()
+        systemd.active = "failed"
+        return Ran(1, "Job for tpu-runtime.service failed.\n")
+
+    systemd.restart = fail
+    ended = desk.driver().drive()
+    assert (ended.phase, ended.stops, restarts(desk)) == (Phase.FAILED, 1, 1)
+    assert "Job for tpu-runtime.service failed." in ended.note
+    assert "is failed after 2 min" in ended.note
+
+
+def test_what_is_not_allowed_is_for_a_person(desk: Desk, systemd: Systemd) -> None:
+    systemd.restart = lambda: Ran(1, "Failed to restart tpu-runtime.service: Interactive authentication required.")
+    ended = desk.driver().drive()
+    assert (ended.phase, ended.stops) == (Phase.NEEDS_PERSON, 0)
+    assert "Interactive authentication required." in ended.note
+
+
+@pytest.mark.parametrize("loaded", ["not-found", "masked", ""])
+def test_a_unit_that_is_not_there_is_not_restarted(desk: Desk, systemd: Systemd, loaded: str) -> None:
+    systemd.loaded = loaded
+    assert desk.driver().drive().phase is Phase.NEEDS_PERSON
+    assert restarts(desk) == 0
+
+
+@pytest.mark.parametrize(("carried_out", "phase"), [(True, Phase.DONE), (False, Phase.FAILED)])
+def test_who_dies_in_a_restart_is_followed_by_one_who_looks(
+    desk: Desk, systemd: Systemd, carried_out: bool, phase: Phase
+) -> None:
+    desk.put(phase=Phase.INTENT, operations=("invocation/aa",), boot_id="boot-1")
+    if carried_out:
+        systemd.again()
+    assert desk.driver().drive().phase is phase
+    assert restarts(desk) == 0
+
+
+def test_who_is_to_end_leaves_it_to_the_next(desk: Desk, systemd: Systemd) -> None:
+    def broken_off() -> Ran:
+        systemd.again()
+        return Ran(None, fault="tpuwatch is to end")
+
+    systemd.restart = broken_off
+    assert desk.driver(wait=lambda _: bool(restarts(desk))).drive().phase is Phase.INTENT
+    assert desk.driver().drive().phase is Phase.DONE
+    assert restarts(desk) == 1
+
+
+def test_a_command_restarts_it_where_there_is_no_unit(desk: Desk) -> None:
+    desk.want(Rung.RESTART_RUNTIME)
+    settings = LocalSettings(runtime_unit="", runtime_command=("/opt/again",))
+    ended = desk.driver(settings=settings).drive()
+    assert (ended.phase, ended.stops, [argv for argv, _ in desk.system.ran]) == (Phase.DONE, 1, [("/opt/again",)])
+
+
+def test_a_command_that_fails_has_failed(desk: Desk) -> None:
+    desk.want(Rung.RESTART_RUNTIME)
+    desk.system.answer = lambda _: Ran(2, "nothing there")
+    ended = desk.driver(settings=LocalSettings(runtime_unit="", runtime_command=("/opt/again",))).drive()
+    assert (ended.phase, "nothing there" in ended.note) == (Phase.FAILED, True)
+
+
+# -- whose record it is
+
+
+def test_a_record_of_the_machine_is_not_driven_through_the_api(desk: Desk) -> None:
+    desk.want(Rung.END_HOLDER)
+    api: Any = None  # would fail at the first look
+    driver = Driver(desk.ledger, api, record().target, clock=desk.clock, wait=desk.wait)
+    with pytest.raises(ConflictError, match="done on that machine itself"):
+        driver.drive()
+
+
+def test_a_restart_of_the_node_is_not_driven_on_the_machine(desk: Desk) -> None:
+    desk.want(Rung.RESTART_NODE)
+    with pytest.raises(ConflictError, match="through the Cloud TPU API"):
+        desk.driver().drive()
+
+
+@pytest.mark.parametrize(
+    ("phase", "after"),
+    [(Phase.REQUESTED, Phase.CANCELLED), (Phase.INTENT, Phase.FAILED), (Phase.VERIFYING, Phase.FAILED)],
+)
+def test_what_a_machine_does_not_finish_is_given_up_by_its_watchers(phase: Phase, after: Phase) -> None:
+    now = ManualClock().time()
+    begun = record(rung=Rung.END_HOLDER, phase=phase, requested=now, entered=now)
+    assert orphaned(begun, now + ORPHANED_SECONDS - 1) is None
+    ended = orphaned(begun, now + ORPHANED_SECONDS)
+    assert ended is not None
+    assert (ended.phase, ended.history[0].phase) == (after, after)
+    assert orphaned(ended, now + 2 * ORPHANED_SECONDS) is None
+    assert orphaned(record(phase=phase, requested=now, entered=now), now + 2 * ORPHANED_SECONDS) is None

@@ -1,0 +1,380 @@
+"""Restarting nodes by hand: one after the other, each shown, asked for, recorded and driven to its end."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.cli import options, restart_plan
+from tpuwatch.cli.restart_place import Books, Here, MisuseError, books, here, targets
+from tpuwatch.cli.restart_seen import Seen, see
+from tpuwatch.cli.restart_show import Show, ask, phase_words, standing
+from tpuwatch.clock import SystemClock
+from tpuwatch.export.paper import Paper
+from tpuwatch.export.terminal import printable
+from tpuwatch.health.words import length
+from tpuwatch.restart.audit import Entry
+from tpuwatch.restart.budgets import is_request
+from tpuwatch.restart.cloud import CloudNodeApi
+from tpuwatch.restart.executor import Driver
+from tpuwatch.restart.ledger import ConflictError, LedgerError
+from tpuwatch.restart.machine import relevant_since
+from tpuwatch.restart.opening import limits
+from tpuwatch.restart.owner import ThisMachine, told
+from tpuwatch.restart.record import Phase
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterable
+
+    from tpuwatch.cli.restart_plan import Plan
+    from tpuwatch.config import Config
+    from tpuwatch.restart.decision import Use
+    from tpuwatch.restart.ledger import Stored
+    from tpuwatch.restart.record import Record, Target
+
+_DONE, _WRONG, _MISUSED, _UNKNOWN, _INTERRUPTED = 0, 1, 2, 3, 130
+_CODES: Final = {
+    "done": _DONE,
+    "dry_run": _DONE,
+    "misused": _MISUSED,
+    "unknown": _UNKNOWN,
+    "interrupted": _INTERRUPTED,
+}  # all others: 1
+# After these the next nodes are left alone: this one may be down, or somebody wants an end.
+_LAST: Final = frozenset({"interrupted", "unknown", "held"})
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What became of one node."""
+
+    what: str  # "done", "failed", "needs_person", "cancelled", "held", "interrupted", "declined", "dry_run", "misused",
+    # "unknown", "skipped"
+    sentence: str = ""
+    record: Record | None = None
+
+    @property
+    def code(self) -> int:
+        return _CODES.get(self.what, _WRONG)
+
+    @property
+    def last(self) -> bool:
+        """Whether the nodes after this one are to be left alone."""
+        return self.what in _LAST or (self.code != _DONE and self.record is not None and self.record.stops > 0)
+
+
+def run(args: argparse.Namespace, config: Config) -> int:
+    """Restart them; the exit code is that of the worst."""
+    if not config.cloud.enabled:
+        raise MisuseError(
+            "`enabled` under [cloud] is false, so that nothing is asked of the Cloud TPU API: set it to true"
+        )
+    clock = SystemClock()
+    this = here(clock)
+    wanted = targets(args.nodes, args.zone, args.project, config, this)
+    paper = Paper(sys.stderr if args.json else sys.stdout)
+    command = _Command(args, config, clock, this, books(config, clock), Show(paper, clock))
+    code = _DONE
+    try:
+        for number, target in enumerate(wanted):
+            if number:
+                command.show.line()
+            outcome = command.restart(target)
+            code = max(code, outcome.code)
+            if outcome.last and number + 1 < len(wanted):
+                command.skip(wanted[number + 1 :])
+                break
+    finally:
+        command.api.close()
+    return code
+
+
+@dataclass(slots=True)
+class _Command:
+    """The command at work."""
+
+    args: argparse.Namespace
+    config: Config
+    clock: SystemClock
+    this: Here
+    books: Books
+    show: Show
+    api: CloudNodeApi = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.api = CloudNodeApi(self.config.cloud, clock=self.clock)
+
+    # -- one node
+
+    def restart(self, target: Target) -> _Outcome:
+        """Restart one node, or carry on what is under way there, and tell what became of it."""
+        began = self.clock.monotonic()
+        try:
+            outcome = self._restart(target)
+        except KeyboardInterrupt:
+            outcome = self._interrupted(target)
+        except LedgerError as error:
+            outcome = _Outcome("unknown", _sentence(str(error)))
+        self.show.end()
+        if outcome.sentence:
+            style = "green" if outcome.code == _DONE else "red"
+            self.show.line(outcome.sentence, style="" if outcome.what == "dry_run" else style, indent=3)
+        self._json(target, outcome, self.clock.monotonic() - began)
+        return outcome
+
+    def skip(self, others: list[Target]) -> None:
+        """Leave these alone, because of what became of the one before."""
+        for target in others:
+            self._json(target, _Outcome("skipped"), 0.0)
+        names = ", ".join(target.node for target in others)
+        self.show.line(f"Left alone, for this one has to be seen to first: {names}.", style="yellow", indent=3)
+
+    def _json(self, target: Target, outcome: _Outcome, seconds: float) -> None:
+        if not self.args.json:
+            return
+        record = outcome.record
+        document = {
+            "node": target.node,
+            "outcome": outcome.what,
+            "phase": record.phase if record is not None else None,
+            "operations": record.operations if record is not None else (),
+            "seconds": round(seconds, 3),
+            "zone": target.zone,
+            "project": target.project,
+            "note": outcome.sentence or (record.note if record is not None else ""),
+        }
+        options.print_json(document, indent=None)
+
+    def _restart(self, target: Target) -> _Outcome:
+        stored = self.books.ledger.read(target)
+        if stored is not None and stored.record.open:
+            return self._carry_on(stored)
+        return self._begin(target, stored)
+
+    # -- a new restart
+
+    def _begin(self, target: Target, before: Stored | None) -> _Outcome:
+        sight = self.api.look(target, since=self.clock.time() - 1)
+        if not sight.shown:
+            return _Outcome("unknown", f"It could not be found out how the node is. {sight.fault}")
+        seen = see(self.config, target, sight, self.clock)
+        plan = restart_plan.plan(
+            target,
+            sight,
+            before.record if before is not None else None,
+            reason=self.args.reason,
+            actor=self.books.actor,
+            now=self.clock.time(),
+            limits=limits(self.config.restart),
+        )
+        self._tell_seen(seen, plan)
+        if plan.hopeless:
+            near = f" Is {seen.near} meant?" if sight.gone and seen.near else ""
+            return self._refused(plan, seen, "needs_person", f"{plan.move.record.note}{near}", None)
+        records = [one.record for one in self.books.ledger.records()]
+        fleet = self.books.ledger.fleet().fleet
+        use, budget = restart_plan.budget(
+            self.config, plan, seen.document["verdict"], records, fleet, self.clock.time()
+        )
+        own = self.this.is_of(target)
+        self._tell_plan(plan, seen, restart_plan.costs(plan, seen, records, own=own), budget)
+        if wrong := self._objection(target, plan, seen, own=own):
+            return self._refused(plan, seen, "misused", wrong, use)
+        if self.args.dry_run:
+            return _Outcome("dry_run", "Nothing was done: this was a dry run.")
+        if not self._agreed(target, certain=self._well(plan, seen)):
+            return self._refused(plan, seen, "declined", "Nothing was done.", use)
+        record = restart_plan.with_evidence(plan, seen)
+        try:
+            self.books.ledger.write(record, before.version if before is not None else 0)
+        except ConflictError:
+            return _Outcome(
+                "held", f"Somebody else has just begun to restart {target.node}: see {_command('--status')}."
+            )
+        self._audit(plan, seen, "begun", record.reason, use)
+        return self._drive(target)
+
+    @staticmethod
+    def _well(plan: Plan, seen: Seen) -> bool:
+        return plan.well and seen.well
+
+    def _objection(self, target: Target, plan: Plan, seen: Seen, *, own: bool) -> str:
+        """Why it is wrong use to restart it so, a sentence; "" if it is not."""
+        forced, rung = self.args.force_rung, plan.record.rung.value
+        if forced and forced != rung:
+            return f"{target.node} has {plan.sight.hosts} host(s), for which --force-rung can only be {rung}."
+        if own and not forced:
+            return (
+                f"This machine belongs to {target.node}, and would go down with it. Run this command on another "
+                f"machine; or force it with --force-rung {rung}."
+            )
+        if self.this.doubt and not forced:
+            return (
+                f"It could not be found out whether this machine belongs to {target.node}, and would go down with it. "
+                f"{self.this.doubt} If it does not, give --force-rung {rung}."
+            )
+        if self._well(plan, seen) and not self.args.reason.strip():
+            known = f"Nothing is wrong with {target.node}, as far as is known."
+            return f'{known} To restart it all the same, give --reason "…".'
+        return ""
+
+    def _agreed(self, target: Target, *, certain: bool) -> bool:
+        """Ask. `certain` asks twice: nothing is wrong with the node."""
+        questions = 2 if certain else 1
+        if self.args.yes >= questions:
+            return True
+        if sys.stdin is None or not sys.stdin.isatty():
+            more = "it, twice because nothing is wrong with the node" if certain else "it"
+            raise MisuseError(f"there is no terminal to ask on: give --yes to agree to {more}")
+        if self.args.yes < 1 and ask(self.show.paper, f"   Restart {target.node}? [y/N]") not in ("y", "yes"):
+            return False
+        return (
+            not certain
+            or ask(self.show.paper, "   Nothing is wrong with it. Type its name to restart it all the same:")
+            == target.node
+        )
+
+    def _refused(self, plan: Plan, seen: Seen, what: str, sentence: str, use: Use | None) -> _Outcome:
+        self._audit(plan, seen, what, sentence, use)
+        return _Outcome(what, sentence)
+
+    def _audit(self, plan: Plan, seen: Seen, result: str, sentence: str, use: Use | None) -> None:
+        if self.args.dry_run:
+            return
+        entry = Entry(
+            at=self.clock.time(),
+            node=plan.record.target.path,
+            actor=self.books.actor,
+            decision=plan.record.rung.value,
+            result=result,
+            verdict=seen.document["verdict"],
+            evidence=seen.evidence,
+            budget=use,
+            sentence=sentence,
+        )
+        self.books.audit.note(entry)
+
+    # -- one that is under way
+
+    def _carry_on(self, stored: Stored) -> _Outcome:
+        record = stored.record
+        target = record.target
+        since = length(self.clock.time() - record.requested)
+        self.show.line(_full_name(target), style="bold")
+        self.show.line(
+            f"A restart of it is under way, which {record.actor} wanted {since} ago ({record.reason.rstrip('.')}). It "
+            f"is at {phase_words(record.phase)!r}.",
+            indent=3,
+        )
+        if record.note:
+            self.show.line(record.note, indent=3, style="yellow")
+        if self.args.dry_run:
+            return self._would_carry_on(record)
+        if (self.this.is_of(target) or self.this.doubt) and not self.args.force_rung and not record.stops:
+            return _Outcome(
+                "misused", f"This machine belongs, or may belong, to {target.node}: go on from another machine.", record
+            )
+        if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, certain=False):
+            return _Outcome("declined", "Nothing was done; the request stands.", record)
+        if is_request(record):
+            self.show.line("It is a request of the node's own daemon, which is taken up now.", indent=3)
+        return self._drive(target)
+
+    def _would_carry_on(self, record: Record) -> _Outcome:
+        sight = self.api.look(record.target, since=relevant_since(record))
+        sentence = f"It would be carried on by whoever runs this command. {standing(record)}"
+        if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
+            sentence = f"{_capital(told(record.lease.owner))} is at it, as far as is known."
+        shown = f" The API shows the node as {sight.shown}." if sight.shown else f" {sight.fault}"
+        return _Outcome("dry_run", f"{sentence}{printable(shown)} Nothing was done: this was a dry run.")
+
+    def _drive(self, target: Target) -> _Outcome:
+        driver = Driver(
+            self.books.ledger,
+            self.api,
+            target,
+            clock=self.clock,
+            wait=self.show.wait,
+            limits=limits(self.config.restart),
+            tell=self.show.tell,
+            lease_seconds=self.config.ledger.lease_seconds,
+        )
+        with self.show.driving():
+            try:
+                record = driver.drive()
+            except ConflictError as error:
+                return _Outcome("held", f"{_sentence(str(error))} See {_command('--status')}.", self._record(target))
+            except LedgerError as error:
+                stands = self._record(target)
+                return _Outcome("unknown", f"{_sentence(str(error))} {self._how_to_go_on(target)}", stands)
+        if record.open:
+            return self._interrupted(target)
+        self._audit_end(record)
+        return _Outcome(record.phase.value, record=record)
+
+    def _audit_end(self, record: Record) -> None:
+        entry = Entry(
+            at=self.clock.time(),
+            node=record.target.path,
+            actor=self.books.actor,
+            decision=record.rung.value,
+            result=record.phase.value,
+            verdict=record.cause,
+            evidence=record.evidence,
+            sentence=record.note,
+        )
+        self.books.audit.note(entry)
+
+    def _interrupted(self, target: Target) -> _Outcome:
+        record = self._record(target)
+        if record is None or not record.open:
+            return _Outcome("interrupted", "Interrupted: nothing was done.")
+        sentence = f"Interrupted. {standing(record)} {self._how_to_go_on(target)}"
+        return _Outcome("interrupted", sentence, record)
+
+    def _how_to_go_on(self, target: Target) -> str:
+        config = ["--config", str(self.args.config)] if self.args.config else []
+        return f"The record stands. To go on: `{shlex.join(['tpuwatch', 'restart', *config, target.path])}`"
+
+    def _record(self, target: Target) -> Record | None:
+        try:
+            stored = self.books.ledger.read(target)
+        except LedgerError:
+            return None
+        return stored.record if stored is not None else None
+
+    # -- words
+
+    def _tell_seen(self, seen: Seen, plan: Plan) -> None:
+        from tpuwatch.export.node_terminal import tell_node
+
+        document = {**seen.document, "node": _full_name(plan.record.target)}
+        if not plan.hopeless:
+            document["remedy"] = []  # what would help is about to be done
+        tell_node(self.show.paper, document, self.clock.time())
+
+    def _tell_plan(self, plan: Plan, seen: Seen, costs: Iterable[str], budget: Iterable[str]) -> None:
+        known = (f"The verdict is by {seen.by}.", *budget, f"It is recorded in {self.books.directory}.")
+        for title, lines in (("What will be done", [plan.steps()]), ("What it costs", costs), ("Also", known)):
+            self.show.line(f"{title}:", style="bold", indent=3)
+            for line in lines:
+                self.show.line(f"- {line}", indent=3, hang=2)
+
+
+def _full_name(target: Target) -> str:
+    return f"{target.node} (zone {target.zone}, project {target.project})"
+
+
+def _command(option: str) -> str:
+    return f"`tpuwatch restart {option}`"
+
+
+def _sentence(text: str) -> str:
+    return f"{_capital(text)}{'' if text.endswith('.') else '.'}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

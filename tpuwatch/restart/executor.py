@@ -1,0 +1,258 @@
+"""Drives one restart on, from wherever its record stands: whoever began it, and however that one ended.
+
+The order is what makes it safe to die at any point: look, decide, write, only then call, and write what came of it. A
+write that finds another version ends the driver at once, for somebody else drives. The lease keeps drivers apart before
+it comes to that: it is renewed by every write, while waiting, and right before each call.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tpuwatch.health.verdict import Rung
+from tpuwatch.restart import machine
+from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored
+from tpuwatch.restart.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.record import Lease, Phase, Record, Target
+from tpuwatch.restart.sights import Limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.restart.api import NodeApi
+    from tpuwatch.restart.ledger import Ledger
+    from tpuwatch.restart.sights import Call
+
+LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
+_PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles
+_LOOK_SECONDS: Final = 2.0  # between two looks at a record that somebody else holds
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is going on, for people. Told at every step, whether or not anything has changed."""
+
+    record: Record
+    sentence: str
+    elapsed: float  # seconds since this driver began
+
+    @property
+    def phase(self) -> Phase:
+        """How far the restart has come."""
+        return self.record.phase
+
+
+class Keeper(ABC):
+    """Holds the lease of one node's record, and drives it on by turns. Used from one thread, once.
+
+    What a turn is, and of which rungs, is said by those who are made from it.
+    """
+
+    rungs: frozenset[Rung]  # whose records it drives: those of others are left alone
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        target: Target,
+        *,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        tell: Callable[[Progress], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
+        here: ThisMachine | None = None,
+    ) -> None:
+        """`wait` waits so many seconds, or until somebody wants an end, and says whether somebody does: it is what
+        threading.Event.wait is. `tell` is called often, and should not take long.
+        """
+        here = here or ThisMachine()
+        self._ledger = ledger
+        self._target = target
+        self._clock = clock
+        self._wait = wait
+        self._tell = tell
+        self._lease = Lease(str(here.new_owner()), lease_seconds)
+        self._leases = LeaseWatch(clock, here.is_gone)
+        self._began = clock.monotonic()
+        self._renewed = self._began
+        self._wanted_end = False
+
+    @property
+    def lease(self) -> Lease:
+        """What a new record carries that this driver, and nobody else, is to drive."""
+        return self._lease
+
+    def drive(self, *, free: int = 0) -> Record:
+        """Drive the node's record until it has ended, or `wait` says that somebody wants an end.
+
+        `free` is a version that may be taken at once: it was written for this driver, or its lease was seen to run out.
+        Returns the record as it then stands: an open one is for the next driver, here or elsewhere. Raises
+        ConflictError, which says who it is, when somebody else drives it; LedgerError when there is no record, or it
+        could neither be read nor written for as long as a lease holds.
+        """
+        self._stored = self._insist(self._read)
+        try:
+            self._take(free)
+            while self._stored.record.open and not self._wanted_end:
+                self._turn()
+        finally:
+            self._release()
+        return self._stored.record
+
+    # -- the lease
+
+    def _take(self, free: int) -> None:
+        """Wait until the record is free, and take it."""
+        first = self._stored
+        while self._stored.record.open and not self._wanted_end:
+            if self._stored.record.rung not in self.rungs:
+                raise ConflictError(_another_s(self._stored.record))
+            left = 0.0 if self._stored.version == free else self._leases.remaining(self._stored)
+            if left <= 0:
+                self._write(self._stored.record)
+                return
+            holder = told(self._stored.record.lease.owner)
+            if self._stored.version != first.version:
+                raise ConflictError(
+                    f"the restart of node {self._target.node} is driven by {holder}: leave it to that one"
+                )
+            self._say(
+                f"This restart is driven by {holder}. If that one does nothing for {left:.0f} s, this one takes over."
+            )
+            self._wanted_end = self._wait(min(left, _LOOK_SECONDS))
+            self._stored = self._insist(self._read)
+
+    def _release(self) -> None:
+        """Let the next driver begin at once. If that fails, it begins when the lease has run out."""
+        record = self._stored.record
+        if record.lease.owner == self._lease.owner:
+            try:
+                self._stored = self._ledger.write(replace(record, lease=Lease()), self._stored.version)
+            except LedgerError as error:
+                _log.info("The lease of node %s could not be given back: %s", self._target.node, error)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, and keep the lease meanwhile."""
+        end, now = self._clock.monotonic() + seconds, self._clock.monotonic()
+        while True:
+            due = self._renewed + self._lease.seconds / 3
+            self._wanted_end = self._wait(max(0.0, min(end, due) - now))
+            now = self._clock.monotonic()
+            if now >= due:
+                self._write(self._stored.record)
+            if self._wanted_end or now >= end:
+                return
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """One step of the record that is stored."""
+
+    def _say(self, sentence: str) -> None:
+        self._tell(Progress(self._stored.record, sentence, self._clock.monotonic() - self._began))
+
+    # -- the ledger
+
+    def _read(self) -> Stored:
+        stored = self._ledger.read(self._target)
+        if stored is None:
+            raise NoRecordError(f"no restart of node {self._target.node} is recorded: there is nothing to carry on")
+        return stored
+
+    def _write(self, record: Record) -> None:
+        """Store the record with this driver's lease, or without one if it has ended."""
+        record = replace(record, lease=self._lease if record.open else Lease())
+        self._stored = self._insist(lambda: self._written(record))
+
+    def _written(self, record: Record) -> Stored:
+        began = self._clock.monotonic()
+        try:
+            stored = self._ledger.write(record, self._stored.version)
+        except ConflictError as error:
+            stored = self._read()
+            if stored.record != record:  # else it was written by a call before, of which that was not known
+                raise ConflictError(_taken(stored.record)) from error
+        self._renewed = began
+        return stored
+
+    def _insist(self, do: Callable[[], _T]) -> _T:
+        """Do it again after faults of the ledger, for as long as a lease holds."""
+        give_up, pause = self._clock.monotonic() + self._lease.seconds, _PAUSE_SECONDS
+        while True:
+            try:
+                return do()
+            except LedgerError as error:  # noqa: PERF203 (it is the loop's purpose)
+                final = isinstance(error, (ConflictError, NoRecordError))
+                if final or self._clock.monotonic() + pause > give_up or self._wait(pause):
+                    raise
+                _log.warning("The restart of node %s waits for its ledger: %s", self._target.node, error)
+                pause *= 2
+
+
+class Driver(Keeper):
+    """Drives the restart of a node through the Cloud TPU API. Several may be at work in one process."""
+
+    rungs = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE})
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        api: NodeApi,
+        target: Target,
+        *,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        limits: Limits | None = None,
+        tell: Callable[[Progress], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
+        here: ThisMachine | None = None,
+    ) -> None:
+        """As `Keeper` is made; `api` is how the node is seen and called."""
+        super().__init__(ledger, target, clock=clock, wait=wait, tell=tell, lease_seconds=lease_seconds, here=here)
+        self._api = api
+        self._limits = limits or Limits()
+
+    def _turn(self) -> None:
+        """Look, decide, write; then call or wait."""
+        record, looked = self._stored.record, self._clock.monotonic()
+        sight = self._api.look(self._target, since=machine.relevant_since(record))
+        move = machine.advance(record, sight, self._clock.time(), self._limits)
+        if move.record != record or move.call is not None:
+            self._write(move.record)
+        self._say(move.sentence)
+        if move.call is None:
+            if move.record.open:
+                self._pause(move.again_in)
+        elif self._clock.monotonic() - looked <= self._lease.seconds / 2:
+            self._call(move.call)
+        # Else this process was held up: what was seen is too old to act upon, and the lease may run out in the call.
+
+    def _call(self, call: Call) -> None:
+        record = self._stored.record
+        answer = self._api.call(call, self._target, record.queued_resource)
+        after = machine.answered(record, call, answer, self._clock.time(), self._limits)
+        if after != record:
+            self._write(after)
+
+
+class NoRecordError(LedgerError):
+    """The node has no record."""
+
+
+def _taken(record: Record) -> str:
+    node, owner = record.target.node, record.lease.owner
+    if owner:
+        return f"the restart of node {node} was taken over by {told(owner)}: leave it to that one"
+    return f"the record of node {node} was changed by somebody else: it is {record.phase.value} now"
+
+
+def _another_s(record: Record) -> str:
+    what = f"what is under way about node {record.target.node} ({record.rung.value})"
+    if record.rung in Driver.rungs:
+        return f"{what} is done through the Cloud TPU API, by another machine: leave it to that one"
+    return f"{what} is done on that machine itself, by its own tpuwatch: leave it to that one"

@@ -1,0 +1,60 @@
+"""Where records of restarts are kept: one small interface, and what may go wrong with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tpuwatch.errors import TpuwatchError
+
+if TYPE_CHECKING:
+    from tpuwatch.restart.record import Fleet, Record, Target
+
+
+class LedgerError(TpuwatchError):
+    """The ledger cannot be read or written: without it nothing is restarted."""
+
+
+class ConflictError(LedgerError):
+    """The record is not the one that was read: somebody else has written it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as it was read, with the version that a write must name. A version never comes twice."""
+
+    record: Record
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFleet:
+    """What there is of all nodes together, with the version that a write must name."""
+
+    fleet: Fleet
+    version: int  # 0: nothing has been written yet
+
+
+class Ledger(Protocol):
+    """Records by node, and one of the fleet. A method that does not know raises LedgerError, within its deadline."""
+
+    def read(self, target: Target) -> Stored | None:
+        """The node's record; None if it never had one."""
+
+    def write(self, record: Record, version: int) -> Stored:
+        """Store it, flushed to the disk, if the node's record still is `version` (0: there is none).
+
+        Raises ConflictError if it is not. A LedgerError else may leave the write done or not: read again.
+        """
+
+    def records(self) -> list[Stored]:
+        """All records that are open, or ended within the longest budget window."""
+
+    def fleet(self) -> StoredFleet:
+        """What is kept of all nodes together."""
+
+    def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
+        """Store it, as `write` does, and with the same errors."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""

@@ -1,0 +1,118 @@
+"""What acting on a machine takes of it, behind one small interface: processes, signals, commands, the lock file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tpuwatch.node.holders import Held
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Who:
+    """A process, and no later one of the same number in this boot."""
+
+    pid: int
+    ticks: int  # clock ticks from boot to its start
+
+    def __str__(self) -> str:
+        return f"{self.pid}/{self.ticks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What /proc/PID/stat says of a process, as far as it matters here."""
+
+    who: Who
+    parent: int
+    group: int  # its process group; 0 for one that cannot be seen from here
+    state: str  # "S", "D", "Z", …
+    kernel: bool = False  # a thread of the kernel
+
+    @property
+    def over(self) -> bool:
+        """Whether its first thread has ended. Another one of it may still run."""
+        return self.state in ("Z", "X", "x")
+
+
+@dataclass(frozen=True, slots=True)
+class Grip:
+    """A hold on one process: a signal through it can hit no other."""
+
+    who: Who
+    descriptor: int  # -1 where the kernel has no such thing
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a command."""
+
+    code: int | None  # its exit status; negative is a signal; None if it was ended before it was done
+    words: str = ""  # the end of what it wrote
+    fault: str = ""  # why it could not be started, or why it was ended, a clause
+
+    @property
+    def well(self) -> bool:
+        """Whether it was done, and says that it went well."""
+        return self.code == 0
+
+
+class System(Protocol):
+    """A machine. Nothing raises for what has ended meanwhile."""
+
+    def boot_id(self) -> str:
+        """Of this boot; "" if it is not known."""
+
+    def own(self) -> int:
+        """Our own pid."""
+
+    def entries(self) -> Mapping[int, Entry]:
+        """All processes that can be seen, by pid."""
+
+    def held(self) -> Held:
+        """Who holds the TPU."""
+
+    def holds(self, pid: int) -> bool:
+        """Whether that process holds the TPU now."""
+
+    def catches(self, pid: int, number: signal.Signals) -> bool:
+        """Whether it handles that signal, which would else end it."""
+
+    def told(self, pid: int, name: str) -> str:
+        """The beginning of /proc/PID/NAME, fit to be shown; "" where it cannot be read."""
+
+    def blocked(self, who: Who) -> bool:
+        """Whether a thread of it waits in the kernel where no signal reaches it (state D)."""
+
+    def grip(self, who: Who) -> Grip | None:
+        """A hold on that very process; None if it has ended. Raises PermissionError."""
+
+    def loose(self, grip: Grip) -> None:
+        """Let go of it."""
+
+    def is_over(self, grip: Grip) -> bool:
+        """Whether all of the process has ended."""
+
+    def send(self, grip: Grip, number: signal.Signals) -> bool:
+        """Send a signal; whether the process was still there. Raises PermissionError."""
+
+    def wait(self, grips: Sequence[Grip], seconds: float) -> None:
+        """Wait until one of these processes has ended, at most so long."""
+
+    def run(
+        self, argv: Sequence[str], seconds: float, environment: Mapping[str, str], leave: Callable[[], bool]
+    ) -> Ran:
+        """Run a program without a shell, for at most so long. `leave` is called about every second; its True ends it.
+
+        What it leaves running in its own session is ended where it was ended itself.
+        """
+
+    def find(self, program: str) -> str:
+        """Its path, if it is installed; else ""."""
+
+    def remove_lock_file(self) -> tuple[bool, str]:
+        """Remove libtpu's lock file if nobody has locked it: whether it was there and is removed, and else why not."""

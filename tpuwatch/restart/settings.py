@@ -1,0 +1,56 @@
+"""What the policy goes by: the keys of [restart] that it needs, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.verdict import Rung
+
+if TYPE_CHECKING:
+    from tpuwatch.config.restart import Restart
+
+# Each of these has a switch of its own in [restart], which is called as its value is.
+SWITCHED: Final = (
+    Rung.CHECKPOINT,
+    Rung.END_HOLDER,
+    Rung.RESTART_RUNTIME,
+    Rung.RESTART_NODE,
+    Rung.RESET_QUEUED_RESOURCE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is allowed, and how often. Times are seconds, shares percent. The meaning of each is in [restart]."""
+
+    act: bool = False  # False: observe
+    allowed: frozenset[Rung] = frozenset()  # what is switched on
+    confirm_seconds: float = 120.0
+    confirm_polls: int = 3
+    startup_seconds: float = 300.0
+    boot_grace_seconds: float = 300.0  # of [health]
+    node_max: int = 3
+    node_window_seconds: float = 86_400.0
+    fleet_max: int = 10
+    fleet_percent: float = 10.0
+    fleet_window_seconds: float = 3600.0
+    backoff_seconds: float = 600.0
+    longest_backoff_seconds: float = 21_600.0
+    cooldown_seconds: float = 1800.0
+    same_cause_seconds: float = 21_600.0
+    breaker_failures: int = 3
+    breaker_window_seconds: float = 86_400.0
+    storm_nodes: int = 3
+    storm_percent: float = 10.0
+
+    @classmethod
+    def of(cls, restart: Restart, *, boot_grace_seconds: float) -> Settings:
+        """The settings that [restart] gives, and the boot grace of [health]."""
+        same = [name for name in cls.__dataclass_fields__ if name not in ("act", "allowed", "boot_grace_seconds")]
+        return cls(
+            act=restart.mode == "act",
+            allowed=frozenset(rung for rung in SWITCHED if getattr(restart, rung.value)),
+            boot_grace_seconds=boot_grace_seconds,
+            **{name: getattr(restart, name) for name in same},
+        )
