@@ -1,9 +1,9 @@
 """The daemon: wires the parts, turns the loop, obeys signals.
 
 One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which
-returns a sentence. Watchdog's threads only wake it, the HTTP server's only look, and each witness of the node has a
-thread of its own. A failed turn is logged and counted by its absence; the next one begins where the journal stands, so
-that nothing of it is lost or counted twice.
+returns a sentence. Watchdog's threads only wake it, the HTTP server's only look; each witness of the node, the loop
+that decides about restarts, and each restart that is under way have threads of their own. A failed turn is logged and
+counted by its absence; the next one begins where the journal stands, so that nothing of it is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tpuwatch.logs.files import Refusal
 from tpuwatch.logsetup import set_up
 from tpuwatch.logwatch import LogWatch
 from tpuwatch.nodewatch import NodeWatch
+from tpuwatch.restartwatch import RestartWatch
 from tpuwatch.shown import LiveView
 from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
 from tpuwatch.waker import Waker
@@ -84,6 +85,8 @@ class Daemon:
             )
             self._events = sum(self._journal.counts().values())
             self._node = self._new_node()
+            self._restart = self._new_restart(self._config)
+            self._watch_loops()
             self._view = LiveView(self._journal, self._logs.catalogue, clock, self._status())
             self._http = self._serve(self._config)
             undo.pop_all()
@@ -100,6 +103,7 @@ class Daemon:
             self._logs.watch()
             self._http.start()
             self._node.start()
+            self._restart.start()
             self._announce()
             self._notifier.ready(self._state)
             _log.info("tpuwatch %s serves %s and follows %s", __version__, self.url, self._followed())
@@ -151,6 +155,7 @@ class Daemon:
 
     def close(self) -> None:
         """Let go of sockets, files and the journal."""
+        self._restart.stop()
         self._node.stop()
         self._http.close()
         self._logs.close()
@@ -220,7 +225,7 @@ class Daemon:
             now=now,
             state=self._state,
             reading=self._logs.reads(),
-            loops=[LoopStatus(LOGS, self._last_success, fresh), *self._node.loops()],
+            loops=[LoopStatus(LOGS, self._last_success, fresh), *self._node.loops(), *self._restart.loops()],
             files=files[:_SHOWN_FILES],
             problems=problems,
             notices=[*self._journal.notices, *filter(None, [self._config_error]), *self._node.problems()],
@@ -237,12 +242,13 @@ class Daemon:
             runtime=None if posted.runtime.problem else posted.runtime.value,
             host=None if posted.host.problem else posted.host.value,
             witnesses=self._node.witnesses(),
+            restarts=self._restart.status,
         )
 
     # -- making and remaking the parts
 
     def _new_node(self) -> NodeWatch:
-        node = NodeWatch(
+        return NodeWatch(
             self._config,
             journal=self._journal,
             metrics=self.metrics,
@@ -251,15 +257,30 @@ class Daemon:
             put=self._logs.ingest.put,
             progress=self._progress,
         )
-        limits = {LOGS: STALE_SECONDS, **node.limits()}
+
+    def _new_restart(self, config: Config) -> RestartWatch:
+        return RestartWatch(
+            config,
+            nodes=lambda: self._node.nodes,
+            posted=lambda: self._node.posted,
+            metrics=self.metrics,
+            clock=self._clock,
+            watching_since=self._started,
+            progress=self._progress,
+        )
+
+    def _watch_loops(self) -> None:
+        """Have the watchdog and the metrics know the loops that run now."""
+        limits = {LOGS: STALE_SECONDS, **self._node.limits(), **self._restart.limits()}
         self._watchdog.watch(limits)
         self.metrics.loops(limits)
-        return node
 
     def _progress(self, loop: str, seconds: float) -> None:
-        """One of the node's loops did a turn, which took so long. Called from its thread."""
+        """One of the loops did a turn, which took so long. Called from its thread."""
         self.metrics.loop_success(loop, self._clock.time(), seconds)
         self._watchdog.progress(loop)
+        if loop == "judge":
+            self._restart.wake()
 
     def _read_anew(self) -> None:
         """Begin reading again where the journal stands, by the configuration and the rules as they are now."""
@@ -278,19 +299,21 @@ class Daemon:
         try:
             config = self._load()
             _require_same_state(config, self._config)
+            other = _restart_part(config) != _restart_part(self._config)
+            restart = self._new_restart(config) if other else None
             http = None if config.http == self._config.http else self._serve(config)
         except ConfigError as error:
             self.metrics.config(success=False, at=now)
             self._config_error = f"The configuration stays as it was: {error}"
             _log.error("%s", self._config_error)
         else:
-            self._swap(config, http)
+            self._swap(config, http, restart)
             self._config_error = ""
             self.metrics.config(success=True, at=now)
             _log.info("The configuration from %s is in force.", _source(config))
         self._notifier.ready(self._state)
 
-    def _swap(self, config: Config, http: HttpServer | None) -> None:
+    def _swap(self, config: Config, http: HttpServer | None, restart: RestartWatch | None) -> None:
         before, self._config = self._config, config
         set_up(config.log.format, config.log.level)
         if http is not None:
@@ -303,6 +326,12 @@ class Daemon:
             self._node = self._new_node()
             self._node.tell(self._logs.testimony())  # or the new judge would have to do without until something changes
             self._node.start()
+        if restart is not None:
+            self._restart.stop()
+            self._restart = restart
+        self._watch_loops()
+        if restart is not None:
+            restart.start()
         self._anew = True
 
     def _announce(self) -> None:
@@ -328,6 +357,11 @@ def _require_same_state(new: Config, old: Config) -> None:
 def _node_part(config: Config) -> tuple[object, ...]:
     """What the node side is made from."""
     return config.cloud, config.runtime, config.health, config.monitoring, config.logs.compile_grace_seconds
+
+
+def _restart_part(config: Config) -> tuple[object, ...]:
+    """What the restarting side is made from."""
+    return config.restart, config.ledger, config.cloud, config.health.boot_grace_seconds
 
 
 def _source(config: Config) -> str:

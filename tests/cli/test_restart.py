@@ -16,7 +16,6 @@ import pytest
 from tests.cli.answering import answering
 from tests.cli.restarting import HEALTHY, PROJECT, ZONE, Site, restarting, target
 from tests.export import samples
-from tests.restart.records import record
 from tests.simulated import ZONE as SIM_ZONE
 from tests.simulated import simulated
 from tpuwatch.cli import restart_nodes
@@ -177,7 +176,8 @@ def test_an_audit_that_cannot_be_written_holds_up_nothing(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"spot": True}, "tpu-vm delete train-1"),
+        ({"spot": True}, "--accelerator-type=v5litepod-4 --version="),
+        ({"spot": True}, " --spot"),
         ({"state": "PREEMPTED", "health": ""}, "tpu-vm delete train-1"),
         ({"state": "TERMINATED", "queued_resource": "queue-1"}, "queued-resources delete queue-1 --force"),
         ({"hosts": 4}, "has no queued resource"),
@@ -274,95 +274,6 @@ def test_several_nodes_go_on_where_nothing_was_touched_and_stop_where_one_stays_
     assert site.record("train-3") is None
 
 
-def begun(site: Site, phase: Phase, **fields: Any) -> None:
-    """A restart that somebody else has begun, as the ledger of this machine knows it."""
-    now = site.clock.time()
-    given = {"phase": phase, "requested": now, "entered": now, "began": now, "lease": Lease(OTHERS, 60.0), "stops": 1}
-    site.ledger.write(record(**{**given, **fields}), 0)
-
-
-def test_a_restart_that_another_one_left_is_carried_on_without_a_question(site: Site) -> None:
-    node = site.add(bad=False, state="STOPPED")
-    begun(site, Phase.STOPPED)
-    code, out, _ = site.run("train-1")
-    assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
-    told = flat(out)
-    assert "A restart of it is under way, which someone@vm-1 wanted" in told
-    assert "driven by process 12 on elsewhere. If that one does nothing for 60 s, this one takes over." in told
-
-
-def test_one_that_lives_is_left_alone_and_named(site: Site) -> None:
-    site.add(bad=False, state="STOPPED")
-    begun(site, Phase.STOPPED)
-
-    def renew(_: Show) -> None:
-        stored = site.ledger.read(target())
-        assert stored is not None
-        site.ledger.write(stored.record, stored.version)
-
-    site.waited = renew
-    code, (document,) = site.json("train-1", "--yes")
-    assert (code, document["outcome"], document["phase"], site.calls()) == (1, "held", "stopped", [])
-    assert "driven by process 12 on elsewhere" in document["note"]
-
-
-def test_a_dry_run_of_one_that_is_under_way(site: Site) -> None:
-    site.add(bad=False, state="STOPPED")
-    begun(site, Phase.STOPPED)
-    code, out, _ = site.run("train-1", "--dry-run")
-    assert (code, site.calls()) == (0, [])
-    assert "Process 12 on elsewhere is at it" in flat(out)
-    stored = site.record()
-    assert stored is not None
-    assert stored.lease.owner == OTHERS
-
-
-def test_the_request_of_a_nodes_own_daemon_is_taken_up(site: Site) -> None:
-    site.add()
-    begun(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, witnesses=("cloud", "runtime"))
-    code, _, err = site.run("train-1")
-    assert code == 2
-    assert "no terminal to ask on" in err
-    code, out, _ = site.run("train-1", "--yes")
-    assert (code, site.calls()) == (0, ["StopNode", "StartNode"])
-    assert "request of the node's own daemon" in flat(out)
-
-
-def test_control_c_leaves_it_as_it_stands_and_says_how_to_go_on(site: Site) -> None:
-    node = site.add()
-
-    def interrupt(show: Show) -> None:
-        show.interrupted = node.state == "STOPPING"
-
-    site.waited = interrupt
-    code, (document,) = site.json("train-1", "--yes")
-    assert (code, document["outcome"], document["phase"]) == (130, "interrupted", "stopping")
-    assert f"tpuwatch restart {target().path}" in document["note"]
-    assert "stays stopped until somebody goes on" in document["note"]
-    site.waited = lambda _: None
-    assert site.run("train-1")[0] == 0
-    assert (node.state, site.calls()) == ("READY", ["StopNode", "StartNode"])
-
-
-def test_a_start_without_capacity_is_told_at_each_try(site: Site) -> None:
-    site.add()
-    site.cloud.world.faults.set(Fault("StartNode", code="RESOURCE_EXHAUSTED", times=2))
-    code, out, _ = site.run("train-1", "--yes")
-    assert code == 0
-    tries = [line.split()[0] for line in out.splitlines() if re.match(r" *\d+:\d\d  stopped ", line)]
-    assert len(tries) == 3
-    assert len(set(tries)) == 3
-
-
-def test_what_others_wrote_cannot_speak_to_the_terminal(site: Site) -> None:
-    site.add(bad=False, state="STOPPED")
-    begun(site, Phase.STOPPED, reason="\x1b]0;owned\x07", note="\x1b[2J\r", actor="a\x1b[31mb")
-    for words in (["train-1"], ["--status"], ["--history"]):
-        _, out, err = site.run(*words)
-        assert "\x1b" not in out + err
-        assert "\x07" not in out + err
-
-
 def test_the_daemon_here_is_asked_first(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = site.add()
     now = site.clock.time()
@@ -391,9 +302,9 @@ def test_a_workstation_without_a_configuration_has_its_own_ledger(
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
     nowhere = Config(state=State(dir=tmp_path / "no" / "such"))
-    assert restart_place.books(nowhere, SystemClock()).directory == tmp_path / "home" / "tpuwatch"
+    assert restart_place.books(nowhere, SystemClock()).where == str(tmp_path / "home" / "tpuwatch")
     there = Config(state=State(dir=tmp_path))
-    assert restart_place.books(there, SystemClock()).directory == tmp_path
+    assert restart_place.books(there, SystemClock()).where == str(tmp_path)
     assert site.state.parent == tmp_path
 
 

@@ -62,7 +62,7 @@ def test_status_tells_what_is_under_way_and_what_was(site: Site) -> None:
     assert "train-1 (us-east5-a): stopping for 30 s" in told
     assert "process 12 on elsewhere is at it, as far as is known." in told
     assert "Nobody is at it. train-2 is STOPPED, and stays so until somebody goes on." in told
-    assert "To go on: `tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-2`" in told
+    assert "To go on: tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-2 " in told
     assert "train-3 (us-east5-a): needs person 30 s ago Create it anew." in told
     assert "Restarts of all nodes within 1 h: 4, of at most 10" in told
     assert max(len(line) for line in out.splitlines() if "projects/" not in line) <= 80

@@ -154,6 +154,48 @@ def test_the_ledger_is_in_the_state_directory_unless_it_is_put_elsewhere(tmp_pat
     assert load(tmp_path, "[state]\ndir = '/s'\n[ledger]\ndir = '/l'").ledger_dir == Path("/l")
 
 
+COMMAND = (
+    "{} cannot be {}; give a list of a program, by its absolute path, and its arguments (no shell reads it), or an "
+    "empty list"
+)
+SIGNAL = (
+    'restart.checkpoint_signal cannot be "{}"; give "SIGUSR1", "SIGUSR2", "SIGHUP" or "SIGTERM", or empty where '
+    "checkpoint is false or checkpoint_command is given"
+)
+UNIT = (
+    'restart.runtime_unit cannot be "{}"; give the name of a systemd unit such as "tpu-runtime.service", or empty '
+    "where restart_runtime is false or runtime_command is given"
+)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("checkpoint_command = ['save']", COMMAND.format("restart.checkpoint_command", '["save"]')),
+        ("checkpoint_command = 'save now'", COMMAND.format("restart.checkpoint_command", '"save now"')),
+        ("runtime_command = ['/bin/a', 1]", COMMAND.format("restart.runtime_command[1]", "1")),
+        ("checkpoint_signal = 'SIGKILL'", SIGNAL.format("SIGKILL")),
+        ("checkpoint = true", SIGNAL.format("")),
+        ("runtime_unit = '--now.service'", UNIT.format("--now.service")),
+        ("runtime_unit = 'a.socket'", UNIT.format("a.socket")),
+        ('runtime_unit = "a.service\\n"', UNIT.format("a.service\\n")),
+        ("restart_runtime = true\nruntime_unit = ''", UNIT.format("")),
+        ("sigkill_seconds = 0", "restart.sigkill_seconds cannot be 0; give a number of seconds from 1 to 3600"),
+    ],
+)
+def test_what_is_done_on_the_machine_is_told_how(tmp_path: Path, keys: str, message: str) -> None:
+    assert refusal(tmp_path, f"[restart]\n{keys}") == message
+
+
+def test_one_way_to_do_it_is_enough(tmp_path: Path) -> None:
+    commands = "checkpoint_command = ['/bin/a', 'b']\nruntime_command = ['/bin/b']\nruntime_unit = ''"
+    restart = load(tmp_path, f"[restart]\ncheckpoint = true\nrestart_runtime = true\n{commands}").restart
+    assert (restart.checkpoint_command, restart.runtime_command) == (("/bin/a", "b"), ("/bin/b",))
+    signals = "checkpoint_signal = 'SIGUSR1'"
+    restart = load(tmp_path, f"[restart]\ncheckpoint = true\nrestart_runtime = true\n{signals}").restart
+    assert (restart.checkpoint_signal, restart.runtime_unit) == ("SIGUSR1", "tpu-runtime.service")
+
+
 @pytest.mark.parametrize("listen", ["localhost:80", "0.0.0.0:0", "[::]:65535", "node-1.example:9478"])
 def test_addresses(tmp_path: Path, listen: str) -> None:
     host, port = load(tmp_path, f"[http]\nlisten = '{listen}'").http.address

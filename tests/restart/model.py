@@ -12,6 +12,7 @@ state; and from each state, if nothing more goes wrong, the restart must come to
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import sys
 import time
@@ -47,6 +48,19 @@ GOOD_STEPS = 300  # within so many the fault-free continuation must end
 
 Advance = Callable[[Record, machine.Sight, float, Limits], Move]
 Answered = Callable[[Record, Call, CallAnswer, float, Limits], Record]
+
+
+class Kept(Record):
+    """A record that knows its hash: it is asked for it some hundred times."""
+
+    __slots__ = ("_hash",)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", super().__hash__())
+            return self._hash
 
 
 class Actor(NamedTuple):
@@ -91,9 +105,13 @@ class Checker:
         """Explore to this depth. Returns the number of states. Raises Violation."""
         first = canonical(State(World(budget=self.budget), _first_record()))
         self.came, front = {first: (None, "begin")}, [first]
-        while front and self.depth < depth:
-            self.depth += 1
-            front = [after for state in front for after in self._new(state)]
+        gc.disable()  # nothing here goes in circles, and it would look for that among all states, again and again
+        try:
+            while front and self.depth < depth:
+                self.depth += 1
+                front = [after for state in front for after in self._new(state)]
+        finally:
+            gc.enable()
         self.whole = not front
         return len(self.came)
 
@@ -246,7 +264,7 @@ def _line(label: str, state: State) -> str:
 
 def _first_record() -> Record:
     target = Target("p", "z", "n")
-    return Record(target, Rung.RESTART_NODE, Phase.REQUESTED, "operator", "", (), "me", requested=NOW)
+    return Kept(target, Rung.RESTART_NODE, Phase.REQUESTED, "operator", "", (), "me", requested=NOW)
 
 
 def _put(state: State, who: int, actor: Actor) -> State:
@@ -257,7 +275,13 @@ def _put(state: State, who: int, actor: Actor) -> State:
 def _taken(state: State, who: int) -> State:
     """Whoever had the lease finds another version at its next write, and drives no more."""
     held = (Actor("held"), Actor()) if who == 0 else (Actor(), Actor("held"))
-    return state._replace(actors=held, owner=who, dead=False, age=0)
+    return state._replace(actors=held, record=_forgotten(state.record), owner=who, dead=False, age=0)
+
+
+@lru_cache(maxsize=1 << 18)
+def _forgotten(record: Record) -> Record:
+    """As a driver takes it over."""
+    return replace(record, shown="")
 
 
 def _written(state: State, who: int) -> State:
@@ -308,11 +332,15 @@ def _moved(record: Record, ticks: int) -> Record:
 
 def canonical(state: State) -> State:
     """The state in the form in which it is compared: drivers in order, for they are alike."""
-    actors = tuple(actor._replace(record=actor.record and _moved(actor.record, 0)) for actor in state.actors)
-    state = state._replace(record=_moved(state.record, 0), actors=(actors[0], actors[1]))
-    if state.owner == 1 or (state.owner < 0 and actors[0].at > actors[1].at):
+    first, second = state.actors
+    if first.record is not None:
+        first = first._replace(record=_moved(first.record, 0))
+    if second.record is not None:
+        second = second._replace(record=_moved(second.record, 0))
+    state = State(state.world, _moved(state.record, 0), (first, second), state.owner, state.dead, state.age)
+    if state.owner == 1 or (state.owner < 0 and first.at > second.at):
         owner = 0 if state.owner == 1 else state.owner
-        return state._replace(actors=(actors[1], actors[0]), owner=owner)
+        return state._replace(actors=(second, first), owner=owner)
     return state
 
 

@@ -227,16 +227,34 @@ def raw_operation(**fields: Any) -> Any:
 
 
 def test_operations_are_read_with_care() -> None:
-    places = {"us-east5-a/nodes/train-1"}
     by_number = "projects/123456/locations/us-east5-a/nodes/train-1"  # the project's number in place of its name
-    told = cloud_module._operation(raw_operation(target=by_number, verb="StopNode"), places)
-    assert told is not None
-    assert (told.verb, told.created) == ("stop", 1790000000.123)  # by its name, as it does not say
-    unnamed = cloud_module._operation(raw_operation(target=by_number, verb="\x00odd", name="x"), places)
-    assert unnamed is not None
-    assert (unnamed.verb, unnamed.created) == ("odd", None)
-    assert cloud_module._operation(raw_operation(target="", verb="stop"), places) is None
-    assert cloud_module._operation(operations_pb2.Operation(name="x"), places) is None
-    rubbish = operations_pb2.Operation(name="x")
+    told = cloud_module._told(raw_operation(target=by_number, verb="StopNode"))
+    assert told.place == "us-east5-a/nodes/train-1"
+    assert (told.operation.verb, told.operation.created) == ("stop", 1790000000.123)  # by its name: it does not say
+    unnamed = cloud_module._told(raw_operation(target=by_number, verb="\x00odd", name="x"))
+    assert (unnamed.operation.verb, unnamed.operation.created) == ("odd", None)
+    assert cloud_module._told(raw_operation(target="", verb="stop")).place == ""
+    assert cloud_module._told(operations_pb2.Operation(name="x")).place == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("projects/lab/locations/us-east5-a/operations/x", False),  # it may be of any time
+        ("projects/lab/locations/us-east5-a/operations/operation-1790000002000-5f0-1", False),
+        ("projects/lab/locations/us-east5-a/operations/operation-1790000000999-5f0-1", True),  # before what is asked for
+    ],
+)
+def test_an_operation_that_cannot_be_read_may_be_the_one_looked_for(
+    cloud: Cloud, api: CloudNodeApi, monkeypatch: pytest.MonkeyPatch, name: str, whole: bool
+) -> None:
+    cloud.add()
+    api.call(Call.STOP, TARGET, "")
+    rubbish = operations_pb2.Operation(name=name)
     rubbish.metadata.value = b"\xff\xff\xff"
-    assert cloud_module._operation(rubbish, places) is None
+    shown = cloud_module.CloudNodeApi._operations
+    monkeypatch.setattr(CloudNodeApi, "_operations", lambda *given: [rubbish, *shown(*given)])
+    sight = api.look(TARGET, since=1_790_000_001.0)
+    assert sight.listed is whole
+    assert ("no known form" in sight.fault) is not whole
+    assert [one.verb for one in api.look(TARGET, since=0.0).operations] == ["stop"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import pytest
@@ -33,6 +33,10 @@ CLOUDS = {
     "stop-not-heard": (Fault("StopNode", code="UNAVAILABLE", times=1),),
     "start-not-heard": (Fault("StartNode", code="UNAVAILABLE", times=2),),
     "no-capacity": (Fault("StartNodeOperation", code="RESOURCE_EXHAUSTED", times=2),),
+    "stale": (Fault("*", stale_seconds=10),),
+    "stale-half": (Fault("*", stale_seconds=10, share=0.5),),
+    "stale-nodes": (LOST_STOP, Fault("GetNode", stale_seconds=10)),
+    "stale-operations": (LOST_STOP, LOST_START, Fault("ListOperations", stale_seconds=10)),
     "blind": (Fault("GetNode", code="UNAVAILABLE", times=4), Fault("ListOperations", code="INTERNAL", times=6)),
 }
 
@@ -219,6 +223,28 @@ def test_drivers_that_are_at_it_together_are_as_good_as_one(site: Site, seed: in
         finish(site)
     finally:
         site.ending = lambda _: False
+
+
+@pytest.mark.parametrize("trusting", [False, True])
+@pytest.mark.parametrize("stale", ["GetNode", "ListOperations", "*"])
+def test_old_looks_cost_no_second_stop_though_somebody_starts_the_node(site: Site, stale: str, trusting: bool) -> None:
+    """The stop's answer is lost. One who takes each look for the truth stops the node anew, but for the list."""
+    begin(site, (Fault(stale, stale_seconds=25), LOST_STOP))
+
+    def start(_: float) -> bool:
+        if site.node.state == "STOPPED":
+            site.api.call(Call.START, TARGET, "")
+        return False
+
+    site.ending = start
+    limits = replace(LIMITS, stale_seconds=0, call_seconds=0) if trusting else replace(LIMITS, stale_seconds=25)
+    try:
+        done = site.driver(limits=limits).drive()
+    finally:
+        site.ending = lambda _: False
+    assert not done.open
+    assert site.node.state == "READY"
+    assert site.count("stop") == (2 if trusting and stale == "*" else 1)
 
 
 def drive_or_give_up(site: Site) -> None:

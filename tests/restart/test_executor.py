@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -242,7 +242,7 @@ def test_a_driver_that_was_frozen_before_its_call_does_nothing_more_once_another
     assert (site.count("stop"), site.count("start"), site.node.boots) == (1, 1, 2)
 
 
-def test_what_was_seen_too_long_ago_is_looked_at_again(site: Site) -> None:
+def test_what_was_seen_too_long_ago_is_looked_at_again(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     watched, slow = Watched(site), [True]
 
     def dawdle(stored: Stored) -> None:
@@ -253,6 +253,7 @@ def test_what_was_seen_too_long_ago_is_looked_at_again(site: Site) -> None:
     watched.after_write = dawdle
     assert watched.drive().phase is Phase.DONE
     assert site.count("stop") == 1
+    assert "The stop of node train-1 is put off" in caplog.text
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -283,6 +284,43 @@ def test_a_ledger_that_stays_away_ends_the_driver_before_it_acts(site: Site) -> 
     assert site.cloud.happened() == ["hang"]
     assert site.record.lease == Lease()
     assert site.driver().drive().phase is Phase.DONE
+
+
+@dataclass
+class Ahead:
+    """A clock whose wall time is some seconds ahead of the cloud's."""
+
+    site: Site
+    seconds: float = 0.0
+
+    def time(self) -> float:
+        return self.site.clock.time() + self.seconds
+
+    def monotonic(self) -> float:
+        return self.site.clock.monotonic()
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+def test_no_clock_makes_a_stop_seem_to_have_come_to_nothing(site: Site, handed_over: bool) -> None:
+    """The answer is lost, what is shown is old, somebody starts the node, and the clock is set 100 s ahead."""
+    site.cloud.world.faults.set(Fault("*", stale_seconds=10))
+    site.cloud.world.faults.set(Fault("StopNode", code="UNAVAILABLE", after_work=True, times=1))
+    clock, ending = Ahead(site), handed_over
+
+    def strange(_: float) -> bool:
+        nonlocal ending
+        if site.node.state == "STOPPED":
+            site.api.call(Call.START, TARGET, "")
+        if site.record.phase is not Phase.INTENT:
+            return False
+        clock.seconds, ended, ending = 100.0, ending, False
+        return ended
+
+    site.ending = strange
+    stood = site.driver(clock=clock).drive()
+    assert stood.open is handed_over
+    done = site.driver(clock=clock).drive()
+    assert (done.phase, site.node.state, site.count("stop")) == (Phase.DONE, "READY", 1)
 
 
 def test_a_node_that_cannot_be_asked_for_is_asked_again(site: Site) -> None:

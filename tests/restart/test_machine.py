@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tpuwatch.health.verdict import Rung
+from tpuwatch.restart import machine
+from tpuwatch.restart.case import named
 from tpuwatch.restart.machine import Call, CallAnswer, Limits, Move, Operation, Sight, advance, answered
 from tpuwatch.restart.record import Phase, Record, Target
 
@@ -148,9 +150,25 @@ def test_nothing_is_called_but_waited_for_a_while(sight: Sight) -> None:
 
 @pytest.mark.parametrize("record", [REQUESTED, intent(), stopping(), stopped(), starting(), verifying()])
 def test_a_look_that_failed_decides_nothing(record: Record) -> None:
-    move = advance(record, Sight(T + 9999, "", fault="No connection."), T + 9999, LIMITS)
-    assert (move.record, move.call) == (record, None)
-    assert "No connection." in move.sentence
+    first = advance(record, Sight(T + 9999, "", fault="No connection."), T + 9999, LIMITS)
+    assert (replace(first.record, unseen_since=0.0), first.call) == (record, None)
+    assert "No connection." in first.sentence
+    later = advance(first.record, Sight(T + 10_598, "", fault="No connection."), T + 10_598, LIMITS)
+    assert later.record == first.record
+    at_last = advance(first.record, Sight(T + 10_599, "", fault="No connection."), T + 10_599, LIMITS)
+    assert "It is not known how node v5e-1 is, for longer than 10 min" in at_last.record.note
+    assert "No connection." in at_last.record.note
+    assert at_last.record.phase is record.phase
+
+
+def test_once_the_node_is_seen_again_nothing_is_said_of_it_any_more() -> None:
+    record = replace(stopping(), note="Something else.")
+    blind = advance(record, Sight(T + 60, ""), T + 60, LIMITS).record
+    assert step(blind, see("STOPPING", T + 70)).record.note == "Something else."
+    blind = advance(blind, Sight(T + 5_000, ""), T + 5_000, LIMITS).record
+    seen = step(blind, see("STOPPING", T + 5_001)).record
+    assert (seen.unseen_since, seen.note.startswith("Node v5e-1 is being stopped, for longer")) == (0.0, True)
+    assert step(replace(blind, entered=T + 5_000), see("STOPPING", T + 5_001)).record.note == ""
 
 
 @pytest.mark.parametrize("record", [intent(), stopping(), stopped(), starting(), verifying()])
@@ -169,12 +187,63 @@ def test_a_lost_stop_is_not_called_again_before_it_is_sure() -> None:
     assert record.phase is Phase.INTENT
     assert step(record, see("READY", T + 59)).call is None
     assert step(record, see("READY", T + 60)).call is Call.STOP  # the list of operations is whole, and it is not there
-    unlisted = step(record, see("READY", T + 60, listed=False))
+    unlisted = step(record, see("READY", T + 60, listed=False, fault="It is slow."))
+    assert (unlisted.record.phase, unlisted.call) == (Phase.INTENT, None)
+    assert "It is slow." in unlisted.sentence
+    assert step(unlisted.record, see("READY", T + 65)).call is Call.STOP
+    unlisted = step(record, see("READY", T + 600, listed=False))
     assert (unlisted.record.phase, unlisted.call) == (Phase.VERIFYING, None)
     carried_out = step(record, see("READY", T + 60, operations=(op("stop", done=True),)))
     assert (carried_out.record.phase, carried_out.call) == (Phase.STOPPING, None)
     nameless = step(record, see("READY", T + 60, operations=(op("", done=True),)))
     assert nameless.call is None
+
+
+def test_a_lost_stop_is_looked_for_as_long_by_the_clock_of_the_next_driver() -> None:
+    record = replace(intent(), entered=T - 120, shown="")  # its clock is ahead, and it has just taken over
+    record = step(record, see("READY", T)).record
+    assert step(record, see("READY", T + 59)).call is None
+    assert step(record, see("READY", T + 60)).call is Call.STOP
+
+
+def test_a_stop_that_was_accepted_vanishes_from_a_whole_list_only() -> None:
+    record = step(stopping(), see("READY", T + 10)).record
+    assert step(record, see("READY", T + 900, listed=False)).record.phase is Phase.STOPPING
+    assert step(record, see("READY", T + 900)).record.phase is Phase.VERIFYING
+    assert step(record, see("READY", T + 1_800, listed=False)).record.phase is Phase.VERIFYING
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_last_restart_s_stop_is_not_taken_for_this_one_s(known: bool) -> None:
+    """It is asked for again within the slack of the clocks, and the answer is lost."""
+    last = op("stop", done=True, name="op-1", created=T - 90)
+    before = machine.ended(replace(starting(), phase=Phase.VERIFYING), Phase.FAILED, "It is as bad.", T - 1)
+    now = machine.begin(REQUESTED.target, before, Rung.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
+    assert (now.phase, now.history, now.foreign) == (Phase.REQUESTED, before.history, ("op-1", "op-2"))
+    record = step(now if known else replace(now, foreign=()), see("READY", T, operations=(last,))).record
+    assert "op-1" in record.foreign  # it was seen before the call
+    assert step(record, see("READY", T + 59, operations=(last,))).record.phase is Phase.INTENT
+    assert step(record, see("READY", T + 60, operations=(last,))).call is Call.STOP
+    ours = op("stop", name="op-3", created=T)
+    assert step(record, see("READY", T + 9, operations=(ours, last))).record.operation == "op-3"
+    unlisted = step(replace(now, foreign=()), see("READY", T, listed=False)).record
+    assert step(unlisted, see("READY", T + 9, operations=(last,))).record.phase is Phase.STOPPING  # what it is all for
+
+
+def test_names_of_operations_are_bounded_and_the_newest_are_kept() -> None:
+    record = REQUESTED
+    for number in range(150):
+        record = replace(record, **named(record, f"op-{number}"))
+    assert (len(record.operations), record.operations[-1], record.operations[0]) == (100, "op-149", "op-50")
+    assert machine.begin(
+        record.target, record, Rung.RESTART_NODE, cause="operator", reason="", actor="ann", now=T
+    ).foreign == (record.operations)
+
+
+@pytest.mark.parametrize("record", [intent(), stopping(), stopped(), starting(), verifying()])
+def test_nothing_is_begun_over_what_is_to_be_finished(record: Record) -> None:
+    with pytest.raises(ValueError, match="under way"):
+        machine.begin(record.target, record, Rung.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
 
 
 @pytest.mark.parametrize("state", ["STOPPING", "STOPPED", "STARTING"])
@@ -294,9 +363,9 @@ def test_it_must_stay_well() -> None:
 
 
 def test_what_is_not_proven_is_not_called_done() -> None:
-    record = step(intent(), see("READY", T + 60, listed=False)).record
-    record = step(record, see("READY", T + 65)).record
-    record = step(record, see("READY", T + 130)).record
+    record = step(intent(), see("READY", T + 600, listed=False)).record
+    record = step(record, see("READY", T + 605)).record
+    record = step(record, see("READY", T + 670)).record
     assert record.phase is Phase.FAILED
     assert "it is not known whether it was restarted" in record.note
 

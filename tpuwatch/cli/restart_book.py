@@ -38,13 +38,17 @@ _UNBOUNDED: Final = 1_000_000  # nodes: their number is not known here, so the s
 def run(args: argparse.Namespace, config: Config) -> int:
     """Do what was asked for; 1 where something needs a person, or could not be cancelled."""
     clock = SystemClock()
-    book = _Book(args, config, clock, books(config, clock))
-    if args.reset_breaker:
-        return book.reset_breaker()
-    wanted = _wanted(args, config, clock)
-    if args.cancel:
-        return max([book.cancel(target) for target in wanted])
-    return book.history(wanted) if args.history else book.status(wanted)
+    place = books(config, clock)
+    book = _Book(args, config, clock, place)
+    try:
+        if args.reset_breaker:
+            return book.reset_breaker()
+        wanted = _wanted(args, config, clock)
+        if args.cancel:
+            return max([book.cancel(target) for target in wanted])
+        return book.history(wanted) if args.history else book.status(wanted)
+    finally:
+        place.ledger.close()
 
 
 def _wanted(args: argparse.Namespace, config: Config, clock: SystemClock) -> list[Target]:
@@ -91,7 +95,7 @@ class _Book:
         self._line(
             f"Restarts of all nodes within {window}: {used}, of at most {settings.fleet_max} by tpuwatch itself."
         )
-        self._line(f"The ledger is in {self._place.directory}.", style="dim")
+        self._line(f"The ledger is in {self._place.where}.", style="dim")
         self._tell_under_way(under_way, now)
         self._tell_ended([record for record in records if not record.open], now)
         return _WRONG if wrong else _DONE
@@ -107,7 +111,7 @@ class _Book:
         for record, one in past:
             self._tell_attempt(record, one)
         if not past:
-            self._line(f"No restart is recorded in {self._place.directory}.")
+            self._line(f"No restart is recorded in {self._place.where}.")
         return _DONE
 
     def _records(self, wanted: list[Target]) -> list[Record]:

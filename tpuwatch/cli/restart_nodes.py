@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options, restart_plan
+from tpuwatch.cli.restart_outcome import DONE, Outcome
 from tpuwatch.cli.restart_place import Books, Here, MisuseError, books, here, targets
 from tpuwatch.cli.restart_seen import Seen, see
-from tpuwatch.cli.restart_show import Show, ask, phase_words, standing
+from tpuwatch.cli.restart_show import Show, ToldApi, ask, phase_words, standing
 from tpuwatch.clock import SystemClock
 from tpuwatch.export.paper import Paper
 from tpuwatch.export.terminal import printable
@@ -20,10 +21,11 @@ from tpuwatch.restart.budgets import is_request
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver
 from tpuwatch.restart.ledger import ConflictError, LedgerError
-from tpuwatch.restart.machine import relevant_since
+from tpuwatch.restart.machine import ended, relevant_since
 from tpuwatch.restart.opening import limits
-from tpuwatch.restart.owner import ThisMachine, told
-from tpuwatch.restart.record import Phase
+from tpuwatch.restart.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.record import Lease, Phase
+from tpuwatch.restart.situation import OF_THE_NODE
 
 if TYPE_CHECKING:
     import argparse
@@ -34,36 +36,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.decision import Use
     from tpuwatch.restart.ledger import Stored
     from tpuwatch.restart.record import Record, Target
-
-_DONE, _WRONG, _MISUSED, _UNKNOWN, _INTERRUPTED = 0, 1, 2, 3, 130
-_CODES: Final = {
-    "done": _DONE,
-    "dry_run": _DONE,
-    "misused": _MISUSED,
-    "unknown": _UNKNOWN,
-    "interrupted": _INTERRUPTED,
-}  # all others: 1
-# After these the next nodes are left alone: this one may be down, or somebody wants an end.
-_LAST: Final = frozenset({"interrupted", "unknown", "held"})
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """What became of one node."""
-
-    what: str  # "done", "failed", "needs_person", "cancelled", "held", "interrupted", "declined", "dry_run", "misused",
-    # "unknown", "skipped"
-    sentence: str = ""
-    record: Record | None = None
-
-    @property
-    def code(self) -> int:
-        return _CODES.get(self.what, _WRONG)
-
-    @property
-    def last(self) -> bool:
-        """Whether the nodes after this one are to be left alone."""
-        return self.what in _LAST or (self.code != _DONE and self.record is not None and self.record.stops > 0)
 
 
 def run(args: argparse.Namespace, config: Config) -> int:
@@ -77,7 +49,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
     wanted = targets(args.nodes, args.zone, args.project, config, this)
     paper = Paper(sys.stderr if args.json else sys.stdout)
     command = _Command(args, config, clock, this, books(config, clock), Show(paper, clock))
-    code = _DONE
+    code = DONE
     try:
         for number, target in enumerate(wanted):
             if number:
@@ -89,6 +61,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
                 break
     finally:
         command.api.close()
+        command.books.ledger.close()
     return code
 
 
@@ -109,7 +82,7 @@ class _Command:
 
     # -- one node
 
-    def restart(self, target: Target) -> _Outcome:
+    def restart(self, target: Target) -> Outcome:
         """Restart one node, or carry on what is under way there, and tell what became of it."""
         began = self.clock.monotonic()
         try:
@@ -117,10 +90,10 @@ class _Command:
         except KeyboardInterrupt:
             outcome = self._interrupted(target)
         except LedgerError as error:
-            outcome = _Outcome("unknown", _sentence(str(error)))
+            outcome = Outcome("unknown", _sentence(str(error)))
         self.show.end()
         if outcome.sentence:
-            style = "green" if outcome.code == _DONE else "red"
+            style = "green" if outcome.code == DONE else "red"
             self.show.line(outcome.sentence, style="" if outcome.what == "dry_run" else style, indent=3)
         self._json(target, outcome, self.clock.monotonic() - began)
         return outcome
@@ -128,52 +101,46 @@ class _Command:
     def skip(self, others: list[Target]) -> None:
         """Leave these alone, because of what became of the one before."""
         for target in others:
-            self._json(target, _Outcome("skipped"), 0.0)
+            self._json(target, Outcome("skipped"), 0.0)
         names = ", ".join(target.node for target in others)
         self.show.line(f"Left alone, for this one has to be seen to first: {names}.", style="yellow", indent=3)
 
-    def _json(self, target: Target, outcome: _Outcome, seconds: float) -> None:
-        if not self.args.json:
-            return
-        record = outcome.record
-        document = {
-            "node": target.node,
-            "outcome": outcome.what,
-            "phase": record.phase if record is not None else None,
-            "operations": record.operations if record is not None else (),
-            "seconds": round(seconds, 3),
-            "zone": target.zone,
-            "project": target.project,
-            "note": outcome.sentence or (record.note if record is not None else ""),
-        }
-        options.print_json(document, indent=None)
+    def _json(self, target: Target, outcome: Outcome, seconds: float) -> None:
+        if self.args.json:
+            options.print_json(outcome.document(target, seconds), indent=None)
 
-    def _restart(self, target: Target) -> _Outcome:
+    def _restart(self, target: Target) -> Outcome:
         stored = self.books.ledger.read(target)
-        if stored is not None and stored.record.open:
+        if stored is not None and stored.record.open and stored.record.rung in OF_THE_NODE:
             return self._carry_on(stored)
         return self._begin(target, stored)
 
     # -- a new restart
 
-    def _begin(self, target: Target, before: Stored | None) -> _Outcome:
+    def _begin(self, target: Target, before: Stored | None) -> Outcome:
         sight = self.api.look(target, since=self.clock.time() - 1)
         if not sight.shown:
-            return _Outcome("unknown", f"It could not be found out how the node is. {sight.fault}")
+            return Outcome("unknown", f"It could not be found out how the node is. {sight.fault}")
         seen = see(self.config, target, sight, self.clock)
+        previous = before.record if before is not None else None
+        if previous is not None and previous.open:
+            note = f"{self.books.actor} restarts the node instead."
+            previous = replace(ended(previous, Phase.FAILED, note, self.clock.time()), lease=Lease())
         plan = restart_plan.plan(
             target,
             sight,
-            before.record if before is not None else None,
+            previous,
             reason=self.args.reason,
             actor=self.books.actor,
             now=self.clock.time(),
             limits=limits(self.config.restart),
         )
         self._tell_seen(seen, plan)
+        if before is not None and before.record.open:
+            self.show.line(_local(before.record, self.clock.time()), indent=3, style="yellow")
         if plan.hopeless:
             near = f" Is {seen.near} meant?" if sight.gone and seen.near else ""
-            return self._refused(plan, seen, "needs_person", f"{plan.move.record.note}{near}", None)
+            return self._refused(plan, seen, "needs_person", f"{restart_plan.advice(plan, seen)}{near}", None)
         records = [one.record for one in self.books.ledger.records()]
         fleet = self.books.ledger.fleet().fleet
         use, budget = restart_plan.budget(
@@ -184,18 +151,48 @@ class _Command:
         if wrong := self._objection(target, plan, seen, own=own):
             return self._refused(plan, seen, "misused", wrong, use)
         if self.args.dry_run:
-            return _Outcome("dry_run", "Nothing was done: this was a dry run.")
+            return Outcome("dry_run", "Nothing was done: this was a dry run.")
         if not self._agreed(target, certain=self._well(plan, seen)):
             return self._refused(plan, seen, "declined", "Nothing was done.", use)
+        return self._record_and_drive(target, before, previous, plan, seen, use)
+
+    def _record_and_drive(
+        self,
+        target: Target,
+        before: Stored | None,
+        previous: Record | None,
+        plan: Plan,
+        seen: Seen,
+        use: Use,
+    ) -> Outcome:
+        """From here on it is done. `previous`: the record before, at its end."""
         record = restart_plan.with_evidence(plan, seen)
         try:
+            if before is not None and before.record.open:
+                with self.show.driving():
+                    before = self._superseded(before, previous)
+                if before is None:
+                    return self._interrupted(target)
             self.books.ledger.write(record, before.version if before is not None else 0)
         except ConflictError:
-            return _Outcome(
-                "held", f"Somebody else has just begun to restart {target.node}: see {_command('--status')}."
-            )
+            return Outcome("held", f"Somebody else is at {target.node} now: see {_command('--status')}.")
         self._audit(plan, seen, "begun", record.reason, use)
         return self._drive(target)
+
+    def _superseded(self, stored: Stored, over: Record | None) -> Stored | None:
+        """Write that what the node's own tpuwatch has begun on it is `over`, once that one no longer renews its lease.
+
+        None if somebody interrupts the wait. Raises ConflictError while it is alive.
+        """
+        leases, first = LeaseWatch(self.clock, ThisMachine().is_gone), stored.version
+        while (left := leases.remaining(stored)) > 0:
+            self.show.line(f"For {left:.0f} s it is seen whether that goes on.", indent=3)
+            if self.show.wait(left):
+                return None
+            stored = self.books.ledger.read(stored.record.target) or stored
+            if stored.version != first:
+                raise ConflictError("it goes on")
+        return self.books.ledger.write(over or stored.record, stored.version)
 
     @staticmethod
     def _well(plan: Plan, seen: Seen) -> bool:
@@ -237,9 +234,9 @@ class _Command:
             == target.node
         )
 
-    def _refused(self, plan: Plan, seen: Seen, what: str, sentence: str, use: Use | None) -> _Outcome:
+    def _refused(self, plan: Plan, seen: Seen, what: str, sentence: str, use: Use | None) -> Outcome:
         self._audit(plan, seen, what, sentence, use)
-        return _Outcome(what, sentence)
+        return Outcome(what, sentence)
 
     def _audit(self, plan: Plan, seen: Seen, result: str, sentence: str, use: Use | None) -> None:
         if self.args.dry_run:
@@ -259,7 +256,7 @@ class _Command:
 
     # -- one that is under way
 
-    def _carry_on(self, stored: Stored) -> _Outcome:
+    def _carry_on(self, stored: Stored) -> Outcome:
         record = stored.record
         target = record.target
         since = length(self.clock.time() - record.requested)
@@ -274,27 +271,28 @@ class _Command:
         if self.args.dry_run:
             return self._would_carry_on(record)
         if (self.this.is_of(target) or self.this.doubt) and not self.args.force_rung and not record.stops:
-            return _Outcome(
+            return Outcome(
                 "misused", f"This machine belongs, or may belong, to {target.node}: go on from another machine.", record
             )
         if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, certain=False):
-            return _Outcome("declined", "Nothing was done; the request stands.", record)
+            return Outcome("declined", "Nothing was done; the request stands.", record)
         if is_request(record):
             self.show.line("It is a request of the node's own daemon, which is taken up now.", indent=3)
+        self._audit_record(record, "resumed")
         return self._drive(target)
 
-    def _would_carry_on(self, record: Record) -> _Outcome:
+    def _would_carry_on(self, record: Record) -> Outcome:
         sight = self.api.look(record.target, since=relevant_since(record))
         sentence = f"It would be carried on by whoever runs this command. {standing(record)}"
         if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
             sentence = f"{_capital(told(record.lease.owner))} is at it, as far as is known."
         shown = f" The API shows the node as {sight.shown}." if sight.shown else f" {sight.fault}"
-        return _Outcome("dry_run", f"{sentence}{printable(shown)} Nothing was done: this was a dry run.")
+        return Outcome("dry_run", f"{sentence}{printable(shown)} Nothing was done: this was a dry run.")
 
-    def _drive(self, target: Target) -> _Outcome:
+    def _drive(self, target: Target) -> Outcome:
         driver = Driver(
             self.books.ledger,
-            self.api,
+            ToldApi(self.api, self.show),
             target,
             clock=self.clock,
             wait=self.show.wait,
@@ -306,34 +304,34 @@ class _Command:
             try:
                 record = driver.drive()
             except ConflictError as error:
-                return _Outcome("held", f"{_sentence(str(error))} See {_command('--status')}.", self._record(target))
+                return Outcome("held", f"{_sentence(str(error))} See {_command('--status')}.", self._record(target))
             except LedgerError as error:
                 stands = self._record(target)
-                return _Outcome("unknown", f"{_sentence(str(error))} {self._how_to_go_on(target)}", stands)
+                return Outcome("unknown", f"{_sentence(str(error))} {self._how_to_go_on(target)}", stands)
         if record.open:
             return self._interrupted(target)
-        self._audit_end(record)
-        return _Outcome(record.phase.value, record=record)
+        self._audit_record(record, record.phase.value)
+        return Outcome(record.phase.value, record=record)
 
-    def _audit_end(self, record: Record) -> None:
+    def _audit_record(self, record: Record, result: str) -> None:
         entry = Entry(
             at=self.clock.time(),
             node=record.target.path,
             actor=self.books.actor,
             decision=record.rung.value,
-            result=record.phase.value,
+            result=result,
             verdict=record.cause,
             evidence=record.evidence,
-            sentence=record.note,
+            sentence=record.note or record.reason,
         )
         self.books.audit.note(entry)
 
-    def _interrupted(self, target: Target) -> _Outcome:
+    def _interrupted(self, target: Target) -> Outcome:
         record = self._record(target)
         if record is None or not record.open:
-            return _Outcome("interrupted", "Interrupted: nothing was done.")
+            return Outcome("interrupted", "Interrupted: nothing was done.")
         sentence = f"Interrupted. {standing(record)} {self._how_to_go_on(target)}"
-        return _Outcome("interrupted", sentence, record)
+        return Outcome("interrupted", sentence, record)
 
     def _how_to_go_on(self, target: Target) -> str:
         config = ["--config", str(self.args.config)] if self.args.config else []
@@ -354,10 +352,10 @@ class _Command:
         document = {**seen.document, "node": _full_name(plan.record.target)}
         if not plan.hopeless:
             document["remedy"] = []  # what would help is about to be done
-        tell_node(self.show.paper, document, self.clock.time())
+        self.show.quietly(lambda: tell_node(self.show.paper, document, self.clock.time()))
 
     def _tell_plan(self, plan: Plan, seen: Seen, costs: Iterable[str], budget: Iterable[str]) -> None:
-        known = (f"The verdict is by {seen.by}.", *budget, f"It is recorded in {self.books.directory}.")
+        known = (f"The verdict is by {seen.by}.", *budget, f"It is recorded in {self.books.where}.")
         for title, lines in (("What will be done", [plan.steps()]), ("What it costs", costs), ("Also", known)):
             self.show.line(f"{title}:", style="bold", indent=3)
             for line in lines:
@@ -366,6 +364,15 @@ class _Command:
 
 def _full_name(target: Target) -> str:
     return f"{target.node} (zone {target.zone}, project {target.project})"
+
+
+def _local(record: Record, now: float) -> str:
+    """What the node's own tpuwatch is at."""
+    since = length(now - record.requested)
+    return (
+        f"The node's own tpuwatch has begun something on it {since} ago, which ends with this restart: "
+        f"{record.rung.value.replace('_', ' ')}, at {phase_words(record.phase)!r}."
+    )
 
 
 def _command(option: str) -> str:

@@ -97,7 +97,7 @@ class Books:
 
     ledger: Ledger
     audit: Audit
-    directory: Path  # of the ledger, where it is a file
+    where: str  # the ledger is, for people
     actor: str  # "user@host"
 
 
@@ -113,7 +113,8 @@ def books(config: Config, clock: Clock) -> Books:
     else:
         directory = config.ledger_dir
     ledger = open_ledger(config, clock, directory=directory)
-    return Books(ledger, Audit(state / FILE_NAME), directory, _actor())
+    where = f"gs://{config.ledger.bucket}/{config.ledger.prefix}" if config.ledger.kind == "gcs" else str(directory)
+    return Books(ledger, Audit(state / FILE_NAME), where, _actor())
 
 
 def _actor() -> str:

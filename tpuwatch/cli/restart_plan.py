@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.verdict import Rung
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart import budgets, machine
-from tpuwatch.restart.record import Lease, Phase, Record
+from tpuwatch.restart.record import Phase
 from tpuwatch.restart.settings import Settings
 from tpuwatch.restart.sights import Call
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.cli.restart_seen import Seen
     from tpuwatch.config import Config
     from tpuwatch.restart.decision import Use
-    from tpuwatch.restart.record import Fleet, Target
+    from tpuwatch.restart.record import Fleet, Record, Target
     from tpuwatch.restart.sights import Limits, Move, Sight
 
 _UNBOUNDED: Final = 1_000_000  # nodes: their number is not known here, so the share of them bounds nothing
@@ -62,19 +64,8 @@ def plan(
     target: Target, sight: Sight, before: Record | None, *, reason: str, actor: str, now: float, limits: Limits
 ) -> Plan:
     """The plan for a node of which nothing is under way."""
-    record = Record(
-        target=target,
-        rung=Rung.RESET_QUEUED_RESOURCE if sight.hosts > 1 else Rung.RESTART_NODE,
-        phase=Phase.REQUESTED,
-        cause="operator",
-        reason=clean(reason, 300),
-        evidence=(),
-        actor=actor,
-        requested=now,
-        entered=now,
-        history=before.history if before is not None else (),
-        lease=Lease(),
-    )
+    rung = Rung.RESET_QUEUED_RESOURCE if sight.hosts > 1 else Rung.RESTART_NODE
+    record = machine.begin(target, before, rung, cause="operator", reason=reason, actor=actor, now=now)
     return Plan(record, sight, machine.advance(record, sight, now, limits), limits)
 
 
@@ -83,6 +74,16 @@ def with_evidence(plan: Plan, seen: Seen) -> Record:
     evidence = tuple(clean(one, 300) for one in seen.evidence[:10])
     reason = plan.record.reason or clean(f"An operator wants it. {seen.document['summary']}", 300)
     return replace(plan.record, evidence=evidence, reason=reason)
+
+
+def advice(plan: Plan, seen: Seen) -> str:
+    """What only a person can do, with what is known of the node in the commands."""
+    cloud = seen.document["cloud"] or {}
+    text = plan.move.record.note
+    for word, known in (("TYPE", cloud.get("accelerator")), ("VERSION", cloud.get("runtime_version"))):
+        if known:
+            text = text.replace(f"={word}", f"={shlex.quote(clean(known, 100))}")
+    return re.sub(r"(-version=[^ `]+)", r"\1 --spot", text) if plan.sight.spot else text
 
 
 def costs(plan: Plan, seen: Seen, records: Sequence[Record], *, own: bool) -> Iterator[str]:
@@ -119,11 +120,15 @@ def _jobs(seen: Seen) -> Iterator[str]:
 
 
 def _minutes(plan: Plan, records: Sequence[Record]) -> str:
+    stops = plan.move.call is not Call.START
     took = [
         one.ended - one.began
         for record in records
         for one in record.history
-        if one.phase is Phase.DONE and one.rung is plan.record.rung and one.ended > one.began
+        if one.phase is Phase.DONE
+        and one.rung is plan.record.rung
+        and bool(one.stops) is stops
+        and one.ended > one.began
     ]
     limits = plan.limits
     patience = f"Only after {length(limits.stop_seconds + limits.start_seconds)} does it call for help"

@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.export.paper import WIDTH, Paper
@@ -21,14 +22,17 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from tpuwatch.clock import Clock
+    from tpuwatch.restart.api import NodeApi
     from tpuwatch.restart.executor import Progress
-    from tpuwatch.restart.record import Record
+    from tpuwatch.restart.record import Record, Target
+    from tpuwatch.restart.sights import Call, CallAnswer, Sight
 
 _TICK_SECONDS: Final = 1.0
 _COMMAND: Final = re.compile(r"`([^`]{30,})`")
 _ENDS: Final = (signal.SIGINT, signal.SIGTERM)
 _STYLES: Final = {Phase.DONE: "green", Phase.FAILED: "red", Phase.NEEDS_PERSON: "red"}
 _PHASE_WIDTH: Final = max(len(phase.value) for phase in Phase)
+INDENT: Final = 7 + 2 + _PHASE_WIDTH + 2  # of what is told beside the phases
 
 
 def elapsed(seconds: float) -> str:
@@ -45,10 +49,12 @@ def phase_words(phase: Phase) -> str:
 
 def tell(paper: Paper, text: str, *, style: str = "", indent: int = 0, hang: int = 0) -> None:
     """Text that may come from outside, wrapped; each long command in it on a line of its own, to be copied."""
+    if not text:
+        paper.line()
     for number, part in enumerate(_COMMAND.split(printable(text))):
         if number % 2:
             paper.row(f"{' ' * (indent + hang + 2)}{part}", style="bold")
-        elif words := part.strip(" ,." if number else " "):
+        elif words := part.strip(" ,.") if number else part.rstrip():
             paper.line(words, style=style, indent=indent + (hang if number else 0), hang=0 if number else hang)
 
 
@@ -77,7 +83,7 @@ class Show:
             self._refresh()
             return
         self._shown = key
-        self._quietly(lambda: self._whole(progress))
+        self.quietly(lambda: self._whole(progress))
 
     def wait(self, seconds: float) -> bool:
         """Wait, and keep the live line going; whether somebody wants an end."""
@@ -99,11 +105,11 @@ class Show:
             self._clear()
             tell(self.paper, text, style=style, indent=indent, hang=hang)
 
-        self._quietly(write)
+        self.quietly(write)
 
     def end(self) -> None:
         """Nothing more comes of this restart."""
-        self._quietly(self._clear)
+        self.quietly(self._clear)
         self._latest = self._shown = None
 
     def _whole(self, progress: Progress) -> None:
@@ -116,7 +122,7 @@ class Show:
     def _refresh(self) -> None:
         """The live line: how long this phase has lasted, and what is being waited for."""
         if self._live and self._latest is not None:
-            self._quietly(self._paint)
+            self.quietly(self._paint)
 
     def _paint(self) -> None:
         latest = self._latest
@@ -135,12 +141,15 @@ class Show:
             self.paper.stream.write("\r\x1b[K")
             self._dirty = False
 
-    def _quietly(self, write: Callable[[], None]) -> None:
+    def quietly(self, write: Callable[[], None]) -> None:
+        """Write; once the terminal, or the reader of the pipe, has gone away, what is told goes nowhere."""
         try:
             write()
-        except (OSError, ValueError):  # the terminal, or the reader of the pipe, has gone: the restart goes on
+        except OSError:
             self._live = self._dirty = False
-            self.paper.stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.paper.stream.fileno())
+            os.close(nowhere)
 
     # -- signals, and what tpuwatch's own parts have to say
 
@@ -174,16 +183,39 @@ class _Log(logging.Handler):
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._show.line(record.getMessage(), indent=2, hang=2, style="yellow")
+        self._show.line(record.getMessage(), indent=INDENT, style="yellow")
+
+
+@dataclass(slots=True)
+class ToldApi:
+    """The API, whose refusals are shown as they come: a NodeApi."""
+
+    api: NodeApi
+    show: Show
+
+    def look(self, target: Target, *, since: float) -> Sight:
+        return self.api.look(target, since=since)
+
+    def call(self, call: Call, target: Target, queued_resource: str) -> CallAnswer:
+        answer = self.api.call(call, target, queued_resource)
+        if answer.message:
+            self.show.line(answer.message, indent=INDENT, style="yellow")
+        return answer
+
+    def close(self) -> None:
+        self.api.close()
 
 
 def ask(paper: Paper, question: str) -> str:
     """What a person answers, in lower case; "" for nothing."""
     paper.stream.write(f"{question} ")
     paper.stream.flush()
-    answer = sys.stdin.readline()
-    if not answer.endswith("\n"):
-        paper.line()
+    answer = ""
+    try:
+        answer = sys.stdin.readline()
+    finally:
+        if not answer.endswith("\n"):
+            paper.line()
     return answer.strip().lower()
 
 

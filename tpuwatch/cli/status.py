@@ -56,6 +56,8 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
     paper.line(printable(status["state"]))
     for notice in [*status["notices"], *status["not_ready"]]:
         paper.line(printable(notice), style="yellow")
+    for line in status.get("restarts", ()):
+        paper.line(printable(line), style="yellow")
     paper.line()
     if status.get("node"):
         tell_node(paper, status["node"], status["now_epoch"], witnesses=status["witnesses"])

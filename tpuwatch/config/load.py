@@ -72,6 +72,8 @@ def _told(problem: ErrorDetails) -> str:
         return f"{name} is not a key of tpuwatch; {_instead(name)}"
     given = json.dumps(problem["input"], ensure_ascii=False, default=str)
     given = given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
+    if name in {setting.name for setting in settings() if setting.secret}:
+        given = "what is given there"
     allowed = {setting.name: setting.allowed for setting in settings()}.get(name, f"a table [{name}]")
     index = "".join(f"[{part}]" for part in place[2:])
     return f"{name}{index} cannot be {given}; give {allowed}"

@@ -11,6 +11,7 @@ from tpuwatch.config.schema import Config, settings, tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+SECRET = "(secret)"  # what is shown in the place of a value that is one
 _WIDTH = 98
 _HEAD = """\
 # The configuration of tpuwatch: every key, with its meaning, what it allows, and its default.
@@ -56,9 +57,13 @@ def as_dict(config: Config) -> dict[str, Any]:
     given: Mapping[str, Iterable[str]] = {
         table: getattr(config, table).model_fields_set for table in config.model_fields_set
     }
+    values = config.model_dump(mode="json")
+    for setting in settings():
+        if setting.secret and values[setting.table][setting.key]:
+            values[setting.table][setting.key] = SECRET
     return {
         "source": None if config.source is None else str(config.source),
-        "values": config.model_dump(mode="json"),
+        "values": values,
         "from_file": [setting.name for setting in settings() if setting.key in given.get(setting.table, ())],
     }
 

@@ -12,11 +12,13 @@ from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
     Command,
     Count,
     Endpoint,
+    JobSignal,
     OptionalPath,
     Percent,
     Prefix,
     Seconds,
     Unit,
+    WebAddress,
     YesNo,
 )
 
@@ -133,6 +135,12 @@ class Restart(Section):
         le=1000,
         description="After so many starts that were refused a person is called; tpuwatch goes on trying all the same.",
     )
+    webhook_url: WebAddress = Field(
+        default="",
+        repr=False,
+        description="Where a person is called: JSON is POSTed there, with a text that Slack shows. Whoever knows the "
+        "address can write there, so keep this file readable by tpuwatch alone.",
+    )
 
     checkpoint_command: Command = Field(
         default=(),
@@ -143,7 +151,7 @@ class Restart(Section):
     checkpoint_seconds: Seconds = Field(
         default=120.0, ge=1, le=3600, description="How long that program may take until it is ended."
     )
-    checkpoint_signal: Literal["", "SIGUSR1", "SIGUSR2", "SIGHUP", "SIGTERM"] = Field(
+    checkpoint_signal: JobSignal = Field(
         default="",
         description="The signal that is sent in its place to whoever holds the TPU, if he handles it. With "
         "checkpoint = true, this or checkpoint_command has to be given.",
@@ -160,15 +168,15 @@ class Restart(Section):
     sigkill_seconds: Seconds = Field(
         default=30.0, ge=1, le=3600, description="The same after SIGKILL, the last one, which is always sent."
     )
-    runtime_unit: Unit = Field(
-        default="tpu-runtime.service",
-        description="The systemd unit of the runtime, which is restarted with restart_runtime = true, and has to be "
-        "active afterwards. Empty where there is none.",
-    )
     runtime_command: Command = Field(
         default=(),
         description="The program that restarts the runtime in place of systemctl. With restart_runtime = true, this "
         "or runtime_unit has to be given.",
+    )
+    runtime_unit: Unit = Field(
+        default="tpu-runtime.service",
+        description="The systemd unit of the runtime, which is restarted with restart_runtime = true, and has to be "
+        "active afterwards. Empty where there is none.",
     )
     runtime_seconds: Seconds = Field(
         default=120.0, ge=1, le=3600, description="How long a restart of the runtime may take."
@@ -181,10 +189,10 @@ class Restart(Section):
             raise ValueError("nothing says how to ask for a checkpoint")
         return value
 
-    @field_validator("runtime_command")
+    @field_validator("runtime_unit")
     @classmethod
-    def _some_way_to_restart(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if info.data.get("restart_runtime") and not value and info.data.get("runtime_unit") == "":
+    def _some_way_to_restart(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("restart_runtime") and not value and not info.data.get("runtime_command"):
             raise ValueError("nothing says how to restart the runtime")
         return value
 

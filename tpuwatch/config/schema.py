@@ -223,6 +223,11 @@ class Setting:
         return f"{self.table}.{self.key}"
 
     @property
+    def secret(self) -> bool:
+        """Whether its value is shown to nobody."""
+        return not self.field.repr
+
+    @property
     def meaning(self) -> str:
         """What it does, in whole sentences."""
         return self.field.description or ""

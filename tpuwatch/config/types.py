@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -51,6 +52,14 @@ def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
+def _web_address(url: str) -> str:
+    parts = urlsplit(url)
+    plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
+    if url and not (plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc):
+        raise ValueError("no address")
+    return url
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[
     str, Field(strict=True), AfterValidator(_absolute_or_empty), Allowed("an absolute path, or empty")
@@ -90,7 +99,17 @@ Command = Annotated[
 Unit = Annotated[
     str,
     Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_:.@\\-]{0,199}\.service)?$"),
-    Allowed('the name of a systemd unit such as "tpu-runtime.service", or empty'),
+    Allowed(
+        'the name of a systemd unit such as "tpu-runtime.service", or empty where restart_runtime is false or '
+        "runtime_command is given"
+    ),
+]
+JobSignal = Annotated[
+    str,
+    Field(pattern=r"^(SIGUSR1|SIGUSR2|SIGHUP|SIGTERM)?$"),
+    Allowed(
+        '"SIGUSR1", "SIGUSR2", "SIGHUP" or "SIGTERM", or empty where checkpoint is false or checkpoint_command is given'
+    ),
 ]
 BucketName = Annotated[
     str,
@@ -101,6 +120,12 @@ Prefix = Annotated[
     str,
     Field(pattern=r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,63}/){0,4}$"),
     Allowed('names that each end in /, such as "tpuwatch/", or empty'),
+]
+WebAddress = Annotated[
+    str,
+    Field(strict=True, max_length=2000),
+    AfterValidator(_web_address),
+    Allowed("an address that begins with https:// or http://, without a user in it, or empty"),
 ]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]

@@ -7,7 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from tpuwatch.export import jsonable
+from tpuwatch.export import jsonable, restarts
+from tpuwatch.export.view import RestartsStatus
 from tpuwatch.export.words import rank, worst_first
 from tpuwatch.model import Cause
 
@@ -37,6 +38,7 @@ class Api:
             "/api/v1/findings": self.findings,
             "/api/v1/launches": self.launches,
             "/api/v1/nodes": self.nodes,
+            "/api/v1/restarts": self.restarts,
         }
 
     def status(self, query: str) -> dict[str, Any]:
@@ -78,6 +80,11 @@ class Api:
             "watched": len(watched),
             "verdicts": dict(sorted(counted.items(), key=lambda item: rank(item[0]))),
         }
+
+    def restarts(self, query: str) -> dict[str, Any]:
+        """What is done about nodes and what is not: what is under way first, then what ended last."""
+        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
+        return restarts.document(status.restarts or RestartsStatus(acts=False), status.now, limit)
 
 
 def status_document(status: Status) -> dict[str, Any]:
@@ -121,6 +128,7 @@ def status_document(status: Status) -> dict[str, Any]:
         "witnesses": [jsonable.witness(witness) for witness in status.witnesses],
         "runtime": jsonable.runtime(status.runtime) if status.runtime else None,
         "host": jsonable.host(status.host) if status.host else None,
+        "restarts": restarts.lines(status.restarts, status.now) if status.restarts else [],
     }
 
 

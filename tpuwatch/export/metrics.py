@@ -16,6 +16,7 @@ from prometheus_client.exposition import choose_encoder
 from tpuwatch import __version__
 from tpuwatch.export.families import Families, WithoutCreated
 from tpuwatch.export.node_metrics import NodeMetrics
+from tpuwatch.export.restart_metrics import RestartMetrics
 from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ HTTP_CODES: Final = ("200", "400", "404", "405", "431", "500", "503", "other")
 INIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0)
 
 
-class Metrics(NodeMetrics):
+class Metrics(NodeMetrics, RestartMetrics):
     """All series of one tpuwatch process, each there from the start: at 0 until something happens."""
 
     def __init__(self, *, loops: Iterable[str], refusals: Iterable[str]) -> None:
@@ -44,6 +45,7 @@ class Metrics(NodeMetrics):
         self._add_logs(families, refusals)
         self._add_own_state(families, loops)
         super().__init__(families)
+        self._add_restarts(families)
         self._shown = CollectorRegistry()
         self._shown.register(WithoutCreated(families.registry))
 

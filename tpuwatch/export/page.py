@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.export import node_page
+from tpuwatch.export import node_page, restarts
 from tpuwatch.export.markup import Markup, element, join
 from tpuwatch.export.page_parts import clock, moment, section, since, steps, table, tag
 from tpuwatch.export.words import is_bad
@@ -35,7 +35,7 @@ _TONES: Final = {Outcome.OK: "good", Outcome.STARTING: "plain", Outcome.SLOW: "w
 _LINKS: Final = (
     "/metrics",
     "/readyz",
-    *(f"/api/v1/{name}" for name in ("status", "nodes", "findings", "events", "launches")),
+    *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches")),
 )
 _NONE: Final = "-"
 
@@ -63,6 +63,7 @@ def render(
         _header(status, title, tone),
         node_page.node_article(node, now) if node else "",
         *(_finding(finding, now) for finding in findings),
+        _restarts(status),
         node_page.watched_nodes(nodes, now) if any(not one.own for one in nodes) else "",
         _itself(status),
         node_page.machine(status),
@@ -102,6 +103,12 @@ def _title(status: Status, findings: Sequence[Finding], nodes: Sequence[NodeStat
     if unknown or status.not_ready():
         return "Nothing is known to be wrong", "warn"
     return "Nothing is wrong", "warn" if _hindrances(status) else "good"
+
+
+def _restarts(status: Status) -> Markup:
+    """What is under way about nodes, and what is not done and calls for a person; nothing where there is nothing."""
+    told = restarts.lines(status.restarts, status.now) if status.restarts is not None else []
+    return section("Restarts", element("ul", *(element("li", one) for one in told)), "warn") if told else Markup()
 
 
 def _itself(status: Status) -> Markup:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tpuwatch.health.evidence import CloudNode, Host, Identity, Runtime
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cause, Event, Finding, Launch
+    from tpuwatch.restart.decision import Decision
+    from tpuwatch.restart.record import Breaker, Record
 
 ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
 
@@ -85,6 +87,18 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartsStatus:
+    """What is done about nodes and what is not, as far as it is known here."""
+
+    acts: bool  # False: it is only observed
+    read: float | None = None  # when the ledger was read last; it is when there is a reason to
+    problem: str = ""  # why it could not be, a sentence
+    breaker: Breaker | None = None  # None as long as the ledger was not read
+    records: Sequence[Record] = ()  # of the ledger, as they were then; those that are driven from here as they are
+    decisions: Sequence[tuple[str, Decision]] = ()  # on nodes for which something is called for, by their labels
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The daemon at one moment. `state` is a sentence; `reading` says whether logs can be read at all."""
 
@@ -105,6 +119,7 @@ class Status:
     runtime: Runtime | None = None
     host: Host | None = None
     witnesses: Sequence[WitnessStatus] = ()
+    restarts: RestartsStatus | None = None
 
     @property
     def uptime_seconds(self) -> float:

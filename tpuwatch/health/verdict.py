@@ -104,6 +104,6 @@ class Judgement:
     contradictions: tuple[str, ...] = ()  # who says the opposite of whom, a sentence each
     missing: tuple[str, ...] = ()  # which witness is silent and why, a sentence each
     remedy: tuple[Remedy, ...] = ()
-    pids: tuple[int, ...] = ()  # of the program that the advice is about; what the logs say of pids is among them
+    pids: tuple[int, ...] = ()  # of the program that the remedy is about
     since: float | None = None  # since when the verdict holds, as far as tpuwatch has seen; `following` fills it in
     interrupted: Held | None = None  # while the verdict is unknown: what held before; `following` fills it in

@@ -39,7 +39,9 @@ def stopping(case: Case) -> Move:
 def _not_stopped(case: Case, operation: Operation | None) -> Move:
     """The node is READY though its stop was accepted: it has not begun, has failed, or somebody started the node."""
     node, limits = case.record.target.node, case.limits
-    if operation is None and case.lasting and case.elapsed >= limits.stop_seconds:
+    # A list that is not whole may hide it; without end nothing is waited for that may have been forgotten.
+    patience = limits.stop_seconds if case.sight.listed else 2 * limits.stop_seconds
+    if operation is None and case.lasting and case.elapsed >= patience:
         return case.enter(Phase.VERIFYING, f"The stop of {node} has vanished: what the node is like is looked at.")
     if operation is None or not operation.done:
         then = f"If the stop is carried out yet, the node is started again. {_look(case)}"

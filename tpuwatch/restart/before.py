@@ -44,8 +44,8 @@ def requested(case: Case) -> Move:
     if case.several:
         name = sight.queued_resource
         sentence = f"{case.node} has {sight.hosts} hosts: its queued resource {clean(name, 100)} is reset now."
-        return case.call(Call.RESET, Phase.INTENT, sentence, queued_resource=name, operation="")
-    return case.call(Call.STOP, Phase.INTENT, f"{case.node} is stopped now, to be started again.", operation="")
+        return case.bring_down(Call.RESET, sentence, queued_resource=name)
+    return case.bring_down(Call.STOP, f"{case.node} is stopped now, to be started again.")
 
 
 def intent(case: Case) -> Move:
@@ -69,7 +69,7 @@ def intent(case: Case) -> Move:
 
 
 def _in_doubt(case: Case, call: Call) -> Move:
-    left = case.limits.doubt_seconds - case.elapsed
+    left = case.limits.doubt_seconds - min(case.elapsed, case.since(case.record.shown_since))
     if left > 0:
         return case.stay(
             f"It is not known whether the {call.value} of {case.record.target.node} was carried out; {length(left)} "
@@ -78,6 +78,12 @@ def _in_doubt(case: Case, call: Call) -> Move:
     if case.sight.listed:  # it was not
         again = replace(case.record, phase=Phase.REQUESTED, note=f"The {call.value} was not carried out.")
         return requested(replace(case, record=again))
+    if case.elapsed < case.limits.wait_seconds:
+        return case.stay(
+            f"It is not known whether the {call.value} of {case.record.target.node} was carried out, and the operations "
+            f"on it cannot all be listed; they are asked for again for up to "
+            f"{length(case.limits.wait_seconds - case.elapsed)}. {case.sight.fault}".rstrip()
+        )
     return case.enter(
         Phase.VERIFYING,
         f"It cannot be found out whether the {call.value} of {case.record.target.node} was carried out, so it is not "

@@ -5,30 +5,91 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.health.words import length
-from tpuwatch.restart.record import Attempt, Phase
+from tpuwatch.health.words import clean, length
+from tpuwatch.restart import commands
+from tpuwatch.restart.record import TOUCHED, Attempt, Lease, Phase, Record
 from tpuwatch.restart.sights import Call, Move
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.record import Record
+    from collections.abc import Iterable
+
+    from tpuwatch.health.verdict import Rung
+    from tpuwatch.restart.record import Target
     from tpuwatch.restart.sights import Limits, Operation, Sight
 
 SKEW_SECONDS: Final = 120.0  # between the clocks of those who write records and the API's
 HISTORY: Final = 50  # attempts kept in a record
 OPERATIONS: Final = 100  # names kept in a record: a start may be refused for days
 MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
+_UNSEEN: Final = "It is not known how node "
+_TEXT: Final = 300
+_EVIDENCE: Final = 10  # sentences
+
+
+def begin(
+    target: Target,
+    previous: Record | None,
+    rung: Rung,
+    *,
+    cause: str,
+    reason: str,
+    actor: str,
+    now: float,
+    evidence: Iterable[str] = (),
+    witnesses: Iterable[str] = (),
+    lease: Lease | None = None,
+) -> Record:
+    """The record of a restart that is wanted now, in place of the node's record so far, if it has one.
+
+    It carries on the history, and knows the operations of the restart before, which might else be taken for its own:
+    clocks differ. Raises ValueError if that restart is to be finished first.
+    """
+    if previous is not None and previous.phase in TOUCHED:
+        raise ValueError(f"a restart of node {target.node} is under way: it is {previous.phase.value}")
+    return Record(
+        target=target,
+        rung=rung,
+        phase=Phase.REQUESTED,
+        cause=cause,
+        reason=clean(reason, _TEXT),
+        evidence=tuple(clean(one, _TEXT) for one in evidence)[:_EVIDENCE],
+        actor=actor,
+        requested=now,
+        entered=now,
+        lease=lease or Lease(),
+        witnesses=tuple(witnesses),
+        history=previous.history if previous is not None else (),
+        foreign=_newest((*previous.foreign, *previous.operations)) if previous is not None else (),
+    )
 
 
 def noted(record: Record, sight: Sight, now: float) -> Record:
     """The record with what is shown now, and since when. Times that lie ahead, by another clock, are now."""
     if sight.shown != record.shown:
         record = replace(record, shown=sight.shown, shown_since=now, well_since=0.0)
+    if record.unseen_since:
+        record = replace(record, unseen_since=0.0, note="" if record.note.startswith(_UNSEEN) else record.note)
     return replace(
         record,
         began=min(record.began or now, now),
         entered=min(record.entered, now),
         shown_since=min(record.shown_since, now),
         well_since=min(record.well_since, now),
+    )
+
+
+def unseen(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
+    """Nothing is decided on what was not shown. If that lasts, the record calls for a person."""
+    since = min(record.unseen_since or now, now)
+    what, why = f"{_UNSEEN}{record.target.node} is", sight.fault or "The Cloud TPU API did not tell its state."
+    note = record.note
+    if now - since >= limits.wait_seconds:
+        look = commands.describe(record.target)
+        note = f"{what}, for longer than {length(limits.wait_seconds)}, so nothing is done about it. {why} Look: {look}."
+    return Move(
+        replace(record, unseen_since=since, note=note),
+        again_in=limits.poll_seconds,
+        sentence=f"{what}, so nothing is decided. {why} It is asked again in {length(limits.poll_seconds)}.",
     )
 
 
@@ -49,8 +110,13 @@ def ended(record: Record, phase: Phase, note: str, now: float) -> Record:
 
 def named(record: Record, operation: str) -> dict[str, Any]:
     """The changes to a record once the name of its operation is known."""
-    others = tuple(name for name in record.operations if name != operation)
-    return {"operation": operation, "operations": (*others, operation)[-OPERATIONS:]}
+    return {"operation": operation, "operations": _newest((*record.operations, operation))}
+
+
+def _newest(names: Iterable[str]) -> tuple[str, ...]:
+    """Each name once, where it came last; only so many."""
+    newest_first = tuple(dict.fromkeys(reversed((*names,))))[:OPERATIONS]
+    return newest_first[::-1]
 
 
 def backoff(tries: int, limits: Limits) -> float:
@@ -111,6 +177,7 @@ class Case:
             one
             for one in listed
             if one.name not in self.record.operations
+            and one.name not in self.record.foreign
             and one.verb.lower() in (call.value, "")
             and (one.created is None or one.created >= earliest)
         )
@@ -158,6 +225,12 @@ class Case:
     def call(self, call: Call, phase: Phase, sentence: str, **changes: Any) -> Move:
         """Write that a call is about to be made, then make it."""
         return Move(_entered(self.record, phase, self.now, changes), call=call, sentence=sentence)
+
+    def bring_down(self, call: Call, sentence: str, **changes: Any) -> Move:
+        """Write that a stop, or a reset, is about to be called, then call it. What is listed by now is not that one."""
+        seen = (one.name for one in reversed(self.sight.operations) if one.name not in self.record.operations)
+        foreign = _newest((*self.record.foreign, *seen))
+        return self.call(call, Phase.INTENT, sentence, operation="", foreign=foreign, **changes)
 
     def end(self, phase: Phase, note: str) -> Move:
         """End the restart."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
@@ -140,12 +140,17 @@ class CloudNodeApi:
         if sight.queued_resource:
             places.add(_place(_queued_path(target, sight.queued_resource)))
         try:
-            told = [_operation(raw, places) for raw in self._operations(target, deadline)]
+            told = [one for raw in self._operations(target, deadline) if (one := _told(raw)).began(since)]
         except ApiError as error:
             return replace(sight, fault=str(error))
-        found = [one for one in told if one is not None and (one.created is None or one.created >= since)]
+        found = [one.operation for one in told if one.place in places]
         found.sort(key=lambda one: one.created or 0.0, reverse=True)
-        return replace(sight, operations=tuple(found[:MAX_OPERATIONS]), listed=len(found) <= MAX_OPERATIONS)
+        fault = ""
+        if unread := sum(not one.place for one in told):
+            fault = f"{unread} operations in zone {target.zone} tell in no known form which node they are on."
+        elif len(found) > MAX_OPERATIONS:
+            fault = f"There are too many operations on node {target.node} to be told of them all."
+        return replace(sight, operations=tuple(found[:MAX_OPERATIONS]), listed=not fault, fault=fault)
 
     def _operations(self, target: Target, deadline: float) -> Iterator[Any]:
         """All operations of the zone. Raises ApiError.
@@ -208,8 +213,19 @@ def _place(path: str) -> str:
     return path.partition("/locations/")[2]
 
 
-def _operation(raw: Any, places: set[str]) -> Operation | None:
-    """The operation, if it is on one of these resources.
+class _Told(NamedTuple):
+    """An operation, and what it is on."""
+
+    operation: Operation
+    place: str  # "" where that cannot be read: it may be the one looked for
+
+    def began(self, since: float) -> bool:
+        """Whether it was created then or later, as far as is known."""
+        return self.operation.created is None or self.operation.created >= since
+
+
+def _told(raw: Any) -> _Told:
+    """An operation as the service tells it.
 
     Its metadata is google.cloud.tpu.v2.OperationMetadata or google.cloud.common.OperationMetadata, which has the same
     fields by the same numbers.
@@ -218,11 +234,9 @@ def _operation(raw: Any, places: set[str]) -> Operation | None:
     try:
         metadata.ParseFromString(raw.metadata.value)
     except DecodeError:
-        return None
-    if _place(metadata.target) not in places:
-        return None
+        metadata.Clear()
     verb = metadata.verb.lower()
-    return Operation(
+    operation = Operation(
         name=cleaned(raw.name, MAX_NAME),
         verb=next((known for known in _VERBS if verb.startswith(known)), cleaned(verb, MAX_NAME)),
         created=_created(raw.name, metadata),
@@ -230,6 +244,7 @@ def _operation(raw: Any, places: set[str]) -> Operation | None:
         code=raw.error.code if raw.HasField("error") else 0,
         message=cleaned(raw.error.message),
     )
+    return _Told(operation, _place(metadata.target))
 
 
 def _created(name: str, metadata: Any) -> float | None:

@@ -115,7 +115,7 @@ class Keeper(ABC):
                 raise ConflictError(_another_s(self._stored.record))
             left = 0.0 if self._stored.version == free else self._leases.remaining(self._stored)
             if left <= 0:
-                self._write(self._stored.record)
+                self._write(self._taken(self._stored.record))
                 return
             holder = told(self._stored.record.lease.owner)
             if self._stored.version != first.version:
@@ -127,6 +127,10 @@ class Keeper(ABC):
             )
             self._wanted_end = self._wait(min(left, _LOOK_SECONDS))
             self._stored = self._insist(self._read)
+
+    def _taken(self, record: Record) -> Record:
+        """The record as this driver begins with it."""
+        return record
 
     def _release(self) -> None:
         """Let the next driver begin at once. If that fails, it begins when the lease has run out."""
@@ -176,7 +180,7 @@ class Keeper(ABC):
         except ConflictError as error:
             stored = self._read()
             if stored.record != record:  # else it was written by a call before, of which that was not known
-                raise ConflictError(_taken(stored.record)) from error
+                raise ConflictError(_taken_over(stored.record)) from error
         self._renewed = began
         return stored
 
@@ -216,12 +220,22 @@ class Driver(Keeper):
         super().__init__(ledger, target, clock=clock, wait=wait, tell=tell, lease_seconds=lease_seconds, here=here)
         self._api = api
         self._limits = limits or Limits()
+        self._epoch = clock.time() - clock.monotonic()
+
+    @property
+    def _now(self) -> float:
+        """Wall time, which does not jump while this driver is at it: no wait may seem to be over that is not."""
+        return self._epoch + self._clock.monotonic()
+
+    def _taken(self, record: Record) -> Record:
+        """How long a state has been shown was told by another's clock: it is to show for so long by this one's."""
+        return replace(record, shown="")
 
     def _turn(self) -> None:
         """Look, decide, write; then call or wait."""
         record, looked = self._stored.record, self._clock.monotonic()
         sight = self._api.look(self._target, since=machine.relevant_since(record))
-        move = machine.advance(record, sight, self._clock.time(), self._limits)
+        move = machine.advance(record, sight, self._now, self._limits)
         if move.record != record or move.call is not None:
             self._write(move.record)
         self._say(move.sentence)
@@ -230,12 +244,17 @@ class Driver(Keeper):
                 self._pause(move.again_in)
         elif self._clock.monotonic() - looked <= self._lease.seconds / 2:
             self._call(move.call)
-        # Else this process was held up: what was seen is too old to act upon, and the lease may run out in the call.
+        else:  # what was seen is too old to act upon, and the lease may run out in the call
+            _log.warning(
+                "The %s of node %s is put off: from the look at it to the record that was written, %.0f s passed. It "
+                "is looked at again.",
+                *(move.call.value, self._target.node, self._clock.monotonic() - looked),
+            )
 
     def _call(self, call: Call) -> None:
         record = self._stored.record
         answer = self._api.call(call, self._target, record.queued_resource)
-        after = machine.answered(record, call, answer, self._clock.time(), self._limits)
+        after = machine.answered(record, call, answer, self._now, self._limits)
         if after != record:
             self._write(after)
 
@@ -244,7 +263,7 @@ class NoRecordError(LedgerError):
     """The node has no record."""
 
 
-def _taken(record: Record) -> str:
+def _taken_over(record: Record) -> str:
     node, owner = record.target.node, record.lease.owner
     if owner:
         return f"the restart of node {node} was taken over by {told(owner)}: leave it to that one"

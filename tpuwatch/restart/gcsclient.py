@@ -119,7 +119,8 @@ class Bucket:
         """The generations of some objects by their names, and the token of the next page, "" after the last."""
 
         def listed(bucket: Any) -> tuple[dict[str, int], str]:
-            blobs = bucket.list_blobs(
+            blobs = bucket.client.list_blobs(
+                bucket,
                 prefix=prefix,
                 page_token=token or None,
                 page_size=PAGE_SIZE,

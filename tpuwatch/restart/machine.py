@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.words import clean, length
+from tpuwatch.health.words import clean
 from tpuwatch.restart.after import loud, starting, stopped, stopping, verifying
 from tpuwatch.restart.before import intent, requested
-from tpuwatch.restart.case import SKEW_SECONDS, Case, backoff, ended, named, noted
+from tpuwatch.restart.case import SKEW_SECONDS, Case, backoff, begin, ended, named, noted, unseen
 from tpuwatch.restart.record import Phase
 from tpuwatch.restart.sights import Call, CallAnswer, Limits, Move, Operation, Sight
 
@@ -31,6 +31,7 @@ __all__ = [
     "Sight",
     "advance",
     "answered",
+    "begin",
     "ended",
     "relevant_since",
 ]
@@ -64,13 +65,7 @@ def advance(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
     if handle is None:
         return Move(record, sentence=record.note)
     if not sight.shown:
-        why = sight.fault or "The Cloud TPU API did not tell its state."
-        return Move(
-            record,
-            again_in=limits.poll_seconds,
-            sentence=f"It is not known how node {record.target.node} is, so nothing is decided. {why} It is asked "
-            f"again in {length(limits.poll_seconds)}.",
-        )
+        return unseen(record, sight, now, limits)
     return handle(Case(noted(record, sight, now), sight, now, limits))
 
 

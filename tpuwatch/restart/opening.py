@@ -18,19 +18,24 @@ if TYPE_CHECKING:
 
 
 def open_ledger(
-    config: Config, clock: Clock, *, directory: Path | None = None, wait: Callable[[float], bool] | None = None
+    config: Config,
+    clock: Clock,
+    *,
+    directory: Path | None = None,
+    wait: Callable[[float], bool] | None = None,
+    counted: Callable[[str, str], None] = lambda *_: None,
 ) -> Ledger:
     """The ledger that [ledger] asks for; one that is a file may be had in another directory. It makes no file yet.
 
-    `wait` waits so many seconds, or until somebody wants an end, and says whether somebody does. Raises ConfigError if
-    [ledger] does not say which bucket.
+    `wait` waits so many seconds, or until somebody wants an end, and says whether somebody does. `counted` is told the
+    method and the code of each request to a service. Raises ConfigError if [ledger] does not say which bucket.
     """
     if config.ledger.kind == "gcs":
         from tpuwatch.restart.gcs import GcsLedger
 
         if not config.ledger.bucket:
             raise ConfigError('ledger.bucket is not set, and ledger.kind is "gcs": give the name of the bucket')
-        return GcsLedger(config.ledger, clock, wait=wait)
+        return GcsLedger(config.ledger, clock, wait=wait, counted=counted)
     from tpuwatch.restart.sqlite import SqliteLedger
 
     return SqliteLedger(directory or config.ledger_dir, clock, busy_seconds=config.ledger.timeout_seconds)

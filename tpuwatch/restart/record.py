@@ -85,6 +85,7 @@ class Record:
     entered: float = 0.0  # when the phase began
     operation: str = ""  # of the last call, once its answer came
     operations: tuple[str, ...] = ()  # all of them
+    foreign: tuple[str, ...] = ()  # operations on the node that are known to be none of these; bounded
     queued_resource: str = ""
     tries: int = 0  # failed calls in this phase
     not_before: float = 0.0  # the next call waits for this time: a stockout, a quota
@@ -93,6 +94,7 @@ class Record:
     down: float = 0.0  # when the node was first known to have gone down for this restart; 0: that is not proven
     shown: str = ""  # the state that the API showed last, or "GONE"
     shown_since: float = 0.0  # since when it has shown nothing else
+    unseen_since: float = 0.0  # since when it could not be found out how the node is; 0: it was told by the last look
     well_since: float = 0.0  # since when the node has been well while it is verified; 0: it is not
     boot_id: str = ""  # of the node's first worker before the restart, where it was known: proof of a new boot
     witnesses: tuple[str, ...] = ()  # who spoke for it: values of Witness; empty where an operator wanted it

@@ -181,6 +181,7 @@ class SetFault(Action):
     retry_after_seconds: Wait | None = Field(default=None, description="When the caller may try again.")
     black_hole: YesNo = Field(default=False, description="Take the request and never answer.")
     wrong_enum: YesNo = Field(default=False, description="States and health with numbers that no enum has.")
+    stale_seconds: Wait = Field(default=0.0, description="Nodes and operations are shown as they were so long ago.")
     drop: FieldNames = Field(default=(), description="Fields that are left out of nodes.")
     share: Share = Field(default=1.0, description="Of the calls that it strikes.")
     times: Count | None = Field(default=None, description="How often it strikes; else until it is cleared.")

@@ -177,6 +177,7 @@ def _fault(action: actions.SetFault) -> str:
         if given
     ]
     parts += [f"{action.latency_seconds:g} s late"] if action.latency_seconds else []
+    parts += [f"as it was {action.stale_seconds:g} s ago"] if action.stale_seconds else []
     parts += [f"without {', '.join(action.drop)}"] if action.drop else []
     parts += [f"{action.share:.0%} of the calls"] if action.share < 1 else []
     parts += [f"{action.times} times"] if action.times else []

@@ -59,11 +59,16 @@ class StorageServer:
         *,
         buckets: tuple[str, ...] = ("ledger",),
         write_seconds: float = 0.0,
+        faults: Faults | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """Binds the address at once (port 0: any free one); requests are answered after `start`. Raises OSError."""
-        self.faults = Faults(clock)
+        """Binds the address at once (port 0: any free one); requests are answered after `start`. Raises OSError.
+
+        `write_seconds` is the least time between two writes of one object, by the clock; the real service has 1.
+        `faults` may be those of a whole simulated cloud.
+        """
+        self.faults = faults or Faults(clock)
         self.objects = Objects(clock, buckets=buckets, write_seconds=write_seconds)
         self.counts: Counter[str] = Counter()  # requests by method, those that a fault struck included
         self._server = _Server((host, port), self)

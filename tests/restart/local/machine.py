@@ -97,7 +97,7 @@ class FakeSystem:
         self.grips += 1
         return Grip(who, 7)
 
-    def loose(self, grip: Grip) -> None:
+    def loose(self, _: Grip) -> None:
         self.grips -= 1
 
     def is_over(self, grip: Grip) -> bool:
@@ -125,6 +125,8 @@ class FakeSystem:
     def run(
         self, argv: Sequence[str], seconds: float, environment: Mapping[str, str], leave: Callable[[], bool]
     ) -> Ran:
+        assert seconds > 0
+        assert leave is not None
         self.ran.append((tuple(argv), dict(environment)))
         return self.answer(tuple(argv))
 

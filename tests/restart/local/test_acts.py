@@ -136,7 +136,8 @@ def restarts(desk: Desk) -> int:
     return sum(argv[1] == "restart" for argv, _ in desk.system.ran)
 
 
-def test_the_unit_is_restarted_and_has_to_stay_up(desk: Desk, systemd: Systemd) -> None:
+@pytest.mark.usefixtures("systemd")
+def test_the_unit_is_restarted_and_has_to_stay_up(desk: Desk) -> None:
     began = desk.clock.monotonic()
     ended = desk.driver().drive()
     assert (ended.phase, ended.stops, restarts(desk)) == (Phase.DONE, 1, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.restart.local.machine import Desk
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.ledger import Stored
+from tpuwatch.restart.ledger import ConflictError, Stored
 from tpuwatch.restart.local.settings import LocalSettings
 from tpuwatch.restart.local.system import Ran
 from tpuwatch.restart.record import Phase, Record, Target
@@ -121,7 +121,7 @@ def test_children_that_hold_the_tpu_too_go_with_it(desk: Desk) -> None:
 def test_one_that_came_to_the_number_is_never_hit(desk: Desk) -> None:
     desk.system.add(40)
 
-    def reuse(pid: int) -> None:
+    def reuse(_: int) -> None:
         if len(desk.system.sent) == 1:
             desk.system.add(40, ticks=2000, started=desk.clock.time())
 
@@ -130,6 +130,22 @@ def test_one_that_came_to_the_number_is_never_hit(desk: Desk) -> None:
     assert (ended.phase, desk.system.sent) == (Phase.DONE, [(40, "SIGINT")])
     assert "It is in use anew: by process 40" in ended.note
     assert desk.system.removed == 0
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_who_lets_go_between_two_signals_of_a_round_gets_none(desk: Desk, reused: bool) -> None:
+    desk.system.add(40, ends_on=("SIGINT",))
+    other = desk.system.add(41, parent=40, group=41)
+
+    def change(pid: int) -> None:
+        if pid == 40 and reused:
+            desk.system.add(41, ticks=2000, started=desk.clock.time())
+        elif pid == 40:
+            other.holds = False
+
+    desk.system.before_send = change
+    assert desk.end(40).phase is Phase.DONE
+    assert desk.system.sent == [(40, "SIGINT")]
 
 
 def test_one_that_came_to_the_number_before_the_intent_is_not_taken_for_it(desk: Desk) -> None:
@@ -193,7 +209,7 @@ def test_one_in_the_kernel_is_said_to_be_there(desk: Desk) -> None:
 def test_threads_that_outlive_the_first_one_still_hold_it(desk: Desk) -> None:
     one = desk.system.add(40, ends_on=())
 
-    def half_dead(pid: int) -> None:
+    def half_dead(_: int) -> None:
         if len(desk.system.sent) == 3:
             one.state, one.holds = "Z", False
 
@@ -270,7 +286,7 @@ def test_a_driver_that_was_overtaken_sends_nothing_more(desk: Desk) -> None:
             desk.put(note="Somebody else has it.")
 
     desk.system.before_send = overtake
-    with pytest.raises(Exception, match="somebody else|taken over"):
+    with pytest.raises(ConflictError, match="taken over"):
         desk.end(40)
     assert desk.system.sent == [(40, "SIGINT")]
 

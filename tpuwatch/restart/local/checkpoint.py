@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from tpuwatch.health.words import clean, listed
+from tpuwatch.health.words import capital, clean, listed
 from tpuwatch.restart.local.desk import call_off, fresh
 from tpuwatch.restart.local.family import family
 from tpuwatch.restart.local.suspects import read, suspects, written
@@ -86,7 +86,7 @@ def _signal(desk: Desk) -> None:
         else:
             asked.append(who.pid)
     if asked:
-        others = f" {listed(left).capitalize()}." if left else ""
+        others = f" {capital(listed(left))}." if left else ""
         desk.end(Phase.DONE, f"Process {listed(map(str, asked))} was sent {number.name} for a checkpoint.{others}")
     else:
         why = listed(left) or "tpuwatch is to end"

@@ -27,7 +27,7 @@ class Family:
 
 def family(entries: Mapping[int, Entry], at_fault: Collection[Who], holds: Callable[[int], bool], own: int) -> Family:
     """The family of those processes `at_fault` that hold the TPU now. `own` is our own pid."""
-    ours = _line(own, entries)
+    ours = _line(own, entries, sure=False)
     roots, spared = set(), []
     for who in sorted(at_fault):
         entry = entries.get(who.pid)
@@ -67,12 +67,12 @@ def _own_group(group: int, below: Collection[int], entries: Mapping[int, Entry])
     return group > 1 and all(pid in below for pid, entry in entries.items() if entry.group == group and not entry.over)
 
 
-def _line(pid: int, entries: Mapping[int, Entry]) -> frozenset[int]:
-    """A process and those that it descends from."""
+def _line(pid: int, entries: Mapping[int, Entry], *, sure: bool = True) -> frozenset[int]:
+    """A process and those that it descends from; those that it may descend from, where it need not be `sure`."""
     line: set[int] = set()
     entry, youngest = entries.get(pid), math.inf
     # A number that came to another process between two reads may make a ring, or a parent younger than its child.
-    while entry is not None and entry.who.pid not in line and entry.who.ticks <= youngest:
+    while entry is not None and entry.who.pid not in line and (entry.who.ticks <= youngest or not sure):
         line.add(entry.who.pid)
         youngest = entry.who.ticks
         entry = entries.get(entry.parent)

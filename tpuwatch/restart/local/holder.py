@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.words import clean, length, listed
+from tpuwatch.health.words import capital, clean, length, listed
 from tpuwatch.restart.local.desk import call_off, fresh
 from tpuwatch.restart.local.family import Family, family
 from tpuwatch.restart.local.portrait import portrait
@@ -207,8 +207,7 @@ def _denied(denied: list[Who]) -> str:
 
 
 def _processes(whos: Iterable[Who]) -> str:
-    text = _lower(whos)
-    return text[:1].upper() + text[1:]
+    return capital(_lower(whos))
 
 
 def _lower(whos: Iterable[Who]) -> str:

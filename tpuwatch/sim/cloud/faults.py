@@ -29,6 +29,7 @@ class Fault:
     retry_after_seconds: float | None = None  # google.rpc.RetryInfo and, over HTTP, Retry-After
     black_hole: bool = False  # take the request and never answer
     wrong_enum: bool = False  # states and health with numbers that no enum has
+    stale_seconds: float = 0.0  # nodes and operations are shown as they were so long ago; see World.as_it_was
     drop: tuple[str, ...] = ()  # fields that are left out of nodes
     share: float = 1.0  # of the calls
     times: int | None = None  # how often it strikes; None: until it is cleared
@@ -45,16 +46,19 @@ class Faults:
         self._dice = dice or random.Random(0)  # noqa: S311 (no secrets: the same seed tells the same story)
         self._lock = threading.Lock()
         self._faults: list[_Set] = []
+        self.stalest = 0.0  # how far back any of them looks, since they were cleared last
 
     def set(self, fault: Fault) -> None:
         """Set one more fault; the newest that matches strikes."""
         with self._lock:
             self._faults.insert(0, _Set(fault, fault.times))
+            self.stalest = max(self.stalest, fault.stale_seconds)
 
     def clear(self, method: str = "*") -> None:
         """Clear the faults of a method, or all."""
         with self._lock:
             self._faults = [one for one in self._faults if method not in ("*", one.fault.method)]
+            self.stalest = max((one.fault.stale_seconds for one in self._faults), default=0.0)
 
     @property
     def now(self) -> tuple[Fault, ...]:

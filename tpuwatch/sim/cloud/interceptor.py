@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.world import World
 
 NEW_ENUM_NUMBER: Final = 99
+_LOOKS: Final = frozenset(
+    {"GetNode", "ListNodes", "GetOperation", "ListOperations", "GetQueuedResource", "ListQueuedResources"}
+)
 _STATUS_KEY: Final = "grpc-status-details-bin"
 _MESSAGES: Final = {
     "ACCESS_TOKEN_SCOPE_INSUFFICIENT": "Request had insufficient authentication scopes.",
@@ -76,6 +79,8 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         fault = self._world.faults.take(call.method, call.resource, service=call.service)
         if fault is None:
             return self._answer(token, answer)
+        if fault.stale_seconds > 0 and call.method in _LOOKS:
+            answer = self._of_old(answer, fault.stale_seconds)
         response = self._answer(token, answer) if fault.after_work else None
         if fault.black_hole or fault.latency_seconds > 0:
             self._hold(context, None if fault.black_hole else fault.latency_seconds)
@@ -92,6 +97,13 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
     def _answer(self, token: str, answer: Callable[[], Any]) -> Any:
         self._check_token(token, self._world.advance())
         return answer()
+
+    def _of_old(self, answer: Callable[[], Any], seconds: float) -> Callable[[], Any]:
+        def answer_of_old() -> Any:
+            with self._world.as_it_was(seconds):
+                return answer()
+
+        return answer_of_old
 
     def _check_token(self, authorization: str, now: float) -> None:
         tokens = self._world.tokens

@@ -66,7 +66,7 @@ def begin(world: World, method: str, api: str, target: str, work: Work) -> SimOp
     if fault is None or not fault.black_hole:
         due = now + work.seconds + (fault.latency_seconds if fault is not None else 0.0)
         world.later(due, lambda at: _finish(world, operation, work, fault, undo, at))
-        world.advance()
+    world.advance()
     return operation
 
 

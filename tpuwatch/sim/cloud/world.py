@@ -12,15 +12,17 @@ import itertools
 import random
 import threading
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Maintenance
 from tpuwatch.sim.cloud.faults import Faults
 from tpuwatch.sim.cloud.nodes import GIB, Phase, SimNode, Workload
+from tpuwatch.sim.cloud.past import Past
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tpuwatch.clock import Clock
     from tpuwatch.sim.cloud.operations import SimOperation
@@ -88,6 +90,7 @@ class World:
         self.history: deque[Happening] = deque(maxlen=MAX_HISTORY)
         self._steps: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
+        self._past = Past()
 
     def add(self, node: SimNode) -> SimNode:
         """Put a node into the world; one of the same resource name is replaced."""
@@ -120,8 +123,29 @@ class World:
             now = self.clock.time()
             while self._steps and self._steps[0][0] <= now:
                 due, _, step = heapq.heappop(self._steps)
+                self._remember(due)
                 step(due)
+                self._remember(due)
+            self._remember(now)
             return now
+
+    def _remember(self, at: float) -> None:
+        self._past.keep(at, self.nodes, self.operations, self.faults.stalest)
+
+    @contextmanager
+    def as_it_was(self, seconds: float) -> Iterator[None]:
+        """Meanwhile there are the nodes and operations of so many seconds ago, to be looked at only.
+
+        At the earliest those of the moment at which the fault was set: nothing is remembered without one.
+        """
+        with self.lock:
+            moment, present = self._past.at(self.advance() - seconds), (self.nodes, self.operations)
+            if moment is not None:
+                self.nodes, self.operations = moment.nodes, moment.operations
+            try:
+                yield
+            finally:
+                self.nodes, self.operations = present
 
     def happened(self, node: SimNode, what: str, at: float | None = None) -> None:
         """Write down what happened to a node."""

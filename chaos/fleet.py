@@ -1,0 +1,262 @@
+"""`python -m chaos.fleet`: a day of a thousand nodes in a minute, with random troubles and an outage of a zone.
+
+The judge, the policy, the budgets, the state machine and its drivers are the real ones. The cloud, the ledger and time
+are reckoned in memory, for a day of real calls would take a day. Watchers are killed now and then. The same day is lived
+three times: with people alone, with tpuwatch that only tells, and with tpuwatch that acts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from chaos.fleet_cloud import STUCK, Ail, Cloud, Down, Weather
+from chaos.fleet_ledger import FleetLedger
+from chaos.fleet_story import People, Story
+from chaos.fleet_time import Agenda
+from chaos.fleet_watch import POLL_SECONDS, Insides, Watcher
+from tpuwatch.health.verdict import DESTRUCTIVE
+from tpuwatch.restart import budgets
+from tpuwatch.restart.record import Phase
+from tpuwatch.restart.settings import SWITCHED, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+HOUR: Final = 3600.0
+EVENING_SECONDS: Final = 12 * HOUR  # after the day: nothing new happens, and what is under way comes to its end
+WATCHERS: Final = 2
+KILLS: Final = 6  # of each watcher, in a day
+RETURN_SECONDS: Final = 45.0
+# A node that has come back by itself is still shown as it was, and is asked for every 30 s only.
+UNSEEN_SECONDS: Final = 90.0
+ACT: Final = Settings(act=True, allowed=frozenset(SWITCHED))
+OBSERVE: Final = replace(ACT, act=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What kind of day it is."""
+
+    nodes: int = 1000
+    hours: float = 24.0
+    troubles: int = 150
+    seed: int = 1
+    notice_hours: float = 3.0
+    asked_minutes: float = 30.0
+    outage: bool = True
+    ledger_fails: float = 0.01
+
+
+@dataclass
+class Account:
+    """What came of a day."""
+
+    availability: float = 0.0
+    lost_hours: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    asked: Counter[str] = field(default_factory=Counter)
+    restarts: int = 0
+    mended: float = 0.0  # restarts for each trouble that they were for
+    late: int = 0  # restarts of nodes that had come back by themselves moments before
+    violations: list[str] = field(default_factory=list)
+
+
+class Day:
+    """One day with these watchers; none, where `settings` is None."""
+
+    def __init__(self, plan: Plan, settings: Settings | None) -> None:
+        self._plan, self._settings = plan, settings
+        self._agenda = Agenda()
+        self._cloud = Cloud(self._agenda, self._dice("cloud"), Weather())
+        self._ledger = FleetLedger(self._dice("ledger"), failing=plan.ledger_fails)
+        self._people = People(
+            self._agenda,
+            self._cloud,
+            self._dice("people"),
+            notice_seconds=plan.notice_hours * HOUR,
+            asked_seconds=plan.asked_minutes * 60.0,
+        )
+
+    def live(self) -> Account:
+        """The day, and the evening after it."""
+        plan, agenda = self._plan, self._agenda
+        seconds, began = plan.hours * HOUR, agenda.now
+        story = Story(agenda, self._cloud, self._dice("story"))
+        story.nodes(plan.nodes)
+        story.plan(seconds, plan.troubles, outage=plan.outage)
+        self._every(60.0, self._people.look_around)
+        if self._settings is not None:
+            self._watch(self._settings, seconds)
+        agenda.run(began + seconds)
+        account = Account(lost_hours=self._cloud.lost() / HOUR)
+        account.availability = 1 - self._cloud.lost() / (plan.nodes * seconds)
+        agenda.run(began + seconds + EVENING_SECONDS)
+        agenda.close()
+        self._judge(account)
+        return account
+
+    def _watch(self, settings: Settings, seconds: float) -> None:
+        dice = self._dice("kills")
+        insides = Insides(self._agenda, self._cloud, self._ledger, settings)
+        self._every(POLL_SECONDS, insides.turn)
+        for number in range(WATCHERS):
+            name = f"watcher-{number + 1}"
+            watcher = Watcher(name, self._agenda, self._cloud, self._ledger, self._people, self._dice(name), settings)
+            offset = POLL_SECONDS * number / WATCHERS
+            self._agenda.after(offset, lambda watcher=watcher: self._every(POLL_SECONDS, watcher.turn))
+            for _ in range(KILLS):
+                self._agenda.after(dice.uniform(0, seconds), watcher.kill)
+
+    def _every(self, seconds: float, do: Callable[[], object]) -> None:
+        def again() -> None:
+            do()
+            self._agenda.after(seconds, again)
+
+        again()
+
+    def _dice(self, what: str) -> Random:
+        return Random(f"{what} {self._plan.seed}")  # noqa: S311 (nothing secret)
+
+    # -- what must hold
+
+    def _judge(self, account: Account) -> None:
+        cloud, wrong = self._cloud, account.violations
+        account.counts, account.asked = cloud.counts, self._people.asked
+        account.restarts = len(cloud.downs)
+        for down in cloud.downs:
+            if is_false(down):
+                wrong.append(f"{_node(down.node)} was restarted for nothing: {_truth(down)}")
+            account.late += down.ail not in STUCK and not is_false(down)
+        per = Counter((down.node, down.episode) for down in cloud.downs if down.ail in STUCK)
+        account.mended = sum(per.values()) / len(per) if per else 0.0
+        wrong += [
+            f"{_node(node)} was restarted {count} times for one fault." for (node, _), count in per.items() if count > 1
+        ]
+        for node in cloud.nodes.values():
+            if node.state not in ("READY", "PREEMPTED"):
+                wrong.append(f"{node.target.node} is left {node.state}.")
+        wrong += [
+            f"{one.target.node}: its record is left {one.phase.value}."
+            for one in self._ledger.seen()
+            if budgets.under_way(one)
+        ]
+        if self._settings is not None:
+            wrong += self._overruns(self._settings)
+            if not self._settings.act and cloud.downs:
+                wrong.append("It acted though it was only to observe.")
+
+    def _overruns(self, settings: Settings) -> list[str]:
+        """Budgets by what the ledger holds in the end, over all windows."""
+        begun: dict[str, list[float]] = {}
+        for record in self._ledger.seen():
+            tries = [one for one in budgets.attempts(record) if one.rung in DESTRUCTIVE]
+            begun[record.target.node] = [one.began for one in tries if one.phase is not Phase.CANCELLED]
+        found = [
+            f"{node} was restarted more often than {settings.node_max} times within its window."
+            for node, times in begun.items()
+            if most_within(times, settings.node_window_seconds) > settings.node_max
+        ]
+        allowed = budgets.allowance(self._plan.nodes, settings)
+        most = most_within([at for times in begun.values() for at in times], settings.fleet_window_seconds)
+        return (
+            [*found, f"{most} restarts of all nodes within a window that allows {allowed}."]
+            if most > allowed
+            else found
+        )
+
+
+def is_false(down: Down) -> bool:
+    """Whether a restart was for nothing: the node worked, or had what no restart mends and what ends by itself."""
+    if down.ail is None or down.ail is Ail.LIE:
+        return down.worked_for > UNSEEN_SECONDS
+    return down.ail not in STUCK
+
+
+def most_within(times: Iterable[float], seconds: float) -> int:
+    """The most of these times in any window of that length."""
+    ordered, first, most = sorted(times), 0, 0
+    for number, at in enumerate(ordered):
+        while ordered[first] <= at - seconds:
+            first += 1
+        most = max(most, number - first + 1)
+    return most
+
+
+def _node(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _truth(down: Down) -> str:
+    return f"it had worked for {down.worked_for:.0f} s." if down.ail in (None, Ail.LIE) else f"{down.ail.value}."
+
+
+# -- the table
+
+
+def table(accounts: dict[str, Account]) -> str:
+    """The days beside each other, for people."""
+    names = list(accounts)
+    every = list(accounts.values())
+    counts = list(dict.fromkeys(key for one in every for key in sorted(one.counts)))
+    reasons = sorted({key for one in every for key in one.asked})
+    rows: list[tuple[str, list[str]]] = [
+        ("availability", [f"{100 * one.availability:.3f} %" for one in every]),
+        ("node-hours lost", [f"{one.lost_hours:.0f}" for one in every]),
+        ("restarts by tpuwatch", [str(one.restarts) for one in every]),
+        ("… for each fault", [f"{one.mended:.2f}" if one.restarts else "" for one in every]),
+        ("… of nodes just come back", [str(one.late) for one in every]),
+        ("people asked", [str(sum(one.asked.values())) for one in every]),
+        *[(f"… {why}", [str(one.asked[why] or "") for one in every]) for why in reasons],
+        *[(what, [str(one.counts[what] or "") for one in every]) for what in counts],
+        ("violations", [str(len(one.violations)) for one in every]),
+    ]
+    head = f"{'':<34}" + "".join(f"{name:>18}" for name in names)
+    return "\n".join([head, *(f"{name:<34}" + "".join(f"{value:>18}" for value in values) for name, values in rows)])
+
+
+def main() -> int:
+    """0 when nothing was violated; else 1, after an account of what was."""
+    args = _arguments()
+    plan = Plan(args.nodes, args.hours, args.troubles, args.seed, args.notice_hours, args.asked_minutes, args.outage)
+    changes = dict(_change(text) for text in args.set)
+    began, accounts = time.monotonic(), {}
+    modes: dict[str, Settings | None] = {"people alone": None, "it tells": OBSERVE, "it acts": ACT}
+    for name, settings in modes.items():
+        accounts[name] = Day(plan, None if settings is None else replace(settings, **changes)).live()
+    print(table(accounts))
+    print(f"{'seconds':<34}{time.monotonic() - began:>18.0f}")
+    violations = [f"{name}: {one}" for name, account in accounts.items() for one in account.violations]
+    for one in violations:
+        print(f"  {one}")
+    return 1 if violations else 0
+
+
+def _arguments() -> argparse.Namespace:
+    usual = Plan()
+    parser = argparse.ArgumentParser(prog="python -m chaos.fleet", description="A day of a fleet.")
+    parser.add_argument("--nodes", type=int, default=usual.nodes)
+    parser.add_argument("--hours", type=float, default=usual.hours, help="how long the day is (default 24)")
+    parser.add_argument("--troubles", type=int, default=usual.troubles, help="besides the outage (default 150)")
+    parser.add_argument("--seed", type=int, default=usual.seed)
+    parser.add_argument("--notice-hours", type=float, default=usual.notice_hours, help="until a person sees by himself")
+    parser.add_argument("--asked-minutes", type=float, default=usual.asked_minutes, help="until one who is asked comes")
+    parser.add_argument("--no-outage", dest="outage", action="store_false")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="a key of [restart]")
+    return parser.parse_args()
+
+
+def _change(text: str) -> tuple[str, Any]:
+    key, _, value = text.partition("=")
+    if type(getattr(ACT, key, None)) not in (int, float):
+        raise SystemExit(f"no number under [restart] is called {key}")
+    return key, type(getattr(ACT, key))(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

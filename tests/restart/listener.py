@@ -1,0 +1,66 @@
+"""Somebody who takes what the webhook sends."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+PATH = "/hook/T0-secret"
+
+
+class Listener:
+    """Answers each POST with the next of `answers`, and then with 200."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}{PATH}"
+        self.answers: list[tuple[int, dict[str, str]]] = []
+        self.heard: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.arrived = threading.Condition()
+
+    def take(self, path: str, body: bytes) -> tuple[int, dict[str, str]]:
+        with self.arrived:
+            self.asked.append(path)
+            answer = self.answers.pop(0) if self.answers else (200, {})
+            if answer[0] == 200:
+                self.heard.append(json.loads(body))
+            self.arrived.notify_all()
+            return answer
+
+    def wait(self, count: int) -> None:
+        """Until so many requests have come."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.asked) >= count, 30), self.asked
+
+
+@contextmanager
+def listener() -> Iterator[Listener]:
+    """One on a port of this machine."""
+    found: list[Listener] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            code, headers = found[0].take(self.path, body)
+            self.send_response(code)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nobody reads it."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        found.append(Listener(server.server_address[1]))
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield found[0]
+        finally:
+            server.shutdown()
+            thread.join()

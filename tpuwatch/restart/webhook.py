@@ -1,0 +1,170 @@
+"""Calls people: small JSON documents that are POSTed to the address in [restart]. What Slack shows is their `text`.
+
+Whoever has something to tell never waits for it: a thread sends, one document after the other, tries again for a while,
+and drops what is too much. The address is a secret: no message and no error ever tells more of it than its host.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import random
+import ssl
+import threading
+import urllib.error
+import urllib.request
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from tpuwatch import __version__
+from tpuwatch.export.jsonable import dumps
+from tpuwatch.health.words import clean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+TIMEOUT_SECONDS: Final = 10.0  # for each step of a try: connecting, sending, each part of the answer
+TRIES: Final = 5
+PAUSE_SECONDS: Final = 1.0  # after the first try that failed; doubles, and a random part of it is waited
+LONGEST_PAUSE_SECONDS: Final = 60.0
+MOST_WAITING: Final = 100
+_ANSWER_BYTES: Final = 4096
+_AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_TEXT: Final = 2000  # characters
+
+_log = logging.getLogger(__name__)
+
+
+class Webhook:
+    """Sends to one address. `send` and `close` may be called from any thread."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        counted: Callable[[str], None] = lambda _: None,
+        dice: random.Random | None = None,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
+        """`counted` is told "sent", "failed" or "dropped" for each document. `wait` waits so many seconds, or until
+        `close`, and says whether that was called.
+        """
+        self._url = url
+        self.host = urlsplit(url).hostname or ""
+        self._counted = counted
+        self._dice = dice or random.Random()  # noqa: S311 (spreads tries, keeps no secret)
+        self._ending = threading.Event()
+        self._wait = wait or self._ending.wait
+        self._changed = threading.Condition()
+        self._waiting: deque[bytes] = deque()
+        self._thread: threading.Thread | None = None
+        self._failing = False
+        self._opener = urllib.request.build_opener(_NoRedirects())
+
+    def send(self, document: Mapping[str, Any]) -> None:
+        """Have it sent soon. Returns at once, and never raises."""
+        body = dumps(document).encode("ascii")
+        with self._changed:
+            if self._ending.is_set():
+                return
+            if len(self._waiting) >= MOST_WAITING:
+                self._counted("dropped")
+                return
+            self._waiting.append(body)
+            self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="webhook", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Send no more; returns at once."""
+        with self._changed:
+            self._ending.set()
+            self._waiting.clear()
+            self._changed.notify()
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the thread's end after `close`; whether it came."""
+        if self._thread is None:
+            return True
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while (body := self._next()) is not None:
+            try:
+                why = self._delivered(body)
+            except Exception as error:  # noqa: BLE001 # it may quote the address, so that its kind alone is told
+                why = f"of an error that nobody foresaw ({type(error).__name__})"
+            if self._ending.is_set() and why:
+                return
+            self._counted("failed" if why else "sent")
+            if why:
+                _log.warning("A message to the webhook at %s is lost: %s.", self.host, why)
+            elif self._failing:
+                _log.info("The webhook at %s takes messages again.", self.host)
+            self._failing = bool(why)
+
+    def _next(self) -> bytes | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._ending.is_set())
+            return self._waiting.popleft() if not self._ending.is_set() else None
+
+    def _delivered(self, body: bytes) -> str:
+        """Try it some times; "" if it was taken, else why not."""
+        pause, why = PAUSE_SECONDS, ""
+        for left in reversed(range(TRIES)):
+            again, why, after = self._tried(body)
+            if not why or not again or not left:
+                return why
+            if self._wait(min(max(self._dice.uniform(0, pause), after), LONGEST_PAUSE_SECONDS)):
+                return why
+            pause *= 2
+        return why
+
+    def _tried(self, body: bytes) -> tuple[bool, str, float]:
+        """Whether it may be tried again, why it was not taken ("" if it was), and after how many seconds at least."""
+        headers = {"Content-Type": "application/json", "User-Agent": f"tpuwatch/{__version__}"}
+        try:
+            request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310
+            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
+                reply.read(_ANSWER_BYTES)
+        except urllib.error.HTTPError as error:
+            error.close()
+            after = error.headers.get("Retry-After", "") if error.headers else ""
+            return error.code in _AGAIN, f"it answers with status {error.code}", _seconds(after)
+        except (ValueError, http.client.InvalidURL):  # what they say would quote the address
+            return False, "webhook_url under [restart] is none that can be asked", 0.0
+        except TimeoutError:
+            return True, f"it did not answer within {TIMEOUT_SECONDS:g} s", 0.0
+        except urllib.error.URLError as error:
+            return True, f"it cannot be reached ({_reason(error.reason)})", 0.0
+        except (OSError, http.client.HTTPException) as error:
+            return True, f"it broke off ({_reason(error)})", 0.0
+        return False, "", 0.0
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """An address that leads elsewhere is told as a failure: a message is meant for where it was addressed to."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def slack(text: str) -> str:
+    """Text as Slack shows it as it is: what others wrote may neither link nor call everybody."""
+    cut = clean(text, _TEXT)
+    return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0.0
+
+
+def _reason(error: object) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "its certificate is not trusted"
+    if isinstance(error, TimeoutError):
+        return f"no answer within {TIMEOUT_SECONDS:g} s"
+    return (getattr(error, "strerror", None) if isinstance(error, OSError) else None) or type(error).__name__
