@@ -1,13 +1,14 @@
 """`python -m chaos.fleet`: a day of a thousand nodes in a minute, with random troubles and an outage of a zone.
 
 The judge, the policy, the budgets, the state machine and its drivers are the real ones. The cloud, the ledger and time
-are reckoned in memory, for a day of real calls would take a day. Watchers are killed now and then. The same day is lived
-three times: with people alone, with tpuwatch that only tells, and with tpuwatch that acts.
+are reckoned in memory, for a day of real calls would take a day. Watchers are killed now and then. The same day is
+lived three times: with people alone, with tpuwatch that only tells, and with tpuwatch that acts.
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import time
 from collections import Counter
@@ -19,7 +20,7 @@ from chaos.fleet_cloud import STUCK, Ail, Cloud, Down, Weather
 from chaos.fleet_ledger import FleetLedger
 from chaos.fleet_story import People, Story
 from chaos.fleet_time import Agenda
-from chaos.fleet_watch import POLL_SECONDS, Insides, Watcher
+from chaos.fleet_watch import POLL_SECONDS, Fleet, Insides, Watcher
 from tpuwatch.health.verdict import DESTRUCTIVE
 from tpuwatch.restart import budgets
 from tpuwatch.restart.record import Phase
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 HOUR: Final = 3600.0
-EVENING_SECONDS: Final = 12 * HOUR  # after the day: nothing new happens, and what is under way comes to its end
+EVENING_SECONDS: Final = 12 * HOUR  # after the day nothing new happens, and what is under way comes to its end
 WATCHERS: Final = 2
 KILLS: Final = 6  # of each watcher, in a day
 RETURN_SECONDS: Final = 45.0
@@ -78,6 +79,7 @@ class Day:
         self._people = People(
             self._agenda,
             self._cloud,
+            self._ledger,
             self._dice("people"),
             notice_seconds=plan.notice_hours * HOUR,
             asked_seconds=plan.asked_minutes * 60.0,
@@ -96,22 +98,26 @@ class Day:
         agenda.run(began + seconds)
         account = Account(lost_hours=self._cloud.lost() / HOUR)
         account.availability = 1 - self._cloud.lost() / (plan.nodes * seconds)
-        agenda.run(began + seconds + EVENING_SECONDS)
+        while agenda.now < began + seconds + EVENING_SECONDS and not self._quiet():
+            agenda.run(agenda.now + HOUR)
         agenda.close()
         self._judge(account)
         return account
 
     def _watch(self, settings: Settings, seconds: float) -> None:
         dice = self._dice("kills")
-        insides = Insides(self._agenda, self._cloud, self._ledger, settings)
-        self._every(POLL_SECONDS, insides.turn)
+        fleet = Fleet(self._agenda, self._cloud, self._ledger, self._people, settings)
+        self._every(POLL_SECONDS, Insides(fleet).turn)
         for number in range(WATCHERS):
-            name = f"watcher-{number + 1}"
-            watcher = Watcher(name, self._agenda, self._cloud, self._ledger, self._people, self._dice(name), settings)
+            watcher = Watcher(f"watcher-{number + 1}", fleet, self._dice(f"watcher {number}"))
             offset = POLL_SECONDS * number / WATCHERS
             self._agenda.after(offset, lambda watcher=watcher: self._every(POLL_SECONDS, watcher.turn))
             for _ in range(KILLS):
                 self._agenda.after(dice.uniform(0, seconds), watcher.kill)
+
+    def _quiet(self) -> bool:
+        nodes = self._cloud.nodes.values()
+        return all(one.works for one in nodes) and not any(budgets.under_way(one) for one in self._ledger.seen())
 
     def _every(self, seconds: float, do: Callable[[], object]) -> None:
         def again() -> None:
@@ -226,6 +232,7 @@ def main() -> int:
     plan = Plan(args.nodes, args.hours, args.troubles, args.seed, args.notice_hours, args.asked_minutes, args.outage)
     changes = dict(_change(text) for text in args.set)
     began, accounts = time.monotonic(), {}
+    logging.getLogger("tpuwatch").setLevel(logging.ERROR)  # that the ledger fails is the point
     modes: dict[str, Settings | None] = {"people alone": None, "it tells": OBSERVE, "it acts": ACT}
     for name, settings in modes.items():
         accounts[name] = Day(plan, None if settings is None else replace(settings, **changes)).live()

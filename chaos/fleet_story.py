@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from chaos.fleet_cloud import STUCK, Ail, Node
 from tpuwatch.health.evidence import Maintenance
@@ -13,12 +13,12 @@ from tpuwatch.restart.record import Target
 from tpuwatch.restart.sights import Call
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from chaos.fleet_cloud import Cloud
     from chaos.fleet_ledger import FleetLedger
     from chaos.fleet_time import Agenda
-    from tpuwatch.restart.decision import Decision
 
 ZONES: Final = ("us-central2-b", "us-east5-a", "us-east5-b", "europe-west4-b")
 OUT: Final = "us-east5-a"  # has the outage
@@ -37,7 +37,7 @@ MIX: Final = {
     Ail.TAKEN: 2,
 }
 CREATE_SECONDS: Final = 600.0
-ASKED_AGAIN_SECONDS: Final = 3600.0
+TWICE_SECONDS: Final = 1800.0  # two watchers call for the same
 LOOKS_SECONDS: Final = 1800.0  # between a person's looks at what is being done already
 
 
@@ -126,11 +126,18 @@ class People:
     """Those who are on duty: they come when they are asked, and later of their own accord."""
 
     def __init__(
-        self, agenda: Agenda, cloud: Cloud, dice: Random, *, notice_seconds: float, asked_seconds: float
+        self,
+        agenda: Agenda,
+        cloud: Cloud,
+        ledger: FleetLedger,
+        dice: Random,
+        *,
+        notice_seconds: float,
+        asked_seconds: float,
     ) -> None:
         """`notice_seconds`: until a person sees by himself that a node is bad, on average. `asked_seconds`: how long
         one who is asked takes to come."""
-        self._agenda, self._cloud, self._dice = agenda, cloud, dice
+        self._agenda, self._cloud, self._ledger, self._dice = agenda, cloud, ledger, dice
         self._notice_seconds, self._asked_seconds = notice_seconds, asked_seconds
         self._last: dict[tuple[str, str], float] = {}
         self._noticed: set[tuple[str, int]] = set()
@@ -145,24 +152,30 @@ class People:
                 seconds = 300.0 + self._dice.expovariate(1 / self._notice_seconds)
                 self._come(node, node.episode, seconds)
 
-    def ask(self, node: Node, decision: Decision) -> None:
-        """Somebody is called for a node."""
-        why = decision.blocked.value if decision.blocked is not None else "ask"
-        last = self._last.get((node.target.path, why), float("-inf"))
-        if self._agenda.now - last < ASKED_AGAIN_SECONDS:
-            return
-        self._last[node.target.path, why] = self._agenda.now
+    def called(self, document: Mapping[str, Any]) -> None:
+        """Somebody is called, with what the webhook would send."""
+        blocked = document.get("blocked")
+        why = getattr(blocked, "value", None) or document["event"]
+        if document["event"] == "breaker_opened":
+            self._close_breaker()
+        path = f"projects/{document['project']}/locations/{document['zone']}/nodes/{document['node']}"
+        last = self._last.get((path, why), float("-inf"))
+        if self._agenda.now - last < TWICE_SECONDS:
+            return  # another watcher's call for the same
+        self._last[path, why] = self._agenda.now
         self.asked[why] += 1
-        self._come(node, node.episode, self._dice.uniform(0.3, 1.7) * self._asked_seconds)
+        node = self._cloud.nodes.get(path)
+        if node is not None:
+            self._come(node, node.episode, self._dice.uniform(0.3, 1.7) * self._asked_seconds)
 
-    def breaker(self, ledger: FleetLedger) -> None:
-        """Somebody is called because the breaker is open; he looks, and closes it."""
-        self.asked["the breaker opened"] += 1
+    def _close_breaker(self) -> None:
+        """He who is called because it is open looks, and closes it."""
 
         def reset() -> None:
             try:
-                stored = ledger.fleet()
-                ledger.write_fleet(closed(stored.fleet, "person", self._agenda.now), stored.version)
+                stored = self._ledger.fleet()
+                fleet = closed(stored.fleet, "person", self._agenda.now)
+                self._ledger.write_fleet(fleet, stored.version)
             except LedgerError:
                 self._agenda.after(60.0, reset)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.clock import ManualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+LEAST_SECONDS: Final = 0.001  # that a wait takes: wall time of this size has steps of a quarter of a microsecond
 
 
 class Killed(BaseException):
@@ -77,7 +79,7 @@ class Task:
     def pause(self, seconds: float) -> None:
         """Called by the task itself: let so many seconds pass. Raises Killed."""
         self.check()
-        self._agenda.after(seconds, self.go_on)
+        self._agenda.after(max(seconds, LEAST_SECONDS), self.go_on)
         self._back.release()
         self._turn.acquire()
         self.check()

@@ -7,10 +7,13 @@ keep in memory what the real ones keep in memory, and lose it when they are kill
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from chaos.fleet_cloud import Ail
+from tpuwatch.deciding import Deciding
+from tpuwatch.export.metrics import Metrics
+from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import (
     Answer,
     Chip,
@@ -26,20 +29,19 @@ from tpuwatch.health.evidence import (
     Runtime,
     RuntimePort,
 )
-from tpuwatch.health.judge import judge
+from tpuwatch.health.judge import following, judge
 from tpuwatch.health.limits import Limits as HealthLimits
 from tpuwatch.health.verdict import Rung
+from tpuwatch.node.board import Posted
 from tpuwatch.restart import budgets
-from tpuwatch.restart.budgets import Books
-from tpuwatch.restart.confirm import Confirmation, confirm
+from tpuwatch.restart.acts import Acts, read
 from tpuwatch.restart.executor import Driver
-from tpuwatch.restart.ledger import LedgerError, StoredFleet
+from tpuwatch.restart.ledger import LedgerError
 from tpuwatch.restart.owner import LeaseWatch, Owner, ThisMachine
-from tpuwatch.restart.policy import decide
-from tpuwatch.restart.record import Phase, Record
+from tpuwatch.restart.record import TOUCHED
 from tpuwatch.restart.sights import Limits
-from tpuwatch.restart.situation import Situation
-from tpuwatch.restart.storm import Crowd, Crowds, crowds
+from tpuwatch.restart.situation import REQUEST_SECONDS
+from tpuwatch.restart.telling import Telling
 
 if TYPE_CHECKING:
     from random import Random
@@ -48,21 +50,32 @@ if TYPE_CHECKING:
     from chaos.fleet_ledger import FleetLedger
     from chaos.fleet_story import People
     from chaos.fleet_time import Agenda, Task
-    from tpuwatch.health.verdict import Judgement
-    from tpuwatch.restart.decision import Decision
+    from tpuwatch.deciding import Called
+    from tpuwatch.restart.acts import Begun, Reading
+    from tpuwatch.restart.executor import Keeper
     from tpuwatch.restart.ledger import Stored
-    from tpuwatch.restart.record import Fleet, Target
+    from tpuwatch.restart.record import Record, Target
     from tpuwatch.restart.settings import Settings
     from tpuwatch.restart.sights import Call, CallAnswer, Sight
 
 POLL_SECONDS: Final = 30.0
-AGAIN_SECONDS: Final = 300.0  # between two requests of a node's own daemon
 SAMPLE: Final = 5  # of the nodes that are well, which are judged anew at each turn
 LIMITS: Final = Limits()
 HEALTH: Final = HealthLimits()
 T = TypeVar("T")
 # In these a node's own daemon lives and sees its runtime.
 _SEEN_INSIDE: Final = frozenset({Ail.HANGS, Ail.SICK, Ail.BROKEN, Ail.PASSES, Ail.LIE})
+
+
+@dataclass
+class Fleet:
+    """What all of them have in common."""
+
+    agenda: Agenda
+    cloud: Cloud
+    ledger: FleetLedger
+    people: People
+    settings: Settings
 
 
 class Elsewhere(ThisMachine):
@@ -82,318 +95,244 @@ class Elsewhere(ThisMachine):
         return False
 
 
+class Unwritten:
+    """An audit that is kept nowhere."""
+
+    def note(self, entry: object) -> None:
+        """As Audit does."""
+
+
 class Hands:
     """A driver's ledger and API: each call takes a moment, in which its process may be killed."""
 
-    def __init__(self, task: Task, cloud: Cloud, ledger: FleetLedger, dice: Random) -> None:
-        self._task, self._cloud, self._ledger, self._dice = task, cloud, ledger, dice
+    task: Task
+
+    def __init__(self, fleet: Fleet, dice: Random) -> None:
+        self._fleet, self._dice = fleet, dice
 
     def look(self, target: Target, *, since: float) -> Sight:
         """As a NodeApi does."""
         self._moment()
-        return self._cloud.look(target, since)
+        return self._fleet.cloud.look(target, since)
 
     def call(self, call: Call, target: Target, queued_resource: str) -> CallAnswer:  # noqa: ARG002
         """As a NodeApi does."""
         self._moment()
-        answer = self._cloud.call(call, target)
+        answer = self._fleet.cloud.call(call, target)
         self._moment()
         return answer
 
     def read(self, target: Target) -> Stored | None:
         """As a Ledger does."""
-        self._task.check()
-        return self._ledger.read(target)
+        self.task.check()
+        return self._fleet.ledger.read(target)
 
     def write(self, record: Record, version: int) -> Stored:
         """As a Ledger does."""
-        self._task.check()
-        stored = self._ledger.write(record, version)
+        self.task.check()
+        stored = self._fleet.ledger.write(record, version)
         self._moment()
         return stored
 
-    def records(self) -> list[Stored]:
-        """As a Ledger does."""
-        return self._ledger.records()
-
-    def fleet(self) -> StoredFleet:
-        """As a Ledger does."""
-        return self._ledger.fleet()
-
-    def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
-        """As a Ledger does."""
-        return self._ledger.write_fleet(fleet, version)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
     def wait(self, seconds: float) -> bool:
         """As threading.Event.wait does."""
-        self._task.pause(seconds)
+        self.task.pause(seconds)
         return False
 
     def _moment(self) -> None:
-        self._task.pause(self._dice.uniform(0.02, 1.0))
+        self.task.pause(self._dice.uniform(0.02, 1.0))
 
 
 class Watcher:
     """One daemon that watches all nodes from elsewhere."""
 
-    def __init__(
-        self,
-        name: str,
-        agenda: Agenda,
-        cloud: Cloud,
-        ledger: FleetLedger,
-        people: People,
-        dice: Random,
-        settings: Settings,
-    ) -> None:
-        self._name, self._agenda, self._cloud, self._ledger = name, agenda, cloud, ledger
-        self._people, self._dice, self._settings = people, dice, settings
+    def __init__(self, name: str, fleet: Fleet, dice: Random) -> None:
+        self._name, self._fleet, self._dice = name, fleet, dice
         self._here = Elsewhere(name)
-        self._drivers: dict[Target, Task] = {}
+        self._tasks: dict[Target, Task] = {}
         self._start()
 
     def _start(self) -> None:
-        self._born = self._agenda.now
+        fleet, metrics, audit = self._fleet, Metrics(loops=[], refusals=[]), Unwritten()
+        now, confirm = fleet.agenda.now, fleet.settings.confirm_seconds
         self._answers: dict[str, Answer[CloudNode]] = {}
         self._versions: dict[str, int] = {}
-        self._up: dict[str, float] = {}  # since when it has been shown READY
-        self._judged: dict[str, Judgement] = {}
-        self._seen: dict[str, Confirmation] = {}
-        self._told: dict[str, tuple[object, ...]] = {}
-        self._leases = LeaseWatch(self._agenda.clock, self._here.is_gone)
+        self._statuses: dict[str, NodeStatus] = {}
+        self._deciding = Deciding(cloud_seconds=HEALTH.cloud_seconds, watching_since=now, host=self._name)
+        self._acts = Acts(fleet.ledger, fleet.settings, fleet.agenda.clock, self._name)
+        self._leases = LeaseWatch(fleet.agenda.clock, self._here.is_gone)
+        self._telling = Telling(
+            metrics=metrics,
+            audit=audit,
+            clock=fleet.agenda.clock,
+            actor=self._name,
+            call=fleet.people.called,
+            confirm_seconds=confirm,
+        )
 
     def kill(self) -> None:
-        """All of its drivers end at once; what it had in memory is lost."""
-        for task in self._drivers.values():
+        """All of its drivers end at once, and what it had in memory is lost; it is started again."""
+        for task in self._tasks.values():
             task.kill()
-        self._drivers.clear()
+        self._tasks.clear()
         self._start()
-
-    # -- a turn
 
     def turn(self) -> None:
         """Poll, judge, decide, act, and carry on what nobody drives."""
-        worth = self._poll()
-        for path in worth:
-            self._judge(path)
-        known = self._judged.items()
-        everywhere = crowds(
-            (self._cloud.nodes[path].target.zone, one, self._answers[path].value) for path, one in known
-        )
-        books = self._books()
-        for path in worth:
-            decision = self._decide(path, books, everywhere)
-            if decision.ask and self._told.get(path) != decision.key:
-                self._people.ask(self._cloud.nodes[path], decision)
-            self._told[path] = decision.key
-            if decision.opens_breaker and books is not None:
-                self._open_breaker(decision.opens_breaker)
-                books = self._books()
-            if decision.act is not None:
-                self._act(path, decision)
-                books = self._books()
-        self._carry_on()
+        self._poll()
+        posted = Posted(cloud=self._answers, notices=Answer(problem=Problem.ABSENT))
+        called, _ = self._deciding.look(list(self._statuses.values()), posted, self._fleet.agenda.now)
+        try:
+            reading = read(self._fleet.ledger)
+            self._finish(reading)
+            for one in called:
+                if self._decided(one, reading):
+                    reading = read(self._fleet.ledger)
+        except LedgerError:
+            return  # all of it again at the next turn
+        self._telling.forget({one.status.node for one in called})
 
-    def _poll(self) -> list[str]:
-        """Ask for all nodes, a list for each zone; the paths of those that are to be judged now.
+    # -- looking
 
-        Of nodes that are plainly well, and were so before, only some are, each time others.
+    def _poll(self) -> None:
+        """Ask for all nodes, a list for each zone, and judge those that are not plainly well.
+
+        Of those that are, and were so before, only some are judged, each time others.
         """
-        now, worth = self._agenda.now, set(self._dice.sample(list(self._cloud.nodes), SAMPLE))
-        failed = {zone for zone in sorted({one.target.zone for one in self._cloud.nodes.values()}) if self._fails(zone)}
-        for path, node in self._cloud.nodes.items():
-            last = self._answers.get(path)
+        cloud, now = self._fleet.cloud, self._fleet.agenda.now
+        sample = set(self._dice.sample(list(cloud.nodes), min(SAMPLE, len(cloud.nodes))))
+        zones = sorted({one.target.zone for one in cloud.nodes.values()})
+        failed = {zone for zone in zones if cloud.fails(zone)}
+        for path, node in cloud.nodes.items():
+            label, last = node.target.node, self._answers.get(node.target.node)
+            status = self._statuses.get(label)
+            quiet = status is not None and status.judgement.rung is Rung.NOTHING and path not in sample
             if node.target.zone in failed:
-                if last is not None and path in self._told:
-                    self._answers[path] = replace(last, problem=Problem.SERVER, tried=now)
-                    worth.add(path)
-                worth -= {path} if last is None else set()
-                continue
-            told = self._shown(node, last, now)
-            if last is None or last.value is not told or path in worth or path in self._told:
-                self._answers[path] = Answer(told, now, None, "", now)
-                worth.add(path)
-        return sorted(worth)
-
-    def _fails(self, zone: str) -> bool:
-        return self._cloud.fails(zone)
+                if last is None or quiet:
+                    continue
+                self._answers[label] = replace(last, problem=Problem.SERVER, tried=now)
+            else:
+                told = self._shown(node, last, now)
+                if quiet and last is not None and last.value is told:
+                    continue
+                self._answers[label] = Answer(told, now, None, "", now)
+            self._judge(node)
 
     def _shown(self, node: Node, last: Answer[CloudNode] | None, now: float) -> CloudNode:
         """The node as the list shows it, with since when that has been so as far as was seen."""
         target, before = node.target, last.value if last is not None else None
-        if before is not None and self._versions[target.path] == node.version and now - node.changed > POLL_SECONDS:
+        if before is not None and self._versions[target.node] == node.version and now - node.changed > POLL_SECONDS:
             return before
-        self._versions[target.path] = node.version
-        state, health = self._cloud.shown(node)
-        if state != "READY":
-            self._up.pop(target.path, None)
-        else:
-            self._up.setdefault(target.path, now)
+        self._versions[target.node] = node.version
+        state, health = self._fleet.cloud.shown(node)
         same = before is not None and (before.state, before.health) == (state, health)
         return cloud_node(node, state, health, before.changed if same and before is not None else now)
 
-    def _judge(self, path: str) -> None:
-        node, now = self._cloud.nodes[path], self._agenda.now
-        identity = Identity(project=Known(node.target.project, "config"), zone=Known(node.target.zone, "config"))
-        evidence = Evidence(node.target.node, now, identity=identity, cloud=self._answers[path])
-        judgement = self._judged[path] = judge(evidence, HEALTH)
-        self._seen[path] = confirm(self._seen.get(path), judgement)
-
-    def _decide(self, path: str, books: Books | None, everywhere: dict[str, Crowds]) -> Decision:
-        node, now = self._cloud.nodes[path], self._agenda.now
-        decision = decide(
-            Situation(
-                target=node.target,
-                judgement=self._judged[path],
-                confirmation=self._seen[path],
-                now=now,
-                cloud=self._answers[path].current(now, HEALTH.cloud_seconds),
-                own=False,
-                up_since=self._up.get(path),
-                crowds=everywhere[node.target.zone],
-                books=books,
-                watching_since=self._born,
-            ),
-            self._settings,
+    def _judge(self, node: Node) -> None:
+        target, answer = node.target, self._answers[node.target.node]
+        judgement = judge(Evidence(target.node, self._fleet.agenda.now, cloud=answer), HEALTH)
+        before = self._statuses.get(target.node)
+        judgement = following(before.judgement if before is not None else None, judgement)
+        self._statuses[target.node] = NodeStatus(
+            target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
         )
-        plainly_well = decision.wanted is Rung.NOTHING
-        if plainly_well:
-            self._told.pop(path, None)
-        return decision
 
-    # -- the ledger
+    # -- acting
 
-    def _books(self) -> Books | None:
-        try:
-            fleet = self._ledger.fleet()
-            records = self._ledger.records()
-        except LedgerError:
-            return None
-        self._fleet = fleet
-        self._stored = {one.record.target.path: one for one in records}
-        self._people.busy = {path for path, one in self._stored.items() if budgets.under_way(one.record)}
-        return Books({path: one.record for path, one in self._stored.items()}, fleet.fleet)
+    def _decided(self, called: Called, reading: Reading) -> bool:
+        """Decide on one node, and do it; whether something was written."""
+        fleet, record = self._fleet, reading.record(called.target)
+        decision = called.decided(reading.books, fleet.settings, fleet.agenda.now)
+        if decision.act is None and decision.blocked is None and budgets.under_way(record):
+            return False
+        begun = None
+        if decision.act is not None:
+            begun = self._begin(called)
+        elif decision.opens_breaker and fleet.settings.act and self._acts.open_breaker(reading, decision.opens_breaker):
+            self._telling.breaker_opened(decision.opens_breaker)
+        told = begun.decision if begun is not None else decision
+        self._telling.decided(called.status.node, called.target, told, begun=begun is not None)
+        return decision.act is not None or bool(decision.opens_breaker)
 
-    def _open_breaker(self, why: str) -> None:
-        with contextlib.suppress(LedgerError):
-            opened = budgets.opened(self._fleet.fleet, why, self._agenda.now)
-            self._ledger.write_fleet(opened, self._fleet.version)
-            self._people.breaker(self._ledger)
-
-    def _act(self, path: str, decision: Decision) -> None:
-        """Claim a share of the budgets, record it, and drive it."""
-        node, now, before = self._cloud.nodes[path], self._agenda.now, self._stored.get(path)
-        books = Books({one: stored.record for one, stored in self._stored.items()}, self._fleet.fleet)
-        rung = decision.act or decision.wanted
-        record = Record(
-            target=node.target,
-            rung=rung,
-            phase=Phase.REQUESTED,
-            cause=decision.verdict,
-            reason=decision.sentence,
-            evidence=decision.evidence,
-            actor=self._name,
-            requested=now,
-            entered=now,
-            began=now,
-            witnesses=decision.witnesses,
-            history=before.record.history if before is not None else (),
+    def _begin(self, called: Called) -> Begun | None:
+        fleet, hands = self._fleet, Hands(self._fleet, self._dice)
+        begun = self._acts.begin(
+            called.target,
+            lambda books: called.decided(books, fleet.settings, fleet.agenda.now),
+            lambda _: self._driver(called.target, hands),
+            summary=called.status.judgement.summary,
         )
-        try:
-            claimed = budgets.claimed(books, node.target, self._settings, now)
-            self._ledger.write_fleet(claimed, self._fleet.version)
-            self._ledger.write(record, before.version if before is not None else 0)
-        except LedgerError:
-            return  # it is decided anew at the next turn
-        self._drive(node.target)
+        if begun is not None and begun.driver is not None:
+            self._drive(called.target, begun.driver, hands, begun.version)
+        return begun
 
-    def _carry_on(self) -> None:
-        """Take up what is under way and nobody drives any more."""
-        if self._books() is None:
-            return
-        for stored in list(self._stored.values()):
-            target = stored.record.target
-            mine = target in self._drivers and self._drivers[target].alive
-            if budgets.under_way(stored.record) and not mine and self._leases.remaining(stored) <= 0:
-                self._drive(target)
+    def _finish(self, reading: Reading) -> None:
+        """Finish what was begun and nobody drives any more."""
+        fleet = self._fleet
+        fleet.people.busy = {path for path, one in reading.stored.items() if budgets.under_way(one.record)}
+        for stored in reading.stored.values():
+            record, target = stored.record, stored.record.target
+            is_mine = target in self._tasks and self._tasks[target].alive
+            if not budgets.under_way(record) or is_mine or self._leases.remaining(stored) > 0:
+                continue
+            if record.phase not in TOUCHED and fleet.agenda.now - record.requested > REQUEST_SECONDS:
+                self._acts.withdraw(stored, "Whoever had decided on it ended before anything was done.")
+                continue
+            hands = Hands(fleet, self._dice)
+            self._drive(target, self._driver(target, hands), hands, stored.version)
 
-    def _drive(self, target: Target) -> None:
+    def _driver(self, target: Target, hands: Any) -> Driver:
+        clock = self._fleet.agenda.clock
+        return Driver(hands, hands, target, clock=clock, wait=hands.wait, limits=LIMITS, here=self._here)
+
+    def _drive(self, target: Target, driver: Keeper, hands: Hands, free: int) -> None:
         def work(task: Task) -> None:
-            hands: Any = Hands(task, self._cloud, self._ledger, self._dice)
-            clock = self._agenda.clock
-            driver = Driver(hands, hands, target, clock=clock, wait=hands.wait, limits=LIMITS, here=self._here)
+            hands.task = task
             with contextlib.suppress(LedgerError):
-                driver.drive()
+                record = driver.drive(free=free)
+                if not record.open:
+                    self._telling.over(record)
 
-        self._drivers[target] = self._agenda.spawn(work)
+        self._tasks[target] = self._fleet.agenda.spawn(work)
 
 
 class Insides:
-    """The own daemons of those nodes whose guest lives and whose runtime has stopped: they may only ask."""
+    """The own daemons of those nodes whose guest lives while something ails it: they may only ask."""
 
-    def __init__(self, agenda: Agenda, cloud: Cloud, ledger: FleetLedger, settings: Settings) -> None:
-        self._agenda, self._cloud, self._ledger, self._settings = agenda, cloud, ledger, settings
-        self._seen: dict[tuple[str, int], Confirmation] = {}
-        self._changed: dict[tuple[str, str, str], float] = {}
-        self.requests = 0
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._deciding: dict[tuple[str, int], Deciding] = {}
 
     def turn(self) -> None:
-        """Judge, and ask where that is due."""
-        for node in self._cloud.nodes.values():
-            if node.ail in _SEEN_INSIDE and node.state == "READY" and not self._cloud.fails(node.target.zone):
-                self._one(node)
-
-    def _one(self, node: Node) -> None:
-        now, key = self._agenda.now, (node.target.path, node.episode)
-        told = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
-        judgement = judge(inside(node, told, now), HEALTH)
-        self._seen[key] = confirm(self._seen.get(key), judgement)
-        try:
-            fleet = self._ledger.fleet().fleet
-            stored = self._ledger.read(node.target)
-        except LedgerError:
-            return
-        record = stored.record if stored is not None else None
-        decision = decide(
-            Situation(
-                target=node.target,
-                judgement=judgement,
-                confirmation=self._seen[key],
-                now=now,
-                cloud=told,
-                own=True,
-                up_since=node.booted,
-                crowds=Crowds(Crowd(1, 1), Crowd(1, 1)),
-                books=Books({} if record is None else {node.target.path: record}, fleet),
-                watching_since=node.booted,
-            ),
-            self._settings,
-        )
-        recent = record is not None and budgets.is_request(record) and now - record.requested < AGAIN_SECONDS
-        if decision.request and not recent:
-            self._request(node, decision, stored)
-
-    def _request(self, node: Node, decision: Decision, stored: Stored | None) -> None:
-        now = self._agenda.now
-        record = Record(
-            target=node.target,
-            rung=decision.wanted,
-            phase=Phase.REQUESTED,
-            cause=decision.verdict,
-            reason=decision.sentence,
-            evidence=decision.evidence,
-            actor=node.target.node,
-            requested=now,
-            entered=now,
-            witnesses=decision.witnesses,
-            history=stored.record.history if stored is not None else (),
-        )
+        """Judge, and ask where that is due; take back what was asked for and is not needed any more."""
+        fleet = self._fleet
+        for node in fleet.cloud.nodes.values():
+            if node.ail in _SEEN_INSIDE and node.state == "READY" and not fleet.cloud.fails(node.target.zone):
+                with contextlib.suppress(LedgerError):
+                    self._ask(node)
         with contextlib.suppress(LedgerError):
-            self._ledger.write(record, stored.version if stored is not None else 0)
-            self.requests += 1
+            for stored in fleet.ledger.records():
+                node = fleet.cloud.nodes[stored.record.target.path]
+                if budgets.is_request(stored.record) and node.works:
+                    self._acts(node).withdraw(stored, "The node is well again: nobody has to restart it.")
+
+    def _ask(self, node: Node) -> None:
+        fleet, target, now = self._fleet, node.target, self._fleet.agenda.now
+        told = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
+        posted = inside(node, told, now)
+        judgement = judge(posted.evidence(now), HEALTH)
+        status = NodeStatus(target.node, target.project, target.zone, own=True, judgement=judgement, cloud=told)
+        made = Deciding(cloud_seconds=HEALTH.cloud_seconds, watching_since=node.booted, host=target.node)
+        deciding = self._deciding.setdefault((target.path, node.episode), made)
+        for called in deciding.look([status], posted, now)[0]:
+            reading = read(fleet.ledger)
+            decision = called.decided(reading.books, fleet.settings, now)
+            if decision.request:
+                self._acts(node).request(target, decision, reading, judgement.summary, "boot")
+
+    def _acts(self, node: Node) -> Acts:
+        fleet = self._fleet
+        return Acts(fleet.ledger, fleet.settings, fleet.agenda.clock, node.target.node)
 
 
 def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode:
@@ -413,7 +352,7 @@ def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode
     )
 
 
-def inside(node: Node, told: CloudNode, now: float) -> Evidence:
+def inside(node: Node, told: CloudNode, now: float) -> Posted:
     """What a node's own daemon sees: a job that works, or a runtime that takes connections and does not answer."""
     if node.works:
         port, cores = RuntimePort(8431, (Chip("0", 9 << 30, 16 << 30, 0.9, 0.5),)), 3.0
@@ -424,12 +363,9 @@ def inside(node: Node, told: CloudNode, now: float) -> Evidence:
     target = node.target
     names = {"project": target.project, "zone": target.zone, "node": target.node, "hosts": str(node.hosts)}
     known = {name: Known(value, "metadata") for name, value in names.items()}
-    return Evidence(
-        target.node,
-        now,
-        own=True,
+    return Posted(
         identity=Identity(**known, accelerator=Known("v5litepod-4", "metadata")),
-        cloud=_heard(told, now),
+        cloud={target.node: _heard(told, now)},
         runtime=_heard(Runtime((port,)), now),
         host=_heard(host, now),
         logs=_heard(Logs(), now),

@@ -1,4 +1,4 @@
-"""Restarts by the daemon, as its operators meet them: real processes over a simulated cloud, with one ledger for all."""
+"""Restarts by the daemon, as its operators meet them: real processes over a simulated cloud, with one ledger."""
 
 from __future__ import annotations
 
@@ -151,9 +151,10 @@ def test_a_dead_node_asks_and_is_restarted_once_by_who_watches_it(fleet: Fleet) 
     assert outside.metric(BEGUN) == 1
     acts = [one for one in audited(outside) if one[1] in ("begun", "done")]
     assert acts == [("restart_node", "begun", None), ("restart_node", "done", None)]
+    wait_for(lambda: fleet.phase(outside) == "done", "the end to be shown")
     document = outside.api("restarts")
     (record,) = document["restarts"]
-    assert (document["mode"], record["phase"], record["stops"], record["open"]) == ("act", "done", 1, False)
+    assert (document["mode"], record["stops"], record["open"]) == ("act", 1, False)
     assert "cloud" in record["witnesses"]
     assert len(record["witnesses"]) > 1
     assert any(one.startswith("request of tpuwatch@") for one in record["evidence"])
@@ -184,7 +185,7 @@ def test_as_it_comes_it_says_what_it_would_do_and_does_nothing(fleet: Fleet) -> 
 
 
 def test_who_is_killed_between_stop_and_start_is_followed_by_one_who_only_observes(fleet: Fleet) -> None:
-    fleet.site.world.timing.stop = 3.0
+    fleet.site.world.timing.stop = 6.0
     inside, outside = fleet.inside(**ACT), fleet.outside(**ACT)
     outside.judged("train-1", "healthy")
     fleet.die()
@@ -198,9 +199,6 @@ def test_who_is_killed_between_stop_and_start_is_followed_by_one_who_only_observ
     restarted(fleet, after := fleet.outside("after", **QUICK))
     assert after.metric(BEGUN) == 0
     assert [one[1] for one in audited(after) if one[0] == "restart_node"][:1] == ["taken_up"]
-    status, said = after.command("status")
-    assert "under way" not in said
-    assert status in (0, 1)
 
 
 def test_what_is_under_way_is_shown_and_outlives_an_end_and_another_configuration(fleet: Fleet) -> None:
@@ -217,6 +215,7 @@ def test_what_is_under_way_is_shown_and_outlives_an_end_and_another_configuratio
         lambda: [one for one in fleet.listener.heard if one["event"] == "restart_hindered"], "a call for a person"
     )
     assert "capacity" in loud[0]["text"]
+    wait_for(lambda: fleet.phase(outside) == "stopped", "it to be shown")
     assert "train-1: restart node is about to start the node" in outside.command("status")[1]
     assert "is about to start the node" in outside.ask("/")[1]
 

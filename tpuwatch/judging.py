@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.errors import JournalError
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.judge import following, judge
+from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import BAD
 from tpuwatch.logsetup import one_line
 
@@ -16,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tpuwatch.clock import Clock
+    from tpuwatch.config import Config
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.health.evidence import Evidence
-    from tpuwatch.health.limits import Limits
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.journal import Journal
     from tpuwatch.node.board import Posted
@@ -58,7 +60,7 @@ class Judging:
         self._stored: dict[str, Judgement] = dict(self._last)
         self._untold: list[Judgement] = []
         self._others: tuple[NodeStatus, ...] = ()
-        self._others_of: Mapping[str, object] | None = None
+        self._others_of: tuple[Mapping[str, object], ...] = ()  # what they were judged by last
         self._others_due = float("-inf")
 
     def _recalled(self) -> dict[str, Judgement]:
@@ -73,8 +75,10 @@ class Judging:
     def turn(self) -> float:
         """Judge once; returns the seconds until it should be done again though nothing is posted."""
         posted, now = self._posted(), self._clock.time()
-        if self._others_of is not posted.cloud or self._clock.monotonic() >= self._others_due:
-            self._others_of, self._others_due = posted.cloud, self._clock.monotonic() + OTHERS_SECONDS
+        told = (posted.cloud, posted.agents)
+        same = all(map(operator.is_, told, self._others_of)) and bool(self._others_of)
+        if not same or self._clock.monotonic() >= self._others_due:
+            self._others_of, self._others_due = told, self._clock.monotonic() + OTHERS_SECONDS
             self._others = tuple(self._judged(evidence) for evidence in posted.others(now))
         self.nodes = (self._judged(posted.evidence(now)), *self._others)
         self._tell()
@@ -91,7 +95,7 @@ class Judging:
         cloud, identity = evidence.cloud.value, evidence.identity
         project = cloud.project if cloud else identity.project.value
         zone = cloud.zone if cloud else identity.zone.value
-        return NodeStatus(evidence.node, project, zone, evidence.own, judgement, cloud)
+        return NodeStatus(evidence.node, project, zone, evidence.own, judgement, cloud, evidence.agent.value)
 
     def _note(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict told and stored, unless the node has had too many of late; then it is counted."""
@@ -168,3 +172,18 @@ class _Changes:
             self.left_out = 0
         self.noted = judgement
         return judgement
+
+
+def limits_of(config: Config) -> Limits:
+    """What the judge goes by, as the configuration has it."""
+    health = config.health
+    return Limits.of(
+        compile_grace_seconds=config.logs.compile_grace_seconds,
+        idle_seconds=health.idle_seconds,
+        settle_seconds=health.settle_seconds,
+        boot_grace_seconds=health.boot_grace_seconds,
+        cloud_poll_seconds=config.cloud.poll_seconds,
+        runtime_poll_seconds=config.runtime.poll_seconds,
+        agent_poll_seconds=config.agents.poll_seconds,
+        silent_seconds=config.agents.silent_seconds,
+    )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tpuwatch.announce import announce
 from tpuwatch.export.view import LoopStatus, NodeStatus, WitnessStatus
 from tpuwatch.health.evidence import Answer, Problem
-from tpuwatch.health.limits import Limits
-from tpuwatch.judging import EVERY_SECONDS, Judging
+from tpuwatch.judging import EVERY_SECONDS, Judging, limits_of
 from tpuwatch.loops import Loop
 from tpuwatch.node.board import Board
 from tpuwatch.troubles import NO_TROUBLE, Troubles
@@ -26,9 +25,10 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.export.cloud_monitoring import CloudMonitoringExport
     from tpuwatch.export.metrics import Metrics
-    from tpuwatch.health.evidence import CloudNode, Identity, Logs, Notices, Runtime
+    from tpuwatch.health.evidence import Agent, CloudNode, Identity, Logs, Notices, Runtime
     from tpuwatch.journal import Journal
     from tpuwatch.model import Event
+    from tpuwatch.node.agents import AgentsWitness
     from tpuwatch.node.board import Posted
     from tpuwatch.node.cloud import CloudWitness
 
@@ -88,11 +88,12 @@ class NodeWatch:
         self._misplaced = ""  # what the configuration says of the machine that is not so
         self._export: CloudMonitoringExport | None = None
         self._loops: dict[str, tuple[Loop, float]] = {}  # with the seconds that one may be without success
+        self._agents: AgentsWitness | None = None
         self._troubles = Troubles()
         self._board = Board(lambda: self._wake("judge"))
         self._judging = Judging(
             lambda: self._board.posted,
-            limits=_limits(config),
+            limits=limits_of(config),
             journal=journal,
             metrics=metrics,
             clock=clock,
@@ -102,9 +103,11 @@ class NodeWatch:
         metrics.runtime(None)
         metrics.notices(None)
         metrics.api_breaker(False)
+        metrics.agents(None)
         self._add("judge", self._judge, EVERY_SECONDS)
         self._add_host()
         self._add_runtime()
+        self._add_agents()
         self._add_cloud()
         self._add_monitoring()
         for witness, answer in self._board.posted.answers().items():
@@ -213,7 +216,7 @@ class NodeWatch:
     def _heard(self, name: str) -> None:
         if name in self._unheard:
             self._unheard.discard(name)
-            self._wake("judge", "cloud", "runtime", "monitoring")  # who may have waited for it
+            self._wake("judge", "cloud", "runtime", "monitoring", "agent")  # who may have waited for it
 
     def _wake(self, *names: str) -> None:
         for name in names:
@@ -285,6 +288,18 @@ class NodeWatch:
         notices = NoticesWitness(Metadata(default_host(), clock=self._clock), **common)
         self._add_witness("notices", notices, WAIT_SECONDS, self._hear_notices)
 
+    def _add_agents(self) -> None:
+        agents = self._config.agents
+        if not (agents.enabled and self._config.cloud.enabled):
+            self._board.post(asked=_OFF)
+            return
+        from tpuwatch.node.agents import AgentsWitness
+
+        self._agents = AgentsWitness(agents, clock=self._clock, dice=self._dice)
+        self._board.post(asked=Answer())
+        calls = 2 * agents.timeout_seconds
+        self._add_witness("agent", self._agents, agents.poll_seconds, self._hear_agents, after="cloud", calls=calls)
+
     def _add_monitoring(self) -> None:
         monitoring, cloud = self._config.monitoring, self._config.cloud
         common: dict[str, Any] = {
@@ -324,9 +339,18 @@ class NodeWatch:
 
     def _hear_cloud(self, api: CloudWitness, answer: Answer[tuple[CloudNode, ...]]) -> None:
         counted = Answer(len(answer.value or ()), answer.at, answer.problem, answer.detail, answer.tried)
+        if self._agents is not None and self._agents.follow(api.answers, self._board.posted.own):
+            self._wake("agent")
         self._board.post(api=counted, cloud=api.answers)
         self._show("cloud", answer)
         self._metrics.api_breaker(bool(api.story))
+
+    def _hear_agents(self, answer: Answer[tuple[Agent, ...]]) -> None:
+        answers = self._agents.answers if self._agents is not None else {}
+        counted = Answer(len(answer.value or ()), answer.at, answer.problem, answer.detail, answer.tried)
+        self._board.post(asked=counted, agents=answers)
+        self._show("agent", answer)
+        self._metrics.agents(answers)
 
     def _hear(self, name: str, show: Callable[[Any], None]) -> Callable[[Answer[Any]], None]:
         """What to do with an answer: post it under its name, and show what holds."""
@@ -365,15 +389,3 @@ class NodeWatch:
         if not self._stopped and name not in self._unheard:  # one that only waited for another has not succeeded yet
             self._successes[name] = self._clock.time()
             self._progress(name, seconds)
-
-
-def _limits(config: Config) -> Limits:
-    health = config.health
-    return Limits.of(
-        compile_grace_seconds=config.logs.compile_grace_seconds,
-        idle_seconds=health.idle_seconds,
-        settle_seconds=health.settle_seconds,
-        boot_grace_seconds=health.boot_grace_seconds,
-        cloud_poll_seconds=config.cloud.poll_seconds,
-        runtime_poll_seconds=config.runtime.poll_seconds,
-    )

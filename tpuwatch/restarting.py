@@ -56,7 +56,7 @@ class Restarting:
         here: ThisMachine | None = None,
         system: System | None = None,
     ) -> None:
-        """`host` is this machine's name. `wake` is called from any thread when a driver has ended.
+        """`host` is this machine's name. `wake` is called from any thread when a driver has news.
 
         Raises ConfigError if [ledger] does not say where the ledger is.
         """
@@ -67,7 +67,7 @@ class Restarting:
         self._host = host
         self._here = here or ThisMachine()
         self._system = system
-        self._crew = Crew(clock, done=wake)
+        self._crew = Crew(clock, news=wake)
         self._ledger = open_ledger(config, clock, wait=self._crew.wait)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.acts = Acts(self._ledger, self.settings, clock, f"tpuwatch@{host}")

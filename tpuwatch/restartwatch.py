@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.deciding import Deciding
@@ -19,7 +20,9 @@ from tpuwatch.health.verdict import Rung
 from tpuwatch.loops import Loop
 from tpuwatch.restart import budgets
 from tpuwatch.restart.audit import FILE_NAME, Audit
+from tpuwatch.restart.decision import Blocked
 from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.situation import REQUEST_SECONDS
 from tpuwatch.restart.storm import STUCK
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
@@ -150,12 +153,12 @@ class RestartWatch:
         self._hear()
         called, fallen = self._deciding.look(nodes, posted, self._clock.time())
         self._pace = _pace(called, self._clock.time())
-        if self._is_due(called, fallen=fallen):
+        if self._is_due(fallen=fallen):
             self._read()
         self._finish(nodes, posted)
         self._acts_left = MOST_ACTS
         decisions = [made for one in called if (made := self._decided(one, posted)) is not None]
-        self._telling.forget({one.status.node for one in called})
+        self._telling.end_turn({one.status.node for one in called})
         self._show(decisions)
         return min(EVERY_SECONDS, self._pace)
 
@@ -179,7 +182,7 @@ class RestartWatch:
         """What the ledger held when it was read last; None where it cannot be used."""
         return self._reading.books if self._reading is not None and not self._trouble else None
 
-    def _is_due(self, called: Sequence[Called], *, fallen: bool) -> bool:
+    def _is_due(self, *, fallen: bool) -> bool:
         """Whether there is a reason to read the ledger now."""
         age = self._clock.monotonic() - self._read_at
         if math.isinf(age):
@@ -226,6 +229,8 @@ class RestartWatch:
         record = books.records.get(called.target.path) if books is not None else None
         if decision.act is None and decision.blocked is None and budgets.under_way(record):
             return None  # a person would be asked for what is being done
+        if record is not None and not record.open and _is_older(called, record.entered):
+            return None  # the cloud has not been asked since
         begun = False
         try:
             if decision.act is not None:
@@ -244,8 +249,15 @@ class RestartWatch:
         except LedgerError as error:
             self._failed(error)
             decision = called.decided(None, self._settings, self._clock.time())
+        if self._is_alone(decision) and not budgets.under_way(record):
+            decision = replace(decision, ask=True)
         self._telling.decided(label, called.target, decision, begun=begun)
         return label, decision
+
+    def _is_alone(self, decision: Decision) -> bool:
+        """Whether others would have to restart the own node, and are not asked, or have not come."""
+        patience = self._settings.confirm_seconds + REQUEST_SECONDS
+        return decision.blocked is Blocked.OWN_NODE and (not decision.request or decision.held_seconds >= patience)
 
     def _open_breaker(self, called: Called) -> None:
         """Open it, if that is still called for by what the ledger holds now."""
@@ -294,6 +306,12 @@ class RestartWatch:
             if known is None or known.open:
                 records[progress.record.target.path] = progress.record
         return tuple(sorted(records.values(), key=lambda one: (not one.open, one.target.path)))
+
+
+def _is_older(called: Called, when: float) -> bool:
+    """Whether all that is said of the node is of that time or before."""
+    told = [reason.at for reason in called.status.judgement.reasons if reason.at is not None]
+    return bool(told) and max(told) <= when
 
 
 def _pace(called: Sequence[Called], now: float) -> float:

@@ -18,8 +18,6 @@ from tpuwatch.cli.restart_show import Show
 from tpuwatch.restart.record import Record, Target
 from tpuwatch.restart.sqlite import SqliteLedger
 
-HEALTHY = ("--yes", "--yes", "--reason", "To try it.")
-
 
 def target(name: str = "train-1") -> Target:
     return Target(PROJECT, ZONE, name)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.answering import answering
-from tests.cli.restarting import HEALTHY, PROJECT, ZONE, Site, restarting, target
+from tests.cli.restarting import PROJECT, ZONE, Site, restarting, target
 from tests.export import samples
 from tests.simulated import ZONE as SIM_ZONE
 from tests.simulated import simulated
@@ -198,16 +198,13 @@ def test_a_name_that_is_nearly_right(site: Site) -> None:
     assert "Is train-1 meant?" in flat(out)
 
 
-def test_a_node_with_nothing_wrong_takes_a_reason_and_two_yes(site: Site) -> None:
+def test_a_node_with_nothing_wrong_is_restarted_on_the_operators_word(site: Site) -> None:
     node = site.add(bad=False)
-    code, out, _ = site.run("train-1", "--yes", "--yes")
+    code, _, err = site.run("train-1")
     assert code == 2
-    assert "Nothing is wrong with train-1, as far as is known." in flat(out)
-    code, _, err = site.run("train-1", "--yes", "--reason", "To try it.")
-    assert code == 2
-    assert "twice because nothing is wrong with the node" in flat(err)
+    assert "give --yes" in flat(err)
     assert node.boots == 1
-    assert site.run("train-1", *HEALTHY)[0] == 0
+    assert site.run("train-1", "--yes")[0] == 0
     assert node.boots == 2
 
 

@@ -165,9 +165,7 @@ def test_control_c_at_the_question_does_nothing(site: Site, terminal: Terminal) 
 def test_a_healthy_node_takes_its_name(site: Site, terminal: Terminal) -> None:
     site.node.health = "HEALTHY"
     process = site.start("train-1", "--reason", "To try it.", terminal=terminal.theirs)
-    wait_for(lambda: terminal.heard("[y/N]") or process.poll() is not None, "the question", SECONDS)
-    terminal.type("y\n")
-    wait_for(lambda: terminal.heard("Type its name") or process.poll() is not None, "the second question", SECONDS)
+    wait_for(lambda: terminal.heard("Type its name") or process.poll() is not None, "the question", SECONDS)
     terminal.type("yes\n")
     assert process.wait(SECONDS) == 1
     assert not site.world.operations

@@ -117,7 +117,7 @@ def test_a_node_has_the_promised_form() -> None:
     document = json.loads(jsonable.dumps(jsonable.node(samples.node(verdict=Verdict.RUNTIME_STUCK))))
     assert set(document) == {
         *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "sureness"),
-        *("rung", "summary", "reasons", "contradictions", "missing", "remedy", "cloud"),
+        *("rung", "summary", "reasons", "contradictions", "missing", "remedy", "cloud", "agent"),
     }
     assert (document["node"], document["project"], document["zone"]) == ("train-1", "research-7", "us-central2-b")
     assert (document["verdict"], document["sureness"], document["rung"]) == (
@@ -141,6 +141,17 @@ def test_a_node_has_the_promised_form() -> None:
     assert cloud["labels"] == {"team": "vision"}
     assert (cloud["symptoms"][0]["kind"], cloud["symptoms"][0]["at_epoch"]) == ("LOW_MEMORY", samples.NOW - 900)
     assert cloud["maintenance"]["start"] == "2026-11-20T14:44:14.250Z"
+
+
+def test_what_a_nodes_own_tpuwatch_said_is_told() -> None:
+    word = Word(
+        Verdict.IDLE, Rung.NOTHING, Sureness.CERTAIN, "No program uses the TPU.", frozenset({Witness.HOST}), 2.0
+    )
+    agent = Agent(samples.NOW - 300, word, samples.NOW - 240, 7)
+    told = jsonable.node(replace(samples.node(), agent=agent))["agent"]
+    assert (told["answered_epoch"], told["silent_since_epoch"]) == (samples.NOW - 300, samples.NOW - 240)
+    assert (told["verdict"], told["summary"], told["refuses"]) == ("idle", "No program uses the TPU.", False)
+    assert jsonable.node(replace(samples.node(), agent=Agent(samples.NOW)))["agent"]["verdict"] is None
 
 
 def test_every_field_of_the_evidence_is_told() -> None:

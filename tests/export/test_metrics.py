@@ -14,9 +14,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.export import samples as given
+from tests.restart import records
 from tpuwatch.export.metrics import ENDED, Metrics
 from tpuwatch.logs.files import Refusal
 from tpuwatch.model import Cause, Outcome
+from tpuwatch.restart.record import Phase
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -40,6 +42,11 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_preemption_notice",
     "tpuwatch_tpu_holders",
     "tpuwatch_hlo_queue_programs",
+    "tpuwatch_breaker_open",
+    "tpuwatch_restart_person_needed",
+    "tpuwatch_ledger_up",
+    "tpuwatch_restarts_open",
+    "tpuwatch_restarts_waiting_for_capacity",
 }
 
 
@@ -54,6 +61,7 @@ def filled() -> Metrics:
     metrics.runtime(given.runtime())
     metrics.host(given.host())
     metrics.witness("cloud", at=1.0, ok=True)
+    metrics.restart_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
     return metrics
 
 
@@ -106,7 +114,7 @@ def test_every_family_is_named_and_explained_for_an_operator() -> None:
 def test_labels_have_only_the_declared_names() -> None:
     labels = {name for family in parse_text(scrape(filled())) for sample in family.samples for name in sample.labels}
     own = {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
-    assert labels == own | {"node", "health", "verdict", "method", "chip", "witness"}
+    assert labels == own | {"node", "health", "verdict", "method", "chip", "witness", "action", "result", "phase"}
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")

@@ -9,6 +9,7 @@ import pytest
 
 from tests.health import (
     situations_again,
+    situations_agent,
     situations_cloud,
     situations_config,
     situations_hung,
@@ -35,6 +36,7 @@ THEMES = (
     situations_config,
     situations_signs,
     situations_again,
+    situations_agent,
 )
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 

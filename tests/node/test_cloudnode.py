@@ -46,12 +46,30 @@ def test_everything_that_the_api_tells_is_taken_over() -> None:
         accelerator="v4-32",
         runtime_version="tpu-ubuntu2204-base",
         hosts=4,
+        address="10.0.0.0",
         spot=True,
         queued_resource="queue-1",
         created=10.5,
         labels=(("a", "c"), ("team", "b")),
         changed=100.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "address"),
+    [
+        ([{"ip_address": "fd00::7"}, {"ip_address": "fd00::8"}], "fd00::7"),
+        ([{"ip_address": "10.0.0.1/x"}], ""),
+        ([{"ip_address": "evil.example"}], ""),
+        ([{"ip_address": "1" * 100}], ""),
+        ([{}], ""),
+        ([], ""),
+    ],
+)
+def test_an_address_is_one_or_there_is_none(told: list[dict[str, str]], address: str) -> None:
+    node = convert(raw(state="READY", network_endpoints=told))
+    assert node.address == address
+    assert convert(raw(state="READY"), node).address == address, "one that is left out is as it was"
 
 
 def test_preemptible_counts_as_spot() -> None:

@@ -304,7 +304,7 @@ def test_no_socket_is_left_open(serve: Callable[[Serve], Server]) -> None:
     assert asking.get("a") == "value"
     failure(asking)
     failure(asking)
-    assert not asking._open
+    assert not asking._dialer._open
 
 
 @pytest.mark.parametrize(

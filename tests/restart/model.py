@@ -193,7 +193,7 @@ class Checker:
         assert actor.call is not None
         assert actor.answer is not None
         record = self.answered(state.record, actor.call, actor.answer, NOW, self.limits)
-        return _written(_put(state, who, Actor("moved", record)), who)
+        return _written(_put(state, who, Actor("moved", _moved(record, 0))), who)
 
     # What must hold
 
@@ -264,12 +264,12 @@ def _line(label: str, state: State) -> str:
 
 def _first_record() -> Record:
     target = Target("p", "z", "n")
-    return Kept(target, Rung.RESTART_NODE, Phase.REQUESTED, "operator", "", (), "me", requested=NOW)
+    return _moved(Kept(target, Rung.RESTART_NODE, Phase.REQUESTED, "operator", "", (), "me", requested=NOW), 0)
 
 
 def _put(state: State, who: int, actor: Actor) -> State:
     actors = (actor, state.actors[1]) if who == 0 else (state.actors[0], actor)
-    return state._replace(actors=actors)
+    return State(state.world, state.record, actors, state.owner, state.dead, state.age)
 
 
 def _taken(state: State, who: int) -> State:
@@ -281,7 +281,7 @@ def _taken(state: State, who: int) -> State:
 @lru_cache(maxsize=1 << 18)
 def _forgotten(record: Record) -> Record:
     """As a driver takes it over."""
-    return replace(record, shown="")
+    return _moved(replace(record, shown=""), 0)
 
 
 def _written(state: State, who: int) -> State:
@@ -295,17 +295,23 @@ def _written(state: State, who: int) -> State:
 
 def _ticked(state: State) -> State:
     """Time passes: what was about to be called is too old to be called now."""
-    actors = tuple(
-        actor._replace(call=None) if actor.at == "moved" else Actor("held") if actor.at == "sending" else actor
-        for actor in state.actors
+    first, second = state.actors
+    return State(
+        service.ticked(state.world),
+        _moved(state.record, 1),
+        (_later(first), _later(second)),
+        state.owner,
+        state.dead,
+        min(state.age + 1, LEASE),
     )
-    moved = [actor._replace(record=actor.record and _moved(actor.record, 1)) for actor in actors]
-    return state._replace(
-        world=service.ticked(state.world),
-        record=_moved(state.record, 1),
-        actors=(moved[0], moved[1]),
-        age=min(state.age + 1, LEASE),
-    )
+
+
+def _later(actor: Actor) -> Actor:
+    if actor.at == "sending":
+        return Actor("held")
+    if actor.at == "moved" and actor.record is not None:
+        return Actor("moved", _moved(actor.record, 1))
+    return actor
 
 
 @lru_cache(maxsize=1 << 18)
@@ -320,8 +326,8 @@ def _moved(record: Record, ticks: int) -> Record:
         requested=NOW,
         entered=time_of(record.entered),
         began=time_of(record.began),
-        shown_since=time_of(record.shown_since),
-        well_since=time_of(record.well_since),
+        shown_since=time_of(record.shown_since) if record.shown else 0.0,
+        well_since=time_of(record.well_since) if record.shown else 0.0,
         not_before=time_of(record.not_before),
         down=1.0 if record.down else 0.0,
         tries=min(record.tries, 3),
@@ -331,13 +337,11 @@ def _moved(record: Record, ticks: int) -> Record:
 
 
 def canonical(state: State) -> State:
-    """The state in the form in which it is compared: drivers in order, for they are alike."""
+    """The state in the form in which it is compared: drivers in order, for they are alike.
+
+    All records in it are as `_moved` makes them.
+    """
     first, second = state.actors
-    if first.record is not None:
-        first = first._replace(record=_moved(first.record, 0))
-    if second.record is not None:
-        second = second._replace(record=_moved(second.record, 0))
-    state = State(state.world, _moved(state.record, 0), (first, second), state.owner, state.dead, state.age)
     if state.owner == 1 or (state.owner < 0 and first.at > second.at):
         owner = 0 if state.owner == 1 else state.owner
         return state._replace(actors=(second, first), owner=owner)

@@ -242,7 +242,10 @@ def test_operations_are_read_with_care() -> None:
     [
         ("projects/lab/locations/us-east5-a/operations/x", False),  # it may be of any time
         ("projects/lab/locations/us-east5-a/operations/operation-1790000002000-5f0-1", False),
-        ("projects/lab/locations/us-east5-a/operations/operation-1790000000999-5f0-1", True),  # before what is asked for
+        (
+            "projects/lab/locations/us-east5-a/operations/operation-1790000000999-5f0-1",
+            True,
+        ),  # before what is asked for
     ],
 )
 def test_an_operation_that_cannot_be_read_may_be_the_one_looked_for(

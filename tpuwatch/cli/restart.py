@@ -27,12 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--zone", default="", help="where the nodes are; else as [cloud] or the metadata server says")
     parser.add_argument("--project", default="", help="likewise")
-    parser.add_argument(
-        "--reason", default="", metavar="TEXT", help="why, for the ledger; needed where nothing is wrong"
-    )
-    parser.add_argument(
-        "--yes", action="count", default=0, help="do not ask; given twice, not even where nothing is wrong"
-    )
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the ledger")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
     parser.add_argument(
         "--force-rung", choices=_FORCED, metavar="RUNG", help=f"do this, even to the own node: {' or '.join(_FORCED)}"

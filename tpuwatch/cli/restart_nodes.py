@@ -152,7 +152,7 @@ class _Command:
             return self._refused(plan, seen, "misused", wrong, use)
         if self.args.dry_run:
             return Outcome("dry_run", "Nothing was done: this was a dry run.")
-        if not self._agreed(target, certain=self._well(plan, seen)):
+        if not self._agreed(target, well=self._well(plan, seen)):
             return self._refused(plan, seen, "declined", "Nothing was done.", use)
         return self._record_and_drive(target, before, previous, plan, seen, use)
 
@@ -213,26 +213,21 @@ class _Command:
                 f"It could not be found out whether this machine belongs to {target.node}, and would go down with it. "
                 f"{self.this.doubt} If it does not, give --force-rung {rung}."
             )
-        if self._well(plan, seen) and not self.args.reason.strip():
-            known = f"Nothing is wrong with {target.node}, as far as is known."
-            return f'{known} To restart it all the same, give --reason "…".'
         return ""
 
-    def _agreed(self, target: Target, *, certain: bool) -> bool:
-        """Ask. `certain` asks twice: nothing is wrong with the node."""
-        questions = 2 if certain else 1
-        if self.args.yes >= questions:
+    def _agreed(self, target: Target, *, well: bool) -> bool:
+        """Ask. A node that may be well is not restarted by a key that was hit in haste: its name is to be typed.
+
+        `--yes` is enough for both: the API calls many a node well whose runtime is dead.
+        """
+        if self.args.yes:
             return True
         if sys.stdin is None or not sys.stdin.isatty():
-            more = "it, twice because nothing is wrong with the node" if certain else "it"
-            raise MisuseError(f"there is no terminal to ask on: give --yes to agree to {more}")
-        if self.args.yes < 1 and ask(self.show.paper, f"   Restart {target.node}? [y/N]") not in ("y", "yes"):
-            return False
-        return (
-            not certain
-            or ask(self.show.paper, "   Nothing is wrong with it. Type its name to restart it all the same:")
-            == target.node
-        )
+            raise MisuseError("there is no terminal to ask on: give --yes to agree to it")
+        if well:
+            question = "   Nothing is known to be wrong with it. Type its name to restart it all the same:"
+            return ask(self.show.paper, question) == target.node
+        return ask(self.show.paper, f"   Restart {target.node}? [y/N]") in ("y", "yes")
 
     def _refused(self, plan: Plan, seen: Seen, what: str, sentence: str, use: Use | None) -> Outcome:
         self._audit(plan, seen, what, sentence, use)
@@ -274,7 +269,7 @@ class _Command:
             return Outcome(
                 "misused", f"This machine belongs, or may belong, to {target.node}: go on from another machine.", record
             )
-        if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, certain=False):
+        if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, well=False):
             return Outcome("declined", "Nothing was done; the request stands.", record)
         if is_request(record):
             self.show.line("It is a request of the node's own daemon, which is taken up now.", indent=3)

@@ -54,9 +54,7 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
 
     paper.line(f"tpuwatch {status['version']} at http://{address}/, up since {status['started']}", style="bold")
     paper.line(printable(status["state"]))
-    for notice in [*status["notices"], *status["not_ready"]]:
-        paper.line(printable(notice), style="yellow")
-    for line in status.get("restarts", ()):
+    for line in [*status["notices"], *status["not_ready"], *status.get("restarts", ())]:
         paper.line(printable(line), style="yellow")
     paper.line()
     if status.get("node"):

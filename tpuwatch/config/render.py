@@ -11,7 +11,7 @@ from tpuwatch.config.schema import Config, settings, tables
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SECRET = "(secret)"  # what is shown in the place of a value that is one
+HIDDEN = "(secret)"  # what is shown in the place of a value that is one
 _WIDTH = 98
 _HEAD = """\
 # The configuration of tpuwatch: every key, with its meaning, what it allows, and its default.
@@ -60,7 +60,7 @@ def as_dict(config: Config) -> dict[str, Any]:
     values = config.model_dump(mode="json")
     for setting in settings():
         if setting.secret and values[setting.table][setting.key]:
-            values[setting.table][setting.key] = SECRET
+            values[setting.table][setting.key] = HIDDEN
     return {
         "source": None if config.source is None else str(config.source),
         "values": values,
@@ -74,4 +74,6 @@ def _comment(text: str) -> list[str]:
 
 def _toml(value: Any) -> str:
     """A TOML value: JSON's way to write strings, numbers and lists is TOML's, but for one character."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

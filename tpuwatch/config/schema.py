@@ -24,7 +24,9 @@ from tpuwatch.config.types import (
     Listen,
     Mebibytes,
     Name,
+    NodeAddresses,
     Nodes,
+    Port,
     Ports,
     Project,
     Seconds,
@@ -94,6 +96,35 @@ class Cloud(Section):
     )
     timeout_seconds: Seconds = Field(
         default=10.0, ge=0.1, le=120, description="How long one request may take until it counts as failed."
+    )
+
+
+class Agents(Section):
+    """The other nodes' own tpuwatch. The `listen` under [http] there must be one that this machine can reach."""
+
+    enabled: YesNo = Field(
+        default=False,
+        description="Whether the tpuwatch on each watched node is asked how it sees its node. When one that has "
+        "answered falls silent, that is evidence beside the cloud's word.",
+    )
+    port: Port = Field(
+        default=9478, ge=1, le=65535, description="Where it listens, on the node's first address by the Cloud TPU API."
+    )
+    addresses: NodeAddresses = Field(
+        default_factory=dict, description="Nodes whose tpuwatch is to be asked at another address."
+    )
+    poll_seconds: Seconds = Field(
+        default=30.0, ge=1, le=3600, description="Time between two questions to one node; each is a little earlier."
+    )
+    timeout_seconds: Seconds = Field(
+        default=5.0, ge=0.1, le=60, description="How long one answer may take until it counts as none."
+    )
+    silent_seconds: Seconds = Field(
+        default=120.0,
+        ge=10,
+        le=3600,
+        description="How long one that has answered must have been silent, over at least three questions, to be "
+        "evidence.",
     )
 
 
@@ -187,6 +218,7 @@ class Config(Section):
 
     logs: Logs = Logs()
     cloud: Cloud = Cloud()
+    agents: Agents = Agents()
     runtime: Runtime = Runtime()
     health: Health = Health()
     monitoring: Monitoring = Monitoring()

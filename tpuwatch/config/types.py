@@ -52,6 +52,12 @@ def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
+def _node_addresses(addresses: dict[str, str]) -> dict[str, str]:
+    if not all(addresses.values()):
+        raise ValueError("no address")
+    return addresses
+
+
 def _web_address(url: str) -> str:
     parts = urlsplit(url)
     plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
@@ -127,6 +133,12 @@ WebAddress = Annotated[
     AfterValidator(_web_address),
     Allowed("an address that begins with https:// or http://, without a user in it, or empty"),
 ]
+NodeAddresses = Annotated[
+    dict[Annotated[str, Field(pattern=r"^([a-z0-9-]{1,63}/)?[a-z0-9-]{1,63}$")], WebAddress],
+    AfterValidator(_node_addresses),
+    Allowed('a table of node names and addresses, such as {"train-1" = "http://10.0.0.5:9478"}'),
+]
+Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
 Listen = Annotated[

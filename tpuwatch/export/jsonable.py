@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tpuwatch.export.view import NodeStatus, WitnessStatus
-    from tpuwatch.health.evidence import Chip, CloudNode, Holder, Host, Identity, Maintenance, Runtime
+    from tpuwatch.health.evidence import Agent, Chip, CloudNode, Holder, Host, Identity, Maintenance, Runtime
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Event, Finding, Launch, Remedy
 
@@ -153,6 +153,7 @@ def node(node: NodeStatus) -> dict[str, Any]:
         "own": node.own,
         **judgement(node.judgement),
         "cloud": cloud_node(node.cloud) if node.cloud else None,
+        "agent": _agent(node.agent) if node.agent else None,
     }
 
 
@@ -196,6 +197,7 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
         "hosts": node.hosts,
         "spot": node.spot,
         "queued_resource": node.queued_resource,
+        "address": node.address,
         "maintenance": _maintenance(node.maintenance) if node.maintenance else None,
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),
@@ -252,6 +254,17 @@ def host(host: Host) -> dict[str, Any]:
         "oom_kills": host.oom_kills,
         **times("last_oom_kill", host.last_oom_kill),
         "unseen": list(host.unseen),
+    }
+
+
+def _agent(agent: Agent) -> dict[str, Any]:
+    word = agent.word
+    return {
+        **times("answered", agent.answered),
+        **times("silent_since", agent.silent_since),
+        "refuses": agent.refuses,
+        "verdict": word.verdict.value if word else None,
+        "summary": word.summary if word else None,
     }
 
 

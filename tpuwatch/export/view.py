@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpuwatch.health import evidence
-    from tpuwatch.health.evidence import CloudNode, Host, Identity, Runtime
+    from tpuwatch.health.evidence import Agent, CloudNode, Host, Identity, Runtime
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cause, Event, Finding, Launch
     from tpuwatch.restart.decision import Decision
@@ -84,6 +84,7 @@ class NodeStatus:
     own: bool  # tpuwatch runs on a machine of it
     judgement: Judgement
     cloud: CloudNode | None
+    agent: Agent | None = None  # its own tpuwatch, where the node is watched from elsewhere and that has answered
 
 
 @dataclass(frozen=True, slots=True)

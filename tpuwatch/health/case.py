@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # Logs and notices are hearsay, and Cloud Monitoring is late: one of these has to be among the two.
 _WEIGHTY: Final = frozenset({Witness.CLOUD, Witness.RUNTIME, Witness.HOST})
 _STUCK: Final = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
+# A node's own tpuwatch that says anything else has a reason why nothing should be interrupted.
+_MAY_AGREE: Final = _STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
 _OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
 
 
@@ -69,6 +71,10 @@ def _objection(case: Case, facts: Facts) -> str:
         return "No second witness speaks for it, so nothing that interrupts is advised."
     if facts.stepping:
         return "Programs run on the chips, so nothing that interrupts is advised."
+    if facts.word is not None and facts.word.verdict not in _MAY_AGREE:
+        return (
+            f"Its own tpuwatch answers and calls it {facts.word.verdict.value}, so nothing that interrupts is advised."
+        )
     if case.rung in _OF_THE_NODE and facts.cloud is None:
         return "The Cloud TPU API has not confirmed the node's state, so nothing that interrupts it is advised."
     silent = [NAMES[witness] for witness in _could_object(facts) if not _heard(facts, witness)]
@@ -88,7 +94,8 @@ def _objection(case: Case, facts: Facts) -> str:
 def _could_object(facts: Facts) -> list[Witness]:
     """Witnesses that may know why an interruption would be wrong. What cannot speak of this node cannot object."""
     if not facts.own:
-        return [Witness.CLOUD]
+        unheard = facts.evidence.agent.problem in (Problem.OFF, Problem.ABSENT)  # it never told of this node
+        return [Witness.CLOUD] if unheard else [Witness.CLOUD, Witness.AGENT]
     local = [Witness.RUNTIME, Witness.HOST, Witness.LOGS]
     cloud = [Witness.CLOUD] if facts.identity.node.value else []
     return cloud + local + ([Witness.METADATA] if facts.has_metadata_server else [])
@@ -100,6 +107,7 @@ def _heard(facts: Facts, witness: Witness) -> bool:
         Witness.RUNTIME: facts.runtime is not None or facts.absent,
         Witness.HOST: facts.host is not None,
         Witness.LOGS: facts.logs is not None,
+        Witness.AGENT: facts.agent is not None,
         Witness.METADATA: facts.notices is not None or facts.evidence.notices.problem is Problem.ABSENT,
     }
     return answers[witness]

@@ -28,6 +28,8 @@ def _times(evidence: Evidence) -> Iterator[tuple[Witness, list[float | None]]]:
     of_node = [node.changed, node.created, *(symptom.at for symptom in node.symptoms)] if node else []
     yield Witness.CLOUD, [evidence.cloud.at, *of_node]
     yield Witness.MONITORING, [evidence.monitoring.at, *([seen.idle_at, seen.infra_at] if seen else [])]
+    agent = evidence.agent.value
+    yield Witness.AGENT, [evidence.agent.at, *([agent.answered, agent.silent_since] if agent else [])]
     if not evidence.own:
         return
     runtime, host, logs = evidence.runtime.value, evidence.host.value, evidence.logs.value

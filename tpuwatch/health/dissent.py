@@ -27,7 +27,15 @@ _UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
 def contradictions(case: Case, facts: Facts) -> tuple[str, ...]:
     """Who says the opposite of whom."""
     return tuple(
-        dict.fromkeys((*_against_the_cloud(case, facts), *_within_the_cloud(facts), *_local(facts), *_clocks(facts)))
+        dict.fromkeys(
+            (
+                *_against_the_cloud(case, facts),
+                *_of_the_agent(case, facts),
+                *_within_the_cloud(facts),
+                *_local(facts),
+                *_clocks(facts),
+            )
+        )
     )
 
 
@@ -36,7 +44,7 @@ def missing(case: Case, facts: Facts) -> tuple[str, ...]:
     told: tuple[Witness, ...] = (Witness.CLOUD,) if case.verdict is Verdict.MISCONFIGURED else ()
     if facts.outside:
         told = (Witness.CLOUD, Witness.METADATA)
-    return tuple(dict.fromkeys((*_silent(facts, told), *_not_told(facts))))
+    return tuple(dict.fromkeys((*_silent(facts, told), *_fallen_silent(case, facts), *_not_told(facts))))
 
 
 def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
@@ -58,6 +66,15 @@ def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
         yield f"The API says {word}, and this machine is up."
     if facts.notices is not None and facts.notices.preempted and facts.cloud.state == "READY":
         yield f"The API says {word}, the metadata server says that the node is being preempted."
+
+
+def _of_the_agent(case: Case, facts: Facts) -> Iterator[str]:
+    """What the node's own tpuwatch has against the cloud's word, on a node that is watched from elsewhere."""
+    word = testimony.cloud_word(facts)
+    if is_well(facts) and facts.silent is not None:
+        yield f"The API says {word}, and the node's own tpuwatch has been silent for {length(facts.silent)}."
+    if is_bad(facts) and facts.word is not None and case.verdict not in _STUCK:
+        yield f"The API says {word}, and the node's own tpuwatch answers and calls it {facts.word.verdict.value}."
 
 
 def _other_side(facts: Facts) -> str:
@@ -114,20 +131,36 @@ def _silent(facts: Facts, told: tuple[Witness, ...]) -> Iterator[str]:
         Witness.LOGS: limits.logs_seconds,
         Witness.METADATA: limits.notices_seconds,
         Witness.MONITORING: limits.monitoring_seconds,
+        Witness.AGENT: limits.agent_seconds,
     }
-    for witness in (Witness.CLOUD, *(_LOCAL if facts.own else ()), Witness.MONITORING):
+    for witness in (Witness.CLOUD, *(_LOCAL if facts.own else ()), Witness.MONITORING, Witness.AGENT):
         answer = facts.answer(witness)
         if witness in told:
             continue
         if answer.problem is Problem.UNCONFIGURED and answer.tried is None and witness is not Witness.MONITORING:
             yield f"{capital(NAMES[witness])} was not asked yet."
         elif answer.problem is not None and not (witness is Witness.CLOUD and facts.gone):
-            unused = answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and witness is Witness.MONITORING
+            off = answer.problem is Problem.OFF and witness is Witness.AGENT
+            unused = off or (answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and witness is Witness.MONITORING)
             normal = answer.problem is Problem.ABSENT and witness is Witness.RUNTIME and not facts.program
             if not unused and not normal:
                 yield silence(witness, answer.problem, answer.detail, facts.age(answer.at))
         elif answer.problem is None and answer.current(facts.now, ages[witness]) is None:
             yield stale(witness, facts.age(answer.at), ages[witness])
+
+
+def _fallen_silent(case: Case, facts: Facts) -> Iterator[str]:
+    """A node's own tpuwatch that does not answer any more, where that is no reason."""
+    agent = facts.agent
+    age = facts.age(agent.silent_since) if agent else None
+    if agent is None or age is None or any(reason.witness is Witness.AGENT for reason in case.reasons):
+        return
+    answered = facts.age(agent.answered)
+    last = f"; it last did {length(answered)} ago" if answered is not None else ""
+    if agent.refuses:
+        yield f"The machine is there, and tpuwatch does not run on it any more{last}."
+    else:
+        yield f"The node's own tpuwatch has not answered for {length(age)}{last}."
 
 
 def _not_told(facts: Facts) -> Iterator[str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
+    from tpuwatch.health.verdict import Rung, Sureness, Verdict
     from tpuwatch.model import Event, Launch
 
 T = TypeVar("T")
@@ -25,6 +26,7 @@ class Witness(str, Enum):
     LOGS = "logs"  # libtpu's logs and jobs' output
     METADATA = "metadata"  # the metadata server: maintenance and preemption
     MONITORING = "monitoring"  # Cloud Monitoring, minutes late
+    AGENT = "agent"  # the tpuwatch on a node that is watched from here
 
 
 class Problem(str, Enum):
@@ -126,6 +128,7 @@ class CloudNode:
     hosts: int = 1
     spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
     queued_resource: str = ""  # the short name
+    address: str = ""  # of its first host, as the service gives it
     maintenance: Maintenance | None = None
     created: float | None = None
     labels: tuple[tuple[str, str], ...] = ()
@@ -228,8 +231,37 @@ class Monitoring:
 
 
 @dataclass(frozen=True, slots=True)
+class Word:
+    """What the tpuwatch on a node makes of it."""
+
+    verdict: Verdict
+    rung: Rung
+    sureness: Sureness
+    summary: str  # cleaned and cut
+    witnesses: frozenset[Witness]  # of its reasons
+    age: float  # how old the judgement was when it was told, by that machine's own clock
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The tpuwatch on a watched node: one that has answered since the node was last seen to come up."""
+
+    answered: float  # when it last did
+    word: Word | None = None  # what it said then; None: it had not judged yet
+    silent_since: float | None = None  # since the first failed attempt after that; None while it answers
+    tries: int = 0  # failed attempts since
+    refuses: bool = False  # the latest was refused: the machine is there, and tpuwatch is not
+
+
+OFF: Answer[Any] = Answer(problem=Problem.OFF)
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of one node at `now`. One that is watched from elsewhere has only the cloud's."""
+    """Everything that is known of one node at `now`.
+
+    One that is watched from elsewhere has only the cloud's and its agent's.
+    """
 
     node: str
     now: float
@@ -241,3 +273,4 @@ class Evidence:
     logs: Answer[Logs] = field(default_factory=Answer)
     notices: Answer[Notices] = field(default_factory=Answer)
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
+    agent: Answer[Agent] = OFF  # of a node that is watched from elsewhere

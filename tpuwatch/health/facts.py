@@ -17,7 +17,7 @@ from tpuwatch.health.verdict import Reason
 from tpuwatch.model import Outcome
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Answer, Chip, Evidence, Holder, RuntimePort, Symptom
+    from tpuwatch.health.evidence import Answer, Chip, Evidence, Holder, RuntimePort, Symptom, Word
     from tpuwatch.health.limits import Limits
     from tpuwatch.model import Cause, Event, Launch
 
@@ -28,6 +28,7 @@ _RESTING_CORES: Final = 0.1  # what a program's own waiting takes
 _WORKING_MACHINE: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
 _STARVED_SHARE: Final = 0.01  # memory that is left
+_JUDGED_SECONDS: Final = 60.0  # how old the judgement of another tpuwatch may be; it judges every few seconds
 _TOOL_SECONDS: Final = 60.0  # tools that look at the TPU, such as tpu-info, are done sooner
 SLACK_SECONDS: Final = 60.0  # between things that happen together, as different witnesses see them
 
@@ -54,6 +55,7 @@ class Facts:
         self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
         self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
         self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
+        self.agent = evidence.agent.current(self.now, limits.agent_seconds) if not self.own else None
 
     def age(self, when: float | None) -> float | None:
         """Seconds since then; 0 for the future, None where the time is not known."""
@@ -80,6 +82,7 @@ class Facts:
             Witness.LOGS: evidence.logs,
             Witness.METADATA: evidence.notices,
             Witness.MONITORING: evidence.monitoring,
+            Witness.AGENT: evidence.agent,
         }
         return answers[witness]
 
@@ -133,6 +136,34 @@ class Facts:
         """The API's symptoms that still count, the newest first."""
         told = self.cloud.symptoms if self.cloud else ()
         return tuple(sorted((one for one in told if self._counts(one.at)), key=lambda one: -(one.at or 0.0)))
+
+    # The tpuwatch on a node that is watched from elsewhere
+
+    @cached_property
+    def word(self) -> Word | None:
+        """What the node's own tpuwatch makes of it, if it has said so just now, and judged just before."""
+        word = self.agent.word if self.agent else None
+        if self.agent is None or word is None or self.silent is not None:
+            return None
+        if not self._young(self.agent.answered, self.limits.agent_seconds):
+            return None
+        return word if word.age <= _JUDGED_SECONDS else None
+
+    @cached_property
+    def silent(self) -> float | None:
+        """For how long the node's own tpuwatch has been silent, where that counts: it answered before, and the machine
+        does not even refuse the connection."""
+        agent = self.agent
+        age = self.age(agent.silent_since) if agent else None
+        if agent is None or age is None or agent.refuses or agent.tries < self.limits.silent_tries:
+            return None
+        return age if age >= self.limits.silent_seconds else None
+
+    @cached_property
+    def fell_silent(self) -> bool:
+        """Whether it has been silent since about when the cloud came to call the node bad, not since long before."""
+        bad = self.age(self.cloud.changed) if self.cloud else None
+        return self.silent is not None and bad is not None and self.silent <= bad + self.limits.silent_ahead_seconds
 
     # The runtime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health import dissent, rules_cloud, rules_config, rules_free, rules_job
+from tpuwatch.health import dissent, rules_agent, rules_cloud, rules_config, rules_free, rules_job
 from tpuwatch.health.case import Case, advised
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.remedies import remedy
@@ -28,7 +28,9 @@ RULES: Final[tuple[Callable[[Facts], Case | None], ...]] = (
     rules_cloud.gone,
     rules_job.training,
     rules_job.booting,
+    rules_agent.answering,
     rules_cloud.node_stuck,
+    rules_agent.silent,
     rules_job.waiting_for_others,
     rules_job.hung,
     rules_job.idling,

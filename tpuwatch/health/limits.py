@@ -24,6 +24,11 @@ class Limits:
     logs_seconds: float = 60.0
     notices_seconds: float = 600.0  # they are waited for, not polled
     monitoring_seconds: float = 600.0  # for the answer and for the sample in it
+    agent_seconds: float = 90.0  # for the answer, and for the word of a node's own tpuwatch that is silent since
+
+    silent_seconds: float = 120.0  # a node's own tpuwatch that fell silent must have been so long
+    silent_tries: int = 3  # … and over so many attempts
+    silent_ahead_seconds: float = 1800.0  # before the cloud called the node bad; what is older has another cause
 
     event_seconds: float = 3600.0  # how old an event of the logs or a symptom of the API may be to count
     step_seconds: float = 60.0  # a chip that ran something within this time is at work
@@ -47,8 +52,10 @@ class Limits:
         boot_grace_seconds: float = 300.0,
         cloud_poll_seconds: float = 30.0,
         runtime_poll_seconds: float = 10.0,
+        agent_poll_seconds: float = 30.0,
+        silent_seconds: float = 120.0,
     ) -> Limits:
-        """The limits that follow from the configuration: [health], [logs] and the two poll intervals."""
+        """The limits that follow from the configuration: [health], [logs], [agents] and the poll intervals."""
         return cls(
             compile_grace_seconds=compile_grace_seconds,
             idle_seconds=idle_seconds,
@@ -56,6 +63,8 @@ class Limits:
             boot_grace_seconds=boot_grace_seconds,
             cloud_seconds=max(_POLLS * cloud_poll_seconds, _LEAST_ANSWER_SECONDS),
             runtime_seconds=max(_POLLS * runtime_poll_seconds, _LEAST_ANSWER_SECONDS),
+            agent_seconds=max(_POLLS * agent_poll_seconds, _LEAST_ANSWER_SECONDS),
+            silent_seconds=max(silent_seconds, 2 * agent_poll_seconds),
             longest_compile_seconds=max(7200.0, 2 * idle_seconds),
             step_seconds=min(60.0, idle_seconds / 2),
             slow_step_seconds=min(300.0, idle_seconds / 2),

@@ -32,6 +32,7 @@ class Step(Enum):
     """Something to do. The order has no meaning."""
 
     DESCRIBE = "describe"
+    STATUS = "status"
     CHECKPOINT = "checkpoint"
     MAINTENANCE = "maintenance"
     REPAIR = "repair"
@@ -66,6 +67,13 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
         (
             "Look at state, health and symptoms: gcloud compute tpus tpu-vm describe {node} " + _WHERE,
             f"{_GCLOUD}/tpu-vm/describe",
+        ),
+    ),
+    Step.STATUS: (
+        (
+            "Look at what its own tpuwatch says: gcloud compute tpus tpu-vm ssh {node} " + _WHERE + " --worker=0 "
+            "--command='tpuwatch status'",
+            f"{_GCLOUD}/tpu-vm/ssh",
         ),
     ),
     Step.CHECKPOINT: (("Let the program write a checkpoint now, and go on from it later.", f"{_DOCS}/preemptible"),),

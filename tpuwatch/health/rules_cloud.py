@@ -24,6 +24,7 @@ KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STO
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 KNOWN_HEALTH: Final = BAD_HEALTH | {"", "HEALTHY", "HEALTH_UNSPECIFIED", "UNHEALTHY_MAINTENANCE"}
 _WELL: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
+_OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
 
 
@@ -227,7 +228,15 @@ def _confirmations(facts: Facts) -> tuple[Reason, ...]:
         testimony.memory(facts),
         testimony.event(facts, fault) if fault is not None else None,
         testimony.infra(facts),
+        testimony.word(facts) if agrees(facts) else None,
+        testimony.silent(facts) if facts.fell_silent else None,
     )
+
+
+def agrees(facts: Facts) -> bool:
+    """Whether the node's own tpuwatch calls for what renews the node as a whole, by what it has seen there itself."""
+    word = facts.word
+    return word is not None and word.rung in _OF_THE_NODE and bool(word.witnesses & {Witness.RUNTIME, Witness.HOST})
 
 
 def _announcement(facts: Facts, told: Maintenance | None, witness: Witness) -> Reason | None:

@@ -196,6 +196,25 @@ def monitored_idle(facts: Facts) -> Reason | None:
     return facts.says(Witness.MONITORING, text, seen.idle_at)
 
 
+def word(facts: Facts) -> Reason | None:
+    """What the node's own tpuwatch makes of it."""
+    agent, said = facts.agent, facts.word
+    if agent is None or said is None:
+        return None
+    summary = clean(said.summary).rstrip(".")
+    text = f"Its own tpuwatch calls it {said.verdict.value} ({said.sureness.value})"
+    return facts.says(Witness.AGENT, f"{text}: {summary}." if summary else f"{text}.", agent.answered)
+
+
+def silent(facts: Facts) -> Reason | None:
+    """That the node's own tpuwatch, which has answered, has fallen silent, and for how long."""
+    agent = facts.agent
+    if agent is None or facts.silent is None:
+        return None
+    text = f"Its own tpuwatch, which answered until {_ago(facts, agent.answered)}, has been silent since"
+    return facts.says(Witness.AGENT, f"{text}, over {agent.tries} questions.")
+
+
 def told(*reasons: Reason | None) -> tuple[Reason, ...]:
     """Those of the reasons that there are."""
     return tuple(reason for reason in reasons if reason is not None)

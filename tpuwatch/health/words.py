@@ -21,6 +21,7 @@ NAMES: Final[dict[Witness, str]] = {
     Witness.LOGS: "the journal of the logs",
     Witness.METADATA: "the metadata server",
     Witness.MONITORING: "Cloud Monitoring",
+    Witness.AGENT: "the node's own tpuwatch",
 }
 _SILENCE: Final[dict[Problem, str]] = {
     Problem.OFF: "is switched off in the configuration",

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.evidence import (
+    OFF,
+    Agent,
     Answer,
     CloudNode,
     Evidence,
@@ -38,6 +40,8 @@ class Posted:
     logs: Answer[Logs] = field(default_factory=Answer)
     notices: Answer[Notices] = field(default_factory=Answer)
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
+    asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
+    agents: Mapping[str, Answer[Agent]] = field(default_factory=dict)  # each of them, by the node's label
 
     @property
     def own(self) -> str:
@@ -53,6 +57,7 @@ class Posted:
             Witness.LOGS: self.logs,
             Witness.METADATA: self.notices,
             Witness.MONITORING: self.monitoring,
+            Witness.AGENT: self.asked,
         }
 
     def evidence(self, now: float) -> Evidence:
@@ -75,13 +80,15 @@ class Posted:
 
     def others(self, now: float) -> list[Evidence]:
         """What is known of the nodes that are watched from here."""
+        unheard = OFF if self.asked.problem is Problem.OFF else _NOBODY
         return [
-            Evidence(node=label, now=now, cloud=answer, **_ELSEWHERE)
+            Evidence(node=label, now=now, cloud=answer, agent=self.agents.get(label, unheard), **_ELSEWHERE)
             for label, answer in sorted(self.cloud.items())
             if label != self.own
         ]
 
 
+_NOBODY: Final[Answer[Any]] = Answer(problem=Problem.ABSENT, detail="There was no reason yet to ask it.")
 # What only a daemon on the machine itself can ask.
 _ELSEWHERE: Final[dict[str, Any]] = {
     name: Answer(problem=Problem.OFF, detail="It is asked on the machine itself only.")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NAME: Final = re.compile(r"(?:.*/)?([a-z0-9-]{1,63})")
+_ADDRESS: Final = re.compile(r"[0-9A-Fa-f.:]+")
+_MAX_ADDRESS: Final = 45  # an IPv6 address at its longest
 _MAX_TEXT: Final = 500
 _MAX_WORD: Final = 128
 _MAX_LABELS: Final = 64  # as many as Google allows
@@ -64,6 +66,7 @@ class Converter:
             # A node that was taken away may have lost its endpoints; it has as many hosts as before.
             hosts=len(raw.network_endpoints) or (before.hosts if before else 1),
             spot=raw.scheduling_config.preemptible or raw.scheduling_config.spot,
+            address=_first_address(raw) or (before.address if before else ""),
             queued_resource=self._text(raw.queued_resource.rpartition("/")[2]),
             maintenance=_maintenance(raw),
             created=created,
@@ -93,6 +96,12 @@ class Converter:
             for symptom in symptoms
         ]
         return tuple(sorted(all_, key=lambda symptom: symptom.at or 0.0)[-_MAX_SYMPTOMS:])
+
+
+def _first_address(raw: Any) -> str:
+    """An IP address, or "" where there is none that can be read."""
+    text: str = raw.network_endpoints[0].ip_address if raw.network_endpoints else ""
+    return text if len(text) <= _MAX_ADDRESS and _ADDRESS.fullmatch(text) else ""
 
 
 def enum_name(message: Any, field: str, kind: str) -> str:

@@ -5,23 +5,18 @@ Standard library only, and never through a proxy: what a proxy says of its own m
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import http.client
-import io
-import ipaddress
 import os
 import socket
-import threading
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.health.evidence import Problem
+from tpuwatch.node.channel import Channel, Dialer, TooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tpuwatch.clock import Clock
 
 DEFAULT_HOST: Final = "metadata.google.internal"
@@ -55,10 +50,7 @@ class Metadata:
         self.host = host
         self.timeout_seconds = timeout_seconds
         self._clock = clock
-        self._resolver = _Resolver()
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._closed = False
+        self._dialer = Dialer(clock)
 
     def get(self, path: str) -> str | None:
         """The value at `path` under computeMetadata/v1, as "instance/zone"; None where there is none (404).
@@ -81,23 +73,19 @@ class Metadata:
 
     def close(self) -> None:
         """End requests under way, and refuse others."""
-        with self._lock:
-            self._closed = True
-            for connection in self._open:
-                with contextlib.suppress(OSError):  # it has ended by itself
-                    connection.shutdown(socket.SHUT_RDWR)
+        self._dialer.close()
 
     def _ask(self, path: str, seconds: float) -> tuple[str, str] | None:
         deadline = self._clock.monotonic() + seconds
         try:
-            with self._connection(deadline) as connection:
-                return self._exchange(_Channel(connection, deadline, self._clock), path)
+            with self._dialer.connection(*_host_and_port(self.host), deadline) as connection:
+                return self._exchange(Channel(connection, deadline, self._clock, MAX_REPLY_BYTES), path)
         except TimeoutError as error:
             text = f"The metadata server {self.host} did not answer within {seconds:g} s."
             raise MetadataError(Problem.TIMEOUT, f"{text} It is asked again; if that lasts, restart the VM.") from error
         except socket.gaierror as error:
             raise self._unnamed(error) from error
-        except _TooLargeError as error:
+        except TooLargeError as error:
             raise self._foreign(f"its reply is larger than {MAX_REPLY_BYTES} bytes") from error
         except http.client.RemoteDisconnected as error:
             raise self._broken(ConnectionResetError(errno.ECONNRESET, "it was closed without a reply")) from error
@@ -106,7 +94,7 @@ class Metadata:
         except OSError as error:
             raise self._broken(error) from error
 
-    def _exchange(self, channel: _Channel, path: str) -> tuple[str, str] | None:
+    def _exchange(self, channel: Channel, path: str) -> tuple[str, str] | None:
         connection = http.client.HTTPConnection(self.host)
         connection.sock = channel  # it has the three methods that are called
         connection.request("GET", ROOT + path, headers={_FLAVOR[0]: _FLAVOR[1], "Connection": "close"})
@@ -125,37 +113,6 @@ class Metadata:
         if reply.length:  # it ended before what it had said
             raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
         return body.decode("utf-8", "replace"), reply.headers.get("ETag", "")
-
-    @contextlib.contextmanager
-    def _connection(self, deadline: float) -> Iterator[socket.socket]:
-        """A connection that `close` can end. Raises OSError."""
-        host, port = _host_and_port(self.host)
-        last: OSError = ConnectionError(errno.ECONNREFUSED, "no address")
-        for family, address in self._resolver.addresses(host, port, _left(deadline, self._clock)):
-            connection = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                with self._lock:
-                    self._check_open()
-                    self._open.add(connection)
-                connection.settimeout(_left(deadline, self._clock))
-                try:
-                    connection.connect(address)
-                except OSError as error:
-                    last = error
-                    continue
-                with self._lock:
-                    self._check_open()  # what is not connected yet `close` cannot end
-                yield connection
-                return
-            finally:
-                with self._lock:
-                    self._open.discard(connection)
-                connection.close()
-        raise last
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
 
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"
@@ -201,106 +158,11 @@ class Metadata:
         return MetadataError(Problem.UNREACHABLE, text)
 
 
-class _TooLargeError(Exception):
-    """A reply goes on beyond the limit."""
-
-
-class _Channel:
-    """A socket as http.client uses one, on which all that is read and sent shares one deadline and one size."""
-
-    def __init__(self, connection: socket.socket, deadline: float, clock: Clock) -> None:
-        self._connection = connection
-        self._deadline = deadline
-        self._clock = clock
-
-    def sendall(self, data: Any) -> None:
-        self._connection.settimeout(_left(self._deadline, self._clock))
-        self._connection.sendall(data)
-
-    def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Bounded(self._connection, self._deadline, self._clock))
-
-    def close(self) -> None:
-        """Whoever opened the connection closes it."""
-
-
-class _Bounded(io.RawIOBase):
-    """What the other side sends: TimeoutError after the deadline, _TooLargeError beyond the size."""
-
-    def __init__(self, connection: socket.socket, deadline: float, clock: Clock) -> None:
-        self._connection = connection
-        self._deadline = deadline
-        self._clock = clock
-        self._room = MAX_REPLY_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        self._connection.settimeout(_left(self._deadline, self._clock))
-        got = self._connection.recv_into(buffer)
-        self._room -= got
-        if self._room < 0:
-            raise _TooLargeError
-        return got
-
-
-class _Resolver:
-    """Looks names up within a time. A look-up cannot be broken off, so it has a thread: never more than one."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._under_way: _Lookup | None = None
-
-    def addresses(self, host: str, port: int, seconds: float) -> list[tuple[int, Any]]:
-        """Address families and addresses. Raises socket.gaierror, and TimeoutError after `seconds`."""
-        with contextlib.suppress(ValueError):
-            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
-            return [(family, (host, port))]
-        with self._lock:
-            if self._under_way is None or self._under_way.done.is_set():
-                self._under_way = _Lookup(host, port)
-            lookup = self._under_way
-        if not lookup.done.wait(seconds):
-            raise TimeoutError(f"the name {host} was not looked up in time")
-        if lookup.error is not None:
-            raise lookup.error
-        return lookup.found
-
-
-class _Lookup:
-    def __init__(self, host: str, port: int) -> None:
-        self.done = threading.Event()
-        self.found: list[tuple[int, Any]] = []
-        self.error: OSError | None = None
-        self._name = (host, port)
-        threading.Thread(target=self._run, name="metadata-name", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            found = socket.getaddrinfo(*self._name, type=socket.SOCK_STREAM)
-            self.found = [(family, address) for family, _, _, _, address in found]
-        except UnicodeError:  # a name that no DNS can hold
-            self.error = socket.gaierror(socket.EAI_NONAME, "not a host's name")
-        except OSError as error:
-            self.error = error
-        finally:
-            self.done.set()
-
-
 def _host_and_port(host: str) -> tuple[str, int]:
     name, colon, port = host.rpartition(":")
     if colon and port.isascii() and port.isdigit() and not (":" in name and not name.endswith("]")):
         return name.strip("[]"), int(port)
     return host.strip("[]"), 80
-
-
-def _left(deadline: float, clock: Clock) -> float:
-    """Seconds until the deadline. Raises TimeoutError after it."""
-    left = deadline - clock.monotonic()
-    if left <= 0:
-        raise TimeoutError("the deadline has passed")
-    return left
 
 
 def _seconds(header: str | None) -> float | None:

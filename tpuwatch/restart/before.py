@@ -80,8 +80,8 @@ def _in_doubt(case: Case, call: Call) -> Move:
         return requested(replace(case, record=again))
     if case.elapsed < case.limits.wait_seconds:
         return case.stay(
-            f"It is not known whether the {call.value} of {case.record.target.node} was carried out, and the operations "
-            f"on it cannot all be listed; they are asked for again for up to "
+            f"It is not known whether the {call.value} of {case.record.target.node} was carried out, and not all "
+            "operations on it can be listed; they are asked for again for up to "
             f"{length(case.limits.wait_seconds - case.elapsed)}. {case.sight.fault}".rstrip()
         )
     return case.enter(

@@ -85,7 +85,9 @@ def unseen(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
     note = record.note
     if now - since >= limits.wait_seconds:
         look = commands.describe(record.target)
-        note = f"{what}, for longer than {length(limits.wait_seconds)}, so nothing is done about it. {why} Look: {look}."
+        note = (
+            f"{what}, for longer than {length(limits.wait_seconds)}, so nothing is done about it. {why} Look: {look}."
+        )
     return Move(
         replace(record, unseen_since=since, note=note),
         again_in=limits.poll_seconds,

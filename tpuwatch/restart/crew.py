@@ -37,10 +37,10 @@ class Driven:
 class Crew:
     """Used from one thread, but for `wait` and `told`, which the drivers call."""
 
-    def __init__(self, clock: Clock, *, done: Callable[[], None], most: int = MOST) -> None:
-        """`done` is called from any thread when there is something in `results`."""
+    def __init__(self, clock: Clock, *, news: Callable[[], None], most: int = MOST) -> None:
+        """`news` is called from any thread when one of them has come further, or to its end."""
         self._clock = clock
-        self._done = done
+        self._news = news
         self._most = most
         self._ending = threading.Event()
         self._lock = threading.Lock()
@@ -55,7 +55,10 @@ class Crew:
     def told(self, progress: Progress) -> None:
         """What drivers tell how far they are."""
         with self._lock:
+            before = self._latest.get(progress.record.target)
             self._latest[progress.record.target] = progress
+        if before is None or (before.phase, before.record.note) != (progress.phase, progress.record.note):
+            self._news()
 
     @property
     def has_room(self) -> bool:
@@ -118,4 +121,4 @@ class Crew:
             close()
             with self._lock:
                 self._results.append(Driven(target, record, fault))
-            self._done()
+            self._news()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.decision import Decision
     from tpuwatch.restart.record import Record, Target
 
+MOST_LINES: Final = 20  # of decisions, that one turn writes into tpuwatch's log
 LOG_AGAIN_SECONDS: Final = 600.0  # the same of one node, which flaps between two decisions
 CALL_AGAIN_SECONDS: Final = 21_600.0
 _MOST_REMEMBERED: Final = 50_000
@@ -55,6 +56,7 @@ class Telling:
         self._actor = actor
         self._call = call
         self._confirm_seconds = confirm_seconds
+        self._lines = 0
         self._keys: dict[str, tuple[object, ...]] = {}  # of the decision that was told last, by the nodes' labels
         self._told: dict[Hashable, float] = {}  # what was logged or called for, and when, by the monotonic clock
 
@@ -66,14 +68,19 @@ class Telling:
                 self._metrics.restart_blocked(decision.blocked)
             self._audit.note(Entry.of(decision, target, self._actor))
             if begun or self._is_due(("log", label, decision.key), LOG_AGAIN_SECONDS):
-                level = logging.WARNING if begun or decision.ask else logging.INFO
-                _log.log(level, "%s: %s", label, one_line(decision.sentence))
+                self._lines += 1
+                if self._lines <= MOST_LINES or begun:
+                    level = logging.WARNING if begun or decision.ask else logging.INFO
+                    _log.log(level, "%s: %s", label, one_line(decision.sentence))
         if decision.ask and (decision.blocked is not None or decision.held_seconds >= self._confirm_seconds):
             key = decision.blocked if decision.blocked in _OF_ALL else (label, decision.key)
             self._call_once(key, "person_needed", target, decision.sentence, **_of(decision))
 
-    def forget(self, labels: set[str]) -> None:
+    def end_turn(self, labels: set[str]) -> None:
         """Only for these nodes something is called for: on the others nothing is decided."""
+        if self._lines > MOST_LINES:
+            _log.warning("… and %d more decisions; the audit has them all.", self._lines - MOST_LINES)
+        self._lines = 0
         for label in self._keys.keys() - labels:
             del self._keys[label]
 

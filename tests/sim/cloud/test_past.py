@@ -18,8 +18,7 @@ def state(cloud: Cloud) -> str:
 
 def states(cloud: Cloud) -> dict[str, str]:
     return {
-        node.name.rpartition("/")[2]: node.state.name
-        for node in cloud.tpu.list_nodes(parent=PARENT, timeout=DEADLINE)
+        node.name.rpartition("/")[2]: node.state.name for node in cloud.tpu.list_nodes(parent=PARENT, timeout=DEADLINE)
     }
 
 

@@ -1,0 +1,177 @@
+"""What the daemon does about what others have begun, and where it does not know who it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.restart.records import record
+from tests.restart_side import NOW, Side, cloud, finished, half_done, target
+from tpuwatch.health.evidence import Answer, Identity, Known, Problem, Witness
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.record import Lease, Phase
+from tpuwatch.restarting import LEFT_SECONDS
+
+BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
+OPERATOR = "someone@vm-1"
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Side:
+    return Side(tmp_path)
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("identity", "notices", "acts"),
+    [
+        (Identity(), Answer(None, None, Problem.ABSENT), True),
+        (Identity(), Answer(None, None, Problem.TIMEOUT), False),
+        (Identity(), Answer(None, None, Problem.UNCONFIGURED), False),
+        (Identity(accelerator=Known("v5litepod-8", "metadata")), Answer(None, None, None), False),
+        (Identity(node=Known("train-9", "metadata"), zone=Known("us-east5-a", "metadata")), Answer(), True),
+        (Identity(node=Known("train-1", "metadata"), zone=Known("us-east5-b", "metadata")), Answer(), True),
+        (Identity(node=Known("train-1", "metadata"), zone=Known("us-east5-b", "config")), Answer(), False),
+    ],
+)
+def test_who_does_not_know_where_it_runs_stops_nothing(
+    side: Side, patch: pytest.MonkeyPatch, identity: Identity, notices: Answer[None], acts: bool
+) -> None:
+    side.posted = replace(side.posted, identity=identity, notices=notices)
+    side.ledger.put(half_done("train-1"))
+    side.ledger.put(half_done("train-2"))
+    watch = side.watch(patch)
+    side.stuck("train-3")
+    side.judge("train-1", Verdict.STOPPED, Rung.ASK, Witness.CLOUD, shown=cloud("train-1", "STOPPED", ""))
+    side.nodes["train-1"] = replace(side.nodes["train-1"], own=False)  # by its label it is another one
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    assert (("train-1", Rung.RESTART_NODE) in side.driven) == acts
+    if not acts and not identity.node.value:
+        assert side.driven == []
+
+
+@pytest.mark.parametrize("mode", ["act", "observe"])
+@pytest.mark.parametrize("phase", [Phase.INTENT, Phase.STOPPING, Phase.STOPPED, Phase.STARTING, Phase.VERIFYING])
+def test_what_is_half_done_is_finished_also_by_who_only_observes(
+    side: Side, patch: pytest.MonkeyPatch, mode: str, phase: Phase
+) -> None:
+    side.ledger.put(half_done(phase=phase))
+    watch = side.watch(patch, mode=mode)
+    side.judge("train-1", Verdict.STOPPED, Rung.ASK, Witness.CLOUD, shown=cloud("train-1", "STOPPED", ""))
+    watch.turn()
+    side.judge("train-1")
+    assert finished(side, watch).phase is Phase.DONE
+    assert side.audited()[0][1] == "taken_up"
+    assert side.called == []  # what is being done needs no person
+
+
+def test_what_another_one_drives_is_left_until_its_lease_has_run_out(side: Side, patch: pytest.MonkeyPatch) -> None:
+    lease = Lease("other/boot/1/2/alive", 60.0)
+    side.ledger.put(half_done(lease=lease))
+    watch = side.watch(patch)
+    side.judge("train-1")
+    for beat in range(20):
+        side.ledger.put(half_done(lease=lease, tries=beat))
+        watch.turn()
+        side.clock.advance(15)
+    assert side.driven == []
+    for _ in range(6):
+        watch.turn()
+        side.clock.advance(15)
+    assert side.driven == [("train-1", Rung.RESTART_NODE)]
+
+
+def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side, patch: pytest.MonkeyPatch) -> None:
+    side.outcome = LedgerError("the ledger is asleep")
+    side.ledger.put(half_done())
+    watch = side.watch(patch)
+    side.judge("train-1")
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    side.outcome = Phase.DONE
+    watch.turn()
+    assert len(side.driven) == 1
+    side.clock.advance(LEFT_SECONDS + 15)
+    watch.turn()
+    assert finished(side, watch).phase is Phase.DONE
+    assert len(side.driven) == 2
+
+
+def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side, patch: pytest.MonkeyPatch) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor=OPERATOR))
+    watch = side.watch(patch)
+    for _ in range(10):
+        side.judge("train-1")
+        watch.turn()
+        side.clock.advance(60)
+    assert side.driven == []
+    assert side.ledger.writes == 0
+
+
+@pytest.mark.parametrize(("age", "mode", "drives"), [(60, "act", True), (60, "observe", False), (700, "act", False)])
+def test_what_a_watcher_decided_and_did_not_begin(
+    side: Side, patch: pytest.MonkeyPatch, age: float, mode: str, drives: bool
+) -> None:
+    side.ledger.put(
+        half_done(phase=Phase.REQUESTED, stops=0, requested=NOW - age, entered=NOW - age, witnesses=("cloud", "host"))
+    )
+    watch = side.watch(patch, mode=mode)
+    side.judge("train-1")
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    assert (side.driven == [("train-1", Rung.RESTART_NODE)]) == drives
+    now = side.ledger.record("train-1")
+    assert now is not None
+    assert now.phase is (Phase.DONE if drives else Phase.CANCELLED)
+
+
+def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side, patch: pytest.MonkeyPatch) -> None:
+    side.ledger.put(half_done(rung=Rung.END_HOLDER, phase=Phase.INTENT))
+    watch = side.watch(patch)
+    side.judge("train-1")
+    watch.turn()
+    assert side.driven == []
+    side.clock.advance(4000)
+    side.judge("train-1")
+    watch.turn()
+    given_up = side.ledger.record("train-1")
+    assert given_up is not None
+    assert given_up.phase is Phase.FAILED
+
+    side.is_own("train-1")
+    side.ledger.put(half_done(rung=Rung.END_HOLDER, phase=Phase.INTENT))
+    own = side.watch(patch)
+    side.judge("train-1")
+    own.turn()
+    assert finished(side, own).phase is Phase.DONE
+    assert side.driven == [("train-1", Rung.END_HOLDER)]
+
+
+def test_a_request_is_taken_up_by_who_sees_the_same(side: Side, patch: pytest.MonkeyPatch) -> None:
+    watch = side.watch(patch)
+    side.judge("train-1")
+    watch.turn()
+    side.ledger.put(
+        replace(
+            record(cause="node_stuck", witnesses=("cloud", "host")),
+            target=target("train-1"),
+            requested=NOW,
+            entered=NOW,
+        )
+    )
+    side.judge("train-1")
+    watch.turn()
+    assert side.driven == []  # here it is well
+    side.clock.advance(5)
+    side.judge("train-1", Verdict.NODE_STUCK, Rung.ASK, Witness.CLOUD, sureness=Sureness.LIKELY)
+    watch.turn()
+    assert set(finished(side, watch).witnesses) == {"cloud", "host"}
+    assert side.driven == [("train-1", Rung.RESTART_NODE)]
