@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 # PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
-PYTEST := $(BIN)/python -m pytest $(PYTEST_ARGS)
+PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -60,8 +60,8 @@ bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
 soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, and no false verdict
 	$(BIN)/python -m soak
 
-chaos: $(VENV)/.dev-stamp ## Kill the daemon some hundred times and count its events
-	$(BIN)/python -m chaos $(CHAOS_ARGS)
+chaos: $(VENV)/.dev-stamp ## Break everything on purpose: logs, restarts, races, the API, a fleet
+	$(BIN)/python -m chaos.everything $(CHAOS_ARGS)
 
 booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted in a container (as root)
 	$(BIN)/python -m booted $(BOOTED_ARGS)

@@ -1,5 +1,6 @@
-"""Kills the daemon with SIGKILL, over and over, while logs are written, rotated, renamed, copied and cut off under it.
+"""Breaks things on purpose, and says what did not hold. `make chaos` does all of it; see `chaos.everything`.
 
-At the end every event must be in the journal exactly once, none may be there that nobody wrote, and the stored offsets
-must be the ends of the files. Run it with `make chaos` or `python -m chaos --kills 500 --seed 7`.
+`python -m chaos` itself kills the daemon with SIGKILL, over and over, while logs are written, rotated, renamed, copied
+and cut off under it. At the end every event must be in the journal exactly once, none may be there that nobody wrote,
+and the stored offsets must be the ends of the files.
 """

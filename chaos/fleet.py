@@ -13,14 +13,16 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos.fleet_cloud import STUCK, Ail, Cloud, Down, Weather
+from chaos.fleet_inside import POLL_SECONDS, Fleet, Insides
 from chaos.fleet_ledger import FleetLedger
 from chaos.fleet_story import People, Story
 from chaos.fleet_time import Agenda
-from chaos.fleet_watch import POLL_SECONDS, Fleet, Insides, Watcher
+from chaos.fleet_watch import Watcher
 from tpuwatch.health.verdict import DESTRUCTIVE
 from tpuwatch.restart import budgets
 from tpuwatch.restart.record import Phase
@@ -50,7 +52,7 @@ class Plan:
     seed: int = 1
     notice_hours: float = 3.0
     asked_minutes: float = 30.0
-    outage: bool = True
+    outage_hour: float | None = 13.0  # None: there is no outage
     ledger_fails: float = 0.01
 
 
@@ -58,8 +60,9 @@ class Plan:
 class Account:
     """What came of a day."""
 
+    lost: dict[str, float] = field(default_factory=dict)  # node-hours, by what had begun it
     availability: float = 0.0
-    lost_hours: float = 0.0
+    beside: float = 0.0  # the availability, had the outage not been
     counts: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
@@ -91,13 +94,16 @@ class Day:
         seconds, began = plan.hours * HOUR, agenda.now
         story = Story(agenda, self._cloud, self._dice("story"))
         story.nodes(plan.nodes)
-        story.plan(seconds, plan.troubles, outage=plan.outage)
+        story.plan(seconds, plan.troubles, outage_at=None if plan.outage_hour is None else plan.outage_hour * HOUR)
         self._every(60.0, self._people.look_around)
         if self._settings is not None:
             self._watch(self._settings, seconds)
         agenda.run(began + seconds)
-        account = Account(lost_hours=self._cloud.lost() / HOUR)
-        account.availability = 1 - self._cloud.lost() / (plan.nodes * seconds)
+        lost = self._cloud.lost()
+        beside = sum(lost.values()) - lost[Ail.OUTAGE.value]
+        account = Account({why: node_seconds / HOUR for why, node_seconds in lost.items()})
+        account.availability = 1 - sum(lost.values()) / (plan.nodes * seconds)
+        account.beside = 1 - beside / (plan.nodes * seconds)
         while agenda.now < began + seconds + EVENING_SECONDS and not self._quiet():
             agenda.run(agenda.now + HOUR)
         agenda.close()
@@ -111,7 +117,7 @@ class Day:
         for number in range(WATCHERS):
             watcher = Watcher(f"watcher-{number + 1}", fleet, self._dice(f"watcher {number}"))
             offset = POLL_SECONDS * number / WATCHERS
-            self._agenda.after(offset, lambda watcher=watcher: self._every(POLL_SECONDS, watcher.turn))
+            self._agenda.after(offset, partial(self._every, POLL_SECONDS, watcher.turn))
             for _ in range(KILLS):
                 self._agenda.after(dice.uniform(0, seconds), watcher.kill)
 
@@ -210,29 +216,43 @@ def table(accounts: dict[str, Account]) -> str:
     names = list(accounts)
     every = list(accounts.values())
     counts = list(dict.fromkeys(key for one in every for key in sorted(one.counts)))
+    losses = sorted({why for one in every for why in one.lost})
     reasons = sorted({key for one in every for key in one.asked})
     rows: list[tuple[str, list[str]]] = [
         ("availability", [f"{100 * one.availability:.3f} %" for one in every]),
-        ("node-hours lost", [f"{one.lost_hours:.0f}" for one in every]),
+        ("… the outage left out", [f"{100 * one.beside:.3f} %" for one in every]),
+        *[(f"node-hours lost: {why}", [f"{one.lost.get(why, 0.0):.1f}" for one in every]) for why in losses],
         ("restarts by tpuwatch", [str(one.restarts) for one in every]),
         ("… for each fault", [f"{one.mended:.2f}" if one.restarts else "" for one in every]),
         ("… of nodes just come back", [str(one.late) for one in every]),
         ("people asked", [str(sum(one.asked.values())) for one in every]),
         *[(f"… {why}", [str(one.asked[why] or "") for one in every]) for why in reasons],
-        *[(what, [str(one.counts[what] or "") for one in every]) for what in counts],
+        *[(_named(what), [str(one.counts[what] or "") for one in every]) for what in counts],
         ("violations", [str(len(one.violations)) for one in every]),
     ]
     head = f"{'':<34}" + "".join(f"{name:>18}" for name in names)
     return "\n".join([head, *(f"{name:<34}" + "".join(f"{value:>18}" for value in values) for name, values in rows)])
 
 
+def _named(what: str) -> str:
+    return f"trouble: {what}" if what in {ail.value for ail in Ail} else what
+
+
 def main() -> int:
     """0 when nothing was violated; else 1, after an account of what was."""
     args = _arguments()
-    plan = Plan(args.nodes, args.hours, args.troubles, args.seed, args.notice_hours, args.asked_minutes, args.outage)
+    plan = Plan(
+        args.nodes,
+        args.hours,
+        args.troubles,
+        args.seed,
+        args.notice_hours,
+        args.asked_minutes,
+        outage_hour=Plan.outage_hour if args.outage else None,
+    )
     changes = dict(_change(text) for text in args.set)
     began, accounts = time.monotonic(), {}
-    logging.getLogger("tpuwatch").setLevel(logging.ERROR)  # that the ledger fails is the point
+    logging.getLogger("tpuwatch").setLevel(logging.CRITICAL)  # that much goes wrong is the point
     modes: dict[str, Settings | None] = {"people alone": None, "it tells": OBSERVE, "it acts": ACT}
     for name, settings in modes.items():
         accounts[name] = Day(plan, None if settings is None else replace(settings, **changes)).live()

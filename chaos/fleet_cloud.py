@@ -118,11 +118,11 @@ class Cloud:
         self.full: set[str] = set()  # zones without capacity
         self.downs: list[Down] = []  # of tpuwatch's
         self.counts: Counter[str] = Counter()
-        self.lost_seconds = 0.0  # of nodes that did not work
+        self._lost: Counter[str] = Counter()  # node-seconds, by what ailed them
         self._dice = dice
         self._weather = weather
         self._names = 0
-        self._broke: dict[str, float] = {}  # when each node that does not work ceased to
+        self._broke: dict[str, tuple[float, str]] = {}  # when each node that does not work ceased to, and what ailed it
 
     def add(self, node: Node) -> None:
         """One more, which works."""
@@ -143,16 +143,21 @@ class Cloud:
             node.before, node.changed = before, now
         node.version += 1
         if node.works and node.works_since is None:
-            self.lost_seconds += now - self._broke[node.target.path]
+            since, why = self._broke[node.target.path]
+            self._lost[why] += now - since
             node.works_since = now
         elif not node.works and node.works_since is not None:
-            self._broke[node.target.path] = now
+            self._broke[node.target.path] = now, node.ail.value if node.ail is not None else "a restart"
             node.works_since = None
 
-    def lost(self) -> float:
-        """Node-seconds in which nodes did not work, until now."""
-        out = (self._broke[path] for path, node in self.nodes.items() if node.works_since is None)
-        return self.lost_seconds + sum(self.agenda.now - since for since in out)
+    def lost(self) -> Counter[str]:
+        """Node-seconds in which nodes did not work, until now, by what had begun it."""
+        lost = Counter(self._lost)
+        for path, node in self.nodes.items():
+            if node.works_since is None:
+                since, why = self._broke[path]
+                lost[why] += self.agenda.now - since
+        return lost
 
     def shown(self, node: Node) -> tuple[str, str]:
         """State and health as a look shows them now."""

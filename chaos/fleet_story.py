@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ZONES: Final = ("us-central2-b", "us-east5-a", "us-east5-b", "europe-west4-b")
 OUT: Final = "us-east5-a"  # has the outage
-OUT_AT, OUT_SECONDS = 13 * 3600.0, 2 * 3600.0
+OUT_SECONDS: Final = 2 * 3600.0
 OUT_SHARE: Final = 0.8  # of the zone's nodes are struck by it, within
 RAMP_SECONDS: Final = 300.0
 # How often which, among all troubles.
@@ -55,7 +55,7 @@ class Story:
             queued = f"queue-{number + 1}" if several else ""
             self._cloud.add(Node(target, hosts=4 if several else 1, queued_resource=queued, spot=number % 20 == 3))
 
-    def plan(self, seconds: float, troubles: int, *, outage: bool) -> None:
+    def plan(self, seconds: float, troubles: int, *, outage_at: float | None) -> None:
         """Choose what will happen, and when."""
         kinds, weights = list(MIX), list(MIX.values())
         paths = list(self._cloud.nodes)
@@ -68,8 +68,8 @@ class Story:
                 at = self._dice.uniform(0, seconds)
                 self._agenda.after(at, lambda zone=zone: self._cloud.full.add(zone))
                 self._agenda.after(at + 1800.0, lambda zone=zone: self._cloud.full.discard(zone))
-        if outage and seconds > OUT_AT:
-            self._agenda.after(OUT_AT, self._outage)
+        if outage_at is not None:
+            self._agenda.after(outage_at, self._outage)
 
     def _later(self, at: float, path: str, ail: Ail, lasts: float, shown: float) -> None:
         self._agenda.after(at, lambda: self._befall(self._cloud.nodes[path], ail, lasts, shown))

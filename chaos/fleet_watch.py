@@ -7,30 +7,15 @@ keep in memory what the real ones keep in memory, and lose it when they are kill
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from chaos.fleet_cloud import Ail
+from chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
 from tpuwatch.deciding import Deciding
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
-from tpuwatch.health.evidence import (
-    Answer,
-    Chip,
-    CloudNode,
-    Evidence,
-    Holder,
-    Host,
-    Identity,
-    Known,
-    Logs,
-    Notices,
-    Problem,
-    Runtime,
-    RuntimePort,
-)
+from tpuwatch.health.evidence import Answer, CloudNode, Evidence, Problem
 from tpuwatch.health.judge import following, judge
-from tpuwatch.health.limits import Limits as HealthLimits
 from tpuwatch.health.verdict import Rung
 from tpuwatch.node.board import Posted
 from tpuwatch.restart import budgets
@@ -46,36 +31,18 @@ from tpuwatch.restart.telling import Telling
 if TYPE_CHECKING:
     from random import Random
 
-    from chaos.fleet_cloud import Cloud, Node
-    from chaos.fleet_ledger import FleetLedger
-    from chaos.fleet_story import People
-    from chaos.fleet_time import Agenda, Task
+    from chaos.fleet_cloud import Node
+    from chaos.fleet_inside import Fleet
+    from chaos.fleet_time import Task
     from tpuwatch.deciding import Called
     from tpuwatch.restart.acts import Begun, Reading
     from tpuwatch.restart.executor import Keeper
     from tpuwatch.restart.ledger import Stored
     from tpuwatch.restart.record import Record, Target
-    from tpuwatch.restart.settings import Settings
     from tpuwatch.restart.sights import Call, CallAnswer, Sight
 
-POLL_SECONDS: Final = 30.0
 SAMPLE: Final = 5  # of the nodes that are well, which are judged anew at each turn
 LIMITS: Final = Limits()
-HEALTH: Final = HealthLimits()
-T = TypeVar("T")
-# In these a node's own daemon lives and sees its runtime.
-_SEEN_INSIDE: Final = frozenset({Ail.HANGS, Ail.SICK, Ail.BROKEN, Ail.PASSES, Ail.LIE})
-
-
-@dataclass
-class Fleet:
-    """What all of them have in common."""
-
-    agenda: Agenda
-    cloud: Cloud
-    ledger: FleetLedger
-    people: People
-    settings: Settings
 
 
 class Elsewhere(ThisMachine):
@@ -190,7 +157,7 @@ class Watcher:
                     reading = read(self._fleet.ledger)
         except LedgerError:
             return  # all of it again at the next turn
-        self._telling.forget({one.status.node for one in called})
+        self._telling.end_turn({one.status.node for one in called})
 
     # -- looking
 
@@ -230,7 +197,9 @@ class Watcher:
 
     def _judge(self, node: Node) -> None:
         target, answer = node.target, self._answers[node.target.node]
-        judgement = judge(Evidence(target.node, self._fleet.agenda.now, cloud=answer), HEALTH)
+        judgement = judge(
+            Evidence(target.node, self._fleet.agenda.now, cloud=answer, agent=self._fleet.agent(node)), HEALTH
+        )
         before = self._statuses.get(target.node)
         judgement = following(before.judgement if before is not None else None, judgement)
         self._statuses[target.node] = NodeStatus(
@@ -294,85 +263,3 @@ class Watcher:
                     self._telling.over(record)
 
         self._tasks[target] = self._fleet.agenda.spawn(work)
-
-
-class Insides:
-    """The own daemons of those nodes whose guest lives while something ails it: they may only ask."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._deciding: dict[tuple[str, int], Deciding] = {}
-
-    def turn(self) -> None:
-        """Judge, and ask where that is due; take back what was asked for and is not needed any more."""
-        fleet = self._fleet
-        for node in fleet.cloud.nodes.values():
-            if node.ail in _SEEN_INSIDE and node.state == "READY" and not fleet.cloud.fails(node.target.zone):
-                with contextlib.suppress(LedgerError):
-                    self._ask(node)
-        with contextlib.suppress(LedgerError):
-            for stored in fleet.ledger.records():
-                node = fleet.cloud.nodes[stored.record.target.path]
-                if budgets.is_request(stored.record) and node.works:
-                    self._acts(node).withdraw(stored, "The node is well again: nobody has to restart it.")
-
-    def _ask(self, node: Node) -> None:
-        fleet, target, now = self._fleet, node.target, self._fleet.agenda.now
-        told = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
-        posted = inside(node, told, now)
-        judgement = judge(posted.evidence(now), HEALTH)
-        status = NodeStatus(target.node, target.project, target.zone, own=True, judgement=judgement, cloud=told)
-        made = Deciding(cloud_seconds=HEALTH.cloud_seconds, watching_since=node.booted, host=target.node)
-        deciding = self._deciding.setdefault((target.path, node.episode), made)
-        for called in deciding.look([status], posted, now)[0]:
-            reading = read(fleet.ledger)
-            decision = called.decided(reading.books, fleet.settings, now)
-            if decision.request:
-                self._acts(node).request(target, decision, reading, judgement.summary, "boot")
-
-    def _acts(self, node: Node) -> Acts:
-        fleet = self._fleet
-        return Acts(fleet.ledger, fleet.settings, fleet.agenda.clock, node.target.node)
-
-
-def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode:
-    """The node as a witness tells of it."""
-    return CloudNode(
-        node.target.project,
-        node.target.zone,
-        node.target.node,
-        state,
-        health,
-        accelerator="v5litepod-4",
-        hosts=node.hosts,
-        spot=node.spot,
-        queued_resource=node.queued_resource,
-        maintenance=node.maintenance,
-        changed=changed,
-    )
-
-
-def inside(node: Node, told: CloudNode, now: float) -> Posted:
-    """What a node's own daemon sees: a job that works, or a runtime that takes connections and does not answer."""
-    if node.works:
-        port, cores = RuntimePort(8431, (Chip("0", 9 << 30, 16 << 30, 0.9, 0.5),)), 3.0
-    else:
-        port, cores = RuntimePort(8431, problem=Problem.TIMEOUT, since=node.ails_since), 0.01
-    holder = Holder(4711, "alice", "python train.py", node.booted + 60.0, ("/dev/vfio/0",), cpu_cores=cores)
-    host = Host("boot", node.booted, (holder,), lock_file=True, cpu_busy=cores / 240, cores=240)
-    target = node.target
-    names = {"project": target.project, "zone": target.zone, "node": target.node, "hosts": str(node.hosts)}
-    known = {name: Known(value, "metadata") for name, value in names.items()}
-    return Posted(
-        identity=Identity(**known, accelerator=Known("v5litepod-4", "metadata")),
-        cloud={target.node: _heard(told, now)},
-        runtime=_heard(Runtime((port,)), now),
-        host=_heard(host, now),
-        logs=_heard(Logs(), now),
-        notices=_heard(Notices(), now),
-        monitoring=Answer(problem=Problem.OFF),
-    )
-
-
-def _heard(value: T, now: float) -> Answer[T]:
-    return Answer(value, now, None, "", now)

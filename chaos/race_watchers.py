@@ -1,8 +1,8 @@
 """`python -m chaos.race_watchers JOB NUMBER`: some of the watchers of `chaos.races`, in a process of their own.
 
 Each is the daemon's own restarting side with a ledger, threads and drivers of its own. One list of all nodes is fetched
-for those of a process, and what they judge is given: a node that the cloud calls unresponsive is stuck, by two witnesses.
-They run until standard input ends.
+for those of a process, and what they judge is given: a node that the cloud calls unresponsive is stuck, by two
+witnesses. They run until standard input ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from tpuwatch.config import Config
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
-from tpuwatch.health.evidence import Answer, CloudNode, Identity, Problem, Witness
+from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.node.board import Posted
 from tpuwatch.node.cloud import CloudWitness
@@ -28,6 +28,7 @@ from tpuwatch.restartwatch import RestartWatch
 PROJECT: Final = "lab"
 ZONES: Final = tuple(f"us-east5-{letter}" for letter in "abcdefgh")
 POLL_SECONDS: Final = 1.0  # by real time
+HERE: Final = Identity(project=Known(PROJECT, "config"), zone=Known(ZONES[0], "config"))
 NOTHING: Final = (Verdict.HEALTHY, Rung.NOTHING)
 
 
@@ -64,6 +65,7 @@ class Job:
                     "endpoint": self.address,
                     "insecure": True,
                     "project": PROJECT,
+                    "zone": ZONES[0],
                     "nodes": [f"{zone}/*" for zone in ZONES],
                     "timeout_seconds": 10.0,
                     "poll_seconds": 1.0,
@@ -113,7 +115,7 @@ class Watchers:
         config = job.config(job.root)
         dice = Random(number)  # noqa: S311 (nothing secret)
         clock = RealClock(job)
-        self._witness = CloudWitness(config.cloud, Identity, clock=clock, dice=dice, counted=lambda *_: None)
+        self._witness = CloudWitness(config.cloud, lambda: HERE, clock=clock, dice=dice, counted=lambda *_: None)
         self._watches = [self._made(f"{job.root}/watcher-{number}-{one}") for one in range(job.watchers)]
 
     def run(self) -> None:

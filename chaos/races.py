@@ -1,8 +1,8 @@
 """`python -m chaos.races`: fifty watchers over one ledger, two hundred faults, and one restart for each.
 
-The watchers are the daemon's real restarting side, ten in each of five processes, with a SQLite ledger and the simulated
-cloud. All of them see every fault at the same time, and all of them want to restart the node. The witness is the
-simulated cloud's own log.
+The watchers are the daemon's real restarting side, ten in each of five processes, with a SQLite ledger and the
+simulated cloud. All of them see every fault at the same time, and all of them want to restart the node. The witness is
+the simulated cloud's own log.
 """
 
 from __future__ import annotations
@@ -53,15 +53,28 @@ class Tally:
 class Races:
     """One run."""
 
-    def __init__(self, root: Path, *, faults: int, seed: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        faults: int,
+        seed: int,
+        waves: int = 3,
+        processes: int = PROCESSES,
+        watchers: int = WATCHERS,
+    ) -> None:
+        """`waves`: in how many windows the fleet's budget allows all restarts; `watchers`: in each process."""
         self._root = root
         self._faults = faults
+        self._waves, self._processes, self._watchers = waves, processes, watchers
         self._dice = Random(seed)  # noqa: S311 (nothing secret)
         self._tally = Tally()
 
     def run(self) -> Tally:
         """Let them race; two hundred faults take about a minute."""
-        job = Job(time.time(), time.monotonic(), SPEED, WATCHERS, max(1, self._faults // 4), WINDOW_SECONDS)
+        job = Job(
+            time.time(), time.monotonic(), SPEED, self._watchers, max(1, self._faults // self._waves), WINDOW_SECONDS
+        )
         job = replace(job, root=str(self._root))
         world = World(job, dice=self._dice)
         world.timing = Timing(stop=10, start=20, timeout=5)
@@ -73,9 +86,9 @@ class Races:
         watchers = []
         try:
             job = replace(job, address=server.address)
-            watchers = [_begun(job, number) for number in range(PROCESSES)]
+            watchers = [_begun(job, number) for number in range(self._processes)]
             self._strike(world, nodes[: self._faults])
-            self._wait(ledger)
+            self._wait(ledger, watchers)
         finally:
             for process in watchers:
                 process.communicate(timeout=STOP_SECONDS)
@@ -96,7 +109,7 @@ class Races:
             for _ in range(min(len(left), self._dice.randint(5, 20))):
                 world.hang(left.pop())
 
-    def _wait(self, ledger: SqliteLedger) -> None:
+    def _wait(self, ledger: SqliteLedger, watchers: list[subprocess.Popen[bytes]]) -> None:
         """Until each fault has its restart, which has ended."""
         deadline = time.monotonic() + END_SECONDS
         while time.monotonic() < deadline:
@@ -105,6 +118,9 @@ class Races:
             except LedgerError:
                 continue  # fifty others are at it
             if len(records) >= self._faults and not any(record.open for record in records):
+                return
+            if any(process.poll() is not None for process in watchers):
+                self._tally.faults.append("Watchers have ended by themselves; see their words above.")
                 return
             time.sleep(LOOK_SECONDS)
         self._tally.faults.append(f"It was not over after {END_SECONDS:g} s.")
@@ -128,7 +144,6 @@ class Races:
             for what in ("hang", "stop", "start"):
                 self._count(f"{what}s", story.count(what))
             began += [one.began for one in budgets.attempts(record)] if record is not None else []
-            self._count("drivers", 1 if record is not None and record.actor else 0)
         most = most_within(began, job.window_seconds)
         self._count("most within the budget's window", most)
         self._count("allowed within it", job.fleet_max)

@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from tests.daemon_process import wait_for
+from tests.node.agent_server import agent_server, status
 from tests.node.runtime_server import listening
 from tests.simulated import OTHER_ZONE, ZONE
 from tests.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
+from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Known, Problem, Witness
-from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.model import Cause
 from tpuwatch.nodewatch import FIRST_SECONDS
 
@@ -36,18 +38,19 @@ def watching(tmp_path: Path) -> Iterator[Watching]:
 @pytest.mark.parametrize(
     ("changes", "more", "off"),
     [
-        ({}, {"runtime", "cloud", "notices"}, {"monitoring"}),
-        ({"cloud": {"enabled": False}}, {"runtime"}, {"cloud", "metadata", "monitoring"}),
-        ({"runtime": {"enabled": False}}, {"cloud", "notices"}, {"runtime", "monitoring"}),
+        ({}, {"runtime", "cloud", "notices"}, {"monitoring", "agent"}),
+        ({"agents": {"enabled": True}}, {"runtime", "cloud", "notices", "agent"}, {"monitoring"}),
+        ({"cloud": {"enabled": False}}, {"runtime"}, {"cloud", "metadata", "monitoring", "agent"}),
+        ({"runtime": {"enabled": False}}, {"cloud", "notices"}, {"runtime", "monitoring", "agent"}),
         (
             {"monitoring": {"read": True, "export": True}},
             {"runtime", "cloud", "notices", "monitoring", "export"},
-            set(),
+            {"agent"},
         ),
         (
             {"cloud": {"enabled": False}, "runtime": {"enabled": False}, "monitoring": {"export": True}},
             {"export"},
-            {"cloud", "runtime", "metadata", "monitoring"},
+            {"cloud", "runtime", "metadata", "monitoring", "agent"},
         ),
     ],
 )
@@ -82,6 +85,32 @@ def test_who_this_machine_is_once_told_wakes_those_who_waited_for_it(watching: W
     answer = watch.posted.runtime
     assert answer.value is not None
     assert [port.port for port in answer.value.ports] == list(watching.site.simulator.runtime.ports)
+
+
+def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_told(watching: Watching) -> None:
+    with agent_server() as server:
+        server.reply = status("train-2", "idle")
+        agents = {"enabled": True, "addresses": {"train-2": server.url}, "poll_seconds": 1.0, "timeout_seconds": 0.5}
+        watch = watching.start(agents={**agents, "silent_seconds": 10.0})
+        wait_for(lambda: verdicts(watch).get("train-2") is Verdict.IDLE, "its word")
+        assert 'tpuwatch_agent_up{node="train-2"} 1.0' in watching.metrics.exposition()[0].decode()
+        server.reply = None
+
+        def told() -> NodeStatus | None:
+            watching.clock.ahead += 0.2
+            for name in ("agent", "cloud"):
+                wake(watch, name)
+            (other,) = [one for one in watch.nodes if one.node == "train-2"]
+            return other if other.judgement.rung is Rung.ASK else None
+
+        other = wait_for(told, "its silence to count")
+        assert other is not None
+        assert 'tpuwatch_agents{state="silent"} 1.0' in watching.metrics.exposition()[0].decode()
+        assert other.agent is not None
+        assert other.agent.silent_since is not None
+        assert other.judgement.verdict is Verdict.UNKNOWN
+        assert [reason.witness for reason in other.judgement.reasons] == [Witness.AGENT]
+        watch.stop()
 
 
 def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(watching: Watching) -> None:

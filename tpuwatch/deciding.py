@@ -15,7 +15,7 @@ from tpuwatch.restart.confirm import Confirmation, confirm
 from tpuwatch.restart.policy import decide
 from tpuwatch.restart.record import Target
 from tpuwatch.restart.situation import Situation
-from tpuwatch.restart.storm import Crowds, crowds
+from tpuwatch.restart.storm import Crowds, Peaks, crowds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,6 +66,7 @@ class Deciding:
         self._watching_since = watching_since
         self._host = host
         self._known: dict[str, _Memory] = {}
+        self._peaks = Peaks()
 
     def look(self, nodes: Sequence[NodeStatus], posted: Posted, now: float) -> tuple[list[Called], bool]:
         """Take in how all nodes are now. Those that call for something, and whether one has newly ceased to be well."""
@@ -88,7 +89,7 @@ class Deciding:
                 del self._known[label]
         if not calling:
             return [], fallen
-        everywhere = crowds((one.zone, one.judgement, one.cloud) for one in nodes)
+        everywhere = self._peaks.over(crowds((one.zone, one.judgement, one.cloud) for one in nodes), now)
         return [self._called(memory, posted, everywhere, now) for memory in calling], fallen
 
     def _called(self, memory: _Memory, posted: Posted, everywhere: dict[str, Crowds], now: float) -> Called:

@@ -10,8 +10,8 @@ import pytest
 from tests.export import samples
 from tpuwatch.export import jsonable
 from tpuwatch.export.view import WitnessStatus
-from tpuwatch.health.evidence import Chip, CloudNode, Holder, Host, Identity, RuntimePort
-from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.evidence import Agent, Chip, CloudNode, Holder, Host, Identity, RuntimePort, Witness, Word
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.model import Cause, Outcome
 
 

@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tests.export import samples as given
 from tests.restart import records
 from tpuwatch.export.metrics import ENDED, Metrics
+from tpuwatch.health.evidence import Agent, Answer
 from tpuwatch.logs.files import Refusal
 from tpuwatch.model import Cause, Outcome
 from tpuwatch.restart.record import Phase
@@ -45,6 +46,8 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_breaker_open",
     "tpuwatch_restart_person_needed",
     "tpuwatch_ledger_up",
+    "tpuwatch_agent_up",
+    "tpuwatch_agents",
     "tpuwatch_restarts_open",
     "tpuwatch_restarts_waiting_for_capacity",
 }
@@ -61,6 +64,7 @@ def filled() -> Metrics:
     metrics.runtime(given.runtime())
     metrics.host(given.host())
     metrics.witness("cloud", at=1.0, ok=True)
+    metrics.agents({"train-2": Answer(Agent(1.0), 1.0, None)})
     metrics.restart_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
     return metrics
 

@@ -252,7 +252,7 @@ SITUATIONS = (
         Rung.ASK,
         Sureness.LIKELY,
         Witness.AGENT,
-        contradictions=("The API says READY and HEALTHY",),
+        contradictions=("READY and HEALTHY, and the node's own tpuwatch calls it",),
         remedy=("tpuwatch status",),
     ),
     Situation(
@@ -269,7 +269,7 @@ SITUATIONS = (
         Verdict.JOB_STUCK,
         Rung.ASK,
         Sureness.WEAK,
-        contradictions=("The API says READY and HEALTHY",),
+        contradictions=("READY and HEALTHY, and the node's own tpuwatch calls it",),
     ),
     Situation(
         "agent: programs run, whatever the API and monitoring say",
@@ -278,7 +278,14 @@ SITUATIONS = (
         Rung.WAIT,
         Sureness.WEAK,
         Witness.AGENT,
-        contradictions=("READY and TIMEOUT, and the node's own tpuwatch answers and calls it healthy",),
+        contradictions=("READY and TIMEOUT, and the node's own tpuwatch calls it healthy",),
+    ),
+    Situation(
+        "agent: programs ran a moment ago, and one answer was lost",
+        beside(DEAD, fell_silent(20.0, tries=1)),
+        Verdict.HEALTHY,
+        Rung.WAIT,
+        contradictions=("own tpuwatch calls it healthy",),
     ),
     Situation(
         "agent: announces a maintenance that the API does not know of",

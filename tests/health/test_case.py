@@ -62,6 +62,9 @@ def test_what_harms_nobody_needs_no_proof(rung: Rung) -> None:
         (Witness.LOGS, Witness.LOGS),
         (Witness.LOGS, Witness.METADATA),
         (Witness.LOGS, Witness.MONITORING),
+        (Witness.AGENT,),
+        (Witness.AGENT, Witness.MONITORING),
+        (Witness.AGENT, Witness.LOGS),
     ],
     ids=lambda witnesses: "+".join(witness.value for witness in witnesses) or "nobody",
 )

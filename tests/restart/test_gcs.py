@@ -106,6 +106,15 @@ def test_a_ledger_that_is_not_asked_asks_nobody(server: StorageServer, machine: 
     assert not server.counts
 
 
+def test_a_request_is_one_request(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Google's client may ask for the bucket besides, in a thread of its own."""
+    begun: list[str] = []
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: (begun.append(thread.name), start(thread))[1])
+    machine.ledger.write(record("train-1"), 0)
+    assert not [name for name in begun if "fetch" in name]
+
+
 def test_a_list_reads_again_what_has_changed_and_no_more(server: StorageServer, opened: Open) -> None:
     ours, theirs = opened(), opened()
     versions = {f"train-{number}": ours.write(record(f"train-{number}"), 0).version for number in range(12)}

@@ -107,7 +107,7 @@ ASPECTS = (
 
 
 def never(view: Situation, rung: Rung) -> bool:
-    """The list of what never causes an act, as the issue has it, read again from the evidence alone."""
+    """The list of what never causes an act, read again from the evidence alone."""
     node, judgement = view.cloud, view.judgement
     booted = view.up_since if view.up_since is not None or node is None else node.changed
     fresh = {one.witness for one in judgement.reasons if one.at is not None and booted and one.at >= booted}

@@ -9,7 +9,7 @@ import pytest
 from tests.restart.policy_scenes import ALL_ON, cloud, judged
 from tpuwatch.health.evidence import CloudNode
 from tpuwatch.health.verdict import Verdict
-from tpuwatch.restart.storm import Crowd, Crowds, crowds, is_bad, storm
+from tpuwatch.restart.storm import CALM_SECONDS, Crowd, Crowds, Peaks, crowds, is_bad, storm
 
 WELL = judged(Verdict.HEALTHY)
 
@@ -60,3 +60,27 @@ def test_number_and_share_have_to_be_reached(fleet: Crowd, zone: Crowd, is_storm
 
 def test_a_share_of_nothing_leaves_the_number() -> None:
     assert storm(Crowds(Crowd(5000, 3), Crowd(5000, 3)), replace(ALL_ON, storm_percent=0.0))
+
+
+def test_a_storm_that_passes_is_one_for_a_while_yet() -> None:
+    peaks = Peaks()
+
+    def seen(bad: int, now: float) -> int:
+        (now_seen,) = peaks.over({"a": Crowds(Crowd(100, bad), Crowd(100, bad))}, now).values()
+        assert now_seen.fleet == now_seen.zone
+        return now_seen.zone.bad
+
+    assert [seen(30, 0.0), seen(50, 100.0), seen(20, 200.0), seen(2, 300.0)] == [30, 50, 50, 50]
+    assert seen(2, 100.0 + CALM_SECONDS) == 50
+    assert seen(2, 101.0 + CALM_SECONDS) == 20
+    assert seen(2, 201.0 + CALM_SECONDS) == 2
+    assert seen(40, 202.0 + CALM_SECONDS) == 40
+    assert seen(3, 0.0) == 3  # the clock was set back: what is ahead was not
+
+
+def test_each_zone_has_its_own_peak_and_none_is_none() -> None:
+    peaks = Peaks()
+    assert peaks.over({}, 0.0) == {}
+    peaks.over({"a": Crowds(Crowd(20, 9), Crowd(10, 9)), "b": Crowds(Crowd(20, 9), Crowd(10, 0))}, 0.0)
+    later = peaks.over({"a": Crowds(Crowd(20, 1), Crowd(10, 0)), "b": Crowds(Crowd(20, 1), Crowd(10, 1))}, 60.0)
+    assert later == {"a": Crowds(Crowd(20, 9), Crowd(10, 9)), "b": Crowds(Crowd(20, 9), Crowd(10, 1))}

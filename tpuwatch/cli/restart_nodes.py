@@ -148,7 +148,7 @@ class _Command:
         )
         own = self.this.is_of(target)
         self._tell_plan(plan, seen, restart_plan.costs(plan, seen, records, own=own), budget)
-        if wrong := self._objection(target, plan, seen, own=own):
+        if wrong := self._objection(target, plan, own=own):
             return self._refused(plan, seen, "misused", wrong, use)
         if self.args.dry_run:
             return Outcome("dry_run", "Nothing was done: this was a dry run.")
@@ -198,7 +198,7 @@ class _Command:
     def _well(plan: Plan, seen: Seen) -> bool:
         return plan.well and seen.well
 
-    def _objection(self, target: Target, plan: Plan, seen: Seen, *, own: bool) -> str:
+    def _objection(self, target: Target, plan: Plan, *, own: bool) -> str:
         """Why it is wrong use to restart it so, a sentence; "" if it is not."""
         forced, rung = self.args.force_rung, plan.record.rung.value
         if forced and forced != rung:

@@ -53,7 +53,7 @@ def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
         if facts.gone and facts.host is not None:
             yield "The API has no such node, and tpuwatch runs on it."
         return
-    if is_well(facts) and case.verdict in _STUCK and failing(facts) is None:
+    if facts.own and is_well(facts) and case.verdict in _STUCK and failing(facts) is None:
         yield f"The API says {word}, {_other_side(facts)}."
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.stepping and (down or is_bad(facts)):
@@ -73,8 +73,10 @@ def _of_the_agent(case: Case, facts: Facts) -> Iterator[str]:
     word = testimony.cloud_word(facts)
     if is_well(facts) and facts.silent is not None:
         yield f"The API says {word}, and the node's own tpuwatch has been silent for {length(facts.silent)}."
-    if is_bad(facts) and facts.word is not None and case.verdict not in _STUCK:
-        yield f"The API says {word}, and the node's own tpuwatch answers and calls it {facts.word.verdict.value}."
+    if facts.word is None or not (is_well(facts) if case.verdict in _STUCK else is_bad(facts)):
+        return
+    if case.verdict not in _STUCK or facts.word.verdict in _STUCK:
+        yield f"The API says {word}, and the node's own tpuwatch calls it {facts.word.verdict.value}."
 
 
 def _other_side(facts: Facts) -> str:

@@ -143,7 +143,7 @@ class Facts:
     def word(self) -> Word | None:
         """What the node's own tpuwatch makes of it, if it has said so just now, and judged just before."""
         word = self.agent.word if self.agent else None
-        if self.agent is None or word is None or self.silent is not None:
+        if self.agent is None or word is None or self.agent.tries > 1:  # one answer may be lost
             return None
         if not self._young(self.agent.answered, self.limits.agent_seconds):
             return None

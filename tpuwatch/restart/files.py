@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,3 +32,17 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def make_private(path: Path) -> None:
+    """Make the file, empty and as `open_private` makes it, unless it is there by then. Raises OSError.
+
+    It has its name only once nothing here has it open any more: to close a file ends the process's locks on it.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(open_private(fresh, os.O_RDWR))
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink()

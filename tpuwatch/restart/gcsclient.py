@@ -8,6 +8,7 @@ is in a bucket.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import warnings
 from typing import TYPE_CHECKING, Any, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.config.restart import Ledger
 
+# Else the client asks for the bucket itself in a thread of its own, for traces, with retries and without our deadline.
+os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
 logging.getLogger("google.auth").setLevel(logging.ERROR)  # each failed attempt would be a warning
 
 GOOGLE: Final = "storage.googleapis.com"

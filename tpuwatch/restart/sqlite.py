@@ -11,13 +11,14 @@ bring the journal back, and with it the record as it was before a call that has 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.journal.schema import is_damage
 from tpuwatch.restart.codec import decode, decode_fleet, encode
-from tpuwatch.restart.files import open_private
+from tpuwatch.restart.files import make_private
 from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored, StoredFleet
 from tpuwatch.restart.record import Fleet
 
@@ -120,8 +121,15 @@ class SqliteLedger:
                 return connection.execute(sql, values).fetchall() if _version(connection) else []
 
     def _make_file(self) -> None:
-        """Have an empty file that only its owner can read, if there is none."""
-        os.close(open_private(self.path, os.O_RDWR))
+        """Have an empty file that only its owner can read, if there is none.
+
+        One that is there is not opened: to close it again would end all locks that this process holds on it, and let
+        others write while a thread here does.
+        """
+        if self.path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        if not self.path.exists():
+            make_private(self.path)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

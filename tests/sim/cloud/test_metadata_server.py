@@ -149,7 +149,7 @@ def test_close_releases_who_waits_and_who_is_in_a_black_hole() -> None:
 def test_a_client_that_leaves_is_not_waited_for(site: Site) -> None:
     connection = site.connection()
     connection.request("GET", f"{ROOT}instance/maintenance-event?wait_for_change=true", headers=GOOGLE)
-    until(lambda: bool(site.server._server._open))
+    until(lambda: any(thread.is_alive() for thread in list(site.server._server._open.values())))
     (thread,) = site.server._server._open.values()
     connection.close()
     thread.join(DEADLINE)

@@ -1,0 +1,167 @@
+"""What is to be seen on the nodes themselves: their own daemons, which may only ask, and what these tell when asked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from chaos.fleet_cloud import Ail
+from tpuwatch.deciding import Deciding
+from tpuwatch.export.view import NodeStatus
+from tpuwatch.health.evidence import (
+    Agent,
+    Answer,
+    Chip,
+    CloudNode,
+    Holder,
+    Host,
+    Identity,
+    Known,
+    Logs,
+    Notices,
+    Problem,
+    Runtime,
+    RuntimePort,
+    Word,
+)
+from tpuwatch.health.judge import judge
+from tpuwatch.health.limits import Limits
+from tpuwatch.node.agents import STORM_COUNT, STORM_SHARE
+from tpuwatch.node.board import Posted
+from tpuwatch.restart import budgets
+from tpuwatch.restart.acts import Acts, read
+from tpuwatch.restart.ledger import LedgerError
+
+if TYPE_CHECKING:
+    from chaos.fleet_cloud import Cloud, Node
+    from chaos.fleet_ledger import FleetLedger
+    from chaos.fleet_story import People
+    from chaos.fleet_time import Agenda
+    from tpuwatch.restart.settings import Settings
+
+POLL_SECONDS: Final = 30.0
+HEALTH: Final = Limits()
+T = TypeVar("T")
+# In these a node's own daemon lives and sees its runtime.
+_SEEN_INSIDE: Final = frozenset({Ail.HANGS, Ail.SICK, Ail.BROKEN, Ail.PASSES, Ail.LIE})
+_SILENT: Final = frozenset({Ail.DEAD, Ail.OUTAGE})
+
+
+@dataclass
+class Fleet:
+    """What all of them have in common."""
+
+    agenda: Agenda
+    cloud: Cloud
+    ledger: FleetLedger
+    people: People
+    settings: Settings
+    words: dict[str, Word] = field(default_factory=dict)  # of the nodes' own daemons, by path
+    silent: Counter[str] = field(default_factory=Counter)  # how many of them do not answer, by zone
+    sizes: Counter[str] = field(default_factory=Counter)  # how many there are
+
+    def agent(self, node: Node) -> Answer[Agent]:
+        """What a watcher has of the daemon on a node. Where many are silent at once, their silence does not count."""
+        now, zone = self.agenda.now, node.target.zone
+        if node.state != "READY":
+            return Answer(problem=Problem.ABSENT, tried=now)
+        if node.ail not in _SILENT:
+            return _heard(Agent(now, self.words.get(node.target.path)), now)
+        tries = int((now - node.ails_since) / POLL_SECONDS)
+        for silent, all_of_them in ((self.silent[zone], self.sizes[zone]), (self.silent.total(), self.sizes.total())):
+            if silent >= STORM_COUNT and silent >= STORM_SHARE * all_of_them:
+                return Answer(problem=Problem.UNREACHABLE, tried=now)
+        since = node.ails_since + POLL_SECONDS / 2 if tries else None
+        return _heard(Agent(node.ails_since, silent_since=since, tries=tries), now)
+
+
+class Insides:
+    """The own daemons of those nodes whose guest lives while something ails it: they may only ask."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._deciding: dict[tuple[str, int], Deciding] = {}
+
+    def turn(self) -> None:
+        """Judge, and ask where that is due; take back what was asked for and is not needed any more."""
+        fleet = self._fleet
+        nodes = fleet.cloud.nodes.values()
+        fleet.words.clear()
+        fleet.sizes = Counter(one.target.zone for one in nodes)
+        fleet.silent = Counter(one.target.zone for one in nodes if one.ail in _SILENT)
+        for node in nodes:
+            if node.ail in _SEEN_INSIDE and node.state == "READY" and not fleet.cloud.fails(node.target.zone):
+                with contextlib.suppress(LedgerError):
+                    self._ask(node)
+        with contextlib.suppress(LedgerError):
+            for stored in fleet.ledger.records():
+                node = fleet.cloud.nodes[stored.record.target.path]
+                if budgets.is_request(stored.record) and node.works:
+                    self._acts(node).withdraw(stored, "The node is well again: nobody has to restart it.")
+
+    def _ask(self, node: Node) -> None:
+        fleet, target, now = self._fleet, node.target, self._fleet.agenda.now
+        told = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
+        posted = inside(node, told, now)
+        judgement = judge(posted.evidence(now), HEALTH)
+        witnesses = frozenset(reason.witness for reason in judgement.reasons)
+        fleet.words[target.path] = Word(
+            judgement.verdict, judgement.rung, judgement.sureness, judgement.summary, witnesses, 0.0
+        )
+        status = NodeStatus(target.node, target.project, target.zone, own=True, judgement=judgement, cloud=told)
+        made = Deciding(cloud_seconds=HEALTH.cloud_seconds, watching_since=node.booted, host=target.node)
+        deciding = self._deciding.setdefault((target.path, node.episode), made)
+        for called in deciding.look([status], posted, now)[0]:
+            reading = read(fleet.ledger)
+            decision = called.decided(reading.books, fleet.settings, now)
+            if decision.request:
+                self._acts(node).request(target, decision, reading, judgement.summary, "boot")
+
+    def _acts(self, node: Node) -> Acts:
+        fleet = self._fleet
+        return Acts(fleet.ledger, fleet.settings, fleet.agenda.clock, node.target.node)
+
+
+def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode:
+    """The node as a witness tells of it."""
+    return CloudNode(
+        node.target.project,
+        node.target.zone,
+        node.target.node,
+        state,
+        health,
+        accelerator="v5litepod-4",
+        hosts=node.hosts,
+        spot=node.spot,
+        queued_resource=node.queued_resource,
+        maintenance=node.maintenance,
+        changed=changed,
+    )
+
+
+def inside(node: Node, told: CloudNode, now: float) -> Posted:
+    """What a node's own daemon sees: a job that works, or a runtime that takes connections and does not answer."""
+    if node.works:
+        port, cores = RuntimePort(8431, (Chip("0", 9 << 30, 16 << 30, 0.9, 0.5),)), 3.0
+    else:
+        port, cores = RuntimePort(8431, problem=Problem.TIMEOUT, since=node.ails_since), 0.01
+    holder = Holder(4711, "alice", "python train.py", node.booted + 60.0, ("/dev/vfio/0",), cpu_cores=cores)
+    host = Host("boot", node.booted, (holder,), lock_file=True, cpu_busy=cores / 240, cores=240)
+    target = node.target
+    names = {"project": target.project, "zone": target.zone, "node": target.node, "hosts": str(node.hosts)}
+    known = {name: Known(value, "metadata") for name, value in names.items()}
+    return Posted(
+        identity=Identity(**known, accelerator=Known("v5litepod-4", "metadata")),
+        cloud={target.node: _heard(told, now)},
+        runtime=_heard(Runtime((port,)), now),
+        host=_heard(host, now),
+        logs=_heard(Logs(), now),
+        notices=_heard(Notices(), now),
+        monitoring=Answer(problem=Problem.OFF),
+    )
+
+
+def _heard(value: T, now: float) -> Answer[T]:
+    return Answer(value, now, None, "", now)
