@@ -24,9 +24,9 @@ from tpuwatch.config import schema
 from tpuwatch.health.verdict import Rung
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.restart.machine.sights import Call, Limits
 from tpuwatch.restart.record import Phase, Record, Target
-from tpuwatch.restart.sights import Call, Limits
-from tpuwatch.restart.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 
@@ -37,8 +37,8 @@ with warnings.catch_warnings():
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tpuwatch.restart.ledger import Ledger
-    from tpuwatch.restart.sights import CallAnswer, Sight
+    from tpuwatch.restart.ledger.base import Ledger
+    from tpuwatch.restart.machine.sights import CallAnswer, Sight
 
 PROJECT, ZONE = "lab", "us-east5-a"
 CALL_SECONDS: Final = 0.1  # by real time: what a black hole costs

@@ -24,9 +24,9 @@ from chaos.fleet_story import People, Story
 from chaos.fleet_time import Agenda
 from chaos.fleet_watch import Watcher
 from tpuwatch.health.verdict import DESTRUCTIVE
-from tpuwatch.restart import budgets
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.settings import SWITCHED, Settings
 from tpuwatch.restart.record import Phase
-from tpuwatch.restart.settings import SWITCHED, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.restart.sights import Call, CallAnswer, Operation, Sight
+from tpuwatch.restart.machine.sights import Call, CallAnswer, Operation, Sight
 
 if TYPE_CHECKING:
     from random import Random

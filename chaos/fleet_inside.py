@@ -30,16 +30,16 @@ from tpuwatch.health.judge import judge
 from tpuwatch.health.limits import Limits
 from tpuwatch.node.agents import STORM_COUNT, STORM_SHARE
 from tpuwatch.node.board import Posted
-from tpuwatch.restart import budgets
 from tpuwatch.restart.acts import Acts, read
-from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.policy import budgets
 
 if TYPE_CHECKING:
     from chaos.fleet_cloud import Cloud, Node
     from chaos.fleet_ledger import FleetLedger
     from chaos.fleet_story import People
     from chaos.fleet_time import Agenda
-    from tpuwatch.restart.settings import Settings
+    from tpuwatch.restart.policy.settings import Settings
 
 POLL_SECONDS: Final = 30.0
 HEALTH: Final = Limits()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored, StoredFleet
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored, StoredFleet
 from tpuwatch.restart.record import Fleet
 
 if TYPE_CHECKING:

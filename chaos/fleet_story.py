@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chaos.fleet_cloud import STUCK, Ail, Node
 from tpuwatch.health.evidence import Maintenance
-from tpuwatch.restart.budgets import closed
-from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.machine.sights import Call
+from tpuwatch.restart.policy.budgets import closed
 from tpuwatch.restart.record import Target
-from tpuwatch.restart.sights import Call
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

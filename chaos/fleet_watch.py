@@ -18,14 +18,14 @@ from tpuwatch.health.evidence import Answer, CloudNode, Evidence, Problem
 from tpuwatch.health.judge import following, judge
 from tpuwatch.health.verdict import Rung
 from tpuwatch.node.board import Posted
-from tpuwatch.restart import budgets
 from tpuwatch.restart.acts import Acts, read
 from tpuwatch.restart.executor import Driver
-from tpuwatch.restart.ledger import LedgerError
-from tpuwatch.restart.owner import LeaseWatch, Owner, ThisMachine
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.ledger.owner import LeaseWatch, Owner, ThisMachine
+from tpuwatch.restart.machine.sights import Limits
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.situation import REQUEST_SECONDS
 from tpuwatch.restart.record import TOUCHED
-from tpuwatch.restart.sights import Limits
-from tpuwatch.restart.situation import REQUEST_SECONDS
 from tpuwatch.restart.telling import Telling
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tpuwatch.deciding import Called
     from tpuwatch.restart.acts import Begun, Reading
     from tpuwatch.restart.executor import Keeper
-    from tpuwatch.restart.ledger import Stored
+    from tpuwatch.restart.ledger.base import Stored
+    from tpuwatch.restart.machine.sights import Call, CallAnswer, Sight
     from tpuwatch.restart.record import Record, Target
-    from tpuwatch.restart.sights import Call, CallAnswer, Sight
 
 SAMPLE: Final = 5  # of the nodes that are well, which are judged anew at each turn
 LIMITS: Final = Limits()

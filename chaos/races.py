@@ -21,10 +21,10 @@ from typing import Final
 
 from chaos.fleet import most_within
 from chaos.race_watchers import PROJECT, ZONES, Job
-from tpuwatch.restart import budgets
-from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.record import Phase, Record
-from tpuwatch.restart.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 
 with warnings.catch_warnings():

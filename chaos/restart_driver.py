@@ -19,10 +19,10 @@ from typing import Final
 from tpuwatch.config import schema
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver
-from tpuwatch.restart.ledger import ConflictError, LedgerError
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.restart.machine.sights import Limits
 from tpuwatch.restart.record import Target
-from tpuwatch.restart.sights import Limits
-from tpuwatch.restart.sqlite import SqliteLedger
 
 ENDED, OVERTAKEN, NO_LEDGER, LATE = 0, 3, 4, 5  # exit statuses; LATE is one that had to be killed
 PROJECT, ZONE = "lab", "us-east5-a"

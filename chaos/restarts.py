@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from chaos.restart_driver import ENDED, NO_LEDGER, OVERTAKEN, PROJECT, ZONE, FastClock, Job, target
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.ledger import LedgerError
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.record import Phase, Record
-from tpuwatch.restart.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 

@@ -22,9 +22,9 @@ from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Host, Identity, Known, Notices, Problem, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.node.board import Posted
-from tpuwatch.restart.ledger import LedgerError, Stored, StoredFleet
-from tpuwatch.restart.machine import ended
-from tpuwatch.restart.owner import ThisMachine
+from tpuwatch.restart.ledger.base import LedgerError, Stored, StoredFleet
+from tpuwatch.restart.ledger.owner import ThisMachine
+from tpuwatch.restart.machine.machine import ended
 from tpuwatch.restart.record import Fleet, Lease, Phase, Record, Target
 from tpuwatch.restartwatch import RestartWatch
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.evidence import Problem
 from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.node.board import HERE
-from tpuwatch.restart.confirm import Confirmation, confirm
-from tpuwatch.restart.policy import decide
+from tpuwatch.restart.policy.confirm import Confirmation, confirm
+from tpuwatch.restart.policy.policy import decide
+from tpuwatch.restart.policy.situation import Situation
+from tpuwatch.restart.policy.storm import Crowds, Peaks, crowds
 from tpuwatch.restart.record import Target
-from tpuwatch.restart.situation import Situation
-from tpuwatch.restart.storm import Crowds, Peaks, crowds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from tpuwatch.export.view import NodeStatus
     from tpuwatch.health.evidence import CloudNode
     from tpuwatch.node.board import Posted
-    from tpuwatch.restart.budgets import Books
-    from tpuwatch.restart.decision import Decision
-    from tpuwatch.restart.settings import Settings
+    from tpuwatch.restart.policy.budgets import Books
+    from tpuwatch.restart.policy.decision import Decision
+    from tpuwatch.restart.policy.settings import Settings
 
 _IDLE: Final = frozenset({Rung.NOTHING, Rung.WAIT, Rung.FIX_PROGRAM})  # of these no decision makes anything
 WELL: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})

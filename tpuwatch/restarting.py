@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.deciding import may_be_own, target_of
 from tpuwatch.health.verdict import Rung, Verdict
-from tpuwatch.restart import budgets
 from tpuwatch.restart.acts import Acts, Begun, Reading, read
 from tpuwatch.restart.crew import Crew
 from tpuwatch.restart.executor import Driver
+from tpuwatch.restart.ledger.opening import limits, open_ledger
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, parse
 from tpuwatch.restart.local.driver import LocalDriver, orphaned
 from tpuwatch.restart.local.linux import Linux
 from tpuwatch.restart.local.settings import LocalSettings
-from tpuwatch.restart.opening import limits, open_ledger
-from tpuwatch.restart.owner import LeaseWatch, ThisMachine, parse
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.settings import Settings
+from tpuwatch.restart.policy.situation import OF_THE_MACHINE, REQUEST_SECONDS
 from tpuwatch.restart.record import TOUCHED, Target
-from tpuwatch.restart.settings import Settings
-from tpuwatch.restart.situation import OF_THE_MACHINE, REQUEST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tpuwatch.health.evidence import Holder
     from tpuwatch.node.board import Posted
     from tpuwatch.restart.crew import Driven
-    from tpuwatch.restart.decision import Decision
     from tpuwatch.restart.executor import Keeper, Progress
-    from tpuwatch.restart.ledger import Stored
+    from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.local.system import System
+    from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Record
     from tpuwatch.restart.telling import Telling
 

@@ -18,12 +18,12 @@ from tpuwatch.export.view import LoopStatus, RestartsStatus
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import Rung
 from tpuwatch.loops import Loop
-from tpuwatch.restart import budgets
 from tpuwatch.restart.audit import FILE_NAME, Audit
-from tpuwatch.restart.decision import Blocked
-from tpuwatch.restart.ledger import LedgerError
-from tpuwatch.restart.situation import REQUEST_SECONDS
-from tpuwatch.restart.storm import STUCK
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.decision import Blocked
+from tpuwatch.restart.policy.situation import REQUEST_SECONDS
+from tpuwatch.restart.policy.storm import STUCK
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
 from tpuwatch.restarting import LEFT_SECONDS, Restarting
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from tpuwatch.export.view import NodeStatus
     from tpuwatch.node.board import Posted
     from tpuwatch.restart.acts import Reading
-    from tpuwatch.restart.budgets import Books
-    from tpuwatch.restart.decision import Decision
+    from tpuwatch.restart.ledger.owner import ThisMachine
     from tpuwatch.restart.local.system import System
-    from tpuwatch.restart.owner import ThisMachine
+    from tpuwatch.restart.policy.budgets import Books
+    from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Record
 
 NAME: Final = "restart"  # the loop's, in metrics and status

@@ -15,8 +15,8 @@ from tests.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
 from tpuwatch.cli import restart_book, restart_nodes
 from tpuwatch.cli.main import main
 from tpuwatch.cli.restart_show import Show
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.record import Record, Target
-from tpuwatch.restart.sqlite import SqliteLedger
 
 
 def target(name: str = "train-1") -> Target:

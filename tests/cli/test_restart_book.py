@@ -126,7 +126,7 @@ def test_what_is_not_there_cannot(site: Site) -> None:
 
 
 def test_a_record_that_moves_on_is_looked_at_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tpuwatch.restart.sqlite import SqliteLedger
+    from tpuwatch.restart.ledger.sqlite import SqliteLedger
 
     made = put(site)
     write = SqliteLedger.write

@@ -20,8 +20,8 @@ from tests.cli.restart_elsewhere import FastClock
 from tests.cli.restarting import target, toml
 from tests.daemon_process import ROOT, wait_for
 from tests.sim.cloud.servers import PROJECT, ZONE
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.record import Phase, Record
-from tpuwatch.restart.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 

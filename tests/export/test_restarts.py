@@ -16,10 +16,10 @@ from tpuwatch.export.page import render
 from tpuwatch.export.restart_metrics import MOST_NODES
 from tpuwatch.export.view import RestartsStatus
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.decision import Blocked, Decision
-from tpuwatch.restart.policy import decide
+from tpuwatch.restart.policy.decision import Blocked, Decision
+from tpuwatch.restart.policy.policy import decide
+from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.record import Breaker, Phase, Target
-from tpuwatch.restart.settings import Settings
 
 LATER = NOW + 600
 

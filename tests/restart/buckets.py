@@ -10,7 +10,7 @@ from typing import Any
 
 from tpuwatch.clock import ManualClock
 from tpuwatch.config.restart import Ledger as Settings
-from tpuwatch.restart.gcs import GcsLedger
+from tpuwatch.restart.ledger.gcs import GcsLedger
 from tpuwatch.sim.storage import StorageServer
 
 BUCKET = "ledger"

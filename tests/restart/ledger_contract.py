@@ -9,7 +9,7 @@ import pytest
 
 from tests.restart.records import NOW, TARGET, full_fleet, full_record, record
 from tpuwatch.clock import ManualClock
-from tpuwatch.restart.ledger import ConflictError, Ledger, Stored
+from tpuwatch.restart.ledger.base import ConflictError, Ledger, Stored
 from tpuwatch.restart.record import Fleet, Lease, Phase, Target
 
 DAY = 86_400.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from tpuwatch.clock import Clock
-from tpuwatch.restart.codec import decode, decode_fleet, encode
-from tpuwatch.restart.ledger import ConflictError, Stored, StoredFleet
+from tpuwatch.restart.ledger.base import ConflictError, Stored, StoredFleet
+from tpuwatch.restart.ledger.codec import decode, decode_fleet, encode
 from tpuwatch.restart.record import Fleet, Record, Target
 
 

@@ -24,8 +24,8 @@ from typing import NamedTuple
 from tests.restart import world as service
 from tests.restart.world import Budget, World
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart import machine
-from tpuwatch.restart.machine import Call, CallAnswer, Limits, Move
+from tpuwatch.restart.machine import machine
+from tpuwatch.restart.machine.machine import Call, CallAnswer, Limits, Move
 from tpuwatch.restart.record import Phase, Record, Target
 
 NOW = 1000.0  # each state is moved to this time: only differences matter

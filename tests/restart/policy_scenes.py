@@ -7,12 +7,12 @@ from typing import Any
 
 from tpuwatch.health.evidence import CloudNode, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
-from tpuwatch.restart.budgets import Books
-from tpuwatch.restart.confirm import Confirmation
+from tpuwatch.restart.policy.budgets import Books
+from tpuwatch.restart.policy.confirm import Confirmation
+from tpuwatch.restart.policy.settings import SWITCHED, Settings
+from tpuwatch.restart.policy.situation import Situation
+from tpuwatch.restart.policy.storm import Crowd, Crowds
 from tpuwatch.restart.record import Attempt, Fleet, Phase, Record, Target
-from tpuwatch.restart.settings import SWITCHED, Settings
-from tpuwatch.restart.situation import Situation
-from tpuwatch.restart.storm import Crowd, Crowds
 
 NOW = 1_790_000_000.0
 MINUTE = 60.0

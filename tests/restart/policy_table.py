@@ -25,11 +25,11 @@ from tests.restart.policy_scenes import (
 )
 from tpuwatch.health.evidence import Maintenance, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
-from tpuwatch.restart.decision import Blocked
+from tpuwatch.restart.policy.decision import Blocked
+from tpuwatch.restart.policy.settings import Settings
+from tpuwatch.restart.policy.situation import Situation
+from tpuwatch.restart.policy.storm import Crowd, Crowds
 from tpuwatch.restart.record import Breaker, Claim, Fleet, Lease, Phase
-from tpuwatch.restart.settings import Settings
-from tpuwatch.restart.situation import Situation
-from tpuwatch.restart.storm import Crowd, Crowds
 
 CLOUD, RUNTIME, HOST, LOGS = Witness.CLOUD, Witness.RUNTIME, Witness.HOST, Witness.LOGS
 METADATA, MONITORING = Witness.METADATA, Witness.MONITORING

@@ -13,10 +13,10 @@ from tpuwatch.config import schema
 from tpuwatch.restart.api import NodeApi
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver, Progress
-from tpuwatch.restart.ledger import Ledger
-from tpuwatch.restart.owner import Owner, ThisMachine
+from tpuwatch.restart.ledger.base import Ledger
+from tpuwatch.restart.ledger.owner import Owner, ThisMachine
+from tpuwatch.restart.machine.sights import Limits
 from tpuwatch.restart.record import Record
-from tpuwatch.restart.sights import Limits
 from tpuwatch.sim.cloud.world import SimNode, Timing
 
 LIMITS = Limits(

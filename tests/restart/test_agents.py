@@ -13,10 +13,10 @@ from tpuwatch.health.evidence import Agent, CloudNode, Evidence, Witness
 from tpuwatch.health.judge import judge
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import DESTRUCTIVE, Rung
-from tpuwatch.restart.confirm import Confirmation, confirm
-from tpuwatch.restart.decision import Blocked, Decision
-from tpuwatch.restart.policy import decide
-from tpuwatch.restart.storm import crowds
+from tpuwatch.restart.policy.confirm import Confirmation, confirm
+from tpuwatch.restart.policy.decision import Blocked, Decision
+from tpuwatch.restart.policy.policy import decide
+from tpuwatch.restart.policy.storm import crowds
 
 OF_THE_NODE = (Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE)
 

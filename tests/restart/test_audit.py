@@ -16,8 +16,8 @@ from tests.restart.records import NOW, TARGET
 from tpuwatch.health.verdict import Rung
 from tpuwatch.restart import audit as audit_module
 from tpuwatch.restart.audit import Audit, Entry
-from tpuwatch.restart.decision import Blocked, Decision, Use
-from tpuwatch.restart.sqlite import SqliteLedger
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.restart.policy.decision import Blocked, Decision, Use
 
 
 def entry(**fields: Any) -> Entry:

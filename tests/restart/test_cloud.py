@@ -14,8 +14,8 @@ from tests.sim.cloud.servers import Cloud, cloud_running
 from tpuwatch.config import schema
 from tpuwatch.restart import cloud as cloud_module
 from tpuwatch.restart.cloud import CloudNodeApi
+from tpuwatch.restart.machine.sights import Call
 from tpuwatch.restart.record import Target
-from tpuwatch.restart.sights import Call
 from tpuwatch.sim.cloud.faults import Fault
 
 

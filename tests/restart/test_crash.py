@@ -15,9 +15,9 @@ import pytest
 
 from tests.restart.records import TARGET
 from tests.restart.site import LIMITS, Machine, Site, site_running
-from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored
+from tpuwatch.restart.machine.sights import Call, CallAnswer, Sight
 from tpuwatch.restart.record import Phase, Record, Target
-from tpuwatch.restart.sights import Call, CallAnswer, Sight
 from tpuwatch.sim.cloud.faults import Fault
 
 T = TypeVar("T")

@@ -16,10 +16,10 @@ from tests.restart.records import NOW, TARGET
 from tests.restart.site import Machine, Site, site_running
 from tpuwatch.clock import ManualClock
 from tpuwatch.restart.executor import LEASE_SECONDS
-from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.restart.machine.sights import Call, CallAnswer, Sight
 from tpuwatch.restart.record import Lease, Phase, Record, Target
-from tpuwatch.restart.sights import Call, CallAnswer, Sight
-from tpuwatch.restart.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import Fault
 
 

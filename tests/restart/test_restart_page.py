@@ -10,9 +10,9 @@ import pytest
 from tests.restart.policy_scenes import ALL_ON
 from tpuwatch.config.restart import Ledger, Restart
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.decision import FOR_A_PERSON, Blocked
-from tpuwatch.restart.objections import AHEAD_SECONDS, STALE_SECONDS
-from tpuwatch.restart.situation import OF_THE_MACHINE, OF_THE_NODE, REQUEST_SECONDS
+from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked
+from tpuwatch.restart.policy.objections import AHEAD_SECONDS, STALE_SECONDS
+from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, REQUEST_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "restart.md").read_text(encoding="utf-8")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tpuwatch.restart.machine import Call, CallAnswer, Operation, Sight
+from tpuwatch.restart.machine.machine import Call, CallAnswer, Operation, Sight
 
 EPOCH = 900.0  # operations' times tell their order alone
 _DURING = {"stop": "STOPPING", "start": "STARTING", "reset": "RESTARTING"}

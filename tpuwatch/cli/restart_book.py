@@ -15,13 +15,13 @@ from tpuwatch.errors import TpuwatchError
 from tpuwatch.export.jsonable import times
 from tpuwatch.export.paper import Paper
 from tpuwatch.health.words import length
-from tpuwatch.restart import budgets
 from tpuwatch.restart.audit import Entry
-from tpuwatch.restart.ledger import ConflictError
-from tpuwatch.restart.machine import ended
-from tpuwatch.restart.owner import ThisMachine, told
+from tpuwatch.restart.ledger.base import ConflictError
+from tpuwatch.restart.ledger.owner import ThisMachine, told
+from tpuwatch.restart.machine.machine import ended
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.record import Breaker, Lease, Phase, Target
-from tpuwatch.restart.settings import Settings
 
 if TYPE_CHECKING:
     import argparse

@@ -17,15 +17,15 @@ from tpuwatch.export.paper import Paper
 from tpuwatch.export.terminal import printable
 from tpuwatch.health.words import length
 from tpuwatch.restart.audit import Entry
-from tpuwatch.restart.budgets import is_request
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver
-from tpuwatch.restart.ledger import ConflictError, LedgerError
-from tpuwatch.restart.machine import ended, relevant_since
-from tpuwatch.restart.opening import limits
-from tpuwatch.restart.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError
+from tpuwatch.restart.ledger.opening import limits
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.machine.machine import ended, relevant_since
+from tpuwatch.restart.policy.budgets import is_request
+from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.record import Lease, Phase
-from tpuwatch.restart.situation import OF_THE_NODE
 
 if TYPE_CHECKING:
     import argparse
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from tpuwatch.cli.restart_plan import Plan
     from tpuwatch.config import Config
-    from tpuwatch.restart.decision import Use
-    from tpuwatch.restart.ledger import Stored
+    from tpuwatch.restart.ledger.base import Stored
+    from tpuwatch.restart.policy.decision import Use
     from tpuwatch.restart.record import Record, Target
 
 

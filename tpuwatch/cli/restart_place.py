@@ -13,7 +13,7 @@ from tpuwatch.health.evidence import Problem
 from tpuwatch.node.identity import ask_metadata
 from tpuwatch.node.metadata import Metadata, MetadataError, default_host
 from tpuwatch.restart.audit import FILE_NAME, Audit
-from tpuwatch.restart.opening import open_ledger
+from tpuwatch.restart.ledger.opening import open_ledger
 from tpuwatch.restart.record import Target
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
-    from tpuwatch.restart.ledger import Ledger
+    from tpuwatch.restart.ledger.base import Ledger
 
 _NODE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _ZONE: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")

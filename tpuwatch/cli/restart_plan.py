@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.verdict import Rung
 from tpuwatch.health.words import clean, length
-from tpuwatch.restart import budgets, machine
+from tpuwatch.restart.machine import machine
+from tpuwatch.restart.machine.sights import Call
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.record import Phase
-from tpuwatch.restart.settings import Settings
-from tpuwatch.restart.sights import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tpuwatch.cli.restart_seen import Seen
     from tpuwatch.config import Config
-    from tpuwatch.restart.decision import Use
+    from tpuwatch.restart.machine.sights import Limits, Move, Sight
+    from tpuwatch.restart.policy.decision import Use
     from tpuwatch.restart.record import Fleet, Record, Target
-    from tpuwatch.restart.sights import Limits, Move, Sight
 
 _UNBOUNDED: Final = 1_000_000  # nodes: their number is not known here, so the share of them bounds nothing
 _MOST_RUNNING: Final = 5  # lines

@@ -18,8 +18,8 @@ from tpuwatch.health.verdict import Verdict
 if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
+    from tpuwatch.restart.machine.sights import Sight
     from tpuwatch.restart.record import Target
-    from tpuwatch.restart.sights import Sight
 
 # Nobody calls these stuck: to restart such a node takes a reason.
 _WELL: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})

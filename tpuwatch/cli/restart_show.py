@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.restart.api import NodeApi
     from tpuwatch.restart.executor import Progress
+    from tpuwatch.restart.machine.sights import Call, CallAnswer, Sight
     from tpuwatch.restart.record import Record, Target
-    from tpuwatch.restart.sights import Call, CallAnswer, Sight
 
 _TICK_SECONDS: Final = 1.0
 _COMMAND: Final = re.compile(r"`([^`]{30,})`")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Counter, Metric
 
 from tpuwatch.export.families import Families, Snapshot
-from tpuwatch.restart.decision import Blocked
+from tpuwatch.restart.policy.decision import Blocked
+from tpuwatch.restart.policy.settings import SWITCHED
 from tpuwatch.restart.record import ENDED, Phase
-from tpuwatch.restart.settings import SWITCHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean, length
-from tpuwatch.restart.decision import Blocked
-from tpuwatch.restart.owner import told
+from tpuwatch.restart.ledger.owner import told
+from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.record import Phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tpuwatch.export.view import RestartsStatus
-    from tpuwatch.restart.decision import Decision
+    from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Attempt, Record
 
 _MOST_LINES: Final = 10  # of a kind, for people

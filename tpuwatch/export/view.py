@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.health.evidence import Agent, CloudNode, Host, Identity, Runtime
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Cause, Event, Finding, Launch
-    from tpuwatch.restart.decision import Decision
+    from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Breaker, Record
 
 ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves

@@ -10,21 +10,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.verdict import DESTRUCTIVE, Rung
-from tpuwatch.restart import budgets
-from tpuwatch.restart.budgets import Books
-from tpuwatch.restart.case import begin
-from tpuwatch.restart.ledger import ConflictError
+from tpuwatch.restart.ledger.base import ConflictError
+from tpuwatch.restart.machine.case import begin
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.budgets import Books
 from tpuwatch.restart.record import Lease, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tpuwatch.clock import Clock
-    from tpuwatch.restart.decision import Decision
     from tpuwatch.restart.executor import Keeper
-    from tpuwatch.restart.ledger import Ledger, Stored, StoredFleet
+    from tpuwatch.restart.ledger.base import Ledger, Stored, StoredFleet
+    from tpuwatch.restart.policy.decision import Decision
+    from tpuwatch.restart.policy.settings import Settings
     from tpuwatch.restart.record import Record, Target
-    from tpuwatch.restart.settings import Settings
 
 RENEW_SECONDS: Final = 300.0  # a request counts for twice as long
 _TRIES: Final = 5  # at a fleet that others write, too

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.machine import Call, CallAnswer, Sight
+    from tpuwatch.restart.machine.machine import Call, CallAnswer, Sight
     from tpuwatch.restart.record import Target
 
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.export.jsonable import dumps, times
 from tpuwatch.health.words import clean
-from tpuwatch.restart.files import open_private
+from tpuwatch.restart.ledger.files import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tpuwatch.restart.decision import Decision, Use
+    from tpuwatch.restart.policy.decision import Decision, Use
     from tpuwatch.restart.record import Target
 
 FILE_NAME: Final = "audit.jsonl"

@@ -20,7 +20,7 @@ from tpuwatch.health.evidence import Problem
 from tpuwatch.node.apifaults import ApiError, Asked, Fault, cleaned
 from tpuwatch.node.cloudclient import MAX_PAGES, PAGE_SIZE, CloudClient
 from tpuwatch.node.cloudnode import Converter
-from tpuwatch.restart.sights import Call, CallAnswer, Operation, Sight
+from tpuwatch.restart.machine.sights import Call, CallAnswer, Operation, Sight
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

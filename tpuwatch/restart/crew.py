@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.restart.ledger import ConflictError, LedgerError
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart import machine
-from tpuwatch.restart.ledger import ConflictError, LedgerError, Stored
-from tpuwatch.restart.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, told
+from tpuwatch.restart.machine import machine
+from tpuwatch.restart.machine.sights import Limits
 from tpuwatch.restart.record import Lease, Phase, Record, Target
-from tpuwatch.restart.sights import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpuwatch.clock import Clock
     from tpuwatch.restart.api import NodeApi
-    from tpuwatch.restart.ledger import Ledger
-    from tpuwatch.restart.sights import Call
+    from tpuwatch.restart.ledger.base import Ledger
+    from tpuwatch.restart.machine.sights import Call
 
 LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
 _PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles

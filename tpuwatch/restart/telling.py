@@ -12,7 +12,7 @@ from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean, ended
 from tpuwatch.logsetup import one_line
 from tpuwatch.restart.audit import Entry
-from tpuwatch.restart.decision import Blocked
+from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.record import Phase
 from tpuwatch.restart.webhook import slack
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.restart.audit import Audit
-    from tpuwatch.restart.decision import Decision
+    from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Record, Target
 
 MOST_LINES: Final = 20  # of decisions, that one turn writes into tpuwatch's log

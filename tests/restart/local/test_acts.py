@@ -12,7 +12,7 @@ from tests.restart.records import record
 from tpuwatch.clock import ManualClock
 from tpuwatch.health.verdict import Rung
 from tpuwatch.restart.executor import Driver
-from tpuwatch.restart.ledger import ConflictError
+from tpuwatch.restart.ledger.base import ConflictError
 from tpuwatch.restart.local.driver import ORPHANED_SECONDS, orphaned
 from tpuwatch.restart.local.settings import LocalSettings
 from tpuwatch.restart.local.system import Ran

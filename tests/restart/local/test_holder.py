@@ -9,7 +9,7 @@ import pytest
 
 from tests.restart.local.machine import Desk
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.ledger import ConflictError, Stored
+from tpuwatch.restart.ledger.base import ConflictError, Stored
 from tpuwatch.restart.local.settings import LocalSettings
 from tpuwatch.restart.local.system import Ran
 from tpuwatch.restart.record import Phase, Record, Target

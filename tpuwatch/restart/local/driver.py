@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.case import ended
 from tpuwatch.restart.executor import LEASE_SECONDS, Keeper, Progress
 from tpuwatch.restart.local import checkpoint, holder, runtime
 from tpuwatch.restart.local.settings import LocalSettings
+from tpuwatch.restart.machine.case import ended
 from tpuwatch.restart.record import Phase
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.health.evidence import Holder
-    from tpuwatch.restart.ledger import Ledger
+    from tpuwatch.restart.ledger.base import Ledger
+    from tpuwatch.restart.ledger.owner import ThisMachine
     from tpuwatch.restart.local.desk import Desk
     from tpuwatch.restart.local.system import System
-    from tpuwatch.restart.owner import ThisMachine
     from tpuwatch.restart.record import Record, Target
 
 _ACTS: Final[dict[Rung, Callable[[Desk], None]]] = {

@@ -1,0 +1,103 @@
+"""The state machine under all interleavings, and the proof that the checker finds what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.restart.model import LIMITS, Checker, Violation, alone
+from tests.restart.world import Budget
+from tpuwatch.restart.machine import machine
+from tpuwatch.restart.machine.machine import Call, CallAnswer, Limits, Move, Sight
+from tpuwatch.restart.record import Phase, Record
+
+WHOLE = 10_000  # deeper than anything
+PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the end of the wait
+
+
+@pytest.mark.parametrize(
+    ("budget", "hosts", "depth"),
+    [
+        (Budget(), 1, 9),
+        (Budget(), 2, 10),
+        (alone("losses"), 1, WHOLE),
+        (alone("losses"), 2, WHOLE),
+    ],
+    ids=["all faults", "all faults, several hosts", "a lost answer", "a lost answer, several hosts"],
+)
+def test_nothing_is_violated(budget: Budget, hosts: int, depth: int) -> None:
+    checker = Checker(budget, hosts)
+    count = checker.run(depth)
+    print(f"{count:,} states to a depth of {checker.depth} steps; all: {checker.whole}")
+    assert count > 5_000
+    assert checker.whole == (depth == WHOLE)
+
+
+def _stops_again(record: Record, call: Call, answer: CallAnswer, now: float, limits: Limits) -> Record:
+    """A lost answer is taken for a refusal."""
+    if not answer.code and not answer.operation and call is Call.STOP:
+        answer = CallAnswer(code="FAILED_PRECONDITION")
+    return machine.answered(record, call, answer, now, limits)
+
+
+def _forgets_stopped(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
+    """When the node is stopped, that is the end."""
+    move = machine.advance(record, sight, now, limits)
+    if record.phase is Phase.STOPPING and sight.state == "STOPPED":
+        return Move(machine.ended(move.record, Phase.DONE, "Stopped.", now))
+    return move
+
+
+def _gives_up_starting(record: Record, call: Call, answer: CallAnswer, now: float, limits: Limits) -> Record:
+    """A start that is refused is the end."""
+    after = machine.answered(record, call, answer, now, limits)
+    return machine.ended(after, Phase.FAILED, "No start.", now) if call is Call.START and answer.code else after
+
+
+def _never_starts(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
+    """STOPPED waits for somebody else."""
+    move = machine.advance(record, sight, now, limits)
+    return Move(record, again_in=1.0) if move.call is Call.START else move
+
+
+def _stops_at_once(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
+    """A record found at its intent is begun again."""
+    if record.phase is Phase.INTENT:
+        record = replace(record, phase=Phase.REQUESTED)
+    return machine.advance(record, sight, now, limits)
+
+
+def _blind(record: Record, sight: Sight, now: float, limits: Limits) -> Move:
+    """Operations that cannot be listed are taken for none."""
+    return machine.advance(record, replace(sight, listed=True), now, limits)
+
+
+@pytest.mark.parametrize(
+    ("checker", "found"),
+    [
+        (Checker(alone("losses", "people"), answered=_stops_again, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone("crashes", "people"), advance=_stops_at_once, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone("losses", "people", "blinds"), advance=_blind, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone(), advance=_forgets_stopped), "the node is STOPPED"),
+        (Checker(alone("refusals"), answered=_gives_up_starting), "the node is STOPPED"),
+        (Checker(alone(), advance=_never_starts), "never ends"),
+        (
+            Checker(alone("losses"), limits=replace(LIMITS, stale_seconds=0, call_seconds=0, settle_seconds=0)),
+            "the node is STOP",
+        ),
+    ],
+    ids=[
+        "stops again after a lost answer",
+        "stops again after a crash",
+        "takes no list for an empty one",
+        "forgets STOPPED",
+        "gives up starting",
+        "never starts",
+        "trusts old looks",
+    ],
+)
+def test_the_checker_finds_what_is_wrong(checker: Checker, found: str) -> None:
+    with pytest.raises(Violation, match=found) as violation:
+        checker.run(40)
+    assert "takes the lease" in str(violation.value)  # it tells how it came about

@@ -1,0 +1,28 @@
+"""The policy's settings are those of the configuration, and its defaults too."""
+
+from __future__ import annotations
+
+from tpuwatch.config import Config
+from tpuwatch.config.restart import Restart
+from tpuwatch.health.verdict import Rung
+from tpuwatch.restart.policy.settings import SWITCHED, Settings
+
+
+def test_the_defaults_are_those_of_the_configuration() -> None:
+    config = Config()
+    assert Settings.of(config.restart, boot_grace_seconds=config.health.boot_grace_seconds) == Settings()
+
+
+def test_every_switch_allows_its_own_rung_and_no_other() -> None:
+    for rung in SWITCHED:
+        made = Settings.of(Restart(mode="act", checkpoint_signal="SIGUSR1", **{rung.value: True}), boot_grace_seconds=1)
+        assert (made.act, made.allowed, made.boot_grace_seconds) == (True, {rung}, 1)
+
+
+def test_values_are_taken_over() -> None:
+    made = Settings.of(Restart(node_max=7, storm_percent=2.5), boot_grace_seconds=0)
+    assert (made.node_max, made.storm_percent, made.act) == (7, 2.5, False)
+
+
+def test_what_has_no_switch_is_never_done() -> None:
+    assert not {Rung.RECREATE, Rung.ASK, Rung.FIX_PROGRAM, Rung.WAIT, Rung.NOTHING} & set(SWITCHED)

@@ -1,0 +1,1 @@
+"""Where restarts are recorded: one small interface, a file, a bucket, and who holds a record."""

@@ -1,0 +1,122 @@
+"""Records as JSON text, for any ledger. Strict in what it reads: a record that is misread could stop a node twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import MISSING, asdict, fields
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.health.verdict import Rung
+from tpuwatch.restart.ledger.base import LedgerError
+from tpuwatch.restart.record import Attempt, Breaker, Claim, Fleet, Lease, Phase, Record, Target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
+SCHEMA: Final = 1
+MAX_CHARS: Final = 1 << 18  # a record takes some thousand
+
+
+class DamagedError(LedgerError):
+    """A stored record makes no sense."""
+
+
+def encode(value: Record | Fleet) -> str:
+    """It as one line of ASCII. Raises LedgerError if it cannot be stored."""
+    try:
+        text = json.dumps({"schema": SCHEMA, **asdict(value)}, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise LedgerError(f"what the ledger is to hold cannot be stored: {error}") from error
+    if len(text) > MAX_CHARS:
+        raise LedgerError(f"what the ledger is to hold is too large to be stored: {len(text)} characters")
+    return text
+
+
+def decode(text: str, where: str) -> Record:
+    """The record in such a text. Raises LedgerError, with `where` ("ledger.db") as the place it was found in."""
+    record: Record = _decoded(Record, text, where)
+    return record
+
+
+def decode_fleet(text: str, where: str) -> Fleet:
+    """What is kept of the fleet, likewise."""
+    fleet: Fleet = _decoded(Fleet, text, where)
+    return fleet
+
+
+def _decoded(kind: Any, text: str, where: str) -> Any:
+    try:
+        value = json.loads(text)
+        schema = _whole(value.pop("schema"))
+        if schema == SCHEMA:
+            return _read(kind, value)
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        raise DamagedError(
+            f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}), so nothing is restarted: "
+            "look at your nodes, start those that it may have left stopped, then move it away to begin anew"
+        ) from error
+    raise LedgerError(
+        f"a record in {where} is of another version of tpuwatch (its form is {schema}, this one's {SCHEMA}): use "
+        "one and the same version wherever this ledger is used"
+    )
+
+
+class _WrongError(ValueError):
+    """What is there is not what belongs there."""
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """The dataclass of that kind with these values by name; what is not there has its default."""
+    if not isinstance(value, dict):
+        raise _WrongError(f"{kind.__name__} is no object")
+    known = {field.name: field for field in fields(kind)}
+    if extra := value.keys() - known.keys():
+        raise _WrongError(f"{kind.__name__} has no {sorted(extra)[0]!r}")
+    if missing := [name for name, field in known.items() if field.default is MISSING and name not in value]:
+        raise _WrongError(f"{kind.__name__} lacks {missing[0]!r}")
+    return kind(**{name: _READERS[str(known[name].type)](given) for name, given in value.items()})
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _WrongError(f"{value!r:.40} is no text")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise _WrongError(f"{value!r:.40} is no whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not abs(value) < 1e300:
+        raise _WrongError(f"{value!r:.40} is no number")
+    return float(value)
+
+
+def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def read_all(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise _WrongError(f"{value!r:.40} is no list")
+        return tuple(read(one) for one in value)
+
+    return read_all
+
+
+# By the types of the fields, as they are written in `record`.
+_READERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "str": _text,
+    "int": _whole,
+    "float": _number,
+    "float | None": lambda value: None if value is None else _number(value),
+    "tuple[str, ...]": _list_of(_text),
+    "Rung": Rung,
+    "Phase": Phase,
+    "Target": lambda value: _read(Target, value),
+    "Lease": lambda value: _read(Lease, value),
+    "tuple[Attempt, ...]": _list_of(lambda value: _read(Attempt, value)),
+    "Breaker": lambda value: _read(Breaker, value),
+    "tuple[Claim, ...]": _list_of(lambda value: _read(Claim, value)),
+}

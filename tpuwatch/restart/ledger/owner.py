@@ -1,0 +1,119 @@
+"""Who drives a record: the name of a driver, whether it can still be alive, and when its lease may be taken."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.processes import ProcFs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.clock import Clock
+    from tpuwatch.restart.ledger.base import Stored
+    from tpuwatch.restart.record import Target
+
+_BOOT_ID: Final = "sys/kernel/random/boot_id"
+_PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A driver's name, taken apart. It is written "host/boot/pid/started/random"."""
+
+    host: str
+    boot: str  # the machine's boot, and the namespace in which the process has its number
+    pid: int
+    started: int  # clock ticks since boot
+    random: str  # tells the drivers in one process apart
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.boot}/{self.pid}/{self.started}/{self.random}"
+
+    @property
+    def told(self) -> str:
+        """It in words, for people."""
+        return f"process {self.pid} on {self.host}"
+
+
+def parse(text: str) -> Owner | None:
+    """The owner of that name; None for a name of another form."""
+    parts = text.split("/")
+    if len(parts) != 5 or not all(parts) or not (parts[2].isdecimal() and parts[3].isdecimal()):
+        return None
+    return Owner(parts[0], parts[1], int(parts[2]), int(parts[3]), parts[4])
+
+
+def told(text: str) -> str:
+    """Who that is, in words."""
+    owner = parse(text)
+    return owner.told if owner is not None else f'"{text}"'
+
+
+class ThisMachine:
+    """Names drivers in this process, and knows whether those of this machine are gone for sure."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._files = ProcFs(proc)
+
+    def new_owner(self) -> Owner:
+        """A name for one more driver in this process."""
+        stat = self._files.stat(os.getpid())
+        return Owner(
+            host=_PLAIN.sub("-", os.uname().nodename) or "unknown",
+            boot=self._boot() or f"unknown-{secrets.token_hex(8)}",
+            pid=os.getpid(),
+            started=stat.started_ticks if stat is not None else 0,
+            random=secrets.token_hex(4),
+        )
+
+    def is_gone(self, text: str) -> bool:
+        """Whether that driver's process has ended for sure. What cannot be seen from here may be alive."""
+        owner = parse(text)
+        if owner is None or not owner.started or owner.boot != self._boot():
+            return False
+        try:
+            os.kill(owner.pid, 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, OverflowError):
+            pass  # it is there, and somebody else's
+        stat = self._files.stat(owner.pid)
+        return stat is not None and stat.started_ticks != owner.started
+
+    def _boot(self) -> str:
+        """This boot and this namespace of processes: in both of them a number means the same. "" if not known."""
+        boot = self._files.read(_BOOT_ID, 64).decode("ascii", "replace").strip()
+        try:
+            space = os.readlink(self._proc / "self/ns/pid")  # noqa: PTH115 (the text, which is no path)
+        except OSError:
+            return ""
+        return f"{boot}.{_PLAIN.sub('', space)}" if boot else ""
+
+
+class LeaseWatch:
+    """How long the leases of others hold yet, on this machine's monotonic clock. Used from one thread."""
+
+    def __init__(self, clock: Clock, is_gone: Callable[[str], bool]) -> None:
+        self._clock = clock
+        self._is_gone = is_gone
+        self._seen: dict[Target, tuple[int, float]] = {}  # the version, and when it was first seen
+
+    def remaining(self, stored: Stored) -> float:
+        """Seconds until the record may be taken, if its version stays; 0 when it may be taken now."""
+        target, lease = stored.record.target, stored.record.lease
+        if not lease.owner or self._is_gone(lease.owner):
+            self._seen.pop(target, None)
+            return 0.0
+        now = self._clock.monotonic()
+        version, since = self._seen.get(target, (None, now))
+        if version != stored.version:
+            since = now
+            self._seen[target] = (stored.version, since)
+        return max(0.0, lease.seconds - (now - since))

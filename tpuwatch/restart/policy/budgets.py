@@ -1,0 +1,287 @@
+"""How often what may be done: budgets, back-off, cool-down and the breaker, over what the ledger holds. Pure.
+
+What was done is counted by when it began, in windows that slide. Who did it does not matter: what operators do takes
+its share too. Times are of the writers' clocks; one in the future counts, so that a wrong clock makes it wait.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.verdict import DESTRUCTIVE, Rung
+from tpuwatch.health.words import length, listed
+from tpuwatch.restart.policy.decision import Blocked, Use
+from tpuwatch.restart.record import ENDED, Attempt, Breaker, Claim, Fleet, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tpuwatch.restart.policy.settings import Settings
+    from tpuwatch.restart.record import Record, Target
+
+_MOST_DOUBLINGS: Final = 32
+_NAMED: Final = 5  # nodes, in a sentence
+
+
+@dataclass(frozen=True)  # no slots: what is reckoned from it is kept with it
+class Books:
+    """What the ledger holds now: the records by their nodes' paths, and what concerns all of them.
+
+    `fleet` has to be read first: a claim may be dropped from it as soon as the records show what became of it.
+    One serves many decisions, until something is written.
+    """
+
+    records: Mapping[str, Record] = field(default_factory=dict)
+    fleet: Fleet = field(default_factory=Fleet)
+
+    @cached_property
+    def begun(self) -> list[tuple[str, float]]:
+        """Every restart by its node and when it began. What was cancelled before anything was done is none."""
+        begun = [(claim.target.path, claim.began) for claim in self.unrecorded]
+        begun += [(path, one.began) for path, one in self._past if one.phase is not Phase.CANCELLED]
+        return begun + [(path, _began(record)) for path, record in self.active if record.rung in DESTRUCTIVE]
+
+    @cached_property
+    def active(self) -> list[tuple[str, Record]]:
+        """Records of which something is being done."""
+        return [(path, record) for path, record in self.records.items() if under_way(record)]
+
+    @cached_property
+    def failed(self) -> list[tuple[str, float]]:
+        """Every restart that made nothing better, by its node and when it ended."""
+        return [(path, one.ended) for path, one in self._past if _failed(one)]
+
+    @cached_property
+    def unrecorded(self) -> list[Claim]:
+        """Claims of which the records do not show yet what became of them."""
+        return [one for one in self.fleet.claims if one.began > _recorded(self.records.get(one.target.path))]
+
+    @cached_property
+    def _past(self) -> list[tuple[str, Attempt]]:
+        return [(path, one) for path, record in self.records.items() for one in _destructive(record)]
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a budget does not allow it. `until` is when that is over by itself; None is never."""
+
+    blocked: Blocked
+    sentence: str
+    until: float | None = None
+    opens_breaker: str = ""
+
+
+def attempts(record: Record) -> list[Attempt]:
+    """What was done to the node and has ended, the newest first: the history, and the record itself if it has."""
+    past = sorted(record.history, key=lambda one: -one.ended)
+    if record.phase not in ENDED or (past and past[0].ended >= record.entered):
+        return past
+    latest = Attempt(
+        record.rung, record.cause, _began(record), record.entered, record.phase, record.stops, record.actor
+    )
+    return [latest, *past]
+
+
+def is_request(record: Record) -> bool:
+    """Whether a node's own daemon asks whoever watches it, and nobody has taken it up yet."""
+    untouched = record.phase is Phase.REQUESTED and not record.began and not record.lease.owner
+    return untouched and bool(record.witnesses)
+
+
+def under_way(record: Record | None) -> bool:
+    """Whether something is being done, or about to be. What a daemon asks others for is not."""
+    return record is not None and record.open and not is_request(record)
+
+
+def hold(
+    books: Books, target: Target, rung: Rung, cause: str, watched: int, settings: Settings, now: float
+) -> Hold | None:
+    """The first reason not to interrupt what runs on the node now; None if there is none.
+
+    `watched` is how many nodes there are. It never raises, whatever the ledger holds.
+    """
+    record = books.records.get(target.path)
+    past = _destructive(record)
+    return (
+        _breaker(books, settings, now)
+        or _called_a_person(past, settings, now)
+        or _same_cause(past, cause, settings, now)
+        or _no_capacity(books, target, rung)
+        or _backoff(past, settings, now)
+        or _cooldown(past, settings, now)
+        or _used_up(books, target, watched, settings, now)
+    )
+
+
+def hold_checkpoint(record: Record | None, settings: Settings, now: float) -> Hold | None:
+    """The reason not to ask for a checkpoint now: one was asked for a moment ago."""
+    past = [one for one in attempts(record) if one.rung is Rung.CHECKPOINT] if record is not None else []
+    if past and (left := past[0].ended + settings.backoff_seconds - now) > 0:
+        sentence = f"the last checkpoint was asked for a moment ago, and the next waits for {length(left)}"
+        return Hold(Blocked.BACKOFF, sentence, now + left)
+    return None
+
+
+def use(books: Books, target: Target, watched: int, settings: Settings, now: float) -> Use:
+    """How much of the two budgets is used."""
+    mine, since = target.path, now - settings.node_window_seconds
+    return Use(
+        node=sum(began > since and path == mine for path, began in books.begun),
+        node_max=settings.node_max,
+        fleet=_of_fleet(books, now - settings.fleet_window_seconds),
+        fleet_max=allowance(watched, settings),
+    )
+
+
+def claimed(books: Books, target: Target, settings: Settings, now: float) -> Fleet:
+    """What is written for all nodes before a restart is recorded, so that nobody else can use what it uses."""
+    since = now - max(settings.node_window_seconds, settings.fleet_window_seconds)
+    kept = tuple(one for one in books.unrecorded if one.began > since)
+    return replace(books.fleet, claims=(Claim(target, now), *kept))
+
+
+def opened(fleet: Fleet, why: str, now: float) -> Fleet:
+    """With the breaker open. One that is open keeps its reason."""
+    if fleet.breaker.opened is not None:
+        return fleet
+    return replace(fleet, breaker=replace(fleet.breaker, opened=now, reason=why))
+
+
+def closed(fleet: Fleet, by: str, now: float) -> Fleet:
+    """With the breaker closed by a person; what failed until now counts no more."""
+    return replace(fleet, breaker=Breaker(reset_at=now, reset_by=by))
+
+
+def allowance(watched: int, settings: Settings) -> int:
+    """How many restarts the fleet's window allows: the smaller of number and share, and at least one."""
+    return max(1, min(settings.fleet_max, math.floor(watched * settings.fleet_percent / 100 + 1e-9)))
+
+
+def backoff_seconds(done: int, settings: Settings) -> float:
+    """How long a node is left alone after so many restarts within its window (one or more)."""
+    doubled = settings.backoff_seconds * 2.0 ** min(max(done - 1, 0), _MOST_DOUBLINGS)
+    return max(settings.backoff_seconds, min(doubled, settings.longest_backoff_seconds))
+
+
+def trips(books: Books, settings: Settings, now: float) -> str:
+    """Why the breaker has to be open, as a sentence, if so many restarts have failed; else ""."""
+    since = max(now - settings.breaker_window_seconds, books.fleet.breaker.reset_at)
+    failed = [path for path, ended in books.failed if ended > since]
+    if len(failed) < settings.breaker_failures:
+        return ""
+    nodes = sorted({path.rpartition("/")[2] for path in failed})
+    named = listed([*nodes[:_NAMED], *([f"{len(nodes) - _NAMED} more"] if len(nodes) > _NAMED else [])])
+    return f"{len(failed)} restarts have failed within {length(settings.breaker_window_seconds)}: of {named}."
+
+
+def _failed(one: Attempt) -> bool:
+    """Whether a restart made nothing better. One that only told a person what to do is no failure."""
+    return one.phase is Phase.FAILED or (one.phase is Phase.NEEDS_PERSON and one.stops > 0)
+
+
+def _destructive(record: Record | None) -> list[Attempt]:
+    return [one for one in attempts(record) if one.rung in DESTRUCTIVE] if record is not None else []
+
+
+def _recorded(record: Record | None) -> float:
+    """When the latest restart began that the record knows of; without end while one is under way."""
+    if under_way(record):
+        return math.inf
+    return max((one.began for one in _destructive(record)), default=-math.inf)
+
+
+def _of_fleet(books: Books, since: float) -> int:
+    """Those of the fleet's window, and what is still under way, however long ago it began."""
+    long_ago = [one for _, one in books.active if one.rung in DESTRUCTIVE and _began(one) <= since]
+    return sum(began > since for _, began in books.begun) + len(long_ago)
+
+
+def _began(record: Record) -> float:
+    return record.began or record.requested
+
+
+def _called_a_person(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
+    if not past or past[0].phase is not Phase.NEEDS_PERSON:
+        return None
+    until = past[0].ended + settings.node_window_seconds
+    if now >= until:
+        return None
+    return Hold(Blocked.NEEDS_PERSON, "the last restart of the node ended with a call for a person", until)
+
+
+def _breaker(books: Books, settings: Settings, now: float) -> Hold | None:
+    breaker = books.fleet.breaker
+    if breaker.opened is not None:
+        why = breaker.reason.rstrip(".") or "restarts have failed"
+        return Hold(Blocked.BREAKER, f"the breaker is open until `tpuwatch restart --reset-breaker`: {why}")
+    if why := trips(books, settings, now):
+        return Hold(Blocked.BREAKER, f"the breaker opens: {why.rstrip('.')}", opens_breaker=why)
+    return None
+
+
+def _same_cause(past: list[Attempt], cause: str, settings: Settings, now: float) -> Hold | None:
+    if not past or past[0].cause != cause:
+        return None
+    until = past[0].ended + settings.same_cause_seconds
+    if now >= until:
+        return None
+    if past[0].phase is Phase.CANCELLED:
+        sentence = f"a restart for the same fault ({cause}) was cancelled {length(now - past[0].ended)} ago"
+    else:
+        ago = length(now - past[0].ended)
+        sentence = f"the same fault ({cause}) is back {ago} after a restart, which would not help a second time either"
+    return Hold(Blocked.SAME_CAUSE, sentence, until)
+
+
+def _no_capacity(books: Books, target: Target, rung: Rung) -> Hold | None:
+    """A stop gives capacity back: not where another node has just not got its own again."""
+    if rung is not Rung.RESTART_NODE:
+        return None
+    for _, record in books.active:
+        there = (record.target.project, record.target.zone) == (target.project, target.zone)
+        if there and record.phase is Phase.STOPPED and record.tries > 0:
+            sentence = (
+                f"the start of {record.target.node} in the same zone is being refused, and a stop gives capacity back"
+            )
+            return Hold(Blocked.NO_CAPACITY, sentence)
+    return None
+
+
+def _backoff(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
+    since = now - settings.node_window_seconds
+    done = sum(one.ended > since for one in past)
+    if not past:
+        return None
+    until = past[0].ended + backoff_seconds(done, settings)
+    if now >= until:
+        return None
+    sentence = (
+        f"the node was restarted {length(now - past[0].ended)} ago, and is left alone for {length(until - now)} more"
+    )
+    return Hold(Blocked.BACKOFF, sentence, until)
+
+
+def _cooldown(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
+    helped = next((one.ended for one in past if one.phase is Phase.DONE), None)
+    if helped is None or now >= (until := helped + settings.cooldown_seconds):
+        return None
+    sentence = f"a restart helped {length(now - helped)} ago, and the node is left alone for {length(until - now)} more"
+    return Hold(Blocked.COOLDOWN, sentence, until)
+
+
+def _used_up(books: Books, target: Target, watched: int, settings: Settings, now: float) -> Hold | None:
+    used = use(books, target, watched, settings, now)
+    if used.node >= used.node_max:
+        window = length(settings.node_window_seconds)
+        return Hold(
+            Blocked.NODE_BUDGET, f"the node has used {used.node} of its {used.node_max} restarts within {window}"
+        )
+    if used.fleet >= used.fleet_max:
+        window = length(settings.fleet_window_seconds)
+        return Hold(
+            Blocked.FLEET_BUDGET, f"{used.fleet} restarts within {window} are as many as {watched} nodes are allowed"
+        )
+    return None
