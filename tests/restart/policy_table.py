@@ -231,6 +231,12 @@ ROWS = [
     Row("asked for, beside a verdict of one's own", situation(books=books(ASKED)), Rung.RESTART_NODE),
     Row("a storm in the fleet", situation(crowds=Crowds(Crowd(100, 10), Crowd(50, 1))), Blocked.STORM, "10 of the 100"),
     Row("a storm in the zone", situation(crowds=Crowds(Crowd(1000, 5), Crowd(50, 5))), Blocked.STORM, "zone"),
+    Row(
+        "a person is called for the storm, not for each node in it",
+        situation(ALONE, crowds=Crowds(Crowd(100, 10), Crowd(50, 1))),
+        Blocked.STORM,
+        "10 of the 100",
+    ),
     Row("two of two are no storm", situation(crowds=Crowds(Crowd(2, 2), Crowd(2, 2))), Rung.RESTART_NODE),
     Row("few of many are no storm", situation(crowds=Crowds(Crowd(1000, 40), Crowd(500, 40))), Rung.RESTART_NODE),
     Row(

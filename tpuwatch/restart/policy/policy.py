@@ -14,7 +14,7 @@ from tpuwatch.health.words import capital, ended
 from tpuwatch.restart.policy import budgets, objections
 from tpuwatch.restart.policy.budgets import Hold
 from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked, Decision, Use
-from tpuwatch.restart.policy.storm import storm
+from tpuwatch.restart.policy.storm import STUCK, storm
 
 if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import Settings
@@ -50,7 +50,7 @@ def decide(situation: Situation, settings: Settings) -> Decision:
     """What is to be done about the node now. Same situation, same decision; never raises for what may be found."""
     rung = situation.wanted
     if rung not in _ACTS:
-        return _nothing(situation, rung)
+        return _nothing(situation, rung, settings)
     hold = _hold(situation, rung, settings)
     if hold is None:
         return _decision(situation, rung, settings, act=rung, sentence=f"Will {_ACTS[rung]}")
@@ -106,8 +106,10 @@ def _switch(rung: Rung, settings: Settings) -> Hold | None:
     return None
 
 
-def _nothing(situation: Situation, rung: Rung) -> Decision:
-    """No act is called for; at most a person."""
+def _nothing(situation: Situation, rung: Rung, settings: Settings) -> Decision:
+    """No act is called for; at most a person, who is called once for a storm and not for each node in it."""
+    if rung is Rung.ASK and situation.judgement.verdict in STUCK and (hold := _storm(situation, settings)) is not None:
+        return _decision(situation, rung, settings, hold=hold, sentence=f"A person is needed: {hold.sentence}")
     sentence = "Nothing that tpuwatch does would help: ask a person" if rung is Rung.ASK else "Nothing is to be done"
     if rung is Rung.FIX_PROGRAM:
         sentence = "The program has to be mended, by those who wrote it"
