@@ -99,4 +99,5 @@ def test_twenty_starts_and_stops_leave_nothing_behind(watching: Watching) -> Non
     for number in range(20):
         once(number)
     watching.made.clear()
-    wait_for(lambda: all(now <= then + 2 for now, then in zip(here(), before, strict=True)), f"{before} again")
+    # gRPC's pool may still have grown by some threads; what is left behind by each would be twenty.
+    wait_for(lambda: all(now <= then + 10 for now, then in zip(here(), before, strict=True)), f"{before} again")
