@@ -75,7 +75,14 @@ def test_a_gzip_bomb_takes_no_memory(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50 * 1024
 
 
-@pytest.mark.parametrize("damage", [b"\x1f\x8b", gzip.compress(TEXT.encode())[:-20], gzip.compress(b"x") + b"rubbish"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"\x1f\x8b", id="only the magic"),
+        pytest.param(gzip.compress(TEXT.encode())[:-20], id="cut"),
+        pytest.param(gzip.compress(b"x") + b"rubbish", id="rubbish after it"),
+    ],
+)
 def test_damaged_gzip_is_named(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(damage)
     with pytest.raises(UnreadableError, match=r"^cannot read .*/a\.gz: \S"):
