@@ -110,7 +110,15 @@ class Launch:
     outcome: Outcome = Outcome.STARTING
     cause: Cause | None = None  # why it failed
     last_heard: float | None = None
-    environment: dict[str, str] = field(default_factory=dict)  # TPU_* and LIBTPU_* of the process
+    environment: dict[str, str] = field(default_factory=dict)  # TPU_*, LIBTPU_* and TPUWATCH_* of the process
+    workload: str = ""  # the name that the operator or `tpuwatch exec` gave it; empty: none
+    faults: dict[str, float] = field(default_factory=dict)  # causes, and the seconds from start to the first of each
+    premapped_failures: int = 0  # how often the premapped buffer had no room
+    premapped_need_bytes: int | None = None  # the most that a failure showed to be needed at once; None: none told
+    premapped_asked_bytes: int | None = None  # the largest single buffer that there was no room for
+    boot_id: str = ""  # the machine's boot that it ran in; empty where nobody knows
+    ended: float | None = None
+    exit_status: int | None = None  # as the shell counts: 128 and more for signals; None where nobody saw it
     history: bool = False
     id: int | None = None
 

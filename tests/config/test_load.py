@@ -8,7 +8,7 @@ import pytest
 from tpuwatch.config import Config, load_config
 from tpuwatch.errors import ConfigError
 
-TABLES = "logs, cloud, agents, runtime, health, monitoring, restart, ledger, http, state, log"
+TABLES = "logs, cloud, agents, runtime, health, monitoring, restart, ledger, tune, http, state, log"
 
 
 def load(tmp_path: Path, text: str) -> Config:

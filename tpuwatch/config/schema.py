@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr
 
 from tpuwatch.config.restart import Ledger, Restart
 from tpuwatch.config.section import Section
+from tpuwatch.config.tune import Tune
 from tpuwatch.config.types import (
     AbsolutePath,
     Allowed,
@@ -224,6 +225,7 @@ class Config(Section):
     monitoring: Monitoring = Monitoring()
     restart: Restart = Restart()
     ledger: Ledger = Ledger()
+    tune: Tune = Tune()
     http: Http = Http()
     state: State = State()
     log: Log = Log()
@@ -239,6 +241,11 @@ class Config(Section):
     def ledger_dir(self) -> Path:
         """The directory of the ledger."""
         return Path(self.ledger.dir) if self.ledger.dir else self.state.dir
+
+    @property
+    def tune_dir(self) -> Path:
+        """The directory of plans, environment files and records of launches."""
+        return Path(self.tune.dir) if self.tune.dir else self.state.dir / "tune"
 
 
 @dataclass(frozen=True, slots=True)

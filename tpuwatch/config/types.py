@@ -66,6 +66,15 @@ def _web_address(url: str) -> str:
     return url
 
 
+def _pins(pins: dict[str, str]) -> dict[str, str]:
+    if any(not value.isprintable() for value in pins.values()):
+        raise ValueError("not printable")
+    size = pins.get("TPU_PREMAPPED_BUFFER_SIZE")
+    if size is not None and not (re.fullmatch("[0-9]{1,15}", size) and int(size) % 4096 == 0):
+        raise ValueError("no premapped buffer size")
+    return pins
+
+
 AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[
     str, Field(strict=True), AfterValidator(_absolute_or_empty), Allowed("an absolute path, or empty")
@@ -138,6 +147,18 @@ NodeAddresses = Annotated[
     AfterValidator(_node_addresses),
     Allowed('a table of node names and addresses, such as {"train-1" = "http://10.0.0.5:9478"}'),
 ]
+Pins = Annotated[
+    dict[
+        Annotated[str, Field(pattern=r"^(TPU|LIBTPU)_[A-Z0-9_]{1,60}$")],
+        Annotated[str, Field(strict=True, max_length=4096)],
+    ],
+    AfterValidator(_pins),
+    Allowed(
+        "a table of TPU_* and LIBTPU_* variables and their values, which are strings: "
+        '{"TPU_PREMAPPED_BUFFER_SIZE" = "8589934592"}. That size is a multiple of 4096'
+    ),
+]
+LogLevel = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]

@@ -1,0 +1,125 @@
+"""What tuning looks at and what it answers. Plain data without I/O: sizes are bytes, durations seconds.
+
+Light to import: `tpuwatch exec` needs it before a command starts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SIZE: Final = "TPU_PREMAPPED_BUFFER_SIZE"
+THRESHOLD: Final = "TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES"
+
+PAGE_BYTES: Final = 4096  # the size is a multiple of it
+DEFAULT_PREMAPPED_BYTES: Final = 4 << 30  # libtpu's own, on v5e and later; v2 to v4 have no buffer unless it is set
+
+# What tells a launch's process, and whoever reads its environment, which launch it is and what tpuwatch gave it.
+WORKLOAD_VARIABLE: Final = "TPUWATCH_WORKLOAD"
+SET_VARIABLE: Final = "TPUWATCH_SET"  # the names that tpuwatch set, with commas; others are the operator's own
+LAUNCH_VARIABLE: Final = "TPUWATCH_LAUNCH"  # one call of `tpuwatch exec`
+
+DEFAULT_WORKLOAD: Final = "default"  # of launches that nobody named
+WORKLOAD_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # part of file names
+
+
+class Step(str, Enum):
+    """What is done to the premapped buffer, against what the last launch had."""
+
+    START = "start"  # there is no history: what the accelerator starts from
+    KEEP = "keep"
+    GROW = "grow"
+    SHRINK = "shrink"
+    BACK = "back"  # the trial was worse: to the last good size
+    PINNED = "pinned"  # the configuration decides
+    STUCK = "stuck"  # no size that is allowed would do: what would is among the reasons
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine that the next launch runs on. None where it is not known."""
+
+    generation: str = ""  # "v5e", "v5p", "v6e", "7x", "v4" …; empty: not known
+    total_bytes: int | None = None  # memory of the machine, or of the cgroup's limit
+    available_bytes: int | None = None  # what a new launch could take now: MemAvailable, cgroups counted in
+    taken_bytes: int = 0  # premapped buffers of launches that run now beside it
+
+    @property
+    def default_bytes(self) -> int:
+        """The premapped buffer that libtpu makes when nothing is set: 0 is none."""
+        return 0 if self.generation in {"v2", "v3", "v4"} else DEFAULT_PREMAPPED_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the configuration allows."""
+
+    least_bytes: int = 256 << 20
+    most_bytes: int = 64 << 30
+    memory_share: float = 0.25  # of the memory that is available, the largest buffer
+    init_seconds: float = 15.0  # a launch that takes longer is slow
+    headroom: float = 0.25  # on top of what a failure showed to be needed
+    window: int = 50  # the latest launches of the workload that are looked at
+    power_of_two: bool = False  # Pathways workers take no other size
+    pins: Mapping[str, str] = field(default_factory=dict)  # variables that the configuration decides
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Initialisation time as a line over the buffer's size: seconds = base + per_byte * size."""
+
+    base_seconds: float
+    per_byte_seconds: float
+    launches: int  # that it rests on
+    left_out: int  # slow starts that something else explains, and outliers
+    spread_seconds: float  # the median distance from the line
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable for the next launch."""
+
+    name: str
+    value: str
+    why: str  # one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What tpuwatch would not do itself, and the public page that says so."""
+
+    do: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The premapped buffer of a workload's next launch, and why."""
+
+    step: Step
+    size_bytes: int | None  # None: left to libtpu, the variable is not set
+    threshold_bytes: int | None  # None: left to libtpu, which takes the buffer's size
+    reasons: tuple[str, ...]  # sentences with their numbers, the weightiest first
+    before_bytes: int | None = None  # what the last launch had; None where there was none
+    trial: bool = False  # the next launch is the first with this size
+    conflict: str = ""  # a need that no size meets together with another, in one sentence
+    need_bytes: int | None = None  # the largest that any failure in the window showed
+    ceiling_bytes: int | None = None  # the largest buffer that bounds and memory allow now
+    fast_bytes: int | None = None  # the largest that still initialises in time, by the fit
+    fit: Fit | None = None
+    advice: tuple[Advice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that is decided for a workload's next launch."""
+
+    workload: str
+    decided: float  # seconds since the epoch
+    settings: tuple[Setting, ...]
+    decision: Decision
+    config: str = ""  # the configuration that it was decided by, as tpuwatch.tune.plan.stamp tells it
