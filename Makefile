@@ -13,7 +13,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 $(PYTEST_
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format corpus bench bench-smoke soak chaos booted picture example lock dist clean
+.PHONY: help demo test lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
 
 bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
 	$(BIN)/python -m bench --smoke
+
+bench-tune: $(VENV)/.dev-stamp ## Tuning on 1,000 simulated hosts, beside the default, doubling and an oracle
+	$(BIN)/python -m bench.tune
 
 soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, and no false verdict
 	$(BIN)/python -m soak

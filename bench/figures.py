@@ -58,6 +58,7 @@ class Scale:
     settle_seconds: float  # before a daemon with witnesses is measured: their clients are loaded
     intervals: tuple[float, ...]  # between polls, in seconds
     faults: int  # that are set at each interval
+    hosts: int  # to tune on
 
 
 FULL = Scale(
@@ -76,6 +77,7 @@ FULL = Scale(
     settle_seconds=20.0,
     intervals=(1.0, 2.0, 5.0),
     faults=36,
+    hosts=1000,
 )
 SMOKE = Scale(
     log=4 << 20,
@@ -93,6 +95,7 @@ SMOKE = Scale(
     settle_seconds=1.0,
     intervals=(1.0,),
     faults=2,
+    hosts=60,
 )
 
 

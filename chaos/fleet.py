@@ -35,7 +35,6 @@ HOUR: Final = 3600.0
 EVENING_SECONDS: Final = 12 * HOUR  # after the day nothing new happens, and what is under way comes to its end
 WATCHERS: Final = 2
 KILLS: Final = 6  # of each watcher, in a day
-RETURN_SECONDS: Final = 45.0
 # A node that has come back by itself is still shown as it was, and is asked for every 30 s only.
 UNSEEN_SECONDS: Final = 90.0
 ACT: Final = Settings(act=True, allowed=frozenset(SWITCHED))

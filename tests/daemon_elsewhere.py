@@ -1,8 +1,8 @@
 """The daemon on a made-up machine and with a time that skips: `python -m tests.daemon_elsewhere ROOT SKIP … run …`.
 
 ROOT is a directory with what /proc would show, SKIP a file with the seconds by which all clocks are ahead. It has less
-patience with who does not answer, lest tests take long. All else is the daemon as it is. What comes after the first
-`tpuwatch` is its command line.
+patience, lest tests take long. All else is the daemon as it is. What comes after the first `tpuwatch` is its command
+line.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import functools
 import sys
 from pathlib import Path
 
+from tpuwatch import daemon
 from tpuwatch.cli.main import main
 from tpuwatch.clock import SystemClock
 from tpuwatch.node import host, metadata, runtime
 
 PATIENCE_SECONDS = 1.0  # with the metadata server and with the runtime's ports
+LOOK_SECONDS = 1.0  # between two looks at the machine, which a skip does not hasten
+STATUS_SECONDS = 0.1  # between two changes of what it shows
 
 
 def skipping(skip: Path) -> None:
@@ -31,6 +34,8 @@ def skipping(skip: Path) -> None:
 
 def run(root: Path, skip: Path, command: list[str]) -> int:
     """Run the command there and then."""
+    host.LOOK_SECONDS = LOOK_SECONDS  # type: ignore[misc]
+    daemon.STATUS_SECONDS = STATUS_SECONDS
     host.HostWitness = functools.partial(host.HostWitness, root=root)  # type: ignore[misc,assignment]
     metadata.Metadata = functools.partial(metadata.Metadata, timeout_seconds=PATIENCE_SECONDS)  # type: ignore[misc,assignment]
     runtime.RuntimeWitness = functools.partial(  # type: ignore[misc,assignment]

@@ -33,6 +33,12 @@ class Site:
         on = {"node": node} if what in actions.ON_NODES else {}
         self.simulator.director.do(actions.ADAPTER.validate_python({"do": what, **on, **more}))
 
+    def finish(self) -> None:
+        """Let all that takes time in the cloud come to its end now."""
+        with self.world.lock:
+            now = self.world.clock.time()
+            self.world._steps = [(min(due, now), order, step) for due, order, step in sorted(self.world._steps)]
+
     def tables(self, **changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
         """A configuration's tables that lead here, with quick polls; `changes` are further keys, or others."""
         own = self.simulator.settings()

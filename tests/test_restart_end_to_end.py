@@ -197,7 +197,7 @@ def test_as_it_comes_it_says_what_it_would_do_and_does_nothing(fleet: Fleet) -> 
 
 
 def test_who_is_killed_between_stop_and_start_is_followed_by_one_who_only_observes(fleet: Fleet) -> None:
-    fleet.site.world.timing.stop = 6.0
+    fleet.site.world.timing.stop = 3600.0
     inside, outside = fleet.inside(**ACT), fleet.outside(**ACT)
     outside.judged("train-1", "healthy")
     fleet.die()
@@ -206,6 +206,7 @@ def test_who_is_killed_between_stop_and_start_is_followed_by_one_who_only_observ
     wait_for(lambda: fleet.phase(outside) == "stopping", "the stop")
     outside.kill()
     inside.kill()
+    fleet.site.finish()
     wait_for(lambda: fleet.state() == "STOPPED", "the node to be stopped")
     assert fleet.happened("start") == []
     restarted(fleet, after := fleet.outside("after", **QUICK))

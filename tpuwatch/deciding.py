@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Problem
-from tpuwatch.health.verdict import Rung, Verdict
+from tpuwatch.health.verdict import WELL, Rung
 from tpuwatch.node.board import HERE
 from tpuwatch.restart.policy.confirm import Confirmation, confirm
 from tpuwatch.restart.policy.policy import decide
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import Settings
 
 _IDLE: Final = frozenset({Rung.NOTHING, Rung.WAIT, Rung.FIX_PROGRAM})  # of these no decision makes anything
-WELL: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})
 # Of these machines it is known that the metadata server tells of no node; others may be of any.
 _NO_NODE: Final = frozenset({None, Problem.ABSENT, Problem.FOREIGN, Problem.OFF})
 

@@ -24,3 +24,7 @@ class JournalError(TpuwatchError):
 
 class JournalBusyError(JournalError):
     """Another daemon holds the state directory."""
+
+
+class TuneError(TpuwatchError):
+    """A plan, an environment file or libtpu's log files cannot be read, written or removed."""

@@ -15,7 +15,7 @@ from tpuwatch.launches import Origin
 from tpuwatch.model import Event, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tpuwatch.clock import Clock
     from tpuwatch.export.metrics import Metrics
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.files import Refusal
     from tpuwatch.logs.follow import Follower, Sighting
     from tpuwatch.model import Cursor, Launch
+    from tpuwatch.tune.record import Record
 
 RETRY_SECONDS = 1.0
 SAVE_SECONDS = 1.0  # how far was read need not be stored at each turn where nothing was recognised: it is read again
@@ -37,9 +38,14 @@ class _Batch:
     cursors: list[Cursor] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     others: list[Event] = field(default_factory=list)  # that do not come from a log, so that they cannot be read again
+    records: list[Record] = field(default_factory=list)  # that the launches have taken in
 
     def __bool__(self) -> bool:
-        return bool(self.events or self.cursors or self.launches or self.others)
+        return bool(self.events or self.cursors or self.launches or self.others or self.records)
+
+
+def _nobody(_launches: Sequence[Launch], _records: Sequence[Record]) -> None:
+    """Where nobody asks what was stored."""
 
 
 class Ingest:
@@ -54,8 +60,11 @@ class Ingest:
         metrics: Metrics,
         clock: Clock,
         tell: Callable[[list[Event]], None],
+        stored: Callable[[Sequence[Launch], Sequence[Record]], None] = _nobody,
     ) -> None:
-        """`tell` is given the events that are new, after they were stored."""
+        """`tell` is given the events that are new, after they were stored; `stored` the launches that changed, and the
+        records that were adopted.
+        """
         self.follower = follower
         self.due_in = 0.0  # seconds until the next turn is due even if nothing wakes
         self._journal = journal
@@ -63,8 +72,10 @@ class Ingest:
         self._metrics = metrics
         self._clock = clock
         self._tell = tell
+        self._stored = stored
         self._held: _Batch | None = None  # what the journal did not take
         self._put: deque[Event] = deque(maxlen=_MAX_PUT)
+        self._records: deque[Record] = deque(maxlen=_MAX_PUT)
         self._moved: dict[tuple[int, int], Cursor] = {}  # of files in which nothing was recognised since
         self._next_save = clock.monotonic()
         self._pids: dict[str, int] = {}  # of jobs' outputs, from the banner that libtpu prints there
@@ -88,11 +99,17 @@ class Ingest:
             self._metrics.event(event.cause, history=event.history)
         self._count_launches()
         self._tell(stored)
+        if batch.launches or batch.records:
+            self._stored(batch.launches, batch.records)
         return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
 
     def put(self, event: Event) -> None:
         """Have an event that did not come from a log stored with the next turn. Any thread may call it."""
         self._put.append(event)
+
+    def adopt(self, record: Record) -> None:
+        """Have the launches take in what `tpuwatch exec` has left, with the next turn. Any thread may call it."""
+        self._records.append(record)
 
     @property
     def holding(self) -> bool:
@@ -105,7 +122,8 @@ class Ingest:
         self.follower = follower
         if self._held is not None:
             # These are not to be read again.
-            self._held = _Batch(launches=self._held.launches, others=self._held.others)
+            held = self._held
+            self._held = _Batch(launches=held.launches, others=held.others, records=held.records)
         self._moved.clear()
         self._truncations, self._refusals = 0, Counter()
 
@@ -123,6 +141,9 @@ class Ingest:
             event = self._take(sighting, now)
             if event is not None:
                 batch.events.append(event)
+        while self._records:
+            batch.records.append(self._records.popleft())
+            self.tracker.adopt(batch.records[-1])
         self.tracker.tick(now)
         batch.launches = self.tracker.changed()
         while self._put:
@@ -148,7 +169,7 @@ class Ingest:
             self.tracker.mark(rule.mark, match.details, origin, when)
         if rule.cause is None:
             return None
-        self.tracker.event(rule.cause, match.details, origin, when)
+        self.tracker.event(rule.cause, match.details, origin, when, match.key)
         return Event(
             match.key,
             rule.id,

@@ -8,15 +8,18 @@ read again after a crash.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch import launchfacts
+from tpuwatch.launchlife import SAME_PROCESS_SECONDS, Life, Lives
 from tpuwatch.model import Cause, Launch, Outcome
+from tpuwatch.tune.model import LAUNCH_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from tpuwatch.processes import Process, Processes
+    from tpuwatch.tune.record import Record
 
 # What ends a launch when it happens before the TPU is up.
 FATAL = frozenset(
@@ -39,13 +42,12 @@ _EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION
 MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})  # that the tracker understands
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
-_SAME_PROCESS_SECONDS = 5.0  # a log begins when its process has run for a moment
-# How long before the first line of its log a process may have started: it imports, and may prepare its data, before it
-# first asks for the TPU. Of one that did so for longer, as a notebook does, nothing tells it from a stranger who has
-# the number that a process in a container knows itself by.
-_LOADING_SECONDS = 900.0
 _DAY = 86_400.0
 _KEPT = 256
+_KEPT_FAILURES = 16_384  # whose copies are known again: a record stands in up to four files
+_LOOK_SECONDS = 1.0  # between two looks whether processes have ended
+# An out-of-memory kill is known by a counter that is read now and then; so long before, or after, the process was gone.
+_KILL_BEFORE_SECONDS, _KILL_AFTER_SECONDS = 15.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,29 +60,34 @@ class Origin:
     history: bool = False
 
 
-class Life(str, Enum):
-    """Whether a launch's process is there."""
-
-    ALIVE = "alive"
-    GONE = "gone"
-    UNKNOWN = "unknown"  # it ran elsewhere, or cannot be told from others
-
-
 class LaunchTracker:
     """Folds marks and events into launches. `version` grows whenever one of them changes."""
 
     def __init__(
-        self, launches: Iterable[Launch] = (), *, processes: Processes | None = None, silent_after: float = 300.0
+        self,
+        launches: Iterable[Launch] = (),
+        *,
+        processes: Processes | None = None,
+        silent_after: float = 300.0,
+        boot_id: str = "",
+        booted: float = 0.0,
+        counted: Iterable[bytes] = (),
     ) -> None:
-        """`launches`: the latest ones known. `silent_after`: seconds without a word until a launch is silent."""
+        """`launches`: the latest ones known. `silent_after`: seconds without a word until a launch is silent.
+
+        `boot_id`, `booted`: the machine's boot and its time. `counted`: the keys of failures that are in the launches.
+        """
         self._launches: dict[int, Launch] = {}
         for launch in sorted(launches, key=lambda launch: launch.started):
             self._launches[launch.pid] = launch
         self._banners: dict[int, tuple[float, Mapping[str, Any]]] = {}
-        self._processes = processes
         self.silent_after = silent_after
-        self._found: dict[tuple[int, float], Process | Life] = {}  # each launch's process is looked for once
-        self._gone: dict[tuple[int, float], float] = {}  # when a process that had been found was first missed
+        self._boot_id, self._booted = boot_id, booted
+        self._counted = dict.fromkeys(counted)
+        self._lacked: dict[tuple[int, float], int] = {}  # bytes, by launches whose buffer's size is not known yet
+        self._killed: float | None = None  # when the kernel was last found to have killed for want of memory
+        self._next_look = float("-inf")
+        self._lives = Lives(processes)
         self.version = 0
         self._changed: dict[tuple[int, float], Launch] = {}
         self._concluded: dict[tuple[int, float], Launch] = {}
@@ -92,7 +99,7 @@ class LaunchTracker:
             return
         if name == "banner":
             known, facts = self._banners.get(pid, (when, {}))
-            if when - known > _SAME_PROCESS_SECONDS:  # the number was given to another process
+            if when - known > SAME_PROCESS_SECONDS:  # the number was given to another process
                 known, facts = when, {}
             self._banners[pid] = (known, {**facts, **details})
             self._trim(self._banners)
@@ -106,27 +113,59 @@ class LaunchTracker:
             self._conclude(launch, Outcome.OK)
         self._note(launch)
 
-    def event(self, cause: Cause, details: Mapping[str, Any], origin: Origin, when: float) -> None:
-        """A fault was recognised."""
+    def event(
+        self, cause: Cause, details: Mapping[str, Any], origin: Origin, when: float, key: bytes | None = None
+    ) -> None:
+        """A fault was recognised. `key` is the same for each copy of its record; None: there are no copies."""
         launch = self._of(cause, origin, when)
         if launch is None or when < launch.started:
             return
+        news = launchfacts.add_fault(launch, cause, when)
         if cause is Cause.SLOW_INIT and "init_seconds" in details:
             launch.init_seconds = details["init_seconds"]
             self._conclude(launch, Outcome.SLOW)
+        elif cause is Cause.PREMAPPED_EXHAUSTED:
+            news = self._count_failure(launch, details, key) or news
         elif cause in FATAL and launch.outcome in (Outcome.STARTING, Outcome.SILENT, Outcome.KILLED):
             launch.cause = cause
             self._conclude(launch, Outcome.FAILED)
-        else:
+        elif not news:
             return
-        launch.last_heard = max(when, launch.last_heard or when)
-        self._note(launch)
+        if news or cause is not Cause.PREMAPPED_EXHAUSTED:
+            launch.last_heard = max(when, launch.last_heard or when)
+            self._note(launch)
+
+    def oom_kill(self, at: float) -> None:
+        """The kernel was found, at that time, to have killed something because memory ran out."""
+        if at == self._killed:
+            return
+        self._killed = at
+        for launch in self._launches.values():
+            if launch.ended is not None:
+                self._blame_memory(launch)
+
+    def adopt(self, record: Record) -> None:
+        """`tpuwatch exec` has left a record. The same one may come twice."""
+        for theirs in record.launches:
+            known = self._launches.get(theirs.pid)
+            if known is not None and _is_same(known, theirs, record):
+                if launchfacts.may_tell(record, known):
+                    self._merge(known, theirs, record)
+            else:
+                self._add(theirs, record)
+        for launch in list(self._launches.values()):
+            ours = launch.environment.get(LAUNCH_VARIABLE) == record.id
+            if ours and launch.exit_status is None and launchfacts.may_tell(record, launch):
+                self._merge(launch, replace(launch, faults={}), record)
 
     def tick(self, now: float) -> None:
         """Time has passed: find launches that went silent or whose process is gone, and the processes of new ones."""
         self._look()
+        if not 0 < self._next_look - now <= _LOOK_SECONDS:
+            self._next_look = now + _LOOK_SECONDS
+            self._find_ended(now)
         for launch in [launch for launch in self._launches.values() if launch.outcome is Outcome.STARTING]:
-            if self._is_gone(launch, now):
+            if launch.ended is not None and now - launch.ended >= _GONE_SECONDS:
                 self._conclude(launch, Outcome.KILLED)
                 self._note(launch)
             elif now - (launch.last_heard or launch.started) > self.silent_after:
@@ -149,28 +188,81 @@ class LaunchTracker:
 
     def process(self, launch: Launch) -> Process | None:
         """The launch's process, which may have ended since it was found; None if it was not."""
-        found = self._found.get((launch.pid, launch.started))
-        return None if isinstance(found, Life) else found
+        return self._lives.process(launch)
 
     def life(self, launch: Launch) -> Life:
         """Whether the launch's process is there."""
-        if self._processes is None:
-            return Life.UNKNOWN
-        key = (launch.pid, launch.started)
-        if key not in self._found:
+        if not self._lives.knows(launch):
             self._look()
-        found = self._found.get(key, Life.UNKNOWN)
-        if isinstance(found, Life):
-            return found
-        return Life.ALIVE if key not in self._gone and self._processes.is_there(found) else Life.GONE
+        return self._lives.life(launch)
+
+    def _count_failure(self, launch: Launch, details: Mapping[str, Any], key: bytes | None) -> bool:
+        """The premapped buffer had no room; whether this is no copy of what is counted already."""
+        if key is not None:
+            if key in self._counted:
+                return False
+            self._counted[key] = None
+            self._trim(self._counted, _KEPT_FAILURES)
+        launch.premapped_failures += 1
+        told = launchfacts.shortage(details)
+        if told is not None:
+            asked, lacked = told
+            launch.premapped_asked_bytes = max(asked, launch.premapped_asked_bytes or 0)
+            which = (launch.pid, launch.started)
+            self._lacked[which] = max(lacked, self._lacked.get(which, 0))
+            self._trim(self._lacked)
+            launchfacts.add_need(launch, lacked)
+        return True
+
+    def _merge(self, launch: Launch, theirs: Launch, record: Record) -> None:
+        before = replace(launch)
+        self._conclude(launch, launchfacts.merge(launch, theirs, record))
+        if launch != before:
+            self._note(launch)
+
+    def _add(self, theirs: Launch, record: Record) -> None:
+        """A launch of which only `tpuwatch exec` knows."""
+        user = theirs.user if record.owner in ("", "root") else record.owner
+        launch = replace(theirs, outcome=Outcome.STARTING, user=user, boot_id=self._boot_of(theirs.started), id=None)
+        known = self._launches.get(launch.pid)
+        if known is None or known.started < launch.started:
+            self._launches[launch.pid] = launch
+            self._trim(self._launches)
+        self._conclude(launch, launchfacts.merge(launch, theirs, record))
+        self._note(launch)
+
+    def _boot_of(self, started: float) -> str:
+        return self._boot_id if started >= self._booted else ""
+
+    def _find_ended(self, now: float) -> None:
+        """Note the end of processes that have been found, and are gone."""
+        for launch in self._launches.values():
+            if launch.ended is None and self._lives.is_gone(launch):
+                launch.ended = now
+                self._blame_memory(launch)
+                self._note(launch)
+
+    def _blame_memory(self, launch: Launch) -> None:
+        """Whether the launch vanished when the kernel killed for want of memory: then that is a fault of it."""
+        if launch.ended is None or self._killed is None or launch.history or launch.exit_status == 0:
+            return
+        if -_KILL_AFTER_SECONDS <= self._killed - launch.ended <= _KILL_BEFORE_SECONDS and launchfacts.add_fault(
+            launch, Cause.HOST_OOM, launch.ended
+        ):
+            self._note(launch)
 
     def _of(self, cause: Cause, origin: Origin, when: float) -> Launch | None:
         """The launch that a fault belongs to."""
         if origin.pid is None:
-            return self._only_starting(when)
+            if cause in FATAL or cause is Cause.SLOW_INIT:
+                return self._only_starting(when)
+            return None if origin.history else self._only_running(when)
         if cause in _EARLY and origin.pid in self._banners:
             return self._launch(origin.pid, origin, when)
-        return self._launches.get(origin.pid)
+        launch, banner = self._launches.get(origin.pid), self._banners.get(origin.pid)
+        if launch is not None and banner is not None and launch.started < banner[0] - SAME_PROCESS_SECONDS <= when:
+            return None  # of a later process that has the number
+        return launch
 
     def _launch(self, pid: int, origin: Origin, when: float) -> Launch:
         known = self._launches.get(pid)
@@ -179,12 +271,14 @@ class LaunchTracker:
             banner = None
         started, facts = banner or (when, {})
         # A known launch may lack its banner: that was read before a restart of ours.
-        renewed = known is not None and banner is not None and known.started < started - _SAME_PROCESS_SECONDS
+        renewed = known is not None and banner is not None and known.started < started - SAME_PROCESS_SECONDS
         if known is not None and not renewed and when - known.started < _DAY:
             return known
         launch = Launch(
             pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
         )
+        if not launch.history:
+            launch.boot_id = self._boot_of(started)
         self._launches[pid] = launch
         self._trim(self._launches)
         return launch
@@ -196,6 +290,8 @@ class LaunchTracker:
                 "premapped_threshold_bytes", launch.premapped_threshold_bytes
             )
             launch.premapped_partitions = details.get("premapped_partitions_count", launch.premapped_partitions)
+            if lacked := self._lacked.get((launch.pid, launch.started)):
+                launchfacts.add_need(launch, lacked)
         elif name == "chips":
             launch.chips = details.get("chips_count", launch.chips)
             launch.chip_kind = str(details.get("chip_kind", launch.chip_kind))
@@ -222,30 +318,21 @@ class LaunchTracker:
         ]
         return starting[0] if len(starting) == 1 else None
 
-    def _look(self) -> None:
-        """Find the processes of launches that have not been looked for. All processes there are have to be read."""
-        new = [one for one in self._launches.values() if (one.pid, one.started) not in self._found]
-        if self._processes is None or not new:
-            return
-        here = self._processes.host_name()
-        ours = {one.pid for one in new if one.host in ("", here)}
-        numbered, unseen = self._processes.numbered(ours), Life.GONE if self._processes.sees_all() else Life.UNKNOWN
-        for launch in new:
-            ran_here = launch.host in ("", here)
-            found = _which(launch, numbered.get(launch.pid, ()), unseen) if ran_here else Life.UNKNOWN
-            self._found[(launch.pid, launch.started)] = found
-            if not isinstance(found, Life) and not launch.environment:
-                launch.environment = self._processes.environment(found.pid)
-                self._note(launch)
-        self._trim(self._found, 2 * _KEPT)
+    def _only_running(self, when: float) -> Launch | None:
+        """The only launch whose process was there then."""
+        running = [
+            launch
+            for launch in self._launches.values()
+            if launch.started <= when <= (when if launch.ended is None else launch.ended + _GONE_SECONDS)
+            and self.process(launch) is not None
+        ]
+        return running[0] if len(running) == 1 else None
 
-    def _is_gone(self, launch: Launch, now: float) -> bool:
-        """Whether the process has been found, and has ended. Of one that never was found, silence will tell."""
-        process = self.process(launch)
-        if process is None or self._processes is None or self._processes.is_there(process):
-            return False
-        self._trim(self._gone, 2 * _KEPT)
-        return now - self._gone.setdefault((launch.pid, launch.started), now) >= _GONE_SECONDS
+    def _look(self) -> None:
+        """Find the processes of launches that have not been looked for."""
+        for launch, environment in self._lives.look(self._launches.values()):
+            launchfacts.set_environment(launch, environment)
+            self._note(launch)
 
     @staticmethod
     def _trim(known: dict[Any, Any], kept: int = _KEPT) -> None:
@@ -253,14 +340,7 @@ class LaunchTracker:
             del known[next(iter(known))]
 
 
-def _which(launch: Launch, numbered: Sequence[Process], unseen: Life) -> Process | Life:
-    """Which of the processes of its number the launch's is. A number alone proves nothing: containers have their own.
-
-    It is the only one that started before the log spoke and not long before. Where one started long before, or several
-    did not long before, it is not known which it is. `unseen` is what one is that is not there to be seen.
-    """
-    before = [one for one in numbered if one.started <= launch.started + _SAME_PROCESS_SECONDS]
-    near = [one for one in before if one.started >= launch.started - _LOADING_SECONDS]
-    if len(near) == 1:
-        return near[0]
-    return Life.UNKNOWN if before else unseen
+def _is_same(known: Launch, theirs: Launch, record: Record) -> bool:
+    """Whether both are of one process: no number is given twice while a command runs."""
+    near = abs(known.started - theirs.started) <= SAME_PROCESS_SECONDS
+    return near or record.started - SAME_PROCESS_SECONDS <= known.started <= record.ended

@@ -7,11 +7,13 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tpuwatch import badvalues
 from tpuwatch.export.view import FileStatus, Problem
 from tpuwatch.health.evidence import Answer, Logs
 from tpuwatch.health.evidence import Problem as Silence
 from tpuwatch.ingest import Ingest
-from tpuwatch.launches import MARKS, LaunchTracker, Life
+from tpuwatch.launches import MARKS, LaunchTracker
+from tpuwatch.launchlife import Life
 from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner
@@ -20,18 +22,21 @@ from tpuwatch.model import Cause
 from tpuwatch.processes import ProcFs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
     from tpuwatch.export.metrics import Metrics
+    from tpuwatch.health.evidence import Host
     from tpuwatch.journal import Journal
     from tpuwatch.model import Event, Launch
+    from tpuwatch.tune.record import Record
 
 _TOLD_EVENTS = 20  # in tpuwatch's own log, between two calls of `pause`
 _KNOWN_LAUNCHES = 100
 _WITNESSED_LAUNCHES = 20
 _WITNESSED_EVENTS = 200
+_KNOWN_FAILURES = 1000  # of the premapped buffer, which a run before this one has counted
 TESTIMONY_SECONDS = 10.0  # what has not changed is said again so often, so that it is known to hold
 
 _log = logging.getLogger(__name__)
@@ -41,9 +46,20 @@ class LogWatch:
     """Reads the logs into the journal; knows what they told. For one thread."""
 
     def __init__(
-        self, config: Config, *, journal: Journal, metrics: Metrics, clock: Clock, wake: Callable[[], None]
+        self,
+        config: Config,
+        *,
+        journal: Journal,
+        metrics: Metrics,
+        clock: Clock,
+        wake: Callable[[], None],
+        boot_id: str = "",
+        booted: float = 0.0,
+        stored: Callable[[Sequence[Launch], Sequence[Record]], None] = lambda *_: None,
     ) -> None:
-        """`wake` is called, from other threads, when there is something to read. Raises ConfigError, RuleError."""
+        """`wake` is called, from other threads, when there is something to read; `stored` is told the launches that
+        changed, and the records of launches, once they are in the journal. Raises ConfigError, RuleError.
+        """
         self._config = config
         self._journal = journal
         self._metrics = metrics
@@ -51,7 +67,8 @@ class LogWatch:
         self._wake = wake
         self._told = 0  # new events since the last pause
         self._recent: deque[Event] = deque(
-            reversed(journal.events(history=False, limit=_WITNESSED_EVENTS, newest_first=True)), _WITNESSED_EVENTS
+            filter(_is_evidence, journal.events(history=False, limit=_WITNESSED_EVENTS, newest_first=True)[::-1]),
+            _WITNESSED_EVENTS,
         )
         self.stored = 0  # events stored so far
         self._testified = (-1, -1)  # events stored and version of the launches when testimony was given last
@@ -65,10 +82,14 @@ class LogWatch:
                 journal.launches(_KNOWN_LAUNCHES),
                 processes=ProcFs(),
                 silent_after=config.logs.compile_grace_seconds,
+                boot_id=boot_id,
+                booted=booted,
+                counted=self._counted(),
             ),
             metrics=metrics,
             clock=clock,
             tell=self._tell,
+            stored=stored,
         )
 
     def watch(self) -> None:
@@ -113,6 +134,11 @@ class LogWatch:
         launches = self.ingest.tracker.latest()
         return launches[-1] if launches else None
 
+    def hear(self, host: Answer[Host]) -> None:
+        """What the host's witness says: launches may have been killed because memory ran out."""
+        if host.value is not None and host.value.last_oom_kill is not None:
+            self.ingest.tracker.oom_kill(host.value.last_oom_kill)
+
     def news(self) -> Answer[Logs] | None:
         """The testimony, if it is another one than the last or time to say it again.
 
@@ -153,12 +179,17 @@ class LogWatch:
         """Stored events in the log, a line each, unless they are history or too many."""
         self.stored += len(events)
         live = [event for event in events if not event.history]
-        self._recent.extend(live)
+        self._recent.extend(filter(_is_evidence, live))
         rules = {rule.id: rule for rule in self.catalogue.rules} if live else {}
         for event in live[: max(0, _TOLD_EVENTS - self._told)]:
             summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
             _log.warning("%s: %s (%s)", event.cause.value, one_line(summary), event.file)
         self._told += len(live)
+
+    def _counted(self) -> list[bytes]:
+        """The failures of the premapped buffer that the launches in the journal have in them."""
+        cause = Cause.PREMAPPED_EXHAUSTED
+        return [event.key for event in self._journal.events(cause=cause, limit=_KNOWN_FAILURES, newest_first=True)]
 
     def _load_rules(self) -> Catalogue:
         logs = self._config.logs
@@ -181,6 +212,11 @@ class LogWatch:
             wake=self._wake,
             rescan_seconds=logs.poll_seconds,
         )
+
+
+def _is_evidence(event: Event) -> bool:
+    """Whether it tells how the node is: a value that libtpu takes for something else does not, the job goes on."""
+    return event.rule != badvalues.RULE
 
 
 def _renumbered(event: Event, begun: Mapping[int, tuple[float, int]]) -> Event:

@@ -78,7 +78,7 @@ class NodeWatch:
         self._progress = progress
         self._dice = dice or random.Random()  # noqa: S311 (spreads polls, keeps no secret)
         self._stopped = False
-        self._speaking = threading.Lock()  # held while an answer is taken, so that none is after the stop
+        self._speaking = threading.Lock()  # held while an answer or a turn is told, so that none is after the stop
         self._notices: Notices | None = None  # the last ones
         self._successes: dict[str, float] = {}
         self._witnesses: list[Witness] = []
@@ -386,6 +386,8 @@ class NodeWatch:
         self._metrics.witness(name, at=answer.at, ok=None if off else answer.problem in NO_TROUBLE)
 
     def _done(self, name: str, seconds: float) -> None:
-        if not self._stopped and name not in self._unheard:  # one that only waited for another has not succeeded yet
+        with self._speaking:
+            if self._stopped or name in self._unheard:  # one that only waited for another has not succeeded yet
+                return
             self._successes[name] = self._clock.time()
             self._progress(name, seconds)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-_PREFIXES = ("TPU_", "LIBTPU_")
+_PREFIXES = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _INITIAL_NAMESPACE: Final = "pid:[4026531836]"  # of the host's own processes: a constant of the kernel
 _MAX_ENVIRON = 1 << 20
 _MAX_STATUS = 1 << 16
@@ -61,7 +61,7 @@ class Processes(Protocol):
         """Whether it has not ended."""
 
     def environment(self, pid: int) -> dict[str, str]:
-        """Its TPU_* and LIBTPU_* variables, as far as they may be read."""
+        """Its TPU_*, LIBTPU_* and TPUWATCH_* variables, as far as they may be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +148,25 @@ class ProcFs:
         except OSError:
             return False  # it has ended
         return False
+
+    def open_named(self, pid: int, part: str) -> set[tuple[int, int]]:
+        """Device and inode of the files that it has open under a path with `part` in it.
+
+        Raises PermissionError when they may not be seen.
+        """
+        directory = f"{self._base}/{pid}/fd"
+        found = set()
+        try:
+            for name in os.listdir(directory):  # noqa: PTH208 (as above)
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    if part in os.readlink(f"{directory}/{name}"):  # noqa: PTH115 (as above)
+                        entry = os.stat(f"{directory}/{name}")  # noqa: PTH116 (as above)
+                        found.add((entry.st_dev, entry.st_ino))
+        except PermissionError:
+            raise
+        except OSError:
+            return found  # it has ended
+        return found
 
     # -- all of them
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.deciding import may_be_own, target_of
-from tpuwatch.health.verdict import Rung, Verdict
+from tpuwatch.health.verdict import WELL, Rung
 from tpuwatch.restart.acts import Acts, Begun, Reading, read
 from tpuwatch.restart.crew import Crew
 from tpuwatch.restart.executor import Driver
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
 # With these a request for a restart has become wrong.
-_WITHDRAWN: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})
 
 
 class Restarting:
@@ -180,7 +179,7 @@ class Restarting:
         """The own node is never restarted from here; but what was asked of others may have become wrong."""
         record = stored.record
         asked = budgets.is_request(record) and record.actor == self.acts.actor
-        if not asked or own.judgement.verdict not in _WITHDRAWN:
+        if not asked or own.judgement.verdict not in WELL:
             return False
         return self.acts.withdraw(stored, "The node is well again: nobody has to restart it.")
 

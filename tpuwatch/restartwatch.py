@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.deciding import Deciding
 from tpuwatch.export.view import LoopStatus, RestartsStatus
 from tpuwatch.health.limits import Limits
-from tpuwatch.health.verdict import Rung
+from tpuwatch.health.verdict import STUCK, Rung
 from tpuwatch.loops import Loop
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.policy.situation import REQUEST_SECONDS
-from tpuwatch.restart.policy.storm import STUCK
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
 from tpuwatch.restarting import LEFT_SECONDS, Restarting

@@ -7,11 +7,12 @@ import re
 from pathlib import Path
 
 from tests.doctor.place import Place
-from tpuwatch.doctor.check import MEASURED, Area, Check, Finding, Result, ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.check import Area, Check, Finding, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.checks import CHECKS
 from tpuwatch.doctor.report import document, tell
 from tpuwatch.doctor.run import run
 from tpuwatch.export.paper import Paper
+from tpuwatch.tune.variables import MEASURED
 
 ROOT = Path(__file__).parents[2]
 

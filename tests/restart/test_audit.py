@@ -14,7 +14,6 @@ import pytest
 
 from tests.restart.records import NOW, TARGET
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart import audit as audit_module
 from tpuwatch.restart.audit import Audit, Entry
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.policy.decision import Blocked, Decision, Use
@@ -62,7 +61,7 @@ def test_what_comes_from_outside_is_cleaned_and_cut(audit: Audit) -> None:
     assert all("\x1b" not in one and "\n" not in one for one in [*line["evidence"], line["sentence"]])
 
 
-def test_a_decision_that_is_made_again_is_written_once(audit: Audit) -> None:
+def test_what_the_policy_has_decided_is_written_in_its_words(audit: Audit) -> None:
     decision = Decision(
         node="train-1",
         at=NOW,
@@ -72,21 +71,11 @@ def test_a_decision_that_is_made_again_is_written_once(audit: Audit) -> None:
         blocked=Blocked.UNCONFIRMED,
         sentence="Would stop and start the node, but it has held for 10 s.",
     )
-    first = Entry.of(decision, TARGET, "vm-1")
-    assert [audit.note_change(first), audit.note_change(entry(node="other"))] == [True, True]
-    assert not audit.note_change(Entry.of(decision, TARGET, "vm-1"))
-    later = entry(actor="vm-1", result="blocked", blocked="storm", verdict="node_stuck")
-    assert audit.note_change(later)
-    assert audit.note_change(first)
-    assert [line["blocked"] for line in lines(audit.path)] == ["unconfirmed", None, "storm", "unconfirmed"]
-
-
-def test_what_it_remembers_is_bounded(audit: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_module, "MAX_NODES", 3)
-    for number in range(10):
-        audit.note_change(entry(node=f"n{number}"))
-    assert len(audit._last) <= 3
-    assert len(lines(audit.path)) == 10
+    audit.note(Entry.of(decision, TARGET, "vm-1"))
+    (line,) = lines(audit.path)
+    assert (line["node"], line["actor"], line["decision"]) == (TARGET.path, "vm-1", "restart_node")
+    assert (line["result"], line["blocked"], line["verdict"]) == ("blocked", "unconfirmed", "node_stuck")
+    assert line["sentence"] == decision.sentence
 
 
 def test_it_is_set_aside_once_it_is_large(tmp_path: Path) -> None:

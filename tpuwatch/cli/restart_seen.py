@@ -13,7 +13,7 @@ from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Evidence, Identity, Known, Problem
 from tpuwatch.health.judge import judge
 from tpuwatch.health.limits import Limits
-from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.verdict import WELL
 
 if TYPE_CHECKING:
     from tpuwatch.clock import Clock
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.machine.sights import Sight
     from tpuwatch.restart.record import Target
 
-# Nobody calls these stuck: to restart such a node takes a reason.
-_WELL: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})
 _CALM_SECONDS: Final = 60.0  # a daemon that has judged longer ago than this is not asked
 
 
@@ -38,7 +36,7 @@ class Seen:
     @property
     def well(self) -> bool:
         """Whether nothing is wrong with it, as far as is known."""
-        return self.document["verdict"] in {verdict.value for verdict in _WELL}
+        return self.document["verdict"] in {verdict.value for verdict in WELL}
 
     @property
     def evidence(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
 from tpuwatch.errors import ConfigError
+from tpuwatch.sim import tuned_program
 
 if TYPE_CHECKING:
     import argparse
@@ -34,6 +35,7 @@ tpuwatch sim [SCENARIO | FILE] [--speed F] [--nodes N]
        tpuwatch sim node NAME hang | lie | preempt | maintain | vanish |
                               restore | phase=PHASE | KEY=VALUE ...
        tpuwatch sim launch NAME [phase=PHASE]
+       tpuwatch sim launch [--need SIZE] [--init-per-gib S] [--pace F] ...
        tpuwatch sim fault [--method NAME] [--code CODE] ...
        tpuwatch sim clear [METHOD]"""
 
@@ -51,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     play.add_argument("--listen", metavar="HOST:PORT", help="where the Cloud TPU API is served (default: 127.0.0.1:0)")
     play.add_argument("--nodes", type=int, metavar="N", help="how many nodes the first numbered group has")
     _add_fault(parser.add_argument_group("to set a fault"))
+    tuned_program.add_arguments(
+        parser.add_argument_group("to be a launch: a job that does what the TPU_* variables say, with no simulator")
+    )
 
 
 def _add_fault(fault: Any) -> None:
@@ -76,9 +81,12 @@ def run(args: argparse.Namespace) -> int:
     word, rest = (args.words[0], args.words[1:]) if args.words else ("", [])
     given = {name: value for name, value in vars(args).items() if name not in _COMMON and _is_given(value)}
     if word == "fault":
-        _only(given, frozenset(given) - _PLAY, "fault")
+        _only(given, frozenset(given) - _PLAY - tuned_program.OPTIONS, "fault")
         _no_more(rest)
         return _did(args, _client(args).fault(given))
+    if word == "launch" and not rest:
+        _only(given, tuned_program.OPTIONS, "launch")
+        return tuned_program.run(tuned_program.Script(**given), os.environ)
     if word in ("list", "state", "clear", "node", "launch"):
         _only(given, frozenset(), word)
         return _command(args, word, rest)

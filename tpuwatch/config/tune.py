@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from tpuwatch.config.section import Section
 from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
@@ -14,6 +14,7 @@ from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
     Days,
     LogLevel,
     Mebibytes,
+    MostMebibytes,
     OptionalPath,
     Percent,
     Pins,
@@ -36,7 +37,7 @@ class Tune(Section):
     )
     pins: Pins = Field(default_factory=dict, description="Variables that are not tuned, and what they are set to.")
     least_mib: Mebibytes = Field(default=256, ge=1, le=1_048_576, description="The smallest premapped buffer.")
-    most_mib: Mebibytes = Field(default=65_536, ge=1, le=1_048_576, description="The largest premapped buffer.")
+    most_mib: MostMebibytes = Field(default=65_536, ge=1, le=1_048_576, description="The largest premapped buffer.")
     memory_percent: Percent = Field(
         default=25.0,
         ge=1,
@@ -81,3 +82,10 @@ class Tune(Section):
     keep_log_mib: Mebibytes = Field(
         default=4096, ge=1, le=1_048_576, description="They are pruned too, the oldest first, when they take more."
     )
+
+    @field_validator("most_mib")
+    @classmethod
+    def _room_for_a_size(cls, value: int, info: ValidationInfo) -> int:
+        if value < info.data.get("least_mib", value):
+            raise ValueError("no size is between least_mib and most_mib")
+        return value

@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from tpuwatch.tune.config import is_pin
+
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
@@ -67,11 +69,8 @@ def _web_address(url: str) -> str:
 
 
 def _pins(pins: dict[str, str]) -> dict[str, str]:
-    if any(not value.isprintable() for value in pins.values()):
-        raise ValueError("not printable")
-    size = pins.get("TPU_PREMAPPED_BUFFER_SIZE")
-    if size is not None and not (re.fullmatch("[0-9]{1,15}", size) and int(size) % 4096 == 0):
-        raise ValueError("no premapped buffer size")
+    if not all(is_pin(name, value) for name, value in pins.items()):
+        raise ValueError("no pin")
     return pins
 
 
@@ -91,6 +90,7 @@ Count = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Percent = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a share in percent")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
 Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
+MostMebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB, which is not below least_mib,")]
 Name = Annotated[
     str, Field(pattern=r"^[a-z0-9-]{0,63}$"), Allowed("a name in lower-case letters, digits and -, or empty")
 ]
@@ -149,13 +149,14 @@ NodeAddresses = Annotated[
 ]
 Pins = Annotated[
     dict[
-        Annotated[str, Field(pattern=r"^(TPU|LIBTPU)_[A-Z0-9_]{1,60}$")],
-        Annotated[str, Field(strict=True, max_length=4096)],
+        Annotated[str, Field(strict=True)],
+        Annotated[str, Field(strict=True)],
     ],
     AfterValidator(_pins),
     Allowed(
         "a table of TPU_* and LIBTPU_* variables and their values, which are strings: "
-        '{"TPU_PREMAPPED_BUFFER_SIZE" = "8589934592"}. That size is a multiple of 4096'
+        '{"TPU_PREMAPPED_BUFFER_SIZE" = "8589934592"}. That size is a multiple of 4096, and TPU_LIBRARY_PATH is '
+        "left to the job"
     ),
 ]
 LogLevel = Annotated[int, Field(strict=True), Allowed("a whole number")]

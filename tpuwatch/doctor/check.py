@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from tpuwatch.doctor.environment import Environment
 
-MEASURED = "docs/logs.md"  # the source of what was seen with a real libtpu: tpuwatch's own page
-
 
 class Status(str, Enum):
     """What a check found. Unknown is not wrong: something could not be looked at."""

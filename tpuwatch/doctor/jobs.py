@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from tpuwatch.doctor.environment import MAX_BYTES, cut
 from tpuwatch.doctor.people import Person, from_status
 from tpuwatch.processes import ProcFs, shown_command
+from tpuwatch.tune.variables import is_tpu_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tpuwatch.doctor.environment import Environment
 
-_NAME = re.compile(r"(?:LIB_?)?TPU|CLOUD_TPU_|PJRT_DEVICE|ALLOW_MULTIPLE_LIBTPU", re.IGNORECASE)
 # Names by which a setup, not a TPU program, is told of a TPU do not make a TPU program of a process.
 _USES = re.compile(r"LIBTPU_INIT_ARGS|TPU_(?!NAME|ZONE|PROJECT)|PJRT_DEVICE")
 _MAX_PROCESSES = 20_000
@@ -91,7 +91,7 @@ def users(environment: Environment) -> list[Person]:
 
 def tpu_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that have to do with TPUs by their names, misspelt ones among them."""
-    return {name: value for name, value in environ.items() if _NAME.match(name)}
+    return {name: value for name, value in environ.items() if is_tpu_name(name)}
 
 
 def _find_jobs(environment: Environment) -> Jobs:

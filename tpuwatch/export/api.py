@@ -7,8 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from tpuwatch.export import jsonable, restarts
-from tpuwatch.export.view import RestartsStatus
+from tpuwatch.export import jsonable, restarts, tunes
+from tpuwatch.export.view import RestartsStatus, TuneStatus
 from tpuwatch.export.words import rank, worst_first
 from tpuwatch.model import Cause
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 1000
 DEFAULT_LIMIT = 100
+SHOWN_WORKLOADS = 10  # in the status
 MAX_NODES = 10_000
 MAX_ID = 2**63 - 1  # the greatest id that the journal can give
 
@@ -39,6 +40,7 @@ class Api:
             "/api/v1/launches": self.launches,
             "/api/v1/nodes": self.nodes,
             "/api/v1/restarts": self.restarts,
+            "/api/v1/tune": self.tune,
         }
 
     def status(self, query: str) -> dict[str, Any]:
@@ -86,6 +88,11 @@ class Api:
         limit, status = _limit(parameters(query, ("limit",))), self._view.status()
         return restarts.document(status.restarts or RestartsStatus(acts=False), status.now, limit)
 
+    def tune(self, query: str) -> dict[str, Any]:
+        """What is decided for the next launches, and why."""
+        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
+        return tunes.document(status.tune or TuneStatus(applies=False, directory=""), status.now, limit)
+
 
 def status_document(status: Status) -> dict[str, Any]:
     """The daemon's state as JSON."""
@@ -129,6 +136,7 @@ def status_document(status: Status) -> dict[str, Any]:
         "runtime": jsonable.runtime(status.runtime) if status.runtime else None,
         "host": jsonable.host(status.host) if status.host else None,
         "restarts": restarts.lines(status.restarts, status.now) if status.restarts else [],
+        "tune": tunes.document(status.tune, status.now, SHOWN_WORKLOADS) if status.tune else None,
     }
 
 

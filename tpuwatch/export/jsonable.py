@@ -122,6 +122,14 @@ def launch(launch: Launch) -> dict[str, Any]:
         "premapped_partitions": launch.premapped_partitions,
         **times("last_heard", launch.last_heard),
         "environment": launch.environment,
+        "workload": launch.workload,
+        "faults": launch.faults,
+        "premapped_failures": launch.premapped_failures,
+        "premapped_need_bytes": launch.premapped_need_bytes,
+        "premapped_asked_bytes": launch.premapped_asked_bytes,
+        "boot_id": launch.boot_id,
+        **times("ended", launch.ended),
+        "exit_status": launch.exit_status,
         "history": launch.history,
     }
 

@@ -18,6 +18,7 @@ from tpuwatch.export.agent_metrics import AgentMetrics
 from tpuwatch.export.families import Families, WithoutCreated
 from tpuwatch.export.node_metrics import NodeMetrics
 from tpuwatch.export.restart_metrics import RestartMetrics
+from tpuwatch.export.tune_metrics import TuneMetrics
 from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ HTTP_CODES: Final = ("200", "400", "404", "405", "431", "500", "503", "other")
 INIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0)
 
 
-class Metrics(NodeMetrics, RestartMetrics, AgentMetrics):
+class Metrics(NodeMetrics, RestartMetrics, AgentMetrics, TuneMetrics):
     """All series of one tpuwatch process, each there from the start: at 0 until something happens."""
 
     def __init__(self, *, loops: Iterable[str], refusals: Iterable[str]) -> None:
@@ -48,6 +49,7 @@ class Metrics(NodeMetrics, RestartMetrics, AgentMetrics):
         super().__init__(families)
         self._add_restarts(families)
         self._add_agents(families)
+        self._add_tuning(families)
         self._shown = CollectorRegistry()
         self._shown.register(WithoutCreated(families.registry))
 

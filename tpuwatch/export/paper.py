@@ -1,4 +1,4 @@
-"""Lines for a terminal 80 columns wide, in colour where that is wanted."""
+"""Lines for a terminal, 80 columns wide unless said otherwise, in colour where that is wanted."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ def wants_colour(stream: TextIO) -> bool:
 class Paper:
     """Writes wrapped and indented text; every line is flushed, so that the reader sees it when it happens."""
 
-    def __init__(self, stream: TextIO, *, colour: bool | None = None) -> None:
+    def __init__(self, stream: TextIO, *, colour: bool | None = None, width: int = WIDTH) -> None:
         self.stream = stream
+        self.width = width
         self.colour = wants_colour(stream) if colour is None else colour
 
     def line(self, text: str = "", *, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """Write text, wrapped to the width; continuation lines stand `hang` further in. Long words are not broken."""
         lines = textwrap.wrap(
             text,
-            WIDTH,
+            self.width,
             initial_indent=" " * indent,
             subsequent_indent=" " * (indent + hang),
             break_long_words=False,

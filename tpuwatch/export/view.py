@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Cause, Event, Finding, Launch
     from tpuwatch.restart.policy.decision import Decision
     from tpuwatch.restart.record import Breaker, Record
+    from tpuwatch.tune.model import Plan
 
 ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
 
@@ -100,6 +101,27 @@ class RestartsStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class TunedStatus:
+    """A workload: what is decided for its next launch."""
+
+    plan: Plan
+    launches: int  # that it was decided by
+    last_launch: float
+    file: str = ""  # the environment file; empty: none is written
+    problem: str = ""  # why the plan could not be written, a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class TuneStatus:
+    """What is decided about next launches."""
+
+    applies: bool  # False: it is only advised
+    directory: str
+    workloads: Sequence[TunedStatus] = ()  # the one that was launched last comes first
+    problems: Sequence[str] = ()  # sentences
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The daemon at one moment. `state` is a sentence; `reading` says whether logs can be read at all."""
 
@@ -121,6 +143,7 @@ class Status:
     host: Host | None = None
     witnesses: Sequence[WitnessStatus] = ()
     restarts: RestartsStatus | None = None
+    tune: TuneStatus | None = None
 
     @property
     def uptime_seconds(self) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.causes import OTHERS_FAULTS
 from tpuwatch.health.evidence import Problem, Witness
 from tpuwatch.health.remedies import Step
-from tpuwatch.health.verdict import DESTRUCTIVE, Rung, Verdict
+from tpuwatch.health.verdict import DESTRUCTIVE, STUCK, Rung, Verdict
 from tpuwatch.health.words import NAMES, listed
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 # Logs and notices are hearsay, and Cloud Monitoring is late: one of these has to be among the two.
 _WEIGHTY: Final = frozenset({Witness.CLOUD, Witness.RUNTIME, Witness.HOST})
-_STUCK: Final = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
 # A node's own tpuwatch that says anything else has a reason why nothing should be interrupted.
-_MAY_AGREE: Final = _STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
+_MAY_AGREE: Final = STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
 _OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
 
 
@@ -86,7 +85,7 @@ def _objection(case: Case, facts: Facts) -> str:
         return "Nothing tells which of the processes that hold the TPU is at fault, so none is to be ended."
     if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.hosts > 1:
         return "The node has several hosts, and a program that rests may wait for another: look at all of them first."
-    if case.verdict in _STUCK and facts.event(OTHERS_FAULTS) is not None:
+    if case.verdict in STUCK and facts.event(OTHERS_FAULTS) is not None:
         return "This worker reports another one's fault, so nothing that interrupts is advised here."
     return ""
 

@@ -10,7 +10,7 @@ from tpuwatch.health.evidence import Problem, Witness
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.rules_cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules_free import failing
-from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.verdict import STUCK, Verdict
 from tpuwatch.health.words import NAMES, capital, clean, ended, length, silence, stale
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tpuwatch.health.case import Case
     from tpuwatch.health.facts import Facts
 
-_STUCK = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
 _LOCAL = (Witness.RUNTIME, Witness.HOST, Witness.LOGS, Witness.METADATA)
 _UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
 
@@ -53,7 +52,7 @@ def _against_the_cloud(case: Case, facts: Facts) -> Iterator[str]:
         if facts.gone and facts.host is not None:
             yield "The API has no such node, and tpuwatch runs on it."
         return
-    if facts.own and is_well(facts) and case.verdict in _STUCK and failing(facts) is None:
+    if facts.own and is_well(facts) and case.verdict in STUCK and failing(facts) is None:
         yield f"The API says {word}, {_other_side(facts)}."
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.stepping and (down or is_bad(facts)):
@@ -73,9 +72,9 @@ def _of_the_agent(case: Case, facts: Facts) -> Iterator[str]:
     word = testimony.cloud_word(facts)
     if is_well(facts) and facts.silent is not None:
         yield f"The API says {word}, and the node's own tpuwatch has been silent for {length(facts.silent)}."
-    if facts.word is None or not (is_well(facts) if case.verdict in _STUCK else is_bad(facts)):
+    if facts.word is None or not (is_well(facts) if case.verdict in STUCK else is_bad(facts)):
         return
-    if case.verdict not in _STUCK or facts.word.verdict in _STUCK:
+    if case.verdict not in STUCK or facts.word.verdict in STUCK:
         yield f"The API says {word}, and the node's own tpuwatch calls it {facts.word.verdict.value}."
 
 

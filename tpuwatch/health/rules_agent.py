@@ -8,14 +8,12 @@ from tpuwatch.health import testimony
 from tpuwatch.health.case import Case
 from tpuwatch.health.remedies import Step
 from tpuwatch.health.rules_cloud import agrees, is_bad, is_well
-from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.health.verdict import STUCK, WELL, Rung, Sureness, Verdict
 from tpuwatch.health.words import clean, length
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
 
-_WELL: Final = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})
-_STUCK: Final = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
 _HARMLESS: Final = frozenset({Rung.NOTHING, Rung.WAIT, Rung.FIX_PROGRAM})
 
 
@@ -25,9 +23,9 @@ def answering(facts: Facts) -> Case | None:
     Of what is not the machine's the cloud tells here too: maintenance, preemption, and the like.
     """
     word, said = facts.word, testimony.word(facts)
-    if word is None or said is None or word.verdict not in _WELL | _STUCK:
+    if word is None or said is None or word.verdict not in WELL | STUCK:
         return None
-    if word.verdict in _STUCK:
+    if word.verdict in STUCK:
         if is_bad(facts) and agrees(facts):
             return None  # the cloud and it make two
         reasons = testimony.told(said, testimony.cloud(facts) if is_bad(facts) else None)

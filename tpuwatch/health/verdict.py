@@ -29,11 +29,10 @@ class Verdict(str, Enum):
     UNKNOWN = "unknown"
 
 
-BAD = frozenset(
+WELL = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.COMPILING, Verdict.STARTING})  # nothing is wrong
+STUCK = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})  # what a restart may be for
+BAD = STUCK | frozenset(
     {
-        Verdict.JOB_STUCK,
-        Verdict.RUNTIME_STUCK,
-        Verdict.NODE_STUCK,
         Verdict.MAINTENANCE,
         Verdict.PREEMPTED,
         Verdict.GONE,

@@ -59,7 +59,6 @@ class Follower:
     ) -> None:
         """`first_run`: what is there already is history. `wake`: call poll() soon, after forgetting the wake-up."""
         self.counters = Counters()
-        self.last_read: float | None = None  # wall time
         self._scanner = scanner
         self._clock = clock
         self._wake = wake
@@ -192,7 +191,6 @@ class Follower:
         size = tail.bytes_read - before
         reading.bytes_read += size
         self._touched.add(tail.key)
-        self.last_read = self._clock.time()
         return size
 
     def _rest(self, reading: Reading) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +122,8 @@ class Rule:
     def remedy_for(self, details: Mapping[str, Any]) -> tuple[Remedy, ...]:
         """The steps for an event with these details, those that the details call for first."""
         fitting = [step for step in self.steps if _exceeds(details, step.above)]
-        return tuple(step.remedy for step in sorted(fitting, key=lambda step: not step.above))
+        steps = (step.remedy for step in sorted(fitting, key=lambda step: not step.above))
+        return tuple(replace(step, do=_filled(step.do, details)) if "{" in step.do else step for step in steps)
 
     def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
         """The span of the first match at or after `start`; None when there is none, or when the record is not meant."""
@@ -150,11 +151,7 @@ class Rule:
 
     def describe(self, details: Mapping[str, Any]) -> str:
         """The summary with the details in it; a part in [[ ]] is left out when one of its details is missing."""
-
-        def part(match: re.Match[str]) -> str:
-            return match[1] if all(name in details for name in _NAME.findall(match[1])) else ""
-
-        return _NAME.sub(lambda m: show(m[1], details.get(m[1])), _OPTIONAL.sub(part, self.summary))
+        return _filled(self.summary, details)
 
     @cached_property
     def _match(self) -> Any:
@@ -167,6 +164,13 @@ class Rule:
     @cached_property
     def _captures(self) -> tuple[Any, ...]:
         return tuple(compiled(pattern) for pattern in self.capture)
+
+
+def _filled(template: str, details: Mapping[str, Any]) -> str:
+    def part(match: re.Match[str]) -> str:
+        return match[1] if all(name in details for name in _NAME.findall(match[1])) else ""
+
+    return _NAME.sub(lambda m: show(m[1], details.get(m[1])), _OPTIONAL.sub(part, template))
 
 
 def _around(text: bytes, begin: int, end: int) -> bytes:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.health.evidence import Problem
 from tpuwatch.node.channel import Channel, Dialer, TooLargeError
+from tpuwatch.node.pacing import parse_retry_after
 
 if TYPE_CHECKING:
     from tpuwatch.clock import Clock
@@ -117,7 +118,7 @@ class Metadata:
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"
         if reply.status == 429:
-            after = _seconds(reply.headers.get("Retry-After"))
+            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.THROTTLED, f"{where}: it is asked too often.", retry_after=after)
         if reply.status in (401, 403):
             return MetadataError(
@@ -125,7 +126,7 @@ class Metadata:
                 f"{where}: it does not serve this process. Allow it, or set project and zone under [cloud].",
             )
         if reply.status >= 500:
-            after = _seconds(reply.headers.get("Retry-After"))
+            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.SERVER, f"{where}, an error of its own. It is asked again.", retry_after=after)
         return MetadataError(Problem.INTERNAL, f"{where}: it does not take the request. Please report this.")
 
@@ -163,8 +164,3 @@ def _host_and_port(host: str) -> tuple[str, int]:
     if colon and port.isascii() and port.isdigit() and not (":" in name and not name.endswith("]")):
         return name.strip("[]"), int(port)
     return host.strip("[]"), 80
-
-
-def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its other form, a date, is not used by this server."""
-    return float(header) if header and header.isascii() and header.isdigit() and len(header) < 9 else None

@@ -111,6 +111,11 @@ def _doubled(seconds: float, times: int, longest: float) -> float:
     return min(longest, seconds * 2.0 ** min(times, _DOUBLINGS))
 
 
+def parse_retry_after(header: str | None) -> float | None:
+    """Seconds by the header Retry-After. Its other form, a date, is not used by the servers that are asked here."""
+    return float(header) if header and header.isascii() and header.isdecimal() and len(header) < 9 else None
+
+
 def _bounded(retry_after: float | None) -> float:
     if retry_after is None or math.isnan(retry_after):
         return 0.0

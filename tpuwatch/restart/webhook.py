@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from tpuwatch import __version__
 from tpuwatch.export.jsonable import dumps
 from tpuwatch.health.words import clean
+from tpuwatch.node.pacing import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -132,8 +133,8 @@ class Webhook:
                 reply.read(_ANSWER_BYTES)
         except urllib.error.HTTPError as error:
             error.close()
-            after = error.headers.get("Retry-After", "") if error.headers else ""
-            return error.code in _AGAIN, f"it answers with status {error.code}", _seconds(after)
+            after = parse_retry_after(error.headers.get("Retry-After")) if error.headers else None
+            return error.code in _AGAIN, f"it answers with status {error.code}", after or 0.0
         except (ValueError, http.client.InvalidURL):  # what they say would quote the address
             return False, "webhook_url under [restart] is none that can be asked", 0.0
         except TimeoutError:
@@ -156,10 +157,6 @@ def slack(text: str) -> str:
     """Text as Slack shows it as it is: what others wrote may neither link nor call everybody."""
     cut = clean(text, _TEXT)
     return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _seconds(text: str) -> float:
-    return float(text) if text.isascii() and text.isdecimal() and len(text) < 7 else 0.0
 
 
 def _reason(error: object) -> str:

@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
-import socketserver
-import threading
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -24,6 +21,7 @@ from pydantic import ValidationError
 
 from tpuwatch.sim import actions
 from tpuwatch.sim.director import CannotDoError
+from tpuwatch.sim.serving import LocalServer
 from tpuwatch.sim.wording import problems
 
 if TYPE_CHECKING:
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_CONNECTIONS: Final = 16
 REQUEST_SECONDS: Final = 5.0  # for a client to send its request, and to take the answer
-POLL_SECONDS: Final = 0.05  # how soon `close` is noticed
 _PATHS: Final = "GET /state, POST /fault, DELETE /fault, POST /node/NAME, POST /launch"
 
 _log = logging.getLogger(__name__)
@@ -44,7 +41,7 @@ class _BadRequestError(Exception):
         self.status = status
 
 
-class ControlServer:
+class ControlServer(LocalServer):
     """Serves on an address of this machine, from threads of its own."""
 
     def __init__(
@@ -59,85 +56,15 @@ class ControlServer:
 
         Raises OSError.
         """
-        self._server = _Server((host, port), do, state)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="sim-control", daemon=True
-        )
-
-    @property
-    def address(self) -> str:
-        """host:port."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening, and cut what is open."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-            self._thread.join()
-        self._server.close()
-
-
-class _Server(socketserver.TCPServer):
-    """One thread per connection, at most MAX_CONNECTIONS of them."""
-
-    allow_reuse_address = True
-    request_queue_size = 64
-
-    def __init__(
-        self, address: tuple[str, int], do: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]
-    ) -> None:
         self.do = do
         self.state = state
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a new connection in a thread of its own, or close it when there are too many."""
-        thread = threading.Thread(target=self._serve, args=(request, client_address), name="sim-control", daemon=True)
-        with self._lock:
-            admitted = len(self._open) < MAX_CONNECTIONS
-            if admitted:
-                self._open[request] = thread
-                thread.start()
-        if not admitted:
-            self.shutdown_request(request)
-
-    def close(self) -> None:
-        self.server_close()
-        with self._lock:
-            threads = list(self._open.values())
-            for connection in self._open:
-                _cut(connection)
-        for thread in threads:
-            thread.join()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 # the base class calls it so
-        """A connection could not be taken; the caller closes it."""
-        _log.exception("The simulator's control endpoint failed to take a connection.")
-
-    def _serve(self, request: Any, client_address: Any) -> None:
-        try:
-            self.finish_request(request, client_address)
-        except OSError as error:  # the client went away, or was too slow
-            _log.debug("A connection to the simulator's control endpoint ended early: %s", error)
-        except Exception:  # noqa: BLE001 # one connection's failure stays its own
-            _log.exception("The simulator's control endpoint failed to answer a request.")
-        finally:
-            with self._lock:
-                del self._open[request]
-            self.shutdown_request(request)
+        super().__init__(_Handler, "sim-control", host=host, port=port, most=MAX_CONNECTIONS)
 
 
 class _Handler(BaseHTTPRequestHandler):
     """One connection, one request."""
 
-    server: _Server
+    server: ControlServer
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_SECONDS
     disable_nagle_algorithm = True
@@ -234,10 +161,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so
         _log.debug("Control: %r", format % args)
-
-
-def _cut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError as error:  # it is gone already
-        _log.debug("A connection to the simulator's control endpoint was closed: %s", error)

@@ -66,8 +66,12 @@ class GlogFiles:
         header: tuple[str, ...] = (),
         rotate_at: int = ROTATE_BYTES,
         minimum: str = "I",
+        buffered: bool = True,
     ) -> None:
-        """`header` is what a file's head says of the binary; `minimum` is TPU_MIN_LOG_LEVEL as a severity letter."""
+        """`header` is what a file's head says of the binary; `minimum` is TPU_MIN_LOG_LEVEL as a severity letter.
+
+        Not `buffered` is what `--logbuflevel=-1` does: INFO reaches the disk at once too.
+        """
         self.directory = directory
         self.pid = pid
         self.host = host
@@ -76,6 +80,7 @@ class GlogFiles:
         self.header = header
         self.rotate_at = rotate_at
         self.minimum = minimum
+        self.buffered = buffered
         self._files: dict[str, _File] = {}
 
     def write(self, severity: str, record: str) -> None:
@@ -87,7 +92,7 @@ class GlogFiles:
         for letter in self._wanted(severity):
             file = self._file(letter)
             file.append(data)
-            if severity != "I":
+            if severity != "I" or not self.buffered:
                 file.flush()
 
     def path(self, severity: str) -> Path:

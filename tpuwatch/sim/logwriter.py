@@ -39,8 +39,9 @@ class SimulatedProcess:
         *,
         rotate_at: int = ROTATE_BYTES,
         minimum: str = "I",
+        buffered: bool = True,
     ) -> None:
-        """`libtpu` is a version of tpuwatch.sim.dialect; `rotate_at` is in bytes; `minimum` a severity letter."""
+        """`libtpu` is a version of tpuwatch.sim.dialect; `rotate_at`, `minimum` and `buffered` are GlogFiles'."""
         self.dialect = DIALECTS[libtpu]
         self.pid = pid
         self.clock = clock
@@ -53,6 +54,7 @@ class SimulatedProcess:
             header=self.dialect.header,
             rotate_at=rotate_at,
             minimum=minimum,
+            buffered=buffered,
         )
 
     def record(self, severity: str, text: str, source: str = "tpu_hal.cc:471", *, thread: int | None = None) -> None:
@@ -65,8 +67,8 @@ class SimulatedProcess:
         for line in text.split("\n"):
             self.record(severity, line, source, thread=thread)
 
-    def banner(self, *, premapped_bytes: int | None = PREMAPPED_BYTES) -> None:
-        """What a process says first. The premapped line tells the setting, not that anything was allocated."""
+    def loaded(self, flags: Sequence[str] = ()) -> None:
+        """What a process says first: the library's build and arguments, `flags` of LIBTPU_INIT_ARGS among them."""
         build = (
             "Linux version 6.8.0-1015-gcp (builder@builder.example) #17 SMP PREEMPT_DYNAMIC",
             f"Process id {self.pid}",
@@ -81,20 +83,31 @@ class SimulatedProcess:
             f"argv[3]: '--log_dir={self.files.directory}'",
             f"argv[4]: '--{self.dialect.chip}_chips_per_host_bounds=2,2,1'",
             f"argv[5]: '--{self.dialect.chip}_host_bounds=1,1,1'",
+            *(f"argv[{number}]: '{flag}'" for number, flag in enumerate(flags, 6)),
         )
         for number, text in enumerate(build):
             self.record("I", text, f"b295d63588a.cc:{792 + 9 * number}")
         self.record("I", "Remote crash gathering hook installed.", "init.cc:78")
+
+    def banner(
+        self,
+        *,
+        premapped_bytes: int | None = PREMAPPED_BYTES,
+        threshold_bytes: int | None = None,
+        partitions: int = 1,
+        flags: Sequence[str] = (),
+    ) -> None:
+        """What a process says before it asks for the TPU.
+
+        The premapped line tells the setting, not that anything was allocated; the threshold is the buffer's size where
+        none is given.
+        """
+        self.loaded(flags)
         self.record("I", "--tpu_use_tfrt not specified. Using default value: true", "tpu_runtime_type_flags.cc:79")
         self.record("I", "Registered plugin from module: RuntimeMetricHelper")
         self.record("I", "Enabling threaded logging for severity WARNING", "logger.cc:310")
         if premapped_bytes is not None:
-            partitions = " Partitions: 1" if self.dialect.partitions else ""
-            self.record(
-                "I",
-                f"TPU premapped buffer enabled. Size: {premapped_bytes} Threshold: {premapped_bytes}{partitions}",
-                "singleton_tpu_states_manager.cc:86",
-            )
+            self._premapped_setting(premapped_bytes, threshold_bytes, partitions)
         self.record(
             "I",
             "TpuStatesManager::GetOrCreate(): no tpu system exists. Creating a new tpu system.",
@@ -179,6 +192,12 @@ class SimulatedProcess:
     def crash(self) -> None:
         """End as by SIGKILL: buffered INFO records are lost."""
         self.files.abandon()
+
+    def _premapped_setting(self, size: int, threshold: int | None, partitions: int) -> None:
+        text = f"TPU premapped buffer enabled. Size: {size} Threshold: {size if threshold is None else threshold}"
+        if self.dialect.partitions:
+            text += f" Partitions: {partitions}"
+        self.record("I", text, "singleton_tpu_states_manager.cc:86")
 
     def _compile_start(self, module: str) -> None:
         passes = f"{self.dialect.chip}_compiler_hlo_passes.cc"

@@ -8,19 +8,18 @@ request is carried out.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import re
-import socket
 import threading
 from collections import Counter
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tpuwatch.sim.cloud.faults import Faults
+from tpuwatch.sim.serving import LocalServer
 from tpuwatch.sim.storage_objects import Conditions, Objects, Refusal
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from tpuwatch.sim.storage_objects import SimObject
 
 MAX_BYTES: Final = 8 << 20  # of one request
+MAX_CONNECTIONS: Final = 256
 IDLE_SECONDS: Final = 60.0  # that a connection stays open without a request
-POLL_SECONDS: Final = 0.05  # how soon `close` is noticed
 _OBJECTS: Final = re.compile(r"/(?P<kind>|upload/|download/)storage/v1/b/(?P<bucket>[^/]+)/o(?:/(?P<name>[^/]+))?")
 _ITEMS: Final = re.compile(r"items\(([^)]*)\)")
 _CODES: Final = {  # of faults
@@ -50,7 +49,7 @@ _CODES: Final = {  # of faults
 _log = logging.getLogger(__name__)
 
 
-class StorageServer:
+class StorageServer(LocalServer):
     """Serves some buckets, empty at first."""
 
     def __init__(
@@ -71,72 +70,14 @@ class StorageServer:
         self.faults = faults or Faults(clock)
         self.objects = Objects(clock, buckets=buckets, write_seconds=write_seconds)
         self.counts: Counter[str] = Counter()  # requests by method, those that a fault struck included
-        self._server = _Server((host, port), self)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="sim-storage", daemon=True
-        )
-
-    @property
-    def address(self) -> str:
-        """host:port, for `endpoint` under [ledger]."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop listening and cut what is open; returns within moments."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-            self._thread.join()
-        self._server.end()
-
-
-class _Server(ThreadingHTTPServer):
-    """One thread for each connection."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], owner: StorageServer) -> None:
-        self.owner = owner
-        self.stopping = threading.Event()
-        self.lock = threading.Lock()
-        self._open: dict[Any, threading.Thread] = {}
-        super().__init__(address, _Handler)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        with self.lock:
-            self._open[request] = threading.current_thread()
-        try:
-            if not self.stopping.is_set():
-                super().process_request_thread(request, client_address)
-        finally:
-            with self.lock:
-                del self._open[request]
-
-    def end(self) -> None:
-        self.stopping.set()
-        self.server_close()
-        with self.lock:
-            threads = list(self._open.values())
-            for connection in self._open:
-                with contextlib.suppress(OSError):  # it is gone already
-                    connection.shutdown(socket.SHUT_RDWR)
-        for thread in threads:
-            thread.join()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (the base class calls it so)
-        """A connection ended early, or a request could not be answered."""
-        _log.debug("A connection to the simulated storage ended.", exc_info=True)
+        self.counting = threading.Lock()
+        super().__init__(_Handler, "sim-storage", host=host, port=port, most=MAX_CONNECTIONS)
 
 
 class _Handler(BaseHTTPRequestHandler):
     """One connection, one request after the other."""
 
-    server: _Server
+    server: StorageServer
     protocol_version = "HTTP/1.1"
     timeout = IDLE_SECONDS
     disable_nagle_algorithm = True
@@ -155,15 +96,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        owner = self.server.owner
         try:
             method, resource, work = self._asked(self._body())
         except Refusal as refusal:
             self._refuse(refusal)
             return
-        with self.server.lock:
-            owner.counts[method] += 1
-        fault = owner.faults.take(method, resource)
+        with self.server.counting:
+            self.server.counts[method] += 1
+        fault = self.server.faults.take(method, resource)
         if fault is None:
             self._send(work)
         else:
@@ -184,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         if match is None:
             raise Refusal(404, "notFound", "Not Found")
         bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
-        objects, conditions = self.server.owner.objects, Conditions.of(query)
+        objects, conditions = self.server.objects, Conditions.of(query)
         if self.command == "POST" and match["kind"] == "upload/" and not name:
             name, content, content_type, given = _uploaded(query, self.headers.get("Content-Type", ""), body)
             return (

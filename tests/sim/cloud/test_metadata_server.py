@@ -135,7 +135,7 @@ def test_close_releases_who_waits_and_who_is_in_a_black_hole() -> None:
         connection = site.connection()
         connection.request("GET", path, headers=GOOGLE)
         connections.append(connection)
-        until(lambda: len(site.server._server._open) == len(connections) and not site.world.faults.now)
+        until(lambda: len(site.server._open) == len(connections) and not site.world.faults.now)
     site.server.close()
     for connection in connections:
         with pytest.raises((OSError, http.client.HTTPException)):
@@ -149,8 +149,8 @@ def test_close_releases_who_waits_and_who_is_in_a_black_hole() -> None:
 def test_a_client_that_leaves_is_not_waited_for(site: Site) -> None:
     connection = site.connection()
     connection.request("GET", f"{ROOT}instance/maintenance-event?wait_for_change=true", headers=GOOGLE)
-    until(lambda: any(thread.is_alive() for thread in list(site.server._server._open.values())))
-    (thread,) = site.server._server._open.values()
+    until(lambda: any(thread.is_alive() for thread in list(site.server._open.values())))
+    (thread,) = site.server._open.values()
     connection.close()
     thread.join(DEADLINE)
     assert not thread.is_alive()

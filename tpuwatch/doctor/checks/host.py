@@ -10,7 +10,8 @@ from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, war
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import find_jobs, settings, users
 from tpuwatch.doctor.metadata import attribute
-from tpuwatch.doctor.variables import DEFAULT_PREMAPPED_BYTES, SIZE, premapped_bytes
+from tpuwatch.tune.model import DEFAULT_PREMAPPED_BYTES, SIZE
+from tpuwatch.tune.variables import premapped_bytes
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:

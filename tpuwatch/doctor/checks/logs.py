@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.check import MEASURED, Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.check import Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import settings, users
-from tpuwatch.doctor.variables import leading_integer
+from tpuwatch.tune.variables import MEASURED, leading_integer
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.check import MEASURED, Area, Check, Result, Status, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.check import Area, Check, Result, Status, or_ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import find_jobs, settings
-from tpuwatch.doctor.variables import (
-    SIZE,
-    THRESHOLD,
-    items,
-    judge,
-    leading_integer,
-    meant,
-    premapped_bytes,
-    product,
-)
+from tpuwatch.tune.model import SIZE, THRESHOLD
+from tpuwatch.tune.variables import MEASURED, items, judge, leading_integer, meant, premapped_bytes, product
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch import __version__
 from tpuwatch.health.evidence import Problem
 from tpuwatch.node.apifaults import SCOPE, Asked, Fault, cleaned, explain
+from tpuwatch.node.pacing import parse_retry_after
 from tpuwatch.restart.ledger.bucket import Found, PreconditionError, StorageError
 
 with warnings.catch_warnings():
@@ -164,8 +165,9 @@ class Bucket:
             if fault.problem in _LOST or fault.problem is Problem.CREDENTIALS:
                 self.close()
             sentence = f"the ledger in bucket {self.name} cannot be {what}: {fault.sentence}"
-            passing, retry_after = fault.problem in _PASSING, _retry_after(error)
-            raise StorageError(sentence, passing=passing, retry_after=retry_after) from error
+            headers = getattr(getattr(error, "response", None), "headers", {})
+            after = parse_retry_after(headers.get("Retry-After"))
+            raise StorageError(sentence, passing=fault.problem in _PASSING, retry_after=after) from error
         self._counted(method, "OK")
         return answer
 
@@ -261,9 +263,3 @@ def _plain(error: BaseException) -> BaseException:
     if isinstance(error, GoogleAPICallError) and error.code == 408:
         return TimeoutError(str(error))
     return error
-
-
-def _retry_after(error: BaseException) -> float | None:
-    """What the server said in seconds; not when it named a date."""
-    said = getattr(getattr(error, "response", None), "headers", {}).get("Retry-After", "")
-    return float(said) if str(said).isdecimal() and len(said) < 9 else None

@@ -22,6 +22,18 @@ _WELL: Final = frozenset({"", "HEALTH_UNSPECIFIED", "HEALTHY"})
 
 def stopping(case: Case) -> Move:
     """The stop was accepted, or has shown."""
+    if (move := _after_the_stop(case)) is not None:
+        return move
+    state = case.sight.shown
+    if state == "READY":
+        return _not_stopped(case, case.operation(Call.STOP))
+    what = f"{case.node} is being stopped" if state == "STOPPING" else f"{case.node} is {state} after its stop"
+    then = f"It is started as soon as it is stopped; nothing can be called before. {_look(case)}"
+    return case.wait(what, case.limits.stop_seconds, then)
+
+
+def _after_the_stop(case: Case) -> Move | None:
+    """What follows alike before and after the stop has shown; None: the state alone does not tell."""
     state = case.sight.shown
     if state in LOST:
         return lost(case)
@@ -29,11 +41,7 @@ def stopping(case: Case) -> Move:
         return start(case)
     if state == "STARTING":
         return _found_starting(case)
-    if state == "READY":
-        return _not_stopped(case, case.operation(Call.STOP))
-    what = f"{case.node} is being stopped" if state == "STOPPING" else f"{case.node} is {state} after its stop"
-    then = f"It is started as soon as it is stopped; nothing can be called before. {_look(case)}"
-    return case.wait(what, case.limits.stop_seconds, then)
+    return None
 
 
 def _not_stopped(case: Case, operation: Operation | None) -> Move:
@@ -59,13 +67,9 @@ def _not_stopped(case: Case, operation: Operation | None) -> Move:
 
 def stopped(case: Case) -> Move:
     """The node is to be started; perhaps that was called already. It is called again until the node starts."""
+    if (move := _after_the_stop(case)) is not None:
+        return move
     state = case.sight.shown
-    if state in LOST:
-        return lost(case)
-    if state == "STOPPED":
-        return start(case)
-    if state == "STARTING":
-        return _found_starting(case)
     if state == "READY" and case.lasting:
         return case.enter(Phase.VERIFYING, f"{case.node} runs again.")
     what = f"{case.node} is to be started, and is {state}"

@@ -101,8 +101,7 @@ class Decision:
     witnesses: tuple[str, ...] = ()  # whose word counted
     evidence: tuple[str, ...] = ()  # who says what, a sentence each
     against: tuple[str, ...] = ()  # what speaks against it
-    held_seconds: float = 0.0  # for how long, and over how many answers, it has been seen without a break
-    held_polls: int = 0
+    held_seconds: float = 0.0  # for how long it has been seen without a break
     use: Use | None = None  # of the budgets, where it came to them
 
     @property

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Witness
-from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.health.verdict import STUCK, Rung, Sureness, Verdict
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart.policy.budgets import Hold
 from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, proves
-from tpuwatch.restart.policy.storm import STUCK
 
 if TYPE_CHECKING:
     from tpuwatch.health.evidence import Maintenance

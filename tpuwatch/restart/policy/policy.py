@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.verdict import DESTRUCTIVE, Rung
+from tpuwatch.health.verdict import DESTRUCTIVE, STUCK, Rung
 from tpuwatch.health.words import capital, ended
 from tpuwatch.restart.policy import budgets, objections
 from tpuwatch.restart.policy.budgets import Hold
 from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked, Decision, Use
-from tpuwatch.restart.policy.storm import STUCK, storm
+from tpuwatch.restart.policy.storm import storm
 
 if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import Settings
@@ -143,7 +143,6 @@ def _decision(
         evidence=_evidence(situation, rung),
         against=judgement.contradictions,
         held_seconds=seen.seconds if seen is not None else 0.0,
-        held_polls=seen.polls if seen is not None else 0,
         use=_use(situation, settings) if act is not None or blocked in _COUNTED else None,
     )
 

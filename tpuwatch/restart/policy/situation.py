@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Witness
-from tpuwatch.health.verdict import Rung
+from tpuwatch.health.verdict import STUCK, Rung
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.confirm import DECIDING
-from tpuwatch.restart.policy.storm import STUCK, Crowds
 
 if TYPE_CHECKING:
     from tpuwatch.health.evidence import CloudNode
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.restart.policy.budgets import Books
     from tpuwatch.restart.policy.confirm import Confirmation
+    from tpuwatch.restart.policy.storm import Crowds
     from tpuwatch.restart.record import Record, Target
 
 REQUEST_SECONDS: Final = 600.0  # how long the word of a node's own daemon counts for those who watch it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.verdict import Verdict
+from tpuwatch.health.verdict import STUCK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import Settings
 
 CALM_SECONDS: Final = 900.0
-STUCK: Final = frozenset({Verdict.JOB_STUCK, Verdict.RUNTIME_STUCK, Verdict.NODE_STUCK})
 # Words of the cloud that count at once here, long before they make a verdict: a storm takes minutes to show.
 _BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 _BAD_STATES: Final = frozenset({"UNKNOWN", "REPAIRING"})

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import select
 import socket
-import socketserver
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.sim.cloud.metadata_pages import Page, Pages, Query
+from tpuwatch.sim.serving import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 FLAVOR: Final = "Metadata-Flavor"
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0  # for a client to send its request
-POLL_SECONDS: Final = 0.05  # how soon `close` is noticed
 LOOK_SECONDS: Final = 0.2  # how soon a waiting request sees a change that nobody told of, or that its client has left
 _HTTP: Final = {  # gRPC's codes over HTTP
     "CANCELLED": 499,
@@ -50,8 +49,9 @@ _PORTAL: Final = Page(200, b"<!DOCTYPE html><title>Sign in</title><p>Sign in to 
 _log = logging.getLogger(__name__)
 
 
-class MetadataServer:
-    """Serves `pages` over HTTP, with the world's faults of the method "metadata".
+class MetadataServer(LocalServer):
+    """Serves `pages` over HTTP, with the world's faults of the method "metadata". Its address is the value for
+    GCE_METADATA_HOST and GCE_METADATA_IP.
 
     A fault that drops "Metadata-Flavor" makes it a web server of another kind; names of values leave those out.
     """
@@ -60,95 +60,25 @@ class MetadataServer:
         """Binds the address at once (port 0: any free one); requests are answered after `start`. Raises OSError."""
         self.world = world
         self.pages = pages
-        self._server = _Server((host, port), self)
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(POLL_SECONDS,), name="sim-metadata", daemon=True
-        )
-
-    @property
-    def address(self) -> str:
-        """host:port, the value for GCE_METADATA_HOST and GCE_METADATA_IP."""
-        host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
-
-    def start(self) -> None:
-        """Begin to answer."""
-        self._thread.start()
+        self.wake = threading.Condition()
+        super().__init__(_Handler, "sim-metadata", host=host, port=port, most=MAX_CONNECTIONS, busy=_BUSY)
 
     def changed(self) -> None:
         """Let requests that wait for a change look at once; they look by themselves a little later."""
-        with self._server.wake:
-            self._server.wake.notify_all()
+        with self.wake:
+            self.wake.notify_all()
 
     def close(self) -> None:
         """Stop listening and cut what is open, requests that wait included; returns within moments."""
-        if self._thread.ident is not None:
-            self._server.shutdown()
-            self._thread.join()
-        self._server.close()
-
-
-class _Server(socketserver.TCPServer):
-    """One thread per connection, at most MAX_CONNECTIONS of them."""
-
-    allow_reuse_address = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], owner: MetadataServer) -> None:
-        self.owner = owner
-        self.wake = threading.Condition()
-        self.stopping = False
-        self._lock = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a new connection in a thread of its own, or turn it away."""
-        thread = threading.Thread(
-            target=self._serve, args=(request, client_address), name="sim-metadata-request", daemon=True
-        )
-        with self._lock:
-            admitted = len(self._open) < MAX_CONNECTIONS
-            if admitted:
-                self._open[request] = thread
-                thread.start()
-        if not admitted:
-            _send_all(request, _BUSY)
-            self.shutdown_request(request)
-
-    def close(self) -> None:
-        self.server_close()
-        with self.wake:
-            self.stopping = True
-            self.wake.notify_all()
-        with self._lock:
-            threads = list(self._open.values())
-            for connection in self._open:
-                _cut(connection)
-        for thread in threads:
-            thread.join()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 # the base class calls it so
-        """A connection could not be served; the caller closes it."""
-        _log.exception("The simulated metadata server failed to take a connection.")
-
-    def _serve(self, request: Any, client_address: Any) -> None:
-        try:
-            self.finish_request(request, client_address)
-        except OSError as error:  # the client went away, or `close` cut it
-            _log.debug("A connection to the simulated metadata server ended early: %s", error)
-        except Exception:  # noqa: BLE001 # one connection's failure stays its own
-            _log.exception("The simulated metadata server failed to answer a request.")
-        finally:
-            with self._lock:
-                del self._open[request]
-            self.shutdown_request(request)
+        self.stopping.set()
+        self.changed()
+        super().close()
 
 
 class _Handler(BaseHTTPRequestHandler):
     """One connection, one request."""
 
-    server: _Server
+    server: MetadataServer
     protocol_version = "HTTP/1.1"
     timeout = REQUEST_SECONDS
     disable_nagle_algorithm = True
@@ -160,8 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with a value, a listing, an error, or what the fault that strikes makes of it."""
-        owner = self.server.owner
-        fault = owner.world.faults.take("metadata", owner.pages.node)
+        fault = self.server.world.faults.take("metadata", self.server.pages.node)
         if fault is None:
             self._send(self._page())
         elif fault.black_hole:
@@ -174,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get(FLAVOR) != "Google":
             return Page(403, b"Missing Metadata-Flavor:Google header.\n")
         query = Query.parse(self.path)
-        pages = self.server.owner.pages
+        pages = self.server.pages
         page = pages.page(query, drop)
         if query.waits and page.status in (200, 503):  # 503 is what there is while nothing has been announced
             known = query.last_etag or page.etag
@@ -187,10 +116,9 @@ class _Handler(BaseHTTPRequestHandler):
         end = time.monotonic() + seconds
         while not happened() and (left := end - time.monotonic()) > 0:
             with self.server.wake:
-                if not self.server.stopping:
+                if not self.server.stopping.is_set():
                     self.server.wake.wait(min(left, LOOK_SECONDS))
-                stopping = self.server.stopping
-            if stopping or self._is_abandoned():
+            if self.server.stopping.is_set() or self._is_abandoned():
                 raise ConnectionAbortedError("nobody waits any more")
 
     def _is_abandoned(self) -> bool:
@@ -219,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and fault.retry_after_seconds is not None:
             self.send_header("Retry-After", f"{fault.retry_after_seconds:.0f}")
         if page.location:
-            self.send_header("Location", f"http://{self.server.owner.address}{page.location}")
+            self.send_header("Location", f"http://{self.server.address}{page.location}")
         self.send_header("Content-Type", page.content_type)
         self.send_header("ETag", page.etag)
         self.send_header("Content-Length", str(len(page.body)))
@@ -233,18 +161,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so
         _log.debug("Metadata: %r", format % args)
-
-
-def _send_all(connection: socket.socket, data: bytes) -> None:
-    try:
-        connection.settimeout(0)
-        connection.send(data)
-    except OSError as error:
-        _log.debug("A connection to the simulated metadata server ended early: %s", error)
-
-
-def _cut(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError as error:  # it is gone already
-        _log.debug("A connection to the simulated metadata server was closed: %s", error)

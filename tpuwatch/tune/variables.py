@@ -5,27 +5,23 @@ Names are those found in libtpu 0.0.51, in JAX and in PyTorch/XLA. What a value 
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.doctor.check import MEASURED
-from tpuwatch.units import format_size, parse_size
+from tpuwatch.tune.model import DEFAULT_PREMAPPED_BYTES, PAGE_BYTES, SIZE, THRESHOLD
+from tpuwatch.units import parse_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+MEASURED: Final = "docs/logs.md"  # the source of what was seen with a real libtpu: tpuwatch's own page
 GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/performance-guide"
 _LAYOUT: Final = "https://github.com/pytorch/xla/blob/master/torch_xla/_internal/tpu.py"
 
-PAGE_BYTES = 4096
-DEFAULT_PREMAPPED_BYTES = 4 << 30  # on v5e, v5p, v6e, 7x; none on v2 to v4
-
-SIZE = "TPU_PREMAPPED_BUFFER_SIZE"
-THRESHOLD = "TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES"
-PARTITIONS = "TPU_PREMAPPED_BUFFER_PARTITION_COUNT"
+PARTITIONS: Final = "TPU_PREMAPPED_BUFFER_PARTITION_COUNT"
 
 _NAMES: Final = """
     ALLOW_MULTIPLE_LIBTPU_LOAD CLOUD_TPU_ACCELERATOR_TYPE CLOUD_TPU_CLUSTER_NAME CLOUD_TPU_CONSUMER_PROJECT_ID
@@ -43,6 +39,8 @@ _NAMES: Final = """
     TPU_VISIBLE_DEVICE_PATHS TPU_VLOG_LEVEL TPU_VMODULE TPU_WORKER_HOSTNAMES TPU_WORKER_ID TPU_ZONE
     """
 KNOWN: Final = frozenset(_NAMES.split())
+_OWN: Final = "TPUWATCH_"  # tpuwatch's own variables
+_NAME: Final = re.compile(r"(?:LIB_?)?TPU|CLOUD_TPU_|PJRT_DEVICE|ALLOW_MULTIPLE_LIBTPU", re.IGNORECASE)
 _ALIKE = 0.9  # from here on two names are taken for the same one misspelt
 _MIN_LENGTH = 9  # shorter names resemble each other by chance
 
@@ -57,13 +55,19 @@ class Fault:
     certain: bool = True
 
 
+def is_tpu_name(name: str) -> bool:
+    """Whether a variable has to do with TPUs by its name, misspelt ones among them; tpuwatch's own do not."""
+    return _NAME.match(name) is not None and not name.startswith(_OWN)
+
+
 def meant(name: str) -> tuple[str, bool] | None:
     """The known name that was probably meant, and whether only case and underlines differ; None for other names."""
     if name in KNOWN:
         return None
-    for known in KNOWN:
-        if _bare(known) == _bare(name):
-            return known, True
+    if known := _BY_BARE_NAME.get(_bare(name)):
+        return known, True
+    import difflib  # a few milliseconds, and seldom wanted
+
     near = difflib.get_close_matches(name.upper(), KNOWN, 1, _ALIKE) if len(name) >= _MIN_LENGTH else []
     return (near[0], False) if near else None
 
@@ -72,6 +76,28 @@ def judge(name: str, value: str) -> Fault | None:
     """What is wrong with a variable's value; None when nothing is, or when nothing is known of the variable."""
     rule = _RULES.get(name)
     return rule(name, value) if rule else None
+
+
+def judge_all(environ: Mapping[str, str]) -> list[tuple[str, Fault]]:
+    """Every variable of an environment that is wrong, by name: values that libtpu takes for something else, and names
+    that nobody reads. Other variables than those of TPUs are not looked at. The texts are fit to be shown.
+    """
+    found = []
+    for name in sorted(environ):
+        if not is_tpu_name(name):
+            continue
+        shown, value, right = _cut(name), _cut(environ[name]), meant(name)
+        fault = _misspelt(shown, right[0], value, certain=right[1]) if right else judge(name, value)
+        if fault is not None:
+            found.append((shown, fault))
+    return found
+
+
+def _misspelt(name: str, known: str, value: str, *, certain: bool) -> Fault:
+    told = f"it is {known}" if certain else f"{known} is probably meant"
+    wrong = judge(known, value)
+    right = wrong.fix if wrong else f"export {known}={shlex.quote(value)}"
+    return Fault(f"{name}: nobody reads that name; {told}.", f"unset {shlex.quote(name)}; {right}", MEASURED, certain)
 
 
 def leading_integer(value: str) -> int | None:
@@ -99,6 +125,15 @@ def items(value: str) -> list[str]:
 
 def _bare(name: str) -> str:
     return name.replace("_", "").upper()
+
+
+def _cut(text: str) -> str:
+    """Text of others, short enough for a sentence and without what a terminal would obey."""
+    clean = "".join(char if char.isprintable() else " " for char in text[:101])
+    return clean if len(clean) <= 100 else clean[:100] + "…"
+
+
+_BY_BARE_NAME: Final = {_bare(known): known for known in KNOWN}
 
 
 def _size(name: str, value: str) -> Fault | None:
@@ -228,9 +263,3 @@ _RULES: Final[dict[str, Callable[[str, str], Fault | None]]] = {
     "TPU_HOST_BOUNDS": _bounds,
     "TPU_WORKER_ID": _worker,
 }
-
-
-def describe_size(variables: Mapping[str, str]) -> str:
-    """The premapped buffer in words."""
-    size = premapped_bytes(variables)
-    return "libtpu's default" if size is None else format_size(size)

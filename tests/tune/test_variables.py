@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpuwatch.doctor.variables import KNOWN, judge, leading_integer, meant, premapped_bytes, product
+from tpuwatch.tune.variables import KNOWN, judge, leading_integer, meant, premapped_bytes, product
 
 SIZE = "TPU_PREMAPPED_BUFFER_SIZE"
 

@@ -1,0 +1,85 @@
+"""The benchmark of tuning, in small: the targets are met by tpuwatch and by who knows the truth, and by nobody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from bench import tune
+from tpuwatch.config import Config
+from tpuwatch.tune.deciding import bounds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.tune import Choice
+    from tpuwatch.model import Launch
+    from tpuwatch.sim.tuned import World
+    from tpuwatch.tune.model import Host
+
+HOSTS = 60
+
+
+def missed(policy: tune.Policy) -> set[str]:
+    """The targets that a policy does not reach."""
+    return {figure.name for figure in tune.judged(tune.Record(policy, HOSTS)) if not figure.reached}
+
+
+def much(_world: World, _launches: Sequence[Launch], _host: Host) -> Choice:
+    """As much as there is."""
+    return 64 << 30, None
+
+
+def little(_world: World, _launches: Sequence[Launch], _host: Host) -> Choice:
+    """Nothing goes through the region, so nothing fails in it."""
+    return 256 << 20, 4096
+
+
+def fickle(world: World, launches: Sequence[Launch], _host: Host) -> Choice:
+    """Right, but for now and then."""
+    return world.best(tune.bound(world)) if len(launches) % 8 else (256 << 20, None)
+
+
+def test_tpuwatch_reaches_every_target() -> None:
+    assert missed(tune.tuned) == set()
+
+
+def test_so_does_who_knows_the_truth() -> None:
+    assert missed(tune.oracle) == set()
+
+
+@pytest.mark.parametrize(
+    ("policy", "target"),
+    [
+        (tune.always_default, "tuning: the same where the default does not do"),
+        (tune.double_on_failure, "tuning: launches with more memory than is allowed"),
+        (much, "tuning: hosts that end worse than by default"),
+        (much, "tuning: launches with more memory than is allowed"),
+        (little, "tuning: hosts that fit and are fast, where both can be"),
+        (little, "tuning: hosts that end worse than by default"),
+        (fickle, "tuning: the same, the worst host"),
+    ],
+)
+def test_others_miss_some(policy: tune.Policy, target: str) -> None:
+    assert target in missed(policy)
+
+
+def test_the_command_fails_when_a_target_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench.tune", "--hosts", "10"])
+    monkeypatch.setattr(tune, "POLICIES", {tune.OWN: much})
+    assert tune.main() == 1
+    assert "NO" in capsys.readouterr().out
+    monkeypatch.setattr(tune, "POLICIES", {tune.OWN: tune.oracle})
+    assert tune.main() == 0
+    assert "6 of 6 targets reached" in capsys.readouterr().out
+
+
+def test_the_bounds_are_those_of_the_configuration() -> None:
+    assert bounds_of(Config()) == tune.BOUNDS
+
+
+def test_a_host_goes_the_same_way_each_time() -> None:
+    assert tune.play(3, tune.tuned) == tune.play(3, tune.tuned)

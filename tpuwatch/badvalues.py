@@ -1,0 +1,69 @@
+"""From variables of running jobs that libtpu takes for something else to events with the right value."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.health.words import clean
+from tpuwatch.model import Cause, Event
+from tpuwatch.tune.model import PAGE_BYTES, SIZE
+from tpuwatch.tune.variables import judge_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.model import Launch
+
+RULE: Final = "bad-value"  # the built-in rule that stands for it
+SOURCE: Final = "environment"  # stands where a log's events have their file
+# Numbers up to these are no sizes in bytes: they were meant as GiB, or as MiB.
+_GIB_UP_TO: Final = 64
+_MIB_UP_TO: Final = 1 << 14
+_TEXT: Final = 300
+
+
+def found(launch: Launch, now: float) -> list[Event]:
+    """The events of what is wrong in a launch's environment, one for each variable; none for a launch of history.
+
+    Where the environment could not be read, the buffer that libtpu announced tells of its size.
+    """
+    if launch.history:
+        return []
+    faults = [
+        (name, fault.text, fault.fix)
+        for name, fault in judge_all(launch.environment)
+        if fault.certain or name == SIZE  # 0 may be meant, and costs much where it is not
+    ]
+    if not launch.environment:
+        faults += _announced(launch.premapped_bytes)
+    return [_event(launch, *fault, now) for fault in faults]
+
+
+def _announced(size: int | None) -> Iterator[tuple[str, str, str]]:
+    if not size or (size % PAGE_BYTES == 0 and size > _MIB_UP_TO):
+        return
+    if size > _MIB_UP_TO:
+        right, why = -(-size // PAGE_BYTES) * PAGE_BYTES, f"that is no multiple of {PAGE_BYTES}"
+    else:
+        right = size << 30 if size <= _GIB_UP_TO else size << 20
+        why = "libtpu reads the digits of a value alone, so that 4GB is 4 bytes"
+    yield SIZE, f"The premapped buffer is set to {size} bytes: {why}.", f"export {SIZE}={right}"
+
+
+def _event(launch: Launch, name: str, fault: str, fix: str, now: float) -> Event:
+    known = f"{launch.boot_id}\0{launch.pid}\0{launch.started!r}\0{name}"
+    fault, fix = clean(fault, _TEXT).rstrip("."), clean(fix, _TEXT)
+    return Event(
+        key=hashlib.sha256(known.encode("utf-8", "replace")).digest()[:16],
+        rule=RULE,
+        cause=Cause.BAD_FLAG,
+        observed=now,
+        time=launch.started,
+        severity="W",
+        pid=launch.pid,
+        file=SOURCE,
+        offset=0,
+        text=f"In the environment of process {launch.pid}: {fault}. Right for the next launch: {fix}",
+        details={"fault": fault, "fix": fix},
+    )

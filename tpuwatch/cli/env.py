@@ -1,0 +1,102 @@
+"""`tpuwatch env`: the environment that the next launch of a workload should have."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+from tpuwatch.errors import TuneError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.tune.prepare import Prepared
+
+_FORMATS = ("shell", "systemd", "json", "docker")
+_PLACE = Path()  # of --write without a file: the workload's own place
+_EPILOG = (
+    'To use it: eval "$(tpuwatch env)" in a shell; EnvironmentFile= in a systemd unit; docker run --env-file. What is '
+    "set in this environment already stays, and is told on standard error. The formats systemd and docker and --write "
+    "are for another environment than this one, and have all of it."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--workload",
+        type=_workload,
+        metavar="NAME",
+        help="what is launched; else $TPUWATCH_WORKLOAD, else default",
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--format", choices=_FORMATS, help="shell if nothing else is said; with --write systemd")
+    form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
+    parser.add_argument(
+        "--write",
+        nargs="?",
+        type=Path,
+        const=_PLACE,
+        metavar="FILE",
+        help="write it to a file, in one step; without FILE to plans/NAME.env in the directory of [tune]",
+    )
+    options.add_config(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 done. A TuneError says what could not be written."""
+    from tpuwatch.tune import envfile
+    from tpuwatch.tune.prepare import prepare
+
+    form = args.format or ("shell" if args.write is None else "systemd")
+    elsewhere = args.write is not None or form in ("systemd", "docker")
+    prepared = prepare(args.workload, os.environ, time.time(), config=args.config, elsewhere=elsewhere)
+    text = envfile.render(prepared.plan, prepared.given, form)
+    for note in _notes(prepared):
+        print(f"tpuwatch: {note}", file=sys.stderr)
+    if args.write is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    else:
+        path = _target(args.write, prepared)
+        envfile.write(path, text)
+        print(f"Wrote {path}.")
+    return 0
+
+
+def _target(given: Path, prepared: Prepared) -> Path:
+    from tpuwatch.tune.envfile import environment_path
+    from tpuwatch.tune.plan import make_directory
+
+    if given != _PLACE:
+        return given
+    path = environment_path(prepared.directory, prepared.plan.workload)
+    make_directory(path.parent)
+    return path
+
+
+def _notes(prepared: Prepared) -> Iterator[str]:
+    """What the operator is told beside the environment."""
+    yield from prepared.warnings
+    for kept in prepared.given.kept:
+        yield f"{kept.name}={_shown(kept.value)} is set already and stays; tpuwatch would have {_shown(kept.ours)}."
+
+
+def _shown(text: str) -> str:
+    clean = "".join(char if char.isprintable() else " " for char in text[:201])
+    return clean if len(clean) <= 200 else clean[:200] + "…"
+
+
+def _workload(text: str) -> str:
+    from tpuwatch.tune.plan import workload_name
+
+    try:
+        return workload_name(text, {})
+    except TuneError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error

@@ -1,0 +1,68 @@
+"""`tpuwatch exec`: run a command with the environment that was decided for it, and say what was wrong with it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    from tpuwatch.exec.beginning import Beginning
+
+_EPILOG = (
+    "The command runs in the foreground as its own: its exit code, its signals, its terminal and what it prints are "
+    "as they would be without tpuwatch. Variables that are set already stay as they are. 126: it cannot be executed; "
+    "127: it is not there."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.usage = "tpuwatch exec [--name WORKLOAD] [--no-tune] [--dry-run] [--config FILE] [--json FILE] -- COMMAND …"
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--name", metavar="WORKLOAD", help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD"
+    )
+    parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be set and run, and run nothing")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write how it went to a file, as JSON")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command and its arguments")
+    options.add_config(parser)
+    parser.set_defaults(misused=parser.error)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ends as the command does. 126 or 127 where it cannot be started. Raises ConfigError, TuneError."""
+    from tpuwatch.exec.beginning import begin
+
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        args.misused("there is no command; give it after --")
+    begun = begin(args.name, os.environ, time.time(), config=args.config, tune=not args.no_tune)
+    if args.dry_run:
+        _show(begun, command)
+        return 0
+    from tpuwatch.exec.command import CommandError
+    from tpuwatch.exec.run import run as run_command
+
+    try:
+        run_command(command, begun, config=args.config, report=args.json)
+    except CommandError as error:
+        print(f"tpuwatch: {error}", file=sys.stderr)
+        return error.status
+
+
+def _show(begun: Beginning, command: list[str]) -> None:
+    for note in begun.notes:
+        print(f"tpuwatch: {note}", file=sys.stderr)
+    for name in begun.given.unset:
+        print(f"unset {name}")
+    for name, value in begun.given.set.items():
+        print(f"export {name}={shlex.quote(value)}")
+    print(shlex.join(command))

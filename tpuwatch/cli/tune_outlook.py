@@ -1,0 +1,146 @@
+"""What each workload's next launch would get, decided now from its launches, and what the plan that stands says."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli.tune_history import UNREAD
+from tpuwatch.errors import TuneError
+from tpuwatch.launches import LaunchTracker
+from tpuwatch.launchlife import Life
+from tpuwatch.processes import ProcFs
+from tpuwatch.tune import visibility
+from tpuwatch.tune.deciding import make_plan, workloads
+from tpuwatch.tune.host import read_host
+from tpuwatch.tune.model import DEFAULT_WORKLOAD, WORKLOAD_PATTERN
+from tpuwatch.tune.plan import PLANS, Given, environment, plan_directory, read_plan
+from tpuwatch.tune.resets import read_resets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from tpuwatch.cli.tune_history import History
+    from tpuwatch.config import Config
+    from tpuwatch.model import Launch
+    from tpuwatch.tune.model import Host, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A workload: its launches that count, the oldest first, and what is decided by them."""
+
+    plan: Plan
+    launches: Sequence[Launch]
+    host: Host
+    given: Given  # what the plan makes of this command's own environment
+    standing: Plan | None  # the plan that is in the tune directory
+    reset: float | None  # since when launches count, in seconds since the epoch; None: from the first
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the plan in the tune directory gives what is decided now."""
+        return self.standing is not None and _values(self.standing) == _values(self.plan)
+
+
+def tune_directory(config: Config, environ: Mapping[str, str]) -> Path:
+    """The daemon's directory where it takes this user's records, else the user's own."""
+    return plan_directory(config.tune_dir, environ)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What the decisions on this machine have in common."""
+
+    config: Config
+    directory: Path  # the tune directory
+    environ: Mapping[str, str]
+    now: float  # seconds since the epoch
+
+
+def look_ahead(here: Here, history: History, wanted: str | None, forgotten: Mapping[str, float]) -> list[Outlook]:
+    """What each workload's next launch would get, or the one that is `wanted`; the one launched last comes last.
+
+    `forgotten`: resets, besides those that are on disk. Without launches that can be read, the plans that stand are
+    shown as they are.
+    """
+    resets = {**read_resets(here.directory), **forgotten}
+    found = workloads(history.launches, resets)
+    alive = _alive(history.launches)
+    standing = _standing(here, wanted)
+    if history.kind == UNREAD:
+        return [_as_it_stands(here, plan, found, alive) for plan, _ in standing.values() if plan is not None]
+    reset = [name for name in standing if name in resets and name not in found]
+    names = [wanted] if wanted else [*reset, *found] or [DEFAULT_WORKLOAD]
+    return [_decided(here, name, found, alive, standing.get(name, (None, "")), resets.get(name)) for name in names]
+
+
+def _decided(
+    here: Here,
+    name: str,
+    found: Mapping[str, list[Launch]],
+    alive: Mapping[str, list[Launch]],
+    standing: tuple[Plan | None, str],
+    reset: float | None,
+) -> Outlook:
+    tune, launches = here.config.tune, found.get(name, [])
+    host = _host(here, name, found, alive)
+    places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
+    plan = make_plan(here.config, launches, host, name, here.now, places)
+    visible = visibility.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level)
+    warnings = tuple(filter(None, (standing[1], *visible.warnings)))
+    given = environment(plan, here.environ)
+    return Outlook(plan, launches[-tune.window_launches :], host, given, standing[0], reset, warnings)
+
+
+def _as_it_stands(
+    here: Here, plan: Plan, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]
+) -> Outlook:
+    host = _host(here, plan.workload, found, alive)
+    return Outlook(plan, (), host, environment(plan, here.environ), plan, None)
+
+
+def _host(here: Here, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]) -> Host:
+    return read_host(
+        launches=[one for several in found.values() for one in several],
+        environ=here.environ,
+        pids=(os.getpid(),),
+        own=alive.get(name, ()),
+        others=[one for other, several in alive.items() for one in several if other != name],
+    )
+
+
+def _standing(here: Here, wanted: str | None) -> dict[str, tuple[Plan | None, str]]:
+    """The plans in the tune directory, each with why it cannot be used."""
+    names = [wanted] if wanted else planned(here.directory)
+    return {name: _read(here.directory, name) for name in names}
+
+
+def _read(directory: Path, workload: str) -> tuple[Plan | None, str]:
+    try:
+        return read_plan(directory, workload), ""
+    except TuneError as error:
+        return None, f"{error}."
+
+
+def planned(directory: Path) -> list[str]:
+    """The workloads that have a plan in the tune directory, by name."""
+    try:
+        names = sorted(path.stem for path in (directory / PLANS).glob("*.json"))
+    except OSError:
+        return []
+    return [name for name in names if re.fullmatch(WORKLOAD_PATTERN, name)]
+
+
+def _alive(launches: Sequence[Launch]) -> dict[str, list[Launch]]:
+    """The launches whose processes live, by workload."""
+    tracker = LaunchTracker(launches, processes=ProcFs())
+    return workloads(one for one in tracker.latest() if one.ended is None and tracker.life(one) is Life.ALIVE)
+
+
+def _values(plan: Plan) -> dict[str, str]:
+    return {setting.name: setting.value for setting in plan.settings}

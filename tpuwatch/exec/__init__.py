@@ -1,0 +1,1 @@
+"""`tpuwatch exec`: a command in the foreground, with its output read beside it."""

@@ -1,0 +1,130 @@
+"""Copies what the command writes to where it was to go, byte for byte, and offers each piece to whoever reads along.
+
+One thread for each stream: it waits for the command and for the real reader, and for nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from tpuwatch.exec.streams import PIPE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CHUNK_BYTES = 1 << 18
+_HELD_BYTES = 2 * PIPE_BYTES  # more than any pipe or terminal of ours holds: what was in it before has been read
+_FLUSH, _END = b"f", b"e"
+
+
+class Rest(Enum):
+    """How a stream stands when its pump stops."""
+
+    ENDED = "ended"  # nobody can write to it any more, or nobody reads it
+    HELD = "held"  # processes that outlive the command may go on writing to it
+
+
+class Pump:
+    """Copies one stream: `source` to `sink`, both descriptors. `source` is closed when nothing is to come of it."""
+
+    def __init__(self, source: int, sink: int, offer: Callable[[bytes], None] | None = None) -> None:
+        """`offer` is given each piece after it was written, and must not block."""
+        self.rest = Rest.HELD
+        self._source = source
+        self._sink = sink
+        self._offer = offer
+        self._asked, self._bell = os.pipe()
+        self._flushed = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True, name=f"pump-{sink}")
+
+    def start(self) -> None:
+        """Begin to copy."""
+        self._thread.start()
+
+    def flush(self, seconds: float) -> bool:
+        """Copy what has been written so far; whether that was done in time."""
+        self._flushed.clear()
+        os.write(self._bell, _FLUSH)
+        return self._flushed.wait(seconds) or not self._thread.is_alive()
+
+    def end(self) -> None:
+        """The command has ended: have what it wrote copied, and then stop."""
+        os.write(self._bell, _END)
+
+    def ended(self, seconds: float) -> bool:
+        """Wait for the pump to stop; whether it did."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def copy_on(self) -> None:
+        """Copy, in this thread, until nobody writes any more: for what outlives the command."""
+        self._offer = None
+        self._run()
+
+    def _run(self) -> None:
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        poll.register(self._sink, 0)  # its reader's end is told without being asked for
+        poll.register(self._asked, select.POLLIN)
+        try:
+            while True:
+                ready = dict(poll.poll())
+                if self._sink in ready:  # the reader has gone: the command is to learn it as it would without us
+                    break
+                if self._asked in ready:
+                    asked = os.read(self._asked, 64)
+                    if not self._copy_held():
+                        break
+                    self._flushed.set()
+                    if _END in asked:
+                        return
+                elif self._source in ready and not self._copy():
+                    break
+        except OSError:  # it cannot be written: the command is to learn that
+            pass
+        self.rest = Rest.ENDED
+        os.close(self._source)
+        self._flushed.set()
+
+    def _copy_held(self) -> bool:
+        """Copy what is there, or was when this began; False when nobody can write any more."""
+        poll = select.poll()
+        poll.register(self._source, select.POLLIN)
+        left = _HELD_BYTES
+        while left > 0 and poll.poll(0):
+            size = self._copy()
+            if not size:
+                return False
+            left -= size
+        return True
+
+    def _copy(self) -> int:
+        """Copy one piece; its size, 0 when nobody can write any more."""
+        try:
+            data = os.read(self._source, CHUNK_BYTES)
+        except OSError:  # a terminal that no process has open any more
+            return 0
+        if data:
+            _write(self._sink, data)
+            if self._offer is not None:
+                self._offer(data)
+        return len(data)
+
+
+def _write(sink: int, data: bytes) -> None:
+    """Write all of it. Raises OSError."""
+    done = 0
+    with contextlib.suppress(BlockingIOError):
+        done = os.write(sink, data)
+    while done < len(data):
+        try:
+            done += os.write(sink, memoryview(data)[done:])
+        except BlockingIOError:  # others who share it have made it so that writers do not wait
+            poll = select.poll()
+            poll.register(sink, select.POLLOUT)
+            poll.poll()

@@ -1,0 +1,228 @@
+"""`tpuwatch exec` from start to end. See docs/exec.md for what it guarantees.
+
+Before the command runs, little is loaded and little is done.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tpuwatch.errors import TpuwatchError
+from tpuwatch.exec import foreground, memory
+from tpuwatch.exec.command import end_as, shell_status, start
+from tpuwatch.exec.foreground import Foreground
+from tpuwatch.exec.pump import Pump, Rest
+from tpuwatch.exec.spool import Spool, open_file
+from tpuwatch.exec.streams import open_streams
+from tpuwatch.exec.summary import say
+from tpuwatch.exec.watcher import Counters, Job, Text, Watcher
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from tpuwatch.exec.beginning import Beginning
+    from tpuwatch.exec.ending import End
+    from tpuwatch.exec.streams import Stream, Streams
+    from tpuwatch.tune.model import Plan
+
+_SPOOL_SECONDS = 2.0  # for what is in memory to reach the file, after the command's end
+_LOOK_SECONDS = 0.05
+_NAMES = {1: "<stdout>", 2: "<stderr>"}
+
+
+def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report: Path | None = None) -> NoReturn:
+    """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
+    for note in begun.notes:
+        say(note)
+    started = time.time()
+    streams = open_streams(_hold_standard_descriptors())
+    mask = foreground.block()
+    pid = start(command, begun.environ, streams, mask)
+    streams.forget_given()
+    run_ = Run(pid, begun, streams, started, config)
+    status = run_.wait()
+    end = run_.finish(status)
+    try:
+        _conclude(begun, end, config, report)
+    except Exception as error:  # noqa: BLE001 (whatever happens here, the command has ended as it has)
+        say(f"the run could not be recorded: {type(error).__name__}: {error}")
+    end_as(status)
+
+
+class Run:
+    """The command while it runs, and those who serve it."""
+
+    def __init__(self, pid: int, begun: Beginning, streams: Streams, started: float, config: Path | None) -> None:
+        self._pid = pid
+        self._started = started
+        self._oom_kills = memory.oom_kills()
+        counters = Counters()
+        self._watcher = Watcher(counters)
+        self._spools: dict[int, Spool] = {}
+        texts = [self._text(number, stream, counters, begun) for number, stream in enumerate(streams.all)]
+        job = Job(begun.launch, started, begun.environ, config, tuple(text for text in texts if text is not None))
+        self._watcher.start(job)
+        self._pumps = [self._pump(number, stream) for number, stream in enumerate(streams.all)]
+        self._running = [pump for pump in self._pumps if pump is not None]
+        for one in (*self._spools.values(), *self._running):
+            one.start()
+        self._foreground = Foreground(
+            pid, echo=self._watcher, resize=streams.resize, flush=self._flush, others=self._look_after_watcher
+        )
+
+    def wait(self) -> int:
+        """Until the command has ended; its wait status."""
+        return self._foreground.wait()
+
+    def finish(self, status: int) -> End:
+        """The command has ended: have all that it wrote where it was to go, and take what was found in it."""
+        from tpuwatch.exec.ending import End
+
+        ended = time.time()
+        foreground.release_stops()
+        impatient = _Impatient()
+        for pump in self._running:
+            pump.end()
+        for pump in self._running:
+            while not pump.ended(_LOOK_SECONDS) and not impatient():
+                pass
+        for spool in self._spools.values():
+            spool.close(_SPOOL_SECONDS)
+        self._leave_behind()
+        found = self._watcher.finish(impatient)
+        lost = sum(spool.lost for spool in self._spools.values())
+        if found is None or "error" in found:
+            why = found["error"] if found is not None else self._watcher.trouble
+            say(f"the output was not read to its end by the rules: {why}; `tpuwatch diagnose FILE` reads what was kept.")
+            found = None
+        elif lost:
+            say(f"{lost} bytes of the output had no room for the rules to read them; nothing is known of these.")
+        code = shell_status(status)
+        oom = code == 128 + 9 and memory.grew(self._oom_kills, memory.oom_kills())
+        return End(self._pid, self._started, ended, code, oom, found)
+
+    def _text(self, number: int, stream: Stream, counters: Counters, begun: Beginning) -> Text | None:
+        """What of a stream the watcher reads: the file that the command writes, or the copy of what we pass on."""
+        name = _NAMES[stream.sink]
+        if stream.file is not None:
+            return Text(name, stream.file, stream.start, copy=False)
+        try:
+            file, most = open_file(begun.environ)
+        except OSError:
+            return None
+        self._spools[number] = Spool(file, lambda: counters.taken(number), file_bytes=most)
+        return Text(name, file, 0, copy=True)
+
+    def _pump(self, number: int, stream: Stream) -> Pump | None:
+        if stream.source is None:
+            return None
+        spool = self._spools.get(number)
+        return Pump(stream.source, stream.sink, None if spool is None else spool.put)
+
+    def _flush(self, seconds: float) -> None:
+        for pump in self._running:
+            pump.flush(seconds)
+
+    def _look_after_watcher(self) -> None:
+        """If nobody reads any more, nothing is kept for it."""
+        if self._watcher.has_ended():
+            for spool in self._spools.values():
+                spool.drop()
+
+    def _leave_behind(self) -> None:
+        """Where processes outlive the command and hold its output, one of ours stays and passes on what they write."""
+        held = [pump for pump in self._running if pump.rest is Rest.HELD and pump.ended(0)]
+        if not held or os.fork():
+            return
+        try:
+            self._watcher.forget()
+            foreground.release()
+            copy_rest(held)
+        finally:
+            os._exit(0)
+
+
+def copy_rest(pumps: Sequence[Pump]) -> None:
+    """Copy until nobody writes any more, or a signal ends this."""
+    threads = [threading.Thread(target=pump.copy_on) for pump in pumps]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+class _Impatient:
+    """Whether somebody has asked us to end after the command did; once said, it stays so."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def __call__(self) -> bool:
+        self._asked = self._asked or foreground.asked_to_end()
+        return self._asked
+
+
+def _conclude(begun: Beginning, end: End, config: Path | None, report: Path | None) -> None:
+    """Record the run, decide on the next where nobody else does, and tell what there is to tell."""
+    from tpuwatch.exec import ending, summary
+
+    launches = ending.launches_of(begun, end)
+    trouble = ending.keep(begun, end, launches)
+    plan: Plan | None = None
+    if not trouble and begun.own and launches:
+        try:
+            plan = ending.decide(begun, config)
+        except TpuwatchError as error:
+            trouble = f"{error}."
+    if summary.findings_to_tell(end) or summary.tuning(begun, plan):
+        summary.tell(begun, end, plan)
+    if trouble:
+        say(trouble)
+    if report is not None:
+        _write_report(report, _document(begun, end, plan))
+
+
+def _document(begun: Beginning, end: End, plan: Plan | None) -> Mapping[str, Any]:
+    from tpuwatch.exec.beginning import names
+
+    found = end.found or {}
+    return {
+        "launch": begun.launch,
+        "workload": begun.workload,
+        "started_epoch": end.started,
+        "ended_epoch": end.ended,
+        "exit_status": end.status,
+        "host_oom": end.oom,
+        "read": end.found is not None,
+        "given": {name: begun.environ[name] for name in names(begun.given)},
+        "kept": [kept.name for kept in begun.given.kept],
+        "findings": found.get("findings", []),
+        "launches": found.get("launches", []),
+        "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
+    }
+
+
+def _write_report(path: Path, document: Mapping[str, Any]) -> None:
+    from tpuwatch.export.jsonable import dumps
+
+    try:
+        path.write_text(dumps(document, indent=2) + "\n")
+    except OSError as error:
+        say(f"cannot write {path}: {error.strerror}.")
+
+
+def _hold_standard_descriptors() -> set[int]:
+    """Where standard input, output or error is closed, see to it that nothing that we open takes its number.
+
+    The numbers that were closed. They are so for the command.
+    """
+    closed = set()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    while null <= 2:
+        closed.add(null)
+        null = os.dup(null)
+    return closed

@@ -1,0 +1,128 @@
+"""The copy of a stream for whoever reads along, who may be slow, hang or die: nobody ever waits for it.
+
+Pieces are handed over in memory, bounded, and a thread writes them to a file without a name, from which they are read.
+The file's pages are memory as long as the machine has some to spare, and its disk space is given back as it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MEMORY_BYTES = 64 << 20  # of pieces that are not in the file yet
+FILE_BYTES = 4 << 30  # that are in the file and not read yet
+_FREE_SHARE = 4  # one part in so many of the disk's free space, if that is less
+_LOOK_BYTES = 16 << 20  # the disk is looked at after so many
+
+
+class Spool:
+    """What one stream said, in order. `file` is a descriptor of it; `lost` counts bytes that had no room."""
+
+    def __init__(
+        self, file: int, taken: Callable[[], int], *, memory_bytes: int = MEMORY_BYTES, file_bytes: int = FILE_BYTES
+    ) -> None:
+        """`taken`: how many bytes of the file its reader is done with."""
+        self.file = file
+        self.lost = 0
+        self._taken = taken
+        self._memory_bytes, self._file_bytes = memory_bytes, file_bytes
+        self._pieces: deque[bytes] = deque()
+        self._held = 0
+        self._gap = False  # something was left out before what comes next
+        self._written = 0
+        self._room = 0  # bytes to be written before the disk is looked at again
+        self._closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, daemon=True, name="spool")
+
+    def start(self) -> None:
+        """Begin to write what is handed over."""
+        self._thread.start()
+
+    def put(self, data: bytes) -> None:
+        """Hand over a piece. Never waits: where there is no room, the oldest pieces are left out."""
+        with self._changed:
+            if self._closed:
+                return
+            self._pieces.append(data)
+            self._held += len(data)
+            while self._held > self._memory_bytes and len(self._pieces) > 1:
+                self._lose(self._pieces.popleft())
+            self._changed.notify()
+
+    def close(self, seconds: float) -> None:
+        """Nothing more comes: wait until all is written, but not longer than that."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join(seconds)
+        with self._changed:
+            while self._pieces:
+                self._lose(self._pieces.popleft())
+
+    def drop(self) -> None:
+        """Nobody reads any more: forget all, and take nothing."""
+        with self._changed:
+            self._closed = True
+            self._pieces.clear()
+            self._held = 0
+            self._changed.notify()
+
+    def _lose(self, piece: bytes) -> None:
+        self._held -= len(piece)
+        self.lost += len(piece)
+        self._gap = True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._pieces or self._closed):
+                    self._changed.wait()
+                if not self._pieces:
+                    return
+                piece = self._pieces.popleft()
+                self._held -= len(piece)
+                if not self._has_room(len(piece)):
+                    self._held += len(piece)
+                    self._lose(piece)
+                    continue
+                gap, self._gap = self._gap, False
+            try:
+                self._write(b"\n" + piece if gap else piece)  # the lines beside a gap are two
+            except OSError:
+                with self._changed:
+                    self._held += len(piece)
+                    self._lose(piece)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the file may grow: by what its reader is behind, and what the disk has."""
+        if self._room < size:
+            disk = os.fstatvfs(self.file)
+            most = min(self._file_bytes, disk.f_bavail * disk.f_frsize // _FREE_SHARE)
+            self._room = min(_LOOK_BYTES, most - (self._written - self._taken()))
+        if self._room < size:
+            return False
+        self._room -= size
+        return True
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            size = os.pwrite(self.file, left, self._written)
+            self._written += size
+            left = left[size:]
+
+
+def open_file(environ: Mapping[str, str]) -> tuple[int, int]:
+    """A file without a name to read and write, and how large it may become. Raises OSError."""
+    for directory in (environ.get("TMPDIR"), "/var/tmp", "/tmp"):  # noqa: S108 (nobody else can find the file)
+        if directory:
+            with contextlib.suppress(OSError):
+                return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), FILE_BYTES
+    return os.memfd_create("tpuwatch-exec"), MEMORY_BYTES

@@ -1,0 +1,73 @@
+"""What is said after the command's end, on standard error. Nothing, where there is nothing to say."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.model import Cause
+from tpuwatch.tune.model import SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tpuwatch.exec.beginning import Beginning
+    from tpuwatch.exec.ending import End
+    from tpuwatch.tune.model import Plan
+
+_ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # somebody ended it
+_SHOWN = 3  # findings
+
+
+def say(text: str) -> None:
+    """One sentence of ours. A standard error that cannot be written is no reason to fail."""
+    try:
+        sys.stderr.write(f"tpuwatch: {text}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def findings_to_tell(end: End) -> list[Mapping[str, Any]]:
+    """The findings that a person is to see: of a command that failed, and that nobody ended."""
+    found = list(end.found.get("findings", ())) if end.found is not None and end.status else []
+    return [one for one in found if not (end.status in _ASKED and one["cause"] == Cause.INTERRUPTED.value)]
+
+
+def tell(begun: Beginning, end: End, plan: Plan | None) -> None:
+    """Why the command failed and what to do, and what the next launch gets. `plan`: what was decided by us."""
+    from tpuwatch.export.paper import Paper
+    from tpuwatch.export.terminal import tell_finding
+
+    findings = findings_to_tell(end)
+    try:
+        paper = Paper(sys.stderr)
+        if findings:
+            paper.line(f"tpuwatch: the command ended with status {end.status}.", style="bold")
+        for number, finding in enumerate(findings[:_SHOWN], 1):
+            tell_finding(paper, finding, number=number)
+        if len(findings) > _SHOWN:
+            paper.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` tells them.", style="dim")
+        for line in tuning(begun, plan):
+            paper.line(f"tpuwatch: {line}", hang=3)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def tuning(begun: Beginning, plan: Plan | None) -> list[str]:
+    """What tuning set, and what it changes for the next launch; empty when it changes nothing."""
+    if plan is None:
+        return []
+    had, next_ = begun.environ.get(SIZE), _size(plan)
+    if next_ == (None if begun.plan is None else _size(begun.plan)):
+        return []
+    who = "tpuwatch set" if SIZE in begun.given.set else "you set"
+    this = f"{who} {SIZE}={had} for this launch" if had is not None else f"{SIZE} was left to libtpu"
+    coming = f"the next one gets {next_}" if next_ is not None else "the next one leaves it to libtpu"
+    reason = plan.decision.reasons[0] if plan.decision.reasons else ""
+    return [" ".join(filter(None, (f"{this}; {coming}.", reason, plan.decision.conflict)))]
+
+
+def _size(plan: Plan) -> str | None:
+    return next((setting.value for setting in plan.settings if setting.name == SIZE), None)

@@ -1,0 +1,229 @@
+"""The process beside the command that reads its output and libtpu's logs: as whoever runs the command sees it.
+
+It is of low priority, and nobody waits for it while the command runs. It may hang or die; then less is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import select
+import signal
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from tpuwatch.exec.foreground import FROM_KERNEL, TAKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+STILL_SECONDS = 5.0  # after the command's end, for a watcher that does nothing at all
+MOST_SECONDS = 30.0  # and for one that still reads
+_LOOK_SECONDS = 0.1
+_ECHO_SECONDS = 0.05  # in which it is told that a signal was sent to the process group
+_SAME_SECONDS = 1.0
+_NICE = 5
+_MAX_RESULT = 16 << 20
+_SLOTS: Final = 8
+_SLOT = struct.Struct("=Q")
+_HEARD = struct.Struct("=iid")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something to be read: output of the command's."""
+
+    name: str  # as it is shown
+    file: int  # a descriptor
+    start: int  # offset
+    copy: bool  # a copy that nobody else reads, whose space is given back
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the watcher needs to know."""
+
+    launch: str  # the launch's id
+    started: float  # seconds since the epoch
+    environ: Mapping[str, str]  # the command's
+    config: Path | None  # the configuration's file, where one was named
+    texts: tuple[Text, ...]
+
+
+class Counters:
+    """Numbers that both processes see: how much was done at all, and how far each text was read."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, _SLOT.size * _SLOTS)
+
+    def get(self, slot: int) -> int:
+        value: int = _SLOT.unpack_from(self._shared, slot * _SLOT.size)[0]
+        return value
+
+    def put(self, slot: int, value: int) -> None:
+        _SLOT.pack_into(self._shared, slot * _SLOT.size, value)
+
+    def taken(self, text: int) -> int:
+        """Up to which offset the text was read and is done with."""
+        return self.get(1 + text)
+
+    def take(self, text: int, offset: int) -> None:
+        self.put(1 + text, offset)
+
+    def advance(self) -> None:
+        """Something was done."""
+        self.put(0, self.get(0) + 1)
+
+
+class Watcher:
+    """The watcher's process. To be started when the command runs, before there are threads."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = counters
+        self._pid = 0
+        self._ended = False
+        self._over = self._result = self._echo = -1
+        self.trouble = ""  # why there is no result, a clause
+
+    def start(self, job: Job) -> None:
+        """Begin to read. Where that cannot be there is no result in the end, and nothing else is different."""
+        control, self._over = os.pipe()
+        self._result, result = os.pipe()
+        self._echo, echo = os.pipe()
+        try:
+            self._pid = os.fork()
+        except OSError as error:
+            self._ended, self.trouble = True, f"no process could be started for it ({error.strerror})"
+            self._pid = -1
+        if self._pid == 0:
+            _live(job, self._counters, control, result, echo)
+        for descriptor in (control, result, echo):
+            os.close(descriptor)
+
+    def has_ended(self) -> bool:
+        """Whether it is not there any more."""
+        if not self._ended:
+            pid, _ = os.waitpid(self._pid, os.WNOHANG)
+            self._ended = pid != 0
+        return self._ended
+
+    def forget(self) -> None:
+        """In a process of ours that goes on after us: hold nothing that the watcher waits for the end of."""
+        os.close(self._over)
+
+    def heard(self, number: int, sender: int, when: float) -> bool:
+        """Whether the signal came to the watcher too, which is in our process group."""
+        poll = select.poll()
+        poll.register(self._echo, select.POLLIN)
+        while True:
+            left = when + _ECHO_SECONDS - time.monotonic()
+            if not poll.poll(max(0, round(1000 * left))):
+                return False
+            told = os.read(self._echo, _HEARD.size)
+            if len(told) < _HEARD.size:  # it has ended
+                return False
+            what, who, at = _HEARD.unpack(told)
+            if (what, who) == (number, sender) and abs(at - when) < _SAME_SECONDS:
+                return True
+
+    def finish(self, give_up: Callable[[], bool]) -> Mapping[str, Any] | None:
+        """The command has ended: have the rest read, and take what was found. None: it hung or died.
+
+        `give_up` is asked now and then whether to wait no longer.
+        """
+        os.close(self._over)
+        raw = self._take(give_up)
+        if not self.has_ended():
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+        try:
+            document = json.loads(raw) if raw else None
+        except ValueError:
+            document = None
+        self.trouble = self.trouble or "what reads it ended too early"
+        return document if isinstance(document, dict) else None
+
+    def _take(self, give_up: Callable[[], bool]) -> bytes | None:
+        """What it writes until its end; None when it takes too long."""
+        poll = select.poll()
+        poll.register(self._result, select.POLLIN)
+        chunks: list[bytes] = []
+        began = moved = time.monotonic()
+        seen = self._life()
+        while sum(map(len, chunks)) < _MAX_RESULT:
+            if poll.poll(1000 * _LOOK_SECONDS):
+                chunk = os.read(self._result, 1 << 20)
+                if not chunk:
+                    return b"".join(chunks)
+                chunks.append(chunk)
+            now, life = time.monotonic(), self._life()
+            if life != seen:
+                seen, moved = life, now
+            if now - moved > STILL_SECONDS or now - began > MOST_SECONDS or give_up():
+                self.trouble = f"what reads it was not done {now - began:.0f} s after the command"
+                return None
+        self.trouble = "what was found is too long"
+        return None
+
+    def _life(self) -> tuple[int, bytes]:
+        """Something that changes as long as it works: what it has done, and the processor time that it has used."""
+        try:
+            with open(f"/proc/{self._pid}/stat", "rb") as file:
+                fields = file.read(4096).rpartition(b")")[2].split()
+        except OSError:
+            fields = []
+        return self._counters.get(0), b" ".join(fields[11:13])
+
+
+# -- in the watcher's own process
+
+
+def _live(job: Job, counters: Counters, control: int, result: int, echo: int) -> NoReturn:
+    try:
+        _settle({control, result, echo, *(text.file for text in job.texts)})
+        threading.Thread(target=_tell_signals, args=(echo,), daemon=True).start()
+        try:
+            from tpuwatch.exec.reading import read
+
+            document = read(job, counters, lambda seconds: _is_over(control, seconds))
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is told, and the command goes on)
+            document = {"error": f"{type(error).__name__}: {error}"[:500]}
+        data = json.dumps(document).encode()
+        while data:
+            data = data[os.write(result, data) :]
+    finally:
+        os._exit(0)
+
+
+def _settle(kept: set[int]) -> None:
+    """Hold nothing that is the command's or its terminal's, and step back behind it."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208 (pathlib would be loaded for it)
+        if number > 2 and number != null and number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
+    for number in range(3):
+        os.dup2(null, number)
+
+
+def _is_over(control: int, seconds: float) -> bool:
+    """Wait for the command's end, but not longer than that; whether it has ended."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
+
+
+def _tell_signals(echo: int) -> None:
+    """All signals are blocked here: those that are sent to the process group stop or end nothing, and are told."""
+    while True:
+        info = signal.sigwaitinfo(TAKEN)
+        if info.si_code != FROM_KERNEL and info.si_signo != signal.SIGCHLD:
+            os.write(echo, _HEARD.pack(info.si_signo, info.si_pid, time.monotonic()))

@@ -1,0 +1,201 @@
+"""What each launch says of the premapped buffer: its size, whether that did, and how long it took to come up."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.model import Cause, Outcome
+from tpuwatch.tune.model import SET_VARIABLE, SIZE, THRESHOLD
+from tpuwatch.tune.sizes import MOST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tpuwatch.model import Launch
+    from tpuwatch.tune.model import Host
+
+# What keeps a start waiting that the size has nothing to do with, when it comes before the TPU is up.
+_WAITS: Final = (
+    Cause.TPU_IN_USE,
+    Cause.METADATA_UNREACHABLE,
+    Cause.AUTH_SCOPE,
+    Cause.CREDENTIALS,
+    Cause.MAINTENANCE,
+    Cause.NODE_NOT_READY,
+    Cause.DRIVER_ERROR,
+    Cause.NODE_UNHEALTHY,
+    Cause.MESH_ERROR,
+    Cause.BARRIER_TIMEOUT,
+    Cause.HEARTBEAT_LOST,
+    Cause.CONNECT_FAILED,
+    Cause.DEADLINE_EXCEEDED,
+)
+_LONGEST: Final = 86_400.0  # no initialisation takes longer
+_SHORT: Final = 600.0  # a launch that failed within so many seconds had little time to need its buffer
+_GRACE: Final = 1.0  # a cause that is told so much after the TPU is up is still what it waited for
+
+
+class Kind(str, Enum):
+    """What a launch says of its size."""
+
+    WORKED = "worked"  # it came up, and no transfer lacked room
+    EXHAUSTED = "exhausted"  # the buffer had no room for a transfer
+    HOST_OOM = "host_oom"  # the host had not the memory
+    NO_START = "no_start"  # it did not come up, as it may be with a size that the host cannot bear
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One launch, as far as its premapped buffer goes."""
+
+    when: float
+    size: int
+    threshold: int | None  # None: the buffer's size
+    ours: bool  # False: the operator set the size himself
+    kind: Kind
+    seconds: float | None = None  # of its initialisation; None where it did not come up
+    waited: str = ""  # what else made it slow: its seconds do not count when it is
+    need: int | None = None  # what was needed at once; None where nothing told
+    asked: int | None = None  # the largest single buffer that there was no room for
+    cause: str = ""  # why it failed
+    short: bool = False  # it came up, and was ended before it could show that its buffer will do
+
+    @property
+    def proved(self) -> bool:
+        """Whether it showed that its size will do."""
+        return self.kind is Kind.WORKED and not self.short
+
+    @property
+    def clock(self) -> str:
+        """When it began, as reasons tell it."""
+        try:
+            return datetime.fromtimestamp(self.when, timezone.utc).strftime("%H:%M UTC")
+        except (OverflowError, ValueError, OSError):
+            return "an unknown time"
+
+
+def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
+    """What the launches say, the oldest first. Those under way that tell no failure yet are left out."""
+    seen: list[Seen] = []
+    size, boot = host.default_bytes, ""
+    for launch in sorted(launches, key=lambda one: _finite(one.started)):
+        size = _size(launch, host, size)
+        fresh = bool(launch.boot_id) and launch.boot_id != boot
+        boot = launch.boot_id or boot
+        kind = _kind(launch)
+        if kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING:
+            seen.append(_seen(launch, size, kind, fresh=fresh))
+    return tuple(seen)
+
+
+def leading_integer(value: str) -> int:
+    """The bytes that libtpu reads from a value: the digits that it begins with, else none."""
+    match = re.match(r"\s*\+?([0-9]{1,20})", value)
+    return min(int(match[1]), MOST_BYTES) if match else 0
+
+
+def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:
+    asked = _bytes(launch.premapped_asked_bytes)
+    return Seen(
+        when=_finite(launch.started),
+        size=size,
+        threshold=_threshold(launch, size),
+        ours=not _is_own(launch.environment, SIZE),
+        kind=kind,
+        seconds=_seconds(launch),
+        waited=_waited(launch, fresh=fresh),
+        need=_need(launch, size, asked) if kind is Kind.EXHAUSTED else None,
+        asked=asked if kind is Kind.EXHAUSTED else None,
+        cause=_cause(launch),
+        short=_is_short(launch),
+    )
+
+
+def _size(launch: Launch, host: Host, before: int) -> int:
+    """The size that it had. Of which nothing tells it, the size is taken for that of the launch before."""
+    if launch.premapped_bytes is not None:
+        return min(max(0, launch.premapped_bytes), MOST_BYTES)
+    if SIZE in launch.environment:
+        return leading_integer(launch.environment[SIZE])
+    return host.default_bytes if launch.environment else before
+
+
+def _threshold(launch: Launch, size: int) -> int | None:
+    """The largest single buffer that it took from the region, where that is less than the region."""
+    told = launch.premapped_threshold_bytes
+    if told is None and THRESHOLD in launch.environment:
+        told = leading_integer(launch.environment[THRESHOLD])
+    return told if told is not None and 0 < told < size else None
+
+
+def _is_own(environment: Mapping[str, str], name: str) -> bool:
+    """Whether the operator set the variable himself."""
+    return name in environment and name not in environment.get(SET_VARIABLE, "").split(",")
+
+
+def _kind(launch: Launch) -> Kind:
+    told = {*launch.faults, *([launch.cause.value] if launch.cause is not None else ())}
+    if Cause.HOST_OOM.value in told:
+        return Kind.HOST_OOM
+    if Cause.PREMAPPED_EXHAUSTED.value in told or launch.premapped_failures > 0:
+        return Kind.EXHAUSTED
+    if launch.outcome in (Outcome.OK, Outcome.SLOW):
+        return Kind.WORKED
+    if launch.outcome is Outcome.FAILED and launch.cause is Cause.INIT_FAILED:
+        return Kind.NO_START
+    if launch.outcome is Outcome.SILENT and not _waited(launch, fresh=False):
+        return Kind.NO_START
+    return Kind.NOTHING
+
+
+def _need(launch: Launch, size: int, asked: int | None) -> int | None:
+    told = _bytes(launch.premapped_need_bytes)
+    if told is not None and told > size:
+        return told
+    return size + asked if asked else None
+
+
+def _waited(launch: Launch, *, fresh: bool) -> str:
+    until = _seconds(launch)
+    for cause in _WAITS:
+        at = launch.faults.get(cause.value)
+        if at is not None and (until is None or at <= until + _GRACE):
+            return cause.value
+    return "the first since the machine started" if fresh else ""
+
+
+def _is_short(launch: Launch) -> bool:
+    """Whether it was ended by a person, or by a fault of another kind, soon after its start."""
+    stopped = launch.faults.get(Cause.INTERRUPTED.value)
+    if stopped is not None and stopped < _SHORT:
+        return True
+    return bool(launch.exit_status) and launch.ended is not None and launch.ended - launch.started < _SHORT
+
+
+def _seconds(launch: Launch) -> float | None:
+    seconds = launch.init_seconds
+    if seconds is None or not 0 <= seconds <= _LONGEST:
+        return None
+    return float(seconds)
+
+
+def _cause(launch: Launch) -> str:
+    if launch.cause is not None:
+        return launch.cause.value
+    return (
+        launch.outcome.value if not launch.faults else min(launch.faults, key=lambda name: (launch.faults[name], name))
+    )
+
+
+def _bytes(size: int | None) -> int | None:
+    return min(size, MOST_BYTES) if size is not None and size > 0 else None
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else 0.0

@@ -1,0 +1,73 @@
+"""The machine that the next launch runs on: its memory, what of it is taken, and which TPU it has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.node.memory import read_memory
+from tpuwatch.processes import ProcFs
+from tpuwatch.tune.model import Host
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.model import Launch
+
+# As accelerator types name it ("v5litepod-16", "tpu7x-8", "v4-32"), and as libtpu calls its chips ("TPU v5 lite").
+_GENERATION: Final = re.compile(r"(?:TPU[ _-]?)?v?([2-9])[ _]?(litepod|lite|e|p|x)?\b", re.IGNORECASE)
+_EFFICIENT: Final = frozenset({"litepod", "lite", "e"})
+_BARE: Final = {"5": "v5p", "6": "v6e"}  # "TPU v5" is what libtpu calls a chip of v5p
+_TYPE_VARIABLE: Final = "TPU_ACCELERATOR_TYPE"
+
+
+def read_host(
+    *,
+    launches: Iterable[Launch] = (),
+    accelerator: str = "",
+    pids: Iterable[int] = (),
+    environ: Mapping[str, str] | None = None,
+    others: Iterable[Launch] = (),
+    own: Iterable[Launch] = (),
+    processes: ProcFs | None = None,
+    root: Path = Path("/"),
+) -> Host:
+    """Read it from the machine below `root`.
+
+    `launches`: those of the machine, the latest last; their chips tell the generation where neither `accelerator`, the
+    node's type, nor `environ` does. `pids`: processes in whose cgroups the next launch will run. `others`: launches of
+    other workloads whose processes live; what they have premapped is taken. `own`: the same of its own workload, whose
+    buffers the next launch finds free again.
+    """
+    memory = read_memory(processes or ProcFs(root / "proc"), root, pids, 0)
+    available = memory.available
+    if available is not None:
+        available += sum(one.premapped_bytes or 0 for one in own if one.init_seconds is not None)
+        available = available if memory.total is None else min(available, memory.total)
+    return Host(
+        generation=_told(accelerator, environ or {}, launches),
+        total_bytes=memory.total,
+        available_bytes=available,
+        taken_bytes=sum(one.premapped_bytes or 0 for one in others),
+    )
+
+
+def generation(name: str) -> str:
+    """The generation in an accelerator's type or a chip's kind: "v5e" for "v5litepod-16"; empty for other text."""
+    found = _GENERATION.match(name.strip())
+    if found is None:
+        return ""
+    number, suffix = found[1], (found[2] or "").lower()
+    if number == "7":
+        return "7x"
+    if not suffix:
+        return _BARE.get(number, f"v{number}")
+    return f"v{number}e" if suffix in _EFFICIENT else f"v{number}{suffix}"
+
+
+def _told(accelerator: str, environ: Mapping[str, str], launches: Iterable[Launch]) -> str:
+    latest = list(launches)[::-1]
+    names = [accelerator, environ.get(_TYPE_VARIABLE, "")]
+    names += [one.chip_kind or one.environment.get(_TYPE_VARIABLE, "") for one in latest]
+    return next(filter(None, map(generation, names)), "")

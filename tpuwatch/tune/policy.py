@@ -1,0 +1,128 @@
+"""The premapped buffer of a workload's next launch: a pure function of its last launches, the host and the bounds.
+
+Nothing is remembered beside the launches: what was tried, what was good and what was bad is read from them each time.
+The same launches give the same decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpuwatch.tune.history import Kind, Seen, leading_integer
+from tpuwatch.tune.larger import larger
+from tpuwatch.tune.model import SIZE, THRESHOLD, Decision, Step
+from tpuwatch.tune.proposal import Proposal, keep
+from tpuwatch.tune.situation import look
+from tpuwatch.tune.sizes import pages_up
+from tpuwatch.tune.smaller import lighter, smaller
+from tpuwatch.units import format_seconds, format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpuwatch.model import Launch
+    from tpuwatch.tune.model import Bounds, Host
+    from tpuwatch.tune.situation import Situation
+
+
+def decide(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Decision:
+    """What the next launch gets. `launches` are those of its workload, the oldest first; none is a first launch."""
+    situation = look(launches, host, bounds)
+    proposal = _bounded(situation, _proposed(situation))
+    if SIZE in bounds.pins or THRESHOLD in bounds.pins:
+        proposal = _pinned(situation, proposal)
+    now = situation.now
+    before = situation.seen[-1] if situation.seen else None
+    left = proposal.size == host.default_bytes and proposal.step is not Step.PINNED
+    changes = proposal.step in (Step.GROW, Step.SHRINK, Step.STUCK) and before is not None
+    tried = any((one.size, one.threshold) == (proposal.size, proposal.threshold) for one in situation.said)
+    return Decision(
+        step=proposal.step,
+        size_bytes=None if left else proposal.size,
+        threshold_bytes=proposal.threshold,
+        reasons=proposal.reasons,
+        before_bytes=before.size if before is not None else None,
+        trial=changes and not tried,
+        conflict=proposal.conflict,
+        need_bytes=situation.need(now.threshold if now is not None else None),
+        ceiling_bytes=situation.room.most,
+        fast_bytes=situation.fast,
+        fit=situation.fit,
+        advice=proposal.advice,
+    )
+
+
+def _proposed(situation: Situation) -> Proposal:
+    """The first rule that has something to say."""
+    now = situation.now
+    if now is None:
+        return _start(situation)
+    if now.kind in (Kind.HOST_OOM, Kind.NO_START):
+        return lighter(situation, now)
+    failed = _failed(situation, now)
+    if failed is not None:
+        return larger(situation, failed)
+    if situation.is_slow(now):
+        return smaller(situation, now)
+    return keep(now, _worked(now))
+
+
+def _failed(situation: Situation, now: Seen) -> Seen | None:
+    """The launch whose buffer had no room: the last one, or one of the operator's own since."""
+    since = situation.said[situation.said.index(now) :]
+    lacking = [one for one in since if one.kind is Kind.EXHAUSTED and (one.need or one.size + 1) > now.size]
+    return lacking[-1] if lacking else None
+
+
+def _start(situation: Situation) -> Proposal:
+    """Nothing tells of a size of ours."""
+    default, last = situation.host.default_bytes, next(iter(situation.seen[-1:]), None)
+    what = f"{format_size(default)}, which libtpu takes by itself" if default else "no buffer, as libtpu does by itself"
+    if last is None:
+        return Proposal(Step.START, default, None, (f"There is no launch to learn from yet: it starts from {what}.",))
+    if last.ours:
+        return keep(last, f"No launch says anything of the buffer yet; the last one had {format_size(last.size)}.")
+    own = f"The operator's own {format_size(last.size)} of {last.clock} is no better a start: it starts from {what}."
+    return Proposal(Step.START, default, None, (own,))
+
+
+def _worked(now: Seen) -> str:
+    took = f", and took {format_seconds(now.seconds)} to initialise" if now.seconds is not None else ""
+    return f"The launch of {now.clock} worked with {format_size(now.size)}{took}."
+
+
+def _bounded(situation: Situation, proposal: Proposal) -> Proposal:
+    """Held against what is allowed."""
+    room, default = situation.room, situation.host.default_bytes
+    size = proposal.size or default
+    if not size:
+        return replace(proposal, size=0, threshold=None)
+    allowed = room.within(pages_up(size, situation.bounds))
+    threshold = proposal.threshold if proposal.threshold is not None and proposal.threshold < allowed else None
+    if allowed == proposal.size:
+        return replace(proposal, threshold=threshold)
+    step = Step.SHRINK if allowed < proposal.size else Step.GROW
+    step = Step.START if proposal.step is Step.START else step
+    reason = f"{format_size(room.least)} to {format_size(room.most)} are allowed ({room.why}): {format_size(allowed)}."
+    need = situation.need(proposal.threshold) or 0
+    conflict = proposal.conflict
+    if need > allowed:
+        conflict = f"{format_size(need)} are needed, and {format_size(room.most)} are the most that is allowed."
+    return replace(
+        proposal, step=step, size=allowed, threshold=threshold, reasons=(reason, *proposal.reasons), conflict=conflict
+    )
+
+
+def _pinned(situation: Situation, proposal: Proposal) -> Proposal:
+    """The configuration's word is the last."""
+    pins = situation.bounds.pins
+    if THRESHOLD in pins:
+        threshold = leading_integer(pins[THRESHOLD])
+        reason = f"The configuration pins {THRESHOLD} to {format_size(threshold)}."
+        proposal = replace(proposal, threshold=threshold, reasons=(*proposal.reasons, reason))
+    if SIZE in pins:
+        size = leading_integer(pins[SIZE])
+        reason = f"The configuration pins {SIZE} to {format_size(size)}."
+        proposal = replace(proposal, step=Step.PINNED, size=size, reasons=(reason, *proposal.reasons))
+    return proposal

@@ -1,0 +1,151 @@
+"""What is decided on: the launches that say something of the buffer, what they showed together, and what is allowed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tpuwatch.tune.fit import fit_line, largest_within
+from tpuwatch.tune.history import Kind, Seen, read
+from tpuwatch.tune.sizes import Room, down, room
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpuwatch.model import Launch
+    from tpuwatch.tune.model import Bounds, Fit, Host
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """The launches of one workload in the window, the oldest first, and what follows from them."""
+
+    seen: tuple[Seen, ...]  # all that have ended their initialisation
+    said: tuple[Seen, ...]  # those of them that say something of their size
+    host: Host
+    bounds: Bounds
+    room: Room
+    fit: Fit | None
+
+    @property
+    def now(self) -> Seen | None:
+        """What the next size is reckoned from: the last launch that had a size of ours.
+
+        While there is none, the operator's last, if that is no worse a start than the accelerator's default: it does,
+        or it had no room where the default would have none either.
+        """
+        ours = [one for one in self.said if one.ours]
+        if ours or not self.said:
+            return ours[-1] if ours else None
+        last, default = self.said[-1], self.host.default_bytes
+        if last.kind is Kind.WORKED and last.size >= default and not self.is_slow(last):
+            return last
+        lacked = [one for one in self.failures(None) if (one.need or one.size + 1) > default]
+        if last.kind is Kind.EXHAUSTED and any((one.asked or 0) <= default or not default for one in lacked):
+            return last
+        return None
+
+    def is_slow(self, one: Seen) -> bool:
+        """Whether the launch took longer than the limit to initialise."""
+        return one.seconds is not None and one.seconds > self.bounds.init_seconds
+
+    @property
+    def fast(self) -> int | None:
+        """The largest size that still comes up in time, by the fit."""
+        return largest_within(self.fit, self.bounds.init_seconds) if self.fit is not None else None
+
+    @property
+    def bearable(self) -> int:
+        """The largest size that the host will bear, as far as is known: half of what it could not, or what has worked."""
+        refused = _refused(self.said)
+        if not refused:
+            return self.room.most
+        worked = [one.size for one in self.said if one.proved and one.size <= self.room.most]
+        return max([down(min(refused) // 2, self.bounds), *worked])
+
+    @property
+    def points(self) -> list[tuple[int, float]]:
+        """Sizes and seconds of the starts that nothing else made slow."""
+        return clean(self.seen)
+
+    def failures(self, threshold: int | None) -> list[Seen]:
+        """Launches whose buffer had no room, as far as that holds with such a threshold: it takes no fewer buffers."""
+        return [one for one in self.said if one.kind is Kind.EXHAUSTED and _takes(one.threshold) <= _takes(threshold)]
+
+    def need(self, threshold: int | None) -> int | None:
+        """The largest need that a failure told."""
+        return max((one.need for one in self.failures(threshold) if one.need is not None), default=None)
+
+    def floor(self, threshold: int | None) -> int:
+        """The smallest size that no failure speaks against."""
+        return max((max(one.need or 0, one.size + 1) for one in self.failures(threshold)), default=0)
+
+    @property
+    def cut_too_far(self) -> bool:
+        """Whether a size that worked has been made smaller, and that had no room."""
+        pairs = pairwise(one for one in self.said if one.ours)
+        return any(
+            before.kind is Kind.WORKED and after.kind is Kind.EXHAUSTED and after.size < before.size
+            for before, after in pairs
+        )
+
+    def good(self, least: int, most: int) -> Seen | None:
+        """The last launch that did, with a size in the range and allowed, and that has not failed since."""
+        failed: set[tuple[int, int | None]] = set()
+        for one in reversed(self.said):
+            if one.kind is not Kind.WORKED:
+                failed.add((one.size, one.threshold))
+            elif one.proved and least <= one.size <= min(most, self.room.most):
+                if (one.size, one.threshold) not in failed:
+                    return one
+        return None
+
+
+def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
+    """Put together what is decided on."""
+    seen = read(launches, host)[-max(1, bounds.window) :]
+    said = _said(seen)
+    worked = max((one.size for one in said if one.kind is Kind.WORKED), default=0)
+    points = clean(seen)
+    timed = sum(one.seconds is not None for one in seen)
+    return Situation(
+        seen=seen,
+        said=said,
+        host=host,
+        bounds=bounds,
+        room=room(host, bounds, worked=worked, refused=_refused(said)),
+        fit=fit_line(points, left_out=timed - len(points)),
+    )
+
+
+def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
+    """Sizes and seconds of the starts that nothing else made slow."""
+    return [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
+
+
+def _said(seen: Sequence[Seen]) -> tuple[Seen, ...]:
+    """A start that failed says something of a new size alone: of one that has come up before, the cause is another."""
+    said: list[Seen] = []
+    came_up: set[int] = set()
+    for one in seen:
+        if one.kind is Kind.NO_START:
+            new = one.ours and said and said[-1].size != one.size and one.size not in came_up
+            if new and said[-1].kind in (Kind.WORKED, Kind.EXHAUSTED):
+                said.append(one)
+        elif one.kind is not Kind.NOTHING:
+            said.append(one)
+        if one.seconds is not None:
+            came_up.add(one.size)
+    return tuple(said)
+
+
+def _refused(said: Sequence[Seen]) -> list[int]:
+    """Sizes that the host could not bear."""
+    refused = [one.size for one in said if one.kind is Kind.HOST_OOM and one.size]
+    new = (one.size for before, one in pairwise(said) if one.kind is Kind.NO_START and one.size > before.size)
+    return [*refused, *new]
+
+
+def _takes(threshold: int | None) -> float:
+    return float("inf") if threshold is None else threshold

@@ -1,0 +1,105 @@
+"""Sizes that a premapped buffer may have: whole pages, round for people, a power of two where Pathways wants it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.tune.model import PAGE_BYTES
+from tpuwatch.units import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.tune.model import Bounds, Host
+
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
+MOST_BYTES: Final = 1 << 50  # larger numbers are no sizes
+_MEMORY_FLOOR: Final = 16 * MIB  # where memory is shorter than that, the buffer is not what takes it
+_STEPS: Final = ((GIB, 256 * MIB), (256 * MIB, 64 * MIB), (16 * MIB, 16 * MIB))  # from a size on, its grain
+
+
+def up(size: int, bounds: Bounds) -> int:
+    """The next round size that is no smaller."""
+    size = max(size, PAGE_BYTES)
+    if bounds.power_of_two:
+        return 1 << (size - 1).bit_length()
+    grain = _grain(size)
+    return -(-size // grain) * grain
+
+
+def down(size: int, bounds: Bounds) -> int:
+    """The next round size that is no larger; 0 where it is less than a page."""
+    if size < PAGE_BYTES:
+        return 0
+    if bounds.power_of_two:
+        return 1 << (size.bit_length() - 1)
+    grain = _grain(size)
+    return size // grain * grain
+
+
+def pages_up(size: int, bounds: Bounds) -> int:
+    """The size in whole pages, no smaller; a power of two where that is wanted."""
+    if bounds.power_of_two:
+        return up(size, bounds)
+    return max(1, -(-size // PAGE_BYTES)) * PAGE_BYTES
+
+
+def pages_down(size: int, bounds: Bounds) -> int:
+    """The size in whole pages, no larger; a power of two where that is wanted."""
+    return down(size, bounds) if bounds.power_of_two else max(0, size) // PAGE_BYTES * PAGE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The sizes that are allowed: from `least` to `most`, in bytes. Where memory is short, `most` comes first."""
+
+    least: int
+    most: int
+    why: str  # what sets `most`, to follow "the most that … allows" or the like
+
+    def within(self, size: int) -> int:
+        """The nearest allowed size."""
+        return min(max(size, self.least), self.most)
+
+
+def room(host: Host, bounds: Bounds, *, worked: int, refused: Iterable[int]) -> Room:
+    """What bounds, memory and the launches that the host could not bear allow.
+
+    `worked`: the largest size that has worked. `refused`: sizes that were too large for the host.
+    """
+    limits = [(pages_down(bounds.most_bytes, bounds), "the configuration's largest size")]
+    limits += [(max(size, _floor(bounds)), why) for size, why in _memory(host, bounds, worked)]
+    limits += [(_below(size, bounds), f"less than the {format_size(size)} that failed") for size in refused]
+    most, why = min(limits, key=lambda limit: limit[0])
+    most = max(most, PAGE_BYTES)
+    return Room(min(pages_up(bounds.least_bytes, bounds), most), most, why)
+
+
+def _memory(host: Host, bounds: Bounds, worked: int) -> Iterable[tuple[int, str]]:
+    """What the host's memory allows: buffers that are held now are out of what is available, and not taken off twice."""
+    share, total = bounds.memory_share, host.total_bytes
+    if host.available_bytes is None:
+        known = max(host.default_bytes, worked)
+        yield known, "what has worked or is libtpu's default, as the available memory is not known"
+    else:
+        available = min(host.available_bytes, MOST_BYTES if total is None else total)
+        why = f"{100 * share:.3g} % of the {format_size(max(0, available))} of memory that is available"
+        yield down(int(share * available), bounds), why
+    if total is not None:
+        beside = f" less the {format_size(host.taken_bytes)} of other launches' buffers" if host.taken_bytes > 0 else ""
+        why = f"{100 * share:.3g} % of the host's {format_size(total)} of memory{beside}"
+        yield down(int(share * min(total, MOST_BYTES)) - max(0, host.taken_bytes), bounds), why
+
+
+def _floor(bounds: Bounds) -> int:
+    return min(_MEMORY_FLOOR, pages_up(bounds.least_bytes, bounds))
+
+
+def _below(size: int, bounds: Bounds) -> int:
+    return max(down(size - 1, bounds), _floor(bounds))
+
+
+def _grain(size: int) -> int:
+    return next((grain for least, grain in _STEPS if size >= least), PAGE_BYTES)
