@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import catch_up, faults, fleet, follow, idle, memory, mtail, node, restarts, startup, tune
+from bench import exec as execution
 from bench.figures import FULL, SMOKE, Bench, Figure, heading, row, summary
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "fleet": fleet.fleet,
     "faults": faults.faults,
     "restarts": restarts.restarts,
+    "exec": execution.run,
     "tune": tune.tune,
 }
 

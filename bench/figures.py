@@ -55,6 +55,9 @@ class Scale:
     runs: int  # of a command or a call, whose median counts
     nodes: int  # in one zone
     polls: int  # of them
+    fast_poll_seconds: float  # between two polls where many are to be seen soon
+    stop_seconds: float  # that the simulated cloud takes to stop a node
+    start_seconds: float
     settle_seconds: float  # before a daemon with witnesses is measured: their clients are loaded
     intervals: tuple[float, ...]  # between polls, in seconds
     faults: int  # that are set at each interval
@@ -74,6 +77,9 @@ FULL = Scale(
     runs=11,
     nodes=5000,
     polls=12,
+    fast_poll_seconds=2.0,
+    stop_seconds=4.37,  # no multiple of any poll; the real cloud takes minutes
+    start_seconds=6.0,
     settle_seconds=20.0,
     intervals=(1.0, 2.0, 5.0),
     faults=36,
@@ -92,10 +98,13 @@ SMOKE = Scale(
     runs=3,
     nodes=600,
     polls=2,
+    fast_poll_seconds=1.0,
+    stop_seconds=0.37,
+    start_seconds=0.5,
     settle_seconds=1.0,
     intervals=(1.0,),
     faults=2,
-    hosts=60,
+    hosts=120,
 )
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tpuwatch.sim.client import Client
 
 PAGE_SIZE = 1000  # as tpuwatch asks for; the service gives less if it likes
-FAST_POLL_SECONDS = 2.0  # to see many polls soon
 USUAL_POLL_SECONDS = 30.0
 STEP_SECONDS = 120.0
 _LOOK_SECONDS = 0.1
@@ -33,10 +32,10 @@ _JUDGEMENT = 'tpuwatch_loop_turn_seconds{loop="judge"}'
 
 
 def fleet(bench: Bench) -> Iterator[Figure]:
-    """All nodes of a zone, by the real daemon: polled every two seconds to see many polls, then as it is by default."""
+    """All nodes of a zone, by the real daemon: polled fast to see many polls, then as it is by default."""
     with simulator(bench.scratch / "sim", "fleet", "--nodes", str(bench.scale.nodes)) as client:
         bare = _Bare(client, bench.scale.runs)
-        with watcher(client, bench.scratch / "fast", cloud={"poll_seconds": FAST_POLL_SECONDS}) as watching:
+        with watcher(client, bench.scratch / "fast", cloud={"poll_seconds": bench.scale.fast_poll_seconds}) as watching:
             yield from _polls(watching, bench.scale.polls, bare)
         with watcher(client, bench.scratch / "usual", cloud={"poll_seconds": USUAL_POLL_SECONDS}) as watching:
             _wait_until_judged(watching, bare.nodes)

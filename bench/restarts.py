@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from bench.figures import Bench
 
 PROJECT, ZONE = "lab", "us-east5-a"
-STOP_SECONDS, START_SECONDS = 4.37, 6.0  # of the simulated cloud, and no multiple of any poll; the real takes minutes
 APART_SECONDS = 0.7  # between two faults
 LATE_SECONDS = 120.0
 POLL_SECONDS = 30.0  # after each poll all nodes are judged anew
@@ -105,7 +104,7 @@ class _Fleet:
 def _acting(bench: Bench) -> Iterator[Figure]:
     state = bench.directory("restarts")
     world = World(SystemClock())
-    world.timing = Timing(stop=STOP_SECONDS, start=START_SECONDS)
+    world.timing = Timing(stop=bench.scale.stop_seconds, start=bench.scale.start_seconds)
     names = [f"train-{number + 1}" for number in range(bench.scale.runs)]
     nodes = {name: world.add(SimNode(PROJECT, ZONE, name)) for name in names}
     server = CloudServer(world)
@@ -135,7 +134,8 @@ def _acting(bench: Bench) -> Iterator[Figure]:
         server.stop()
     times = {name: {one.what: one.time for one in world.history if one.node == nodes[name].path} for name in names}
     stops = [times[name]["stop"] - began[name] for name in names]
-    added = [times[name]["boot"] - began[name] - STOP_SECONDS - START_SECONDS for name in names]
+    cloud = bench.scale.stop_seconds + bench.scale.start_seconds
+    added = [times[name]["boot"] - began[name] - cloud for name in names]
     yield Figure("restart: evidence complete to the stop call, median", statistics.median(stops), "s")
     yield Figure(f"restart: the same, the longest of {len(names)}", max(stops), "s", at_most=2)
     yield Figure("restart: added to the cloud's stop and start, median", statistics.median(added), "s")

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 LAUNCHES = 20  # of each host by each policy: long enough to see one change its mind
 BOUNDS = Bounds()  # as the configuration's defaults are
 MEMORY_FAULTS = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.INIT_FAILED.value})
+UNUSED = frozenset({Cause.TPU_IN_USE.value, Cause.INTERRUPTED.value})  # the launch was ended before it transferred
 
 
 def always_default(_world: World, _launches: Sequence[Launch], _host: Host) -> Choice:
@@ -102,7 +103,7 @@ class Course:
     good: bool  # the last choice works, is fast, and transfers are not slower than by default
     works: bool  # the last choice does
     worse: bool  # than the default would be
-    until: int  # the launch from which on every choice was good
+    until: int  # the launch from which on every choice was good, of those that used the buffer at all
     beyond: int  # launches with a buffer that was not allowed
     lost: int  # launches that a buffer too small or too large has ended
 
@@ -115,13 +116,16 @@ def play(seed: int, policy: Policy, launches: int = LAUNCHES) -> Course:
     for guess in world.guesses:
         host.launch(guess, by_operator=True)
     choices: list[Choice] = []
+    used: list[bool] = []
     beyond = lost = 0
     for _ in range(launches):
         state = host.host()
         choice = policy(world, host.launches, state)
         choices.append(choice)
         beyond += world.size(choice[0]) > limit(state.available_bytes or 0)
-        lost += not MEMORY_FAULTS.isdisjoint(host.launch(*choice).faults)
+        faults = host.launch(*choice).faults
+        used.append(UNUSED.isdisjoint(faults))
+        lost += not MEMORY_FAULTS.isdisjoint(faults)
     both, one = possible(world)
     return Course(
         seed=seed,
@@ -131,27 +135,28 @@ def play(seed: int, policy: Policy, launches: int = LAUNCHES) -> Course:
         good=world.is_good(*choices[-1]),
         works=world.works(*choices[-1]),
         worse=world.is_worse(*choices[-1]),
-        until=_until(world, choices),
+        until=_until(world, choices, used),
         beyond=beyond,
         lost=lost,
     )
 
 
-def _until(world: World, choices: Sequence[Choice]) -> int:
-    """The number of the launch from which on every choice was good; one more than there are where none is."""
-    until = len(choices) + 1
-    for number in range(len(choices), 0, -1):
-        if not world.is_good(*choices[number - 1]):
-            break
-        until = number
-    return until
+def _until(world: World, choices: Sequence[Choice], used: Sequence[bool]) -> int:
+    """How many launches it took to the first from which on every choice was good; one more where none is.
+
+    Those that others have ended before they used the buffer are not counted: what is next cannot depend on them.
+    """
+    first = len(choices)
+    while first and world.is_good(*choices[first - 1]):
+        first -= 1
+    return sum(used[:first]) + 1
 
 
 class Record:
     """What became of all hosts under one policy. Shares are per cent."""
 
-    def __init__(self, policy: Policy, hosts: int) -> None:
-        self.courses = tuple(play(seed, policy) for seed in range(hosts))
+    def __init__(self, policy: Policy, hosts: int, first: int = 0) -> None:
+        self.courses = tuple(play(seed, policy) for seed in range(first, first + hosts))
         both = [one for one in self.courses if one.both]
         hard = [one for one in both if not one.easy]
         self.good = _share([one.good for one in both])
@@ -167,8 +172,9 @@ class Record:
 
     def row(self, name: str) -> str:
         """Its line of the table."""
+        median, p95 = (f"{self.median:g}", f"{self.p95}") if self.good_hard else ("-", "-")
         return (
-            f"{name:<20} {self.good:5.1f}% {self.good_hard:5.1f}% {self.median:7g} {self.p95:5} {self.worst:6}"
+            f"{name:<20} {self.good:5.1f}% {self.good_hard:5.1f}% {median:>7} {p95:>5} {self.worst:6}"
             f" {self.works:6.1f}% {self.works_none:5.1f}% {self.worse:6} {self.beyond:7} {self.lost:6.2f}"
         )
 
@@ -189,7 +195,7 @@ HEADING = (
 LEGEND = """\
 both    ends without premapped failures and under 15 s, where a size that is allowed does both
 hard    the same, where libtpu's default does not
-median  launches until then, of those; p95 too; worst: of all
+median  launches until then, of those; p95 too; worst: of all. Launches that others ended at their start do not count
 one     ends without premapped failures, where no size does both
 none    the same by a threshold, where no size that is allowed has room for all transfers
 worse   hosts that end worse than with the default; beyond: launches with more memory than is allowed
@@ -215,7 +221,9 @@ def main() -> int:
     """0 when every target is met, else 1."""
     parser = argparse.ArgumentParser(prog="python -m bench.tune", description=__doc__)
     parser.add_argument("--hosts", type=int, default=FULL.hosts, metavar="N", help="how many (default: %(default)s)")
-    records = {name: Record(policy, parser.parse_args().hosts) for name, policy in POLICIES.items()}
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the first one's number (default: 0)")
+    args = parser.parse_args()
+    records = {name: Record(policy, args.hosts, args.first) for name, policy in POLICIES.items()}
     print("\n".join((HEADING, *(record.row(name) for name, record in records.items()), "", LEGEND, "")))
     figures = list(judged(records[OWN]))
     print("\n".join((heading(), *map(row, figures), summary(figures))))

@@ -32,10 +32,11 @@ def witnesses(service: Service) -> str:
     expect(status["journal"]["durable"], f"the journal: {status['journal']['detail']}")
     told = service.machine.shell(f"cd /{STATE}; stat -c '%n %U %a' . *").split("\n")
     modes = {name: (user, mode) for name, user, mode in (line.split() for line in told if line)}
-    expect(modes.pop(".") == ("tpuwatch", "700"), "the state directory is open to others")
+    expect(modes.pop(".") == ("tpuwatch", "711"), "the state directory can be listed by others, or not be passed")
+    expect(modes.pop("tune", ("tpuwatch", "755")) == ("tpuwatch", "755"), "the plans are not for all to read")
     open_files = [name for name, facts in modes.items() if facts != ("tpuwatch", "600")]
     expect(modes and not open_files, f"open to others: {', '.join(open_files)}")
-    return f"{', '.join(HEARD)} answer: {status['node']['summary']} State 0700, files 0600"
+    return f"{', '.join(HEARD)} answer: {status['node']['summary']} State 0711, files 0600"
 
 
 def logs(service: Service) -> str:

@@ -12,32 +12,23 @@ import pytest
 
 from tests.daemon_in_cloud import DaemonInCloud
 from tests.daemon_process import wait_for
-from tests.node.runtime_server import listening
-from tests.restart.listener import listener
-from tests.simulated import NOBODY, simulated
-from tests.test_restart_end_to_end import ACT, BEGUN, Fleet, audited, restarted
-from tpuwatch.sim.cloud.world import Timing
+from tests.restart_fleet import ACT, BEGUN, Fleet, audited, restarted, running_fleet
+from tests.simulated import NOBODY
 
 SILENT_SECONDS = 10.0
 
 
 @pytest.fixture
 def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with simulated(tmp_path / "sim") as site, listener() as heard, listening() as port:
-        site.world.timing = Timing(stop=0.5, start=0.5, timeout=0.0)
-        fleet = Fleet(tmp_path, site, heard, port)
-        try:
-            yield fleet
-        finally:
-            for daemon in fleet.daemons:
-                daemon.__exit__(None, None, None)
+    with running_fleet(tmp_path) as fleet:
+        yield fleet
 
 
 def beside(fleet: Fleet, inside: DaemonInCloud, **restart: Any) -> DaemonInCloud:
     """A daemon elsewhere that watches train-1, and asks the one on it."""
-    daemon = fleet._daemon("outside", {"GCE_METADATA_HOST": NOBODY, "GCE_METADATA_IP": NOBODY})
+    daemon = fleet.daemon("outside", {"GCE_METADATA_HOST": NOBODY, "GCE_METADATA_IP": NOBODY})
     agents = {"enabled": True, "poll_seconds": 1.0, "timeout_seconds": 1.0, "silent_seconds": SILENT_SECONDS}
-    fleet._configure(
+    fleet.configure(
         daemon,
         restart,
         cloud={"nodes": ["train-1"]},

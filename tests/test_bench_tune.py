@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench import tune
+from tests.sim.test_tuned import world
 from tpuwatch.config import Config
+from tpuwatch.sim.tuned import GIB
 from tpuwatch.tune.deciding import bounds_of
 
 if TYPE_CHECKING:
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.tuned import World
     from tpuwatch.tune.model import Host
 
-HOSTS = 60
+HOSTS = 120
 
 
 def missed(policy: tune.Policy) -> set[str]:
@@ -36,9 +38,9 @@ def little(_world: World, _launches: Sequence[Launch], _host: Host) -> Choice:
     return 256 << 20, 4096
 
 
-def fickle(world: World, launches: Sequence[Launch], _host: Host) -> Choice:
+def fickle(world: World, launches: Sequence[Launch], host: Host) -> Choice:
     """Right, but for now and then."""
-    return world.best(tune.bound(world)) if len(launches) % 8 else (256 << 20, None)
+    return tune.oracle(world, launches, host) if len(launches) % 8 else (256 << 20, None)
 
 
 def test_tpuwatch_reaches_every_target() -> None:
@@ -63,6 +65,21 @@ def test_so_does_who_knows_the_truth() -> None:
 )
 def test_others_miss_some(policy: tune.Policy, target: str) -> None:
     assert target in missed(policy)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "until"),
+    [((8, 8, 8), 1), ((4, 8, 8), 2), ((8, 4, 8), 3), ((4, 8, 4), 4)],
+    ids=["at once", "second", "lost again", "never"],
+)
+def test_it_counts_to_the_launch_from_which_all_are_good(sizes: tuple[int, ...], until: int) -> None:
+    host = world((GIB,) * 6)
+    assert tune._until(host, [(size * GIB, None) for size in sizes], [True] * 3) == until
+
+
+def test_launches_that_others_ended_do_not_count() -> None:
+    choices = [(4 * GIB, None), (4 * GIB, None), (8 * GIB, None)]
+    assert tune._until(world((GIB,) * 6), choices, [True, False, True]) == 2
 
 
 def test_the_command_fails_when_a_target_is_missed(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.logs.sites import DEAD_PID, HEADER, line, name, scanner
+from tests.tune.recorded import launch, record
 from tpuwatch.clock import ManualClock
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.ingest import RETRY_SECONDS, Ingest
@@ -35,6 +36,7 @@ class Machine:
     root: Path
     clock: ManualClock = field(default_factory=ManualClock)
     told: list[Event] = field(default_factory=list)
+    stored: list[tuple[list[float], list[str]]] = field(default_factory=list)  # starts of launches, ids of records
 
     def __post_init__(self) -> None:
         for directory in (self.logs, self.jobs):
@@ -50,6 +52,9 @@ class Machine:
             metrics=self.metrics,
             clock=self.clock,
             tell=self.told.extend,
+            stored=lambda launches, records: self.stored.append(
+                ([one.started for one in launches], [one.id for one in records])
+            ),
         )
 
     @property
@@ -310,3 +315,25 @@ def test_refusals_and_truncations_are_counted(machine: Machine) -> None:
     assert machine.metric('tpuwatch_log_refused_total{reason="link"}') == 1
     assert machine.metric("tpuwatch_log_truncations_total") == 1
     assert machine.numbers() == [1, 2, 3]
+
+
+def test_a_record_is_told_to_be_stored_when_it_is(machine: Machine) -> None:
+    machine.turns()
+    make_room = machine.fill_disk()
+    many = [launch(pid=number, environment={"TPU_A": "x" * 4000}) for number in range(1, 17)]
+    machine.ingest.adopt(record(*many))
+    machine.turns()
+    assert (machine.stored, machine.ingest.holding) == ([], True)
+    machine.ingest.begin_again(machine.follower())  # as after a reload: nobody reads it again
+    make_room()
+    machine.turns()
+    assert machine.stored == [([many[0].started] * 16, ["a1b2c3"])]
+    assert len(machine.journal.launches()) == 16
+    assert {one.workload for one in machine.journal.launches()} == {"train"}
+
+
+def test_a_record_that_says_nothing_new_is_told_to_be_stored_too(machine: Machine) -> None:
+    machine.turns()
+    machine.ingest.adopt(record())
+    machine.turns()
+    assert machine.stored == [([], ["a1b2c3"])]

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.fake_processes import OUTSIDE, FakeProcesses
 from tests.journal.make import NOW, event
-from tpuwatch import logwatch
+from tests.tune.recorded import launch
+from tpuwatch import badvalues, logwatch
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.schema import Logs as LogsSection
 from tpuwatch.export.metrics import Metrics
-from tpuwatch.health.evidence import Logs, Problem
+from tpuwatch.health.evidence import Answer, Host, Logs, Problem
 from tpuwatch.health.limits import Limits
 from tpuwatch.journal import Journal
 from tpuwatch.launches import Origin
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logwatch import TESTIMONY_SECONDS, LogWatch
+from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,3 +150,32 @@ def test_logs_that_cannot_be_read_are_said_to_be(scene: Scene) -> None:
     scene.clock.advance(60)
     scene.turn()
     assert scene.watch.testimony().problem is None
+
+
+def test_a_kill_that_the_host_tells_of_is_blamed_on_the_launch_that_vanished(scene: Scene) -> None:
+    scene.launch()
+    scene.processes.alive.clear()
+    scene.clock.advance(1)
+    scene.turn()
+    scene.watch.hear(Answer())
+    scene.watch.hear(Answer(Host("b", None)))
+    scene.turn()
+    assert scene.journal.launches()[0].faults == {}
+    scene.watch.hear(Answer(Host("b", None, last_oom_kill=NOW + 3)))
+    scene.turn()
+    assert scene.journal.launches()[0].faults == {"host_oom": 1.0}
+
+
+def test_a_wrong_value_of_a_job_is_no_evidence_of_how_the_node_is(scene: Scene) -> None:
+    wrong = badvalues.found(launch(environment={"TPU_PREMAPPED_BUFFER_SIZE": "4GB"}), NOW)
+    scene.watch.ingest.put(wrong[0])
+    scene.watch.ingest.put(event("a"))
+    scene.turn()
+    assert [one.key for one in scene.told().events] == [b"a"]
+    assert len(scene.journal.events()) == 2
+
+
+def test_failures_that_an_earlier_run_counted_are_not_counted_again(scene: Scene) -> None:
+    failure = replace(event("f"), cause=Cause.PREMAPPED_EXHAUSTED)
+    scene.journal.commit([failure], [])
+    assert scene.watch._counted() == [failure.key]

@@ -2,23 +2,19 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import socket
-import subprocess
 import uuid
-from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.systemd_units import installed, settings, takes_systemd, verify
 from tpuwatch.clock import ManualClock
 from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-UNITS = Path(__file__).parent.parent / "systemd"
 
 
 class Manager:
@@ -168,28 +164,13 @@ def test_only_declared_loops_make_progress(manager: Manager) -> None:
         watchdog(manager, ManualClock()).progress("other")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@takes_systemd
 def test_systemd_takes_the_unit_without_a_word(tmp_path: Path) -> None:
-    program = tmp_path / "tpuwatch"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    unit = tmp_path / "tpuwatch.service"
-    unit.write_text((UNITS / "tpuwatch.service").read_text().replace("/opt/tpuwatch/bin/tpuwatch", str(program)))
-    result = subprocess.run(
-        ["systemd-analyze", "verify", "--recursive-errors=yes", str(unit)],  # noqa: S607 # wherever the system has it
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (result.returncode, result.stderr) == (0, "")
+    assert verify(installed(tmp_path, "tpuwatch.service")) == (0, "")
 
 
 def test_the_unit_leaves_visible_what_the_daemon_must_see() -> None:
-    unit = ConfigParser(strict=False, interpolation=None)
-    unit.optionxform = str  # type: ignore[assignment,method-assign] # systemd's keys are case-sensitive
-    unit.read(UNITS / "tpuwatch.service")
-    service = unit["Service"]
+    service = settings("tpuwatch.service")
     assert service["PrivateTmp"] == "no"  # /tmp/tpu_logs
     assert (service["ProtectProc"], service["ProcSubset"]) == ("default", "all")  # who holds the TPU
     assert "DynamicUser" not in service  # it forces PrivateTmp

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch import __version__
-from tpuwatch.errors import ConfigError, JournalError
+from tpuwatch.errors import ConfigError
 from tpuwatch.export.http import HttpServer
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import ADDRESS_FILE, JournalStatus, LoopStatus, Status
@@ -25,9 +25,12 @@ from tpuwatch.logs.files import Refusal
 from tpuwatch.logsetup import set_up
 from tpuwatch.logwatch import LogWatch
 from tpuwatch.nodewatch import NodeWatch
+from tpuwatch.processes import ProcFs
 from tpuwatch.restartwatch import RestartWatch
 from tpuwatch.shown import LiveView
 from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.tunewatch import TuneWatch
+from tpuwatch.upkeep import Upkeep
 from tpuwatch.waker import Waker
 
 if TYPE_CHECKING:
@@ -40,10 +43,6 @@ LOGS = "logs"  # the loop's name in metrics and status
 STALE_SECONDS = 30.0  # a loop without success for so long is stuck
 DEBOUNCE_SECONDS = 0.02  # one event a write would cost more than reading what was written
 STATUS_SECONDS = 1.0
-UPKEEP_SECONDS = 60.0
-PRUNE_EVENTS = 20_000  # a storm may not outgrow the journal's limit between two times
-FORGET_EVERY_SECONDS = 3600.0
-FORGET_SECONDS = 7 * 86_400.0  # where reading stood in a file that is gone
 _SHOWN_FILES = 200
 
 _log = logging.getLogger(__name__)
@@ -60,12 +59,11 @@ class Daemon:
         self._stopping = self._reloading = False
         self._anew = False  # reading is to begin again where the journal stands
         self._config_error = ""  # why the configuration that was read last is not in force
-        self._counted = self._unpruned = 0  # events stored when the journal's were counted, and when it was pruned
         self._config = load()
         self._started = clock.time()
         self._state = "Starting."
         self._last_success: float | None = None
-        self._next_status = self._next_upkeep = self._next_forget = float("-inf")
+        self._next_status = float("-inf")
         self._notifier = Notifier.from_environment(environ, clock)
         self._watchdog = Watchdog(
             self._notifier,
@@ -81,11 +79,21 @@ class Daemon:
             for notice in self._journal.notices:
                 _log.warning("%s", notice)
             self._logs = LogWatch(
-                self._config, journal=self._journal, metrics=self.metrics, clock=clock, wake=self._waker.wake
+                self._config,
+                journal=self._journal,
+                metrics=self.metrics,
+                clock=clock,
+                wake=self._waker.wake,
+                boot_id=self._boot_id,
+                booted=clock.time() - (ProcFs().uptime() or 0.0),
+                stored=lambda launches, records: self._tune.heard(launches, records),
             )
-            self._events = sum(self._journal.counts().values())
+            self._upkeep = Upkeep(
+                self._journal, metrics=self.metrics, clock=clock, step=lambda: self._watchdog.progress(LOGS)
+            )
             self._node = self._new_node()
             self._restart = self._new_restart(self._config)
+            self._tune = self._new_tune(self._config)
             self._watch_loops()
             self._view = LiveView(self._journal, self._logs.catalogue, clock, self._status())
             self._http = self._serve(self._config)
@@ -104,6 +112,7 @@ class Daemon:
             self._http.start()
             self._node.start()
             self._restart.start()
+            self._tune.start()
             self._announce()
             self._notifier.ready(self._state)
             _log.info("tpuwatch %s serves %s and follows %s", __version__, self.url, self._followed())
@@ -155,6 +164,7 @@ class Daemon:
 
     def close(self) -> None:
         """Let go of sockets, files and the journal."""
+        self._tune.stop()
         self._restart.stop()
         self._node.stop()
         self._http.close()
@@ -187,35 +197,21 @@ class Daemon:
     def _keep_up(self) -> None:
         """What is due now and then: the status that others see, and the journal's size."""
         now = self._clock.monotonic()
-        if now >= self._next_upkeep or self._logs.stored - self._unpruned >= PRUNE_EVENTS:
-            self._next_upkeep, self._unpruned = now + UPKEEP_SECONDS, self._logs.stored
-            self._prune()
+        self._upkeep.look(self._config.state, self._logs)
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
+            self._logs.hear(self._node.posted.host)
             if (news := self._logs.news()) is not None:
                 self._node.tell(news)
             self._view.show(self._status(), self._node.nodes)
             self._notifier.status(self._state)
             self._logs.pause()
 
-    def _prune(self) -> None:
-        state = self._config.state
-        try:
-            while self._journal.prune(state.max_age_days * 86_400.0, state.max_mib << 20):
-                self._watchdog.progress(LOGS)
-            if self._clock.monotonic() >= self._next_forget:
-                self._next_forget = self._clock.monotonic() + FORGET_EVERY_SECONDS
-                self._journal.forget_cursors(self._logs.ingest.follower.present(), FORGET_SECONDS)
-            self._events, self._counted = sum(self._journal.counts().values()), self._logs.stored
-        except JournalError as error:
-            self.metrics.journal_error()
-            _log.warning("%s", error)
-
     def _status(self) -> Status:
         now = self._clock.time()
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
         files, problems = self._logs.files(), self._logs.problems()
-        events = self._events + self._logs.stored - self._counted
+        events = self._upkeep.events(self._logs)
         self.metrics.files(followed=len(files), refused=len(problems))
         self.metrics.journal(durable=self._journal.durable, events=events)
         posted, nodes = self._node.posted, self._node.nodes
@@ -225,7 +221,12 @@ class Daemon:
             now=now,
             state=self._state,
             reading=self._logs.reads(),
-            loops=[LoopStatus(LOGS, self._last_success, fresh), *self._node.loops(), *self._restart.loops()],
+            loops=[
+                LoopStatus(LOGS, self._last_success, fresh),
+                *self._node.loops(),
+                *self._restart.loops(),
+                *self._tune.loops(),
+            ],
             files=files[:_SHOWN_FILES],
             problems=problems,
             notices=[*self._journal.notices, *filter(None, [self._config_error]), *self._node.problems()],
@@ -243,6 +244,7 @@ class Daemon:
             host=None if posted.host.problem else posted.host.value,
             witnesses=self._node.witnesses(),
             restarts=self._restart.status,
+            tune=self._tune.status,
         )
 
     # -- making and remaking the parts
@@ -269,9 +271,21 @@ class Daemon:
             progress=self._progress,
         )
 
+    def _new_tune(self, config: Config) -> TuneWatch:
+        return TuneWatch(
+            config,
+            journal=self._journal,
+            metrics=self.metrics,
+            clock=self._clock,
+            posted=lambda: self._node.posted,
+            adopt=self._logs.ingest.adopt,
+            put=self._logs.ingest.put,
+            progress=self._progress,
+        )
+
     def _watch_loops(self) -> None:
         """Have the watchdog and the metrics know the loops that run now."""
-        limits = {LOGS: STALE_SECONDS, **self._node.limits(), **self._restart.limits()}
+        limits = {LOGS: STALE_SECONDS, **self._node.limits(), **self._restart.limits(), **self._tune.limits()}
         self._watchdog.watch(limits)
         self.metrics.loops(limits)
 
@@ -329,9 +343,12 @@ class Daemon:
         if restart is not None:
             self._restart.stop()
             self._restart = restart
+        self._tune.stop()
+        self._tune = self._new_tune(config)
         self._watch_loops()
         if restart is not None:
             restart.start()
+        self._tune.start()
         self._anew = True
 
     def _announce(self) -> None:

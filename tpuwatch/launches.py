@@ -153,10 +153,15 @@ class LaunchTracker:
                     self._merge(known, theirs, record)
             else:
                 self._add(theirs, record)
-        for launch in list(self._launches.values()):
-            ours = launch.environment.get(LAUNCH_VARIABLE) == record.id
-            if ours and launch.exit_status is None and launchfacts.may_tell(record, launch):
-                self._merge(launch, replace(launch, faults={}), record)
+        if not record.launches:  # it saw none of them; their environments tell
+            self._adopt_marked(record)
+
+    def _adopt_marked(self, record: Record) -> None:
+        marked = [one for one in self._launches.values() if one.environment.get(LAUNCH_VARIABLE) == record.id]
+        for launch in marked:
+            if launchfacts.may_tell(record, launch):
+                status = record.exit_status if len(marked) == 1 else None
+                self._merge(launch, replace(launch, exit_status=status, faults={}), record)
 
     def tick(self, now: float) -> None:
         """Time has passed: find launches that went silent or whose process is gone, and the processes of new ones."""

@@ -65,7 +65,7 @@ def may_tell(record: Record, launch: Launch) -> bool:
 def merge(launch: Launch, theirs: Launch, record: Record) -> Outcome:
     """Add what `tpuwatch exec` saw of a launch, which has ended; returns the outcome as it is known now."""
     launch.workload = record.workload
-    launch.exit_status = record.exit_status if theirs.exit_status is None else theirs.exit_status
+    launch.exit_status = launch.exit_status if theirs.exit_status is None else theirs.exit_status
     launch.ended = launch.ended or theirs.ended or record.ended
     launch.last_heard = max(launch.last_heard or launch.started, theirs.last_heard or launch.started)
     set_environment(launch, theirs.environment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.auditfile import AuditFile
 from tpuwatch.errors import TuneError
@@ -17,7 +17,7 @@ from tpuwatch.tune.deciding import make_plan, name_of
 from tpuwatch.tune.envfile import environment_path, render, write_environment
 from tpuwatch.tune.files import read_whole
 from tpuwatch.tune.host import read_host
-from tpuwatch.tune.model import WORKLOAD_PATTERN, Step
+from tpuwatch.tune.model import SIZE, THRESHOLD, WORKLOAD_PATTERN, Step
 from tpuwatch.tune.plan import PLANS, environment, plan_path, read_plan, write_plan
 from tpuwatch.tune.records import make_box
 
@@ -190,11 +190,14 @@ class Planner:
                 "before": change.before,
                 "after": change.after,
                 "why": change.why,
-                "reasons": list(plan.decision.reasons),
-                "conflict": plan.decision.conflict or None,
-                "trial": plan.decision.trial,
+                **(_grounds(plan) if change.variable in (SIZE, THRESHOLD) else {}),
             }
         )
+
+
+def _grounds(plan: Plan) -> dict[str, Any]:
+    made = plan.decision
+    return {"reasons": list(made.reasons), "conflict": made.conflict or None, "trial": made.trial}
 
 
 def _assignments(text: str) -> list[str]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tpuwatch.tune.record import Record
 
 NAME: Final = "tune"  # the loop's, in metrics and status
-EVERY_SECONDS: Final = 10.0  # it is woken by each change of a launch besides
+EVERY_SECONDS: Final = 3.0  # it is woken by each change of a launch besides
 SETTLE_SECONDS: Final = 1.0  # a launch that changes is about to change again
 AGAIN_SECONDS: Final = 5.0  # between two decisions about one workload
 RETRY_SECONDS: Final = 60.0  # after what could not be written
@@ -77,6 +77,7 @@ class TuneWatch:
         self._planner = Planner(config, posted=posted, metrics=metrics, clock=clock)
         self._launches: dict[tuple[int, float], Launch] | None = None  # None: not read yet
         self._heard: deque[Launch] = deque()
+        self._missed = False  # some could not be heard
         self._stored: deque[str] = deque()  # files of records that are in the journal
         self._waiting: set[str] = set()  # files of records that are not yet
         self._resets: dict[str, float] = {}
@@ -114,10 +115,10 @@ class TuneWatch:
 
     def heard(self, launches: Sequence[Launch], records: Sequence[Record]) -> None:
         """These launches have changed and these records were adopted, and that is in the journal."""
-        if len(self._heard) + len(launches) > _HEARD:  # it does not come round to them: the journal has them
-            self._heard.clear()
-            self._launches = None
-        self._heard.extend(launches)
+        if len(self._heard) + len(launches) > _HEARD:
+            self._missed = True  # it does not come round to them: the journal has them
+        else:
+            self._heard.extend(launches)
         self._stored.extend(record.file for record in records)
         if any(launch.ended is not None for launch in launches):
             self._next_take = float("-inf")  # what ended may have left a record
@@ -183,8 +184,9 @@ class TuneWatch:
 
     def _read_launches(self) -> bool:
         """Read the launches of earlier runs from the journal, once; whether they are known."""
-        if self._launches is not None:
+        if self._launches is not None and not self._missed:
             return True
+        self._missed = False
         try:
             found = self._journal.launches(KNOWN_LAUNCHES)
         except JournalError as error:
@@ -193,7 +195,7 @@ class TuneWatch:
             return False
         self._note("journal", "")
         self._launches = {(one.pid, one.started): one for one in found}
-        self._due = dict.fromkeys(map(name_of, found), self._clock.monotonic())
+        self._due = dict.fromkeys(map(name_of, found), self._clock.monotonic() + SETTLE_SECONDS)
         return True
 
     def _hear_launches(self, now: float) -> None:
@@ -276,9 +278,10 @@ class TuneWatch:
     def _show(self) -> None:
         made = sorted(self._decided.values(), key=lambda one: -one.last_launch)
         stale = [one.plan.workload for one in made if not self._planner.applies and one.file and self._is_stale(one)]
+        names = f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''}"
         told = (
-            f"[tune] mode is observe: the environment files of {', '.join(stale[:5])}{' …' if len(stale) > 5 else ''} stay "
-            "as they are, and do not give what is decided now."
+            f"[tune] mode is observe: the environment files of {names} stay as they are, and do not give what is "
+            "decided now."
         )
         self._note("stale", told if stale else "")
         self._metrics.tune_state(

@@ -18,6 +18,13 @@ from tpuwatch.cli.restart_show import Show
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.record import Record, Target
 
+OTHERS = "elsewhere/boot/12/34/abcd"  # has the lease in the place of this process
+
+
+def flat(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
+
 
 def target(name: str = "train-1") -> Target:
     return Target(PROJECT, ZONE, name)

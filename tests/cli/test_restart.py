@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.answering import answering
-from tests.cli.restarting import PROJECT, ZONE, Site, restarting, target
+from tests.cli.restarting import PROJECT, ZONE, Site, flat, restarting, target
 from tests.export import samples
 from tests.simulated import ZONE as SIM_ZONE
 from tests.simulated import simulated
@@ -25,17 +25,11 @@ from tpuwatch.health.verdict import Verdict
 from tpuwatch.restart.record import Lease, Phase
 from tpuwatch.sim.cloud.faults import Fault
 
-OTHERS = "elsewhere/boot/12/34/abcd"
-
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
     with restarting(tmp_path, monkeypatch, capsys) as made:
         yield made
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_the_whole_way(site: Site) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.restarting import Site, restarting
+from tests.cli.restarting import OTHERS, Site, flat, restarting
 from tests.restart.records import record
 from tpuwatch.health.verdict import Rung
 from tpuwatch.restart.record import Attempt, Breaker, Fleet, Lease, Phase, Record, Target
-
-OTHERS = "elsewhere/boot/12/34/abcd"
 
 
 @pytest.fixture
@@ -35,10 +33,6 @@ def put(site: Site, node: str = "train-1", **fields: Any) -> Record:
 def attempt(site: Site, phase: Phase = Phase.DONE, ago: float = 600.0, stops: int = 1) -> Attempt:
     now = site.clock.time()
     return Attempt(Rung.RESTART_NODE, "node_stuck", now - ago - 240, now - ago, phase, stops, "joe@vm")
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def test_nothing_is_recorded(site: Site) -> None:

@@ -8,24 +8,18 @@ from typing import Any
 
 import pytest
 
-from tests.cli.restarting import Site, restarting, target
+from tests.cli.restarting import OTHERS, Site, flat, restarting, target
 from tests.restart.records import record
 from tpuwatch.cli.restart_show import Show
 from tpuwatch.health.verdict import Rung
 from tpuwatch.restart.record import Lease, Phase
 from tpuwatch.sim.cloud.faults import Fault
 
-OTHERS = "elsewhere/boot/12/34/abcd"
-
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
     with restarting(tmp_path, monkeypatch, capsys) as made:
         yield made
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def begun(site: Site, phase: Phase, **fields: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.answering import answering
 from tests.daemon_process import DaemonProcess, libtpu_name, wait_for
-from tests.export import samples
+from tests.export import samples, test_tunes
 from tests.export.samples import SampleView
 from tpuwatch.cli.main import main
 from tpuwatch.health.verdict import Verdict
@@ -135,3 +135,14 @@ def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(
     ]
     assert places == sorted(places)
     assert told.index("Machine:") < told.index("1. hbm_oom_compile") < told.index("Launches, the newest first")
+
+
+def test_the_next_launch_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = SampleView(samples.status(tune=test_tunes.status(test_tunes.tuned())))
+    with answering(view, tmp_path, monkeypatch):
+        main(["status"])
+    text = capsys.readouterr().out
+    assert "Next launch" in text
+    assert "train: grow, on trial, premapped buffer 8 GiB. It was too small." in " ".join(text.split())

@@ -196,6 +196,26 @@ def test_one_way_to_do_it_is_enough(tmp_path: Path) -> None:
     assert (restart.checkpoint_signal, restart.runtime_unit) == ("SIGUSR1", "tpu-runtime.service")
 
 
+@pytest.mark.parametrize(
+    ("keys", "given"),
+    [("least_mib = 512\nmost_mib = 256", 256), ("least_mib = 65537", 65_536), ("most_mib = 255", 255)],
+)
+def test_some_size_is_between_the_smallest_and_the_largest(tmp_path: Path, keys: str, given: int) -> None:
+    assert refusal(tmp_path, f"[tune]\n{keys}") == (
+        f"tune.most_mib cannot be {given}; give a whole number of MiB, which is not below least_mib, from 1 to 1048576"
+    )
+
+
+def test_the_smallest_size_may_be_the_largest(tmp_path: Path) -> None:
+    tune = load(tmp_path, "[tune]\nleast_mib = 512\nmost_mib = 512").tune
+    assert (tune.least_mib, tune.most_mib) == (512, 512)
+
+
+@pytest.mark.parametrize("pin", ["TPU_LIBRARY_PATH = '/x.so'", "LD_PRELOAD = '/x.so'", "TPU_X = ''\ntpu_y = '1'"])
+def test_what_is_no_pin_is_refused(tmp_path: Path, pin: str) -> None:
+    assert refusal(tmp_path, f"[tune.pins]\n{pin}").startswith("tune.pins cannot be")
+
+
 @pytest.mark.parametrize("listen", ["localhost:80", "0.0.0.0:0", "[::]:65535", "node-1.example:9478"])
 def test_addresses(tmp_path: Path, listen: str) -> None:
     host, port = load(tmp_path, f"[http]\nlisten = '{listen}'").http.address

@@ -50,6 +50,10 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_agents",
     "tpuwatch_restarts_open",
     "tpuwatch_restarts_waiting_for_capacity",
+    "tpuwatch_tune_workloads",
+    "tpuwatch_tune_stuck",
+    "tpuwatch_tune_conflicts",
+    "tpuwatch_tune_unwritten",
 }
 
 
@@ -117,8 +121,11 @@ def test_every_family_is_named_and_explained_for_an_operator() -> None:
 
 def test_labels_have_only_the_declared_names() -> None:
     labels = {name for family in parse_text(scrape(filled())) for sample in family.samples for name in sample.labels}
+    tuning = {"variable", "direction"}
     own = {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
-    assert labels == own | {"node", "health", "verdict", "method", "chip", "witness", "action", "result", "phase"}
+    assert (
+        labels == own | {"node", "health", "verdict", "method", "chip", "witness", "action", "result", "phase"} | tuning
+    )
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")

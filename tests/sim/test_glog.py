@@ -174,3 +174,11 @@ def test_a_deleted_file_is_not_made_again(tmp_path: Path, clock: ManualClock) ->
         (tmp_path / name).unlink()
     files.write("W", "two")
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_buffer_every_record_is_there_at_once(tmp_path: Path, clock: ManualClock) -> None:
+    files = GlogFiles(tmp_path, pid=4711, host="h", user="u", clock=clock, buffered=False)
+    files.write("I", "one")
+    assert files.path("I").read_text().endswith("\none\n")
+    files.write("I", "two")
+    assert files.path("I").read_text().endswith("\none\ntwo\n")

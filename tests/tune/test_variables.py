@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tpuwatch.tune.variables import KNOWN, judge, leading_integer, meant, premapped_bytes, product
+from tpuwatch.tune.variables import KNOWN, judge, judge_all, leading_integer, meant, premapped_bytes, product
 
 SIZE = "TPU_PREMAPPED_BUFFER_SIZE"
 
@@ -104,3 +104,40 @@ def test_numbers_are_read_as_libtpu_reads_them() -> None:
     assert [premapped_bytes({SIZE: text}) for text in ("4GB", "-1", "abc", "8192")] == [4, 0, 0, 8192]
     assert premapped_bytes({}) is None
     assert [product(text) for text in ("2,2,1", "2,2", "a,b,c", "")] == [4, None, None, None]
+
+
+def test_all_that_is_wrong_with_an_environment_is_found_by_name() -> None:
+    environ = {
+        SIZE: "4GB",
+        "TPU_PRE_MAPPED_BUFFER_SIZE": "8192",
+        "TPU_PREMAPPED_BUFFER_PARTITION_COUNT": "3",
+        "TPU_MIN_LOG_LEVEL": "0",
+        "TPUWATCH_SET": "TPU_MIN_LOG_LEVEL",
+        "OUTPUT_DIR": "x",
+        "HOME": "/",
+    }
+    found = {name: fault.fix for name, fault in judge_all(environ)}
+    assert found == {
+        SIZE: f"export {SIZE}=4294967296",
+        "TPU_PREMAPPED_BUFFER_PARTITION_COUNT": "export TPU_PREMAPPED_BUFFER_PARTITION_COUNT=2",
+        "TPU_PRE_MAPPED_BUFFER_SIZE": f"unset TPU_PRE_MAPPED_BUFFER_SIZE; export {SIZE}=8192",
+    }
+
+
+@pytest.mark.parametrize("value", ["4GB", "abc", "0", "-1", "1000000"])
+def test_every_bad_size_is_a_fault_with_a_right_value(value: str) -> None:
+    ((name, fault),) = judge_all({SIZE: value})
+    assert name == SIZE
+    assert SIZE in fault.fix
+    ((_, misspelt),) = judge_all({"TPU_PRE_MAPPED_BUFFER_SIZE": value})
+    assert misspelt.fix == f"unset TPU_PRE_MAPPED_BUFFER_SIZE; {fault.fix}"
+
+
+def test_what_others_wrote_is_fit_to_be_shown() -> None:
+    ((name, fault),) = judge_all({SIZE: "\x1b[2J" + "x" * 5000})
+    assert name == SIZE
+    assert fault.text.isprintable()
+    assert len(fault.text) < 300
+    ((name, fault),) = judge_all({"TPU_MIN_LOG_LEVEL ": "$(x)\n"})
+    assert (name.isprintable(), fault.text.isprintable()) == (True, True)
+    assert "'TPU_MIN_LOG_LEVEL '" in fault.fix

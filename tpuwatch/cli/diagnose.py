@@ -94,7 +94,7 @@ def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Ite
         if rule.mark is not None:
             tracker.mark(rule.mark, match.details, origin, when)
         if rule.cause is not None:
-            tracker.event(rule.cause, match.details, origin, when)
+            tracker.event(rule.cause, match.details, origin, when, match.key)
         return seen(match, shown, now)
 
     parser = None

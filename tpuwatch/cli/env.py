@@ -72,13 +72,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _target(given: Path, prepared: Prepared) -> Path:
     from tpuwatch.tune.envfile import environment_path
-    from tpuwatch.tune.plan import make_directory
+    from tpuwatch.tune.plan import make_plans
 
     if given != _PLACE:
         return given
-    path = environment_path(prepared.directory, prepared.plan.workload)
-    make_directory(path.parent)
-    return path
+    make_plans(prepared.directory)
+    return environment_path(prepared.directory, prepared.plan.workload)
 
 
 def _notes(prepared: Prepared) -> Iterator[str]:

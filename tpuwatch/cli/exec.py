@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         _show(begun, command)
         return 0
     from tpuwatch.exec.command import CommandError
-    from tpuwatch.exec.run import run as run_command
+    from tpuwatch.exec.start import run as run_command
 
     try:
         run_command(command, begun, config=args.config, report=args.json)
@@ -59,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(begun: Beginning, command: list[str]) -> None:
+    import shlex
+
     for note in begun.notes:
         print(f"tpuwatch: {note}", file=sys.stderr)
     for name in begun.given.unset:

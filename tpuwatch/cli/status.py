@@ -68,6 +68,7 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
     for number, finding in enumerate(findings, 1):
         tell_finding(paper, finding, number=number)
         paper.line(f"last at {finding['last']['time']}", indent=3, style="dim")
+    _tell_next(paper, status.get("tune"))
     if launches:
         paper.line()
         paper.line("Launches, the newest first", style="bold")
@@ -78,3 +79,16 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
         paper.line("Not read", style="bold")
     for problem in status["problems"][:_SHOWN]:
         paper.line(printable(f"{problem['path']}: {problem['reason']}"), indent=2, hang=2, style="yellow")
+
+
+def _tell_next(paper: Paper, document: Any) -> None:
+    """What the next launches get, and why; nothing where nothing is decided or an older daemon answers."""
+    from tpuwatch.export.terminal import printable
+    from tpuwatch.export.tunes import lines
+
+    told = lines(document, _SHOWN) if document else []
+    if told:
+        paper.line()
+        paper.line("Next launch", style="bold")
+    for line in told:
+        paper.line(printable(line), indent=2, hang=2)

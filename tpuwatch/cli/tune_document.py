@@ -44,6 +44,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
             "set": outlook.given.set,
             "kept": [asdict(kept) for kept in outlook.given.kept],
         },
+        "unusable": outlook.unusable,
         "standing": None
         if standing is None
         else {**jsonable.times("decided", standing.decided), "same": outlook.stands},

@@ -47,14 +47,17 @@ def read_history(config: Config, directory: Path) -> History:
     except (TpuwatchError, ValueError, TypeError, KeyError):  # none runs, or an older one
         pass
     if directory == config.tune_dir and _is_there(config.state.dir):
-        return History((), UNREAD, f"nowhere: {unread}; no daemon answers either")
+        return History((), UNREAD, f"{unread}; no daemon answers either")
     try:
         records = read_records(directory)
     except OSError as error:
         raise TuneError(f"cannot read the records in {directory}: {error.strerror}; may this user read it?") from error
-    launches = [
-        replace(launch, workload=launch.workload or record.workload) for record in records for launch in record.launches
-    ]
+    found = {
+        (launch.pid, launch.started): replace(launch, workload=launch.workload or record.workload)
+        for record in records
+        for launch in record.launches
+    }
+    launches = list(found.values())
     return History(launches, RECORDS, f"the records of `tpuwatch exec` in {directory}")
 
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options, tune_show
 from tpuwatch.cli.tune_document import document
-from tpuwatch.cli.tune_history import read_history
+from tpuwatch.cli.tune_history import UNREAD, read_history
 from tpuwatch.cli.tune_outlook import Here, look_ahead, tune_directory
 from tpuwatch.clock import SystemClock
 from tpuwatch.errors import TuneError
+from tpuwatch.export.terminal import printable
 from tpuwatch.health.words import listed
 from tpuwatch.tune.deciding import bounds_of, workloads
 from tpuwatch.tune.envfile import environment_path, render, write_environment
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace, config: Config) -> int:
     if args.workload and known and args.workload not in known:
         outlooks = [replace(one, warnings=(_unknown(args.workload, known), *one.warnings)) for one in outlooks]
     if not outlooks:
-        raise TuneError(f"launches are to be had from {history.where}; run it with sudo")
+        raise TuneError(f"{history.where}; run it with sudo")
     if args.plot and len(outlooks) > 1:
         names = ", ".join(outlook.plan.workload for outlook in outlooks)
         args.misused(f"--plot draws one workload: name it with --workload; there are {names}")
@@ -157,8 +158,10 @@ def _tell(
             tune_show.tell_short(paper, outlook)
     paper.line()
     tune_show.tell_warnings(paper, outlooks)
-    if args.explain:
-        paper.line(f"Launches are from {history.where}.", style="dim")
+    if history.kind == UNREAD:
+        paper.line(f"These are the plans as they stand: {printable(history.where)}.", style="yellow")
+    elif args.explain:
+        paper.line(f"Launches are from {printable(history.where)}.", style="dim")
     for act in acts:
         tune_show.tell_act(paper, act.sentence, act.path, act.text)
     if not (args.apply or args.reset or args.dry_run):

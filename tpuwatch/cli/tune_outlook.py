@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.cli.tune_history import UNREAD
 from tpuwatch.errors import TuneError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tpuwatch.model import Launch
     from tpuwatch.tune.model import Host, Plan
 
+_LIVING: Final = 100  # launches whose processes are looked for
+
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
@@ -38,8 +40,14 @@ class Outlook:
     host: Host
     given: Given  # what the plan makes of this command's own environment
     standing: Plan | None  # the plan that is in the tune directory
-    reset: float | None  # since when launches count, in seconds since the epoch; None: from the first
+    unusable: str = ""  # why that cannot be used, a clause
+    reset: float | None = None  # since when launches count, in seconds since the epoch; None: from the first
     warnings: tuple[str, ...] = ()
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it is the plan that stands, of whose launches nothing could be read."""
+        return self.plan is self.standing
 
     @property
     def stands(self) -> bool:
@@ -91,24 +99,23 @@ def _decided(
     host = _host(here, name, found, alive)
     places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
     plan = make_plan(here.config, launches, host, name, here.now, places)
-    visible = visibility.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level)
-    warnings = tuple(filter(None, (standing[1], *visible.warnings)))
-    given = environment(plan, here.environ)
-    return Outlook(plan, launches[-tune.window_launches :], host, given, standing[0], reset, warnings)
+    warnings = visibility.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level).warnings
+    given, counted = environment(plan, here.environ), launches[-tune.window_launches :]
+    return Outlook(plan, counted, host, given, *standing, reset, warnings)
 
 
 def _as_it_stands(
     here: Here, plan: Plan, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]
 ) -> Outlook:
     host = _host(here, plan.workload, found, alive)
-    return Outlook(plan, (), host, environment(plan, here.environ), plan, None)
+    return Outlook(plan, (), host, environment(plan, here.environ), plan)
 
 
 def _host(here: Here, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]) -> Host:
     return read_host(
         launches=[one for several in found.values() for one in several],
         environ=here.environ,
-        pids=(os.getpid(),),
+        pids=[os.getpid(), *(one.pid for one in alive.get(name, ()))],
         own=alive.get(name, ()),
         others=[one for other, several in alive.items() for one in several if other != name],
     )
@@ -124,7 +131,7 @@ def _read(directory: Path, workload: str) -> tuple[Plan | None, str]:
     try:
         return read_plan(directory, workload), ""
     except TuneError as error:
-        return None, f"{error}."
+        return None, str(error)
 
 
 def planned(directory: Path) -> list[str]:
@@ -137,9 +144,10 @@ def planned(directory: Path) -> list[str]:
 
 
 def _alive(launches: Sequence[Launch]) -> dict[str, list[Launch]]:
-    """The launches whose processes live, by workload."""
-    tracker = LaunchTracker(launches, processes=ProcFs())
-    return workloads(one for one in tracker.latest() if one.ended is None and tracker.life(one) is Life.ALIVE)
+    """The launches whose processes live, by workload. Those of the newest are looked for."""
+    open_ended = sorted((one for one in launches if one.ended is None), key=lambda one: one.started)[-_LIVING:]
+    tracker = LaunchTracker(open_ended, processes=ProcFs())
+    return workloads(one for one in tracker.latest() if tracker.life(one) is Life.ALIVE)
 
 
 def _values(plan: Plan) -> dict[str, str]:

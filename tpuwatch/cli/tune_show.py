@@ -92,7 +92,7 @@ def tell_all(paper: Paper, outlook: Outlook, bounds: Bounds) -> None:
     _section(paper, "Launches, the newest last")
     if outlook.reset is not None:
         _tell(paper, f"What was launched before {_when(outlook.reset)} UTC is forgotten (--reset).", style="dim")
-    _tell_launches(paper, outlook.launches)
+    _tell_launches(paper, outlook)
     _tell_fit(paper, outlook, bounds)
     _section(paper, "Bounds")
     for line in _bounds(decision, outlook.host, bounds):
@@ -121,11 +121,13 @@ def tell_act(paper: Paper, sentence: str, path: Path, text: str) -> None:
 
 def tell_standing(paper: Paper, outlooks: Iterable[Outlook], directory: Path, *, advises: bool) -> None:
     """Whether the plans that stand give what is decided now. `advises`: a daemon is here, and writes plans alone."""
-    missing = [outlook.plan.workload for outlook in outlooks if outlook.standing is None]
+    missing = [outlook.plan.workload for outlook in outlooks if outlook.standing is None and not outlook.unusable]
     if missing:
         text = f"No plan of {listed(missing)} is in {directory} yet: --apply writes it."
         _tell(paper, text, indent=0, style="dim")
     for outlook in outlooks:
+        if outlook.unusable:
+            _tell(paper, f"{outlook.unusable}. --apply writes it anew.", indent=0, style="yellow")
         if outlook.standing is not None and not outlook.stands:
             when = f"{_when(outlook.standing.decided)} UTC"
             name = outlook.plan.workload
@@ -179,9 +181,10 @@ def _section(paper: Paper, title: str) -> None:
     paper.line(title, indent=_INDENT, style="bold")
 
 
-def _tell_launches(paper: Paper, launches: Sequence[Launch]) -> None:
+def _tell_launches(paper: Paper, outlook: Outlook) -> None:
+    launches = outlook.launches
     if not launches:
-        _tell(paper, "None yet.")
+        _tell(paper, "They cannot be read here." if outlook.unseen else "None yet.")
         return
     if len(launches) > SHOWN:
         _tell(paper, f"{len(launches) - SHOWN} older ones count too: --json shows them.", style="dim")

@@ -102,5 +102,3 @@ def _faults(environ: Mapping[str, str]) -> Iterator[str]:
 def _shown(text: str) -> str:
     clean = "".join(char if char.isprintable() else " " for char in text[: _SHOWN + 1])
     return clean if len(clean) <= _SHOWN else clean[:_SHOWN] + "…"
-
-

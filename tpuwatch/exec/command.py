@@ -70,7 +70,7 @@ def _become(
 
 def _execute(command: Sequence[str], environ: Mapping[str, str]) -> None:
     try:
-        os.execvpe(command[0], command, environ)  # noqa: S606 (what the operator wrote, without a shell)
+        os.execvpe(command[0], list(command), environ)  # noqa: S606 (what the operator wrote, without a shell)
     except OSError as error:
         if error.errno != errno.ENOEXEC:
             raise

@@ -79,7 +79,8 @@ class Foreground:
             self._resize()
             return _is_stopped(self._pid)
         if info.si_code == FROM_KERNEL:
-            return False
+            # A terminal that hangs up is told to the leader of the session alone.
+            return number == signal.SIGHUP and os.getsid(0) == os.getpid()
         return not self._echo.heard(number, info.si_pid, time.monotonic())
 
     def _send(self, number: int) -> None:
@@ -105,8 +106,8 @@ class Foreground:
             return  # somebody stopped the command alone, and will have it alone go on
         self._flush(_FLUSH_SECONDS)
         if number in STOPPING:
+            os.kill(os.getpid(), number)  # blocked still: with one from the terminal that waits already it is one
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
-            os.kill(os.getpid(), number)
             signal.pthread_sigmask(signal.SIG_BLOCK, {number})
         elif _is_stopped(self._pid):
             os.kill(os.getpid(), signal.SIGSTOP)

@@ -24,6 +24,7 @@ FALLBACK: Final = "/tmp"  # noqa: S108 (where it writes when it cannot write to 
 MAX_FILES: Final = 256  # of one command
 _SCAN_SHARE = 20  # a directory is not read again before this many times what that took
 _SLACK_SECONDS = 2.0  # names have whole seconds
+_CLOCK_SECONDS = 0.05  # by which the times of files may lag
 _MAX_ENVIRON = 1 << 20
 
 
@@ -32,7 +33,7 @@ class LaunchLogs:
 
     def __init__(self, directory: str, launch: str, started: float) -> None:
         """`launch`: the mark in the environment. `started`: seconds since the epoch."""
-        paths = dict.fromkeys((os.path.abspath(directory or DEFAULT_DIRECTORY), FALLBACK))
+        paths = dict.fromkeys((os.path.abspath(directory or DEFAULT_DIRECTORY), FALLBACK))  # noqa: PTH100 (as libtpu takes it)
         self._places = [_Place(path) for path in paths]
         self._mark = f"{LAUNCH_VARIABLE}={launch}".encode()
         self._started = started
@@ -65,7 +66,7 @@ class LaunchLogs:
             variables = [b""]
         if variables != [b""]:
             return self._mark in variables
-        return entry.st_uid == os.geteuid() and entry.st_mtime >= self._started - _SLACK_SECONDS
+        return entry.st_uid == os.geteuid() and entry.st_mtime >= self._started - _CLOCK_SECONDS
 
 
 class _Place:

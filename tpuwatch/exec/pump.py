@@ -118,13 +118,12 @@ class Pump:
 
 def _write(sink: int, data: bytes) -> None:
     """Write all of it. Raises OSError."""
-    done = 0
-    with contextlib.suppress(BlockingIOError):
-        done = os.write(sink, data)
-    while done < len(data):
-        try:
-            done += os.write(sink, memoryview(data)[done:])
-        except BlockingIOError:  # others who share it have made it so that writers do not wait
-            poll = select.poll()
-            poll.register(sink, select.POLLOUT)
-            poll.poll()
+    left = memoryview(data)
+    while left:
+        with contextlib.suppress(BlockingIOError):
+            left = left[os.write(sink, left) :]
+            continue
+        # Others who share it have made it so that writers do not wait.
+        poll = select.poll()
+        poll.register(sink, select.POLLOUT)
+        poll.poll()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.diagnose import fold, seen
@@ -15,6 +16,8 @@ from tpuwatch.exec.launchlogs import LaunchLogs
 from tpuwatch.launches import LaunchTracker, Origin
 from tpuwatch.logs.parser import LogParser, StreamKind
 from tpuwatch.model import Outcome
+from tpuwatch.tune.config import SYSTEM_PATH, VARIABLE
+from tpuwatch.tune.model import Bounds
 from tpuwatch.tune.visibility import LOG_DIR
 
 if TYPE_CHECKING:
@@ -27,10 +30,10 @@ if TYPE_CHECKING:
     from tpuwatch.logs.scan import Scanner
     from tpuwatch.model import Launch
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16)  # between looks at what is quiet, for ever longer
 CHUNK_BYTES = 1 << 18
 _OUTPUT_MATCHES = 10_000  # in the command's output that its launches learn of
-_BLOCK_BYTES = 1 << 20  # of a copy that are given back at once
+_BLOCK_BYTES = 32 << 20  # of a copy that are given back at once: the writer waits meanwhile
 _PUNCH = 0x03  # fallocate's FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 
 
@@ -63,7 +66,7 @@ class Reader:
 
     def seen(self) -> Iterator[Seen]:
         """All that the rules recognise, as it comes."""
-        ended = False
+        ended, quiet = False, 0
         while True:
             busy = False
             for file, descriptor in self._logs.look():
@@ -77,7 +80,8 @@ class Reader:
                 yield from (self._told(match, text) for match in matches)
             if ended and not busy:
                 break
-            ended = self._over(0.0 if busy else POLL_SECONDS)
+            quiet = 0 if busy else min(quiet + 1, len(POLL_SECONDS))
+            ended = self._over(POLL_SECONDS[quiet - 1] if quiet else 0.0)
         for text in self._texts:
             yield from (self._told(match, text) for match in text.finish())
 
@@ -124,7 +128,7 @@ class Reader:
         if self._scanner is None:
             self._scanner = load_scanner(self._job)
         kind = StreamKind.TEXT if text.log is None else StreamKind.LIBTPU
-        return LogParser(self._scanner, kind, now=time.time(), count_lines=True)
+        return LogParser(self._scanner, kind, now=time.time(), count_lines=text.log is not None)
 
 
 class _Text:
@@ -180,15 +184,25 @@ def _punch(descriptor: int, offset: int, size: int) -> bool:
 
 
 def load_scanner(job: Job) -> Scanner:
-    """The rules, by the configuration; by the defaults where that cannot be used, which other commands will say."""
-    from tpuwatch.config import Config, load_config
-    from tpuwatch.errors import ConfigError
+    """The rules, with those of the configuration."""
     from tpuwatch.logs.catalogue import load_catalogue, with_threshold
     from tpuwatch.logs.scan import Scanner
     from tpuwatch.model import Cause
 
+    directories, slow_seconds = _settings(job)
+    return Scanner(with_threshold(load_catalogue(directories), Cause.SLOW_INIT, "init_seconds", slow_seconds))
+
+
+def _settings(job: Job) -> tuple[list[Path], float]:
+    """[logs] rules and slow_init_seconds, as far as they can be used. To load a whole configuration takes longer than
+    to read 100 MB of output; `tpuwatch config check` says what is wrong with one.
+    """
+    import tomli
+
+    path = job.config or Path(job.environ.get(VARIABLE) or SYSTEM_PATH)
     try:
-        logs = load_config(job.config, job.environ).logs
-    except ConfigError:
-        logs = Config().logs
-    return Scanner(with_threshold(load_catalogue(logs.rules), Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds))
+        logs = tomli.loads(path.read_text("utf-8")).get("logs", {})
+        directories, seconds = logs.get("rules", []), logs.get("slow_init_seconds", Bounds().init_seconds)
+        return [Path(directory) for directory in directories], float(seconds)
+    except (OSError, ValueError, TypeError, AttributeError):
+        return [], Bounds().init_seconds

@@ -1,7 +1,4 @@
-"""`tpuwatch exec` from start to end. See docs/exec.md for what it guarantees.
-
-Before the command runs, little is loaded and little is done.
-"""
+"""What is done for the command while it runs, and after it. See docs/exec.md for what is guaranteed."""
 
 from __future__ import annotations
 
@@ -12,16 +9,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.exec import foreground, memory
-from tpuwatch.exec.command import end_as, shell_status, start
+from tpuwatch.exec.command import end_as, shell_status
 from tpuwatch.exec.foreground import Foreground
 from tpuwatch.exec.pump import Pump, Rest
+from tpuwatch.exec.saying import say
 from tpuwatch.exec.spool import Spool, open_file
-from tpuwatch.exec.streams import open_streams
-from tpuwatch.exec.summary import say
 from tpuwatch.exec.watcher import Counters, Job, Text, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tpuwatch.exec.beginning import Beginning
@@ -34,18 +30,13 @@ _LOOK_SECONDS = 0.05
 _NAMES = {1: "<stdout>", 2: "<stderr>"}
 
 
-def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report: Path | None = None) -> NoReturn:
-    """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
-    for note in begun.notes:
-        say(note)
-    started = time.time()
-    streams = open_streams(_hold_standard_descriptors())
-    mask = foreground.block()
-    pid = start(command, begun.environ, streams, mask)
-    streams.forget_given()
-    run_ = Run(pid, begun, streams, started, config)
-    status = run_.wait()
-    end = run_.finish(status)
+def serve(
+    pid: int, begun: Beginning, streams: Streams, started: float, config: Path | None, report: Path | None
+) -> NoReturn:
+    """Be there for the running command `pid` until it has ended, and end as it did."""
+    run = Run(pid, begun, streams, started, config)
+    status = run.wait()
+    end = run.finish(status)
     try:
         _conclude(begun, end, config, report)
     except Exception as error:  # noqa: BLE001 (whatever happens here, the command has ended as it has)
@@ -68,8 +59,10 @@ class Run:
         self._watcher.start(job)
         self._pumps = [self._pump(number, stream) for number, stream in enumerate(streams.all)]
         self._running = [pump for pump in self._pumps if pump is not None]
-        for one in (*self._spools.values(), *self._running):
-            one.start()
+        for spool in self._spools.values():
+            spool.start()
+        for pump in self._running:
+            pump.start()
         self._foreground = Foreground(
             pid, echo=self._watcher, resize=streams.resize, flush=self._flush, others=self._look_after_watcher
         )
@@ -97,7 +90,7 @@ class Run:
         lost = sum(spool.lost for spool in self._spools.values())
         if found is None or "error" in found:
             why = found["error"] if found is not None else self._watcher.trouble
-            say(f"the output was not read to its end by the rules: {why}; `tpuwatch diagnose FILE` reads what was kept.")
+            say(f"the rules did not see all of the output: {why}; `tpuwatch diagnose FILE` reads what was kept.")
             found = None
         elif lost:
             say(f"{lost} bytes of the output had no room for the rules to read them; nothing is known of these.")
@@ -213,16 +206,3 @@ def _write_report(path: Path, document: Mapping[str, Any]) -> None:
         path.write_text(dumps(document, indent=2) + "\n")
     except OSError as error:
         say(f"cannot write {path}: {error.strerror}.")
-
-
-def _hold_standard_descriptors() -> set[int]:
-    """Where standard input, output or error is closed, see to it that nothing that we open takes its number.
-
-    The numbers that were closed. They are so for the command.
-    """
-    closed = set()
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    while null <= 2:
-        closed.add(null)
-        null = os.dup(null)
-    return closed

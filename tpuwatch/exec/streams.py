@@ -13,7 +13,6 @@ import fcntl
 import os
 import stat
 import termios
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,24 +24,25 @@ _OPOST_INDEX = 1  # of a terminal's output flags in its attributes
 _SIZE_BYTES = 8  # of struct winsize
 
 
-@dataclass(slots=True)
 class Stream:
     """One place that the command writes to. Numbers are descriptors of ours."""
 
-    sink: int  # where the output goes in the end: 1 or 2
-    numbers: list[int]  # what the command has it as: 1, 2 or both
-    given: int  # what the command gets
-    source: int | None = None  # the other end of it, to be copied to `sink`; None: the command writes there itself
-    terminal: bool = False
-    file: int | None = None  # a descriptor that the file can be read by, where the command writes to it itself
-    start: int = 0  # from which offset on the file is this command's
+    # To make a dataclass takes a millisecond, which the command would begin later.
+    def __init__(self, sink: int, given: int, source: int | None = None, *, terminal: bool = False) -> None:
+        self.sink = sink  # where the output goes in the end: 1 or 2
+        self.numbers = [sink]  # what the command has it as: 1, 2 or both
+        self.given = given  # what the command gets
+        self.source = source  # the other end of it, to be copied to `sink`; None: the command writes there itself
+        self.terminal = terminal
+        self.file: int | None = None  # a descriptor that the file can be read by, where the command writes it itself
+        self.start = 0  # from which offset on that file is this command's
 
 
-@dataclass(slots=True)
 class Streams:
     """Both of them, or the one that they are."""
 
-    all: list[Stream] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.all: list[Stream] = []
 
     @property
     def copied(self) -> list[Stream]:
@@ -84,14 +84,16 @@ def _open_stream(number: int, entry: os.stat_result) -> Stream:
     if stat.S_ISREG(entry.st_mode):
         file = _open_file(number, entry)
         if file is not None:
-            return Stream(number, [number], number, file=file, start=_written(number, entry))
+            stream = Stream(number, number)
+            stream.file, stream.start = file, _written(number, entry)
+            return stream
     if os.isatty(number):
         with contextlib.suppress(OSError, termios.error):  # no terminals are left: it is told as a pipe, then
             return _open_terminal(number)
     source, given = os.pipe()
     with contextlib.suppress(OSError):  # more than this user may have: the pipe stays as it is
         fcntl.fcntl(given, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    return Stream(number, [number], given, source)
+    return Stream(number, given, source)
 
 
 def _open_file(number: int, entry: os.stat_result) -> int | None:
@@ -126,7 +128,7 @@ def _open_terminal(number: int) -> Stream:
         os.close(source)
         os.close(given)
         raise
-    return Stream(number, [number], given, source, terminal=True)
+    return Stream(number, given, source, terminal=True)
 
 
 def copy_size(source: int, target: int) -> None:

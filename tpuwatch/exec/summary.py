@@ -20,15 +20,6 @@ _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGH
 _SHOWN = 3  # findings
 
 
-def say(text: str) -> None:
-    """One sentence of ours. A standard error that cannot be written is no reason to fail."""
-    try:
-        sys.stderr.write(f"tpuwatch: {text}\n")
-        sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
-        return
-
-
 def findings_to_tell(end: End) -> list[Mapping[str, Any]]:
     """The findings that a person is to see: of a command that failed, and that nobody ended."""
     found = list(end.found.get("findings", ())) if end.found is not None and end.status else []

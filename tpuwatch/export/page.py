@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.export import node_page, restarts
+from tpuwatch.export import node_page, restarts, tune_page
 from tpuwatch.export.markup import Markup, element, join
 from tpuwatch.export.page_parts import clock, moment, section, since, steps, table, tag
 from tpuwatch.export.words import is_bad
@@ -35,7 +35,7 @@ _TONES: Final = {Outcome.OK: "good", Outcome.STARTING: "plain", Outcome.SLOW: "w
 _LINKS: Final = (
     "/metrics",
     "/readyz",
-    *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches")),
+    *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches", "tune")),
 )
 _NONE: Final = "-"
 
@@ -67,6 +67,7 @@ def render(
         node_page.watched_nodes(nodes, now) if any(not one.own for one in nodes) else "",
         _itself(status),
         node_page.machine(status),
+        tune_page.next_launches(status.tune, now) if status.tune else "",
         _launches(launches, now),
         _events(events, now),
         node_page.witnesses(status.witnesses, now) if status.witnesses else "",
@@ -155,13 +156,14 @@ def _launches(launches: Sequence[Launch], now: float) -> Markup:
         (
             moment(launch.started, now),
             _outcome(launch),
+            launch.workload or _NONE,
             _NONE if launch.init_seconds is None else format_seconds(launch.init_seconds),
             _NONE if launch.premapped_bytes is None else format_size(launch.premapped_bytes),
             f"{launch.pid} {launch.user}",
         )
         for launch in launches
     ]
-    columns = ("Started", "Outcome", "Initialisation", "Premapped buffer", "Process")
+    columns = ("Started", "Outcome", "Workload", "Initialisation", "Premapped buffer", "Process")
     return section("Launches", table(columns, rows, "None seen yet."))
 
 

@@ -52,7 +52,8 @@ def tell_remedy(paper: Paper, finding: Mapping[str, Any], *, indent: int, title:
 
 def describe_launch(launch: Mapping[str, Any]) -> str:
     """A launch in one line."""
-    parts = [f"process {launch['pid']}: {launch['outcome']}"]
+    named = f" of {launch['workload']}" if launch.get("workload") else ""
+    parts = [f"process {launch['pid']}{named}: {launch['outcome']}"]
     if launch["cause"]:
         parts[0] += f" ({launch['cause']})"
     if launch["init_seconds"] is not None:
@@ -61,6 +62,11 @@ def describe_launch(launch: Mapping[str, Any]) -> str:
         parts.append(" ".join(filter(None, (str(launch["chips"]), launch["chip_kind"], "chips"))))
     if launch["premapped_bytes"]:
         parts.append(f"premapped buffer {format_size(launch['premapped_bytes'])}")
+    if launch.get("premapped_failures"):
+        need = launch["premapped_need_bytes"]
+        parts.append("too small" + (f": {format_size(need)} were needed" if need else ""))
+    if launch.get("exit_status"):
+        parts.append(f"ended with {launch['exit_status']}")
     return ", ".join(parts)
 
 

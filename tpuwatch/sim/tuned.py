@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 LIMIT_SECONDS: Final = 15.0  # a launch that takes longer to initialise is slow
 GIB: Final = 1 << 30
 MIB: Final = 1 << 20
+_LARGEST: Final = 8 * GIB  # of one transfer: half of what there is on most chips that it could go to
 _NEAR: Final = 0.01  # shares of bytes that differ by less are the same
 
 
@@ -210,4 +211,5 @@ def _burst(dice: random.Random) -> tuple[int, ...]:
     count = min(round(math.exp(dice.uniform(0.0, math.log(64)))), max(1, int(total / MIB)))
     spread = dice.choice((0.0, 0.3, 1.2))
     parts = [dice.lognormvariate(0.0, spread) for _ in range(count)]
-    return tuple(max(1, round(total * part / sum(parts) / PAGE_BYTES)) * PAGE_BYTES for part in parts)
+    sizes = (min(total * part / sum(parts), _LARGEST) for part in parts)
+    return tuple(max(1, round(size / PAGE_BYTES)) * PAGE_BYTES for size in sizes)

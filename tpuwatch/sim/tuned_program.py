@@ -133,7 +133,7 @@ def run(script: Script, environ: Mapping[str, str]) -> int:
     if settings.unknown_flag:
         print(f"ERROR: Unknown command line flag '{settings.unknown_flag}'", file=sys.stderr)  # noqa: T201
         return 1
-    signal.signal(signal.SIGTERM, _on_sigterm)
+    before = signal.signal(signal.SIGTERM, _on_sigterm)
     libtpu = Libtpu(settings, SystemClock())
     try:
         return _play(script, settings, libtpu)
@@ -145,6 +145,7 @@ def run(script: Script, environ: Mapping[str, str]) -> int:
         _end_by(signal.SIGINT, libtpu)
     finally:
         libtpu.close()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _play(script: Script, settings: Settings, libtpu: Libtpu) -> int:

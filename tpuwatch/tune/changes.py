@@ -43,13 +43,20 @@ class Change:
 def changes(before: Plan | None, after: Plan) -> list[Change]:
     """The variables that another plan before it gave otherwise, or not at all."""
     old = {one.name: one.value for one in before.settings} if before is not None else {}
+    if after.decision.before_bytes is not None:  # what libtpu took by itself
+        old.setdefault(SIZE, str(after.decision.before_bytes))
     new = {one.name: one for one in after.settings}
     found = [
         Change(name, _direction(after, name, old.get(name), one.value), old.get(name), one.value, one.why)
         for name, one in new.items()
         if old.get(name) != one.value
     ]
-    gone = [Change(name, "unset", value, None, _why(after, name)) for name, value in old.items() if name not in new]
+    set_before = {one.name for one in before.settings} if before is not None else set()
+    gone = [
+        Change(name, "unset", value, None, _why(after, name))
+        for name, value in old.items()
+        if name in set_before and name not in new
+    ]
     return found + gone
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from datetime import datetime, timezone
+import time
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.errors import TuneError
 from tpuwatch.tune.files import write_whole
 from tpuwatch.tune.model import Step
-from tpuwatch.tune.plan import PLANS, environment, make_directory, marks, workload_name
+from tpuwatch.tune.plan import PLANS, environment, make_plans, marks, workload_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def write_environment(directory: Path, plan: Plan) -> Path:
     """Write the plan's environment file for systemd into the tune directory; its path. Raises TuneError."""
     path = environment_path(directory, plan.workload)
     text = render(plan, environment(plan, {}), "systemd")
-    make_directory(path.parent)
+    make_plans(directory)
     write(path, text)
     return path
 
@@ -121,7 +121,7 @@ def _json(plan: Plan, given: Given) -> str:
 
 
 def _heading(plan: Plan) -> Iterator[str]:
-    decided = datetime.fromtimestamp(plan.decided, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    decided = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(plan.decided))
     yield f"The next launch of the workload {plan.workload}, as tpuwatch decided it at {decided}."
     yield f"Premapped buffer: {_told(plan.decision)}."
     yield from plan.decision.reasons

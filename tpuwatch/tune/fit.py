@@ -10,6 +10,7 @@ import statistics
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.model import Fit
+from tpuwatch.tune.sizes import MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ def at(fit: Fit, size: int) -> float:
 
 def largest_within(fit: Fit, seconds: float) -> int | None:
     """The largest size that comes up in time, by the fit: 0 where none does; None where the size does not matter."""
-    if fit.per_byte_seconds <= 0:
+    if fit.per_byte_seconds * MOST_BYTES <= max(0.0, seconds - fit.base_seconds):
         return None
     return max(0, int((seconds - fit.base_seconds) / fit.per_byte_seconds))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.model import Cause, Outcome
 from tpuwatch.tune.model import SET_VARIABLE, SIZE, THRESHOLD
 from tpuwatch.tune.sizes import MOST_BYTES
+from tpuwatch.tune.variables import leading_integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,6 +35,7 @@ _WAITS: Final = (
     Cause.CONNECT_FAILED,
     Cause.DEADLINE_EXCEEDED,
 )
+_CAUSES: Final = frozenset(cause.value for cause in Cause)
 _LONGEST: Final = 86_400.0  # no initialisation takes longer
 _SHORT: Final = 600.0  # a launch that failed within so many seconds had little time to need its buffer
 _GRACE: Final = 1.0  # a cause that is told so much after the TPU is up is still what it waited for
@@ -56,7 +57,8 @@ class Seen:
 
     when: float
     size: int
-    threshold: int | None  # None: the buffer's size
+    threshold: int | None  # the largest single buffer that it took from the region; None: any that fits
+    given: int | None  # the same where it was not the operator who set it
     ours: bool  # False: the operator set the size himself
     kind: Kind
     seconds: float | None = None  # of its initialisation; None where it did not come up
@@ -94,18 +96,18 @@ def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
     return tuple(seen)
 
 
-def leading_integer(value: str) -> int:
-    """The bytes that libtpu reads from a value: the digits that it begins with, else none."""
-    match = re.match(r"\s*\+?([0-9]{1,20})", value)
-    return min(int(match[1]), MOST_BYTES) if match else 0
+def set_bytes(value: str) -> int:
+    """The bytes that libtpu reads from a variable's value; 0 where it reads none."""
+    return min(max(0, leading_integer(value) or 0), MOST_BYTES)
 
 
 def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:
-    asked = _bytes(launch.premapped_asked_bytes)
+    asked, threshold = _bytes(launch.premapped_asked_bytes), _threshold(launch, size)
     return Seen(
         when=_finite(launch.started),
         size=size,
-        threshold=_threshold(launch, size),
+        threshold=threshold,
+        given=None if _is_own(launch.environment, THRESHOLD) else threshold,
         ours=not _is_own(launch.environment, SIZE),
         kind=kind,
         seconds=_seconds(launch),
@@ -122,7 +124,7 @@ def _size(launch: Launch, host: Host, before: int) -> int:
     if launch.premapped_bytes is not None:
         return min(max(0, launch.premapped_bytes), MOST_BYTES)
     if SIZE in launch.environment:
-        return leading_integer(launch.environment[SIZE])
+        return set_bytes(launch.environment[SIZE])
     return host.default_bytes if launch.environment else before
 
 
@@ -130,7 +132,7 @@ def _threshold(launch: Launch, size: int) -> int | None:
     """The largest single buffer that it took from the region, where that is less than the region."""
     told = launch.premapped_threshold_bytes
     if told is None and THRESHOLD in launch.environment:
-        told = leading_integer(launch.environment[THRESHOLD])
+        told = set_bytes(launch.environment[THRESHOLD])
     return told if told is not None and 0 < told < size else None
 
 
@@ -166,7 +168,7 @@ def _waited(launch: Launch, *, fresh: bool) -> str:
     for cause in _WAITS:
         at = launch.faults.get(cause.value)
         if at is not None and (until is None or at <= until + _GRACE):
-            return cause.value
+            return str(cause.value)
     return "the first since the machine started" if fresh else ""
 
 
@@ -186,11 +188,11 @@ def _seconds(launch: Launch) -> float | None:
 
 
 def _cause(launch: Launch) -> str:
+    """Why it failed; else the first of its faults, or how it went. Names that are no causes are not repeated."""
     if launch.cause is not None:
-        return launch.cause.value
-    return (
-        launch.outcome.value if not launch.faults else min(launch.faults, key=lambda name: (launch.faults[name], name))
-    )
+        return str(launch.cause.value)
+    told = sorted((at, name) for name, at in launch.faults.items() if name in _CAUSES)
+    return told[0][1] if told else str(launch.outcome.value)
 
 
 def _bytes(size: int | None) -> int | None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.tune.conflict import default_may_do, to_default
 from tpuwatch.tune.fit import largest_within
 from tpuwatch.tune.history import Kind
-from tpuwatch.tune.model import Step
-from tpuwatch.tune.proposal import Proposal, lacked
-from tpuwatch.tune.sizes import MOST_BYTES, down, up
+from tpuwatch.tune.model import THRESHOLD, Step
+from tpuwatch.tune.proposal import WORTH, Proposal, lacked
+from tpuwatch.tune.sizes import MOST_BYTES, down, pages_down, up
 from tpuwatch.tune.stuck import stuck
-from tpuwatch.units import format_size
+from tpuwatch.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     from tpuwatch.tune.history import Seen
     from tpuwatch.tune.situation import Situation
 
-_WORTH: Final = 16  # a size that is larger by less than this part of it is no larger
+_MANY: Final = 3  # sizes in a row that were too small: then the headroom is worth less than a start in time
+_FACTORS: Final = (1, 2, 3, 6, 24)  # at least, with the number of sizes that have failed: the sixth is large enough
 _EASY: Final = 0.8  # of the limit: what is reckoned beyond the sizes that are known is to be fast for sure
 
 
@@ -27,34 +29,52 @@ def larger(situation: Situation, failed: Seen) -> Proposal:
     if good is not None:
         return _back(failed, good)
     need, bounds = situation.need(failed.threshold), situation.bounds
-    if failed.threshold is not None and failed.ours:
-        return stuck(situation, failed, max(need or 0, failed.size + 1))
-    size, most = failed.size, situation.room.most
-    told = max(need or 0, size + 1) if need is not None else None
-    wanted = up(int((told or 2 * size) * (1 + bounds.headroom if told else 1)), bounds)
-    leap = up(_leap(situation, failed, wanted), bounds)
+    told = max(need, failed.size + 1) if need is not None else None
+    if failed.given is not None and THRESHOLD not in bounds.pins:
+        return stuck(situation, failed, told or failed.size + 1)
+    fast = situation.fast
+    if told is not None and fast is not None and told + told // WORTH > fast and default_may_do(situation, failed):
+        limit = format_seconds(bounds.init_seconds)
+        both = f"{format_size(told)} are needed, and no more than {format_size(fast)} come up within {limit}."
+        return to_default(situation, f"{lacked(failed)}.", both)
+    wanted = up(2 * failed.size if told is None else int(told * (1 + bounds.headroom)), bounds)
+    leap = up(_leap(situation, failed, told or failed.size + 1, wanted), bounds)
+    return _allowed(situation, failed, told, wanted, leap)
+
+
+def _allowed(situation: Situation, failed: Seen, told: int | None, wanted: int, leap: int) -> Proposal:
+    """To the leap, or as far as is allowed."""
+    most = situation.room.most
+    if situation.refused:  # near to what the host could not bear it would fail too
+        most -= most // WORTH
+        leap = min(leap, wanted)
     if leap <= most:
-        return Proposal(Step.GROW, leap, failed.threshold, (_grown(situation, failed, told, wanted, leap),))
-    if (told is None or told <= most) and most - size >= most // _WORTH:
+        return Proposal(Step.GROW, leap, failed.given, (_grown(situation, failed, told, wanted, leap),))
+    if (told is None or told <= most) and most - failed.size >= most // WORTH:
         return _to_the_most(situation, failed, told, wanted)
     return stuck(situation, failed, told or wanted)
 
 
 def _back(failed: Seen, good: Seen) -> Proposal:
     reason = f"{lacked(failed)}; the launch of {good.clock} worked with {format_size(good.size)}: back to that."
-    return Proposal(Step.BACK, good.size, good.threshold, (reason,))
+    return Proposal(Step.BACK, good.size, good.given, (reason,))
 
 
-def _leap(situation: Situation, failed: Seen, wanted: int) -> int:
+def _leap(situation: Situation, failed: Seen, told: int, wanted: int) -> int:
     """From the second failure in a row on, more than was told: what is told is only what came first. Each time it
-    grows by a larger factor, so that no need is far, but not beyond what is fast as long as that may do.
+    grows by a larger factor, so that no need is far; but not beyond what is fast, as long as that may do.
     """
-    factor = 2 ** (_growths(situation, failed) - 1)
-    if factor < 2:
+    growths, fit, limit = _growths(situation, failed), situation.fit, situation.bounds.init_seconds
+    if growths == 1:
         return wanted
-    leap = failed.size * factor
-    fast = largest_within(situation.fit, _EASY * situation.bounds.init_seconds) if situation.fit is not None else None
-    return max(wanted, leap if fast is None or fast < wanted else min(leap, fast))
+    leap = max(wanted, failed.size * _FACTORS[min(growths, len(_FACTORS)) - 1])
+    fast = largest_within(fit, limit) if fit is not None else None
+    easy = largest_within(fit, _EASY * limit) if fit is not None else None
+    if fast is None or easy is None or fast < told + told // WORTH:
+        return leap
+    if growths >= _MANY and fast < wanted:
+        return max(easy, told + told // WORTH)
+    return min(leap, max(wanted, easy))
 
 
 def _growths(situation: Situation, failed: Seen) -> int:
@@ -70,19 +90,19 @@ def _grown(situation: Situation, failed: Seen, told: int | None, wanted: int, le
     else:
         room = f"with {100 * situation.bounds.headroom:.3g} % headroom and rounded that is {format_size(wanted)}"
         much = f"{lacked(failed)}: {format_size(told)} are needed; {room}."
-    if told is not None and leap > wanted:
-        times = _growths(situation, failed)
-        much += f" {times} sizes in a row were too small, hence {format_size(leap)}."
+    if told is not None and leap != wanted:
+        much += f" {_growths(situation, failed)} sizes in a row were too small, hence {format_size(leap)}."
     return much
 
 
 def _to_the_most(situation: Situation, failed: Seen, told: int | None, wanted: int) -> Proposal:
-    most = situation.room.most
-    spared = down(most - most // _WORTH, situation.bounds)  # memory that is available varies a little
-    size = spared if spared >= max(told or 0, failed.size + failed.size // _WORTH) else most
+    most, bounds = situation.room.most, situation.bounds
+    varies = most < pages_down(bounds.most_bytes, bounds)  # as the memory does that is available
+    spared = down(most - most // WORTH, bounds) if varies else most
+    size = spared if spared >= max(told or 0, failed.size + failed.size // WORTH) else most
+    if situation.refused and told is not None:
+        size = min(up((told + most) // 2, bounds), most)
     limit = f"{format_size(most)} are the most that is allowed: {situation.room.why}"
-    if told is None:
-        text = f"{lacked(failed)}; {limit}. {format_size(size)} are tried."
-    else:
-        text = f"{lacked(failed)}: {format_size(told)} are needed. {format_size(wanted)} would be enough for sure, but {limit}."
-    return Proposal(Step.GROW, size, failed.threshold, (text,))
+    needed = f"{format_size(told)} are needed, with headroom {format_size(wanted)}, but " if told is not None else ""
+    text = f"{lacked(failed)}: {needed}{limit}. {format_size(size)} are tried."
+    return Proposal(Step.GROW, size, failed.given, (text,))

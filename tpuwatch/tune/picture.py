@@ -51,7 +51,7 @@ def _paint(axes: Any, graph: Graph, title: str) -> None:
     far = [point for point in graph.points if point.seconds >= graph.top]
     if far:
         sizes, edge = [point.size_bytes / _GIB for point in far], [graph.top * 0.98] * len(far)
-        label = f"took longer, up to {max(point.seconds for point in far):.0f} s"
+        label = f"longer, up to {max(point.seconds for point in far):.0f} s"
         axes.scatter(sizes, edge, marker="^", color="#888888", label=label)
     if graph.fit:
         name = f"fit: {graph.fit.base_seconds:.1f} s + {graph.fit.per_byte_seconds * _GIB:.2f} s per GiB"

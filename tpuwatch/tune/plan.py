@@ -91,7 +91,8 @@ def plan_directory(configured: Path | None, environ: Mapping[str, str]) -> Path:
 
         configured = read_config(None, environ).tune_dir
     box = configured / DROP_BOX
-    if box.is_dir() and os.access(box, os.W_OK | os.X_OK):
+    # A state directory that may not be entered is like none: pathlib would raise.
+    if os.path.isdir(box) and os.access(box, os.W_OK | os.X_OK):  # noqa: PTH112 (as said)
         return configured
     return own_directory(environ)
 
@@ -107,15 +108,24 @@ def own_directory(environ: Mapping[str, str]) -> Path:
         raise TuneError("there is no home directory to keep plans in: set HOME, or XDG_STATE_HOME") from error
 
 
+def make_plans(directory: Path) -> None:
+    """Make a tune directory and the one for plans in it, so that all may read there. Raises TuneError."""
+    make_directory(directory)
+    make_directory(directory / PLANS)
+
+
 def make_directory(path: Path, *, mode: int = 0o755) -> None:
-    """Make a directory of plans, and what is above it, which is the user's alone. Raises TuneError."""
+    """Make a directory of this mode whatever the umask is, and what is above it by the umask, unless it is there.
+
+    What root makes belongs to the owner of the directory above. Raises TuneError.
+    """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
             return
-        path.chmod(mode)  # whatever the umask is
+        path.chmod(mode)
         if os.geteuid() == 0:
             above = path.parent.stat()
             os.chown(path, above.st_uid, above.st_gid)
@@ -138,7 +148,7 @@ def write_plan(directory: Path, plan: Plan) -> None:
         data = planform.dumps(plan)
     except planform.FormError as error:
         raise TuneError(f"cannot write {path}: {error}") from error
-    make_directory(path.parent)
+    make_plans(directory)
     write_whole(path, data)
 
 

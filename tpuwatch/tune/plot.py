@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.tune.model import Fit
 
-LEAST_COLUMNS: Final = 32
+LEAST_COLUMNS: Final = 28
 MOST_COLUMNS: Final = 100
 ROWS: Final = 12  # of the field
 _FAR: Final = 2.0  # times the limit or the line, whichever is higher: what took longer is drawn at the upper edge
@@ -175,7 +175,7 @@ def _legend(graph: Graph, columns: int, signs: Signs) -> list[str]:
     parts = [
         f"{signs.worked} launch" if any(not point.failed for point in near) else "",
         f"{signs.failed} no room in the buffer" if any(point.failed for point in near) else "",
-        f"{signs.far} took longer, up to {max(point.seconds for point in far):.0f} s" if far else "",
+        f"{signs.far} longer, up to {max(point.seconds for point in far):.0f} s" if far else "",
         f"{signs.line} fit" if graph.fit else "",
         f"{signs.limit} limit",
     ]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tpuwatch.tune.history import Kind, Seen, leading_integer
+from tpuwatch.tune.history import Kind, Seen, set_bytes
 from tpuwatch.tune.larger import larger
 from tpuwatch.tune.model import SIZE, THRESHOLD, Decision, Step
-from tpuwatch.tune.proposal import Proposal, keep
+from tpuwatch.tune.proposal import Proposal, keep, lacked, ran_out, took
 from tpuwatch.tune.situation import look
 from tpuwatch.tune.sizes import pages_up
 from tpuwatch.tune.smaller import lighter, smaller
@@ -41,7 +41,7 @@ def decide(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Decision:
         step=proposal.step,
         size_bytes=None if left else proposal.size,
         threshold_bytes=proposal.threshold,
-        reasons=proposal.reasons,
+        reasons=(*proposal.reasons, *_besides(situation)),
         before_bytes=before.size if before is not None else None,
         trial=changes and not tried,
         conflict=proposal.conflict,
@@ -83,13 +83,36 @@ def _start(situation: Situation) -> Proposal:
         return Proposal(Step.START, default, None, (f"There is no launch to learn from yet: it starts from {what}.",))
     if last.ours:
         return keep(last, f"No launch says anything of the buffer yet; the last one had {format_size(last.size)}.")
-    own = f"The operator's own {format_size(last.size)} of {last.clock} is no better a start: it starts from {what}."
-    return Proposal(Step.START, default, None, (own,))
+    return Proposal(Step.START, default, None, (f"{_unfit(situation, last)}: it starts from {what}.",))
+
+
+def _unfit(situation: Situation, last: Seen) -> str:
+    """Why the operator's own size is no start, as the beginning of a sentence."""
+    default = format_size(situation.host.default_bytes)
+    if last.kind is Kind.EXHAUSTED:
+        return f"{lacked(last)}, and larger buffers than {default} stay out of libtpu's own region"
+    if last.kind is Kind.HOST_OOM:
+        return ran_out(last)
+    if situation.is_slow(last):
+        return took(last, situation.bounds)
+    return f"No launch has had a size of tpuwatch's yet, and the operator's own {format_size(last.size)} is no better"
 
 
 def _worked(now: Seen) -> str:
-    took = f", and took {format_seconds(now.seconds)} to initialise" if now.seconds is not None else ""
-    return f"The launch of {now.clock} worked with {format_size(now.size)}{took}."
+    seconds = f", and took {format_seconds(now.seconds)} to initialise" if now.seconds is not None else ""
+    return f"The launch of {now.clock} worked with {format_size(now.size)}{seconds}."
+
+
+def _besides(situation: Situation) -> tuple[str, ...]:
+    """What there is to say of the last launch, where the size is not reckoned from it."""
+    last = next(iter(situation.seen[-1:]), None)
+    if last is None or last is situation.now:
+        return ()
+    if not last.ours:
+        return (f"The launch of {last.clock} had the operator's own {format_size(last.size)}.",)
+    if last.kind in (Kind.NOTHING, Kind.NO_START):
+        return (f"The launch of {last.clock} ({last.cause}) tells nothing of its buffer.",)
+    return ()
 
 
 def _bounded(situation: Situation, proposal: Proposal) -> Proposal:
@@ -118,11 +141,11 @@ def _pinned(situation: Situation, proposal: Proposal) -> Proposal:
     """The configuration's word is the last."""
     pins = situation.bounds.pins
     if THRESHOLD in pins:
-        threshold = leading_integer(pins[THRESHOLD])
+        threshold = set_bytes(pins[THRESHOLD])
         reason = f"The configuration pins {THRESHOLD} to {format_size(threshold)}."
         proposal = replace(proposal, threshold=threshold, reasons=(*proposal.reasons, reason))
     if SIZE in pins:
-        size = leading_integer(pins[SIZE])
+        size = set_bytes(pins[SIZE])
         reason = f"The configuration pins {SIZE} to {format_size(size)}."
         proposal = replace(proposal, step=Step.PINNED, size=size, reasons=(reason, *proposal.reasons))
     return proposal

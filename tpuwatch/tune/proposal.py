@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/performance-guide"
 
+WORTH: Final = 16  # a size that differs by less than this part of it makes no difference
+
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
@@ -29,7 +31,7 @@ class Proposal:
 
 def keep(now: Seen, *reasons: str, conflict: str = "") -> Proposal:
     """All as the last launch had it."""
-    return Proposal(Step.KEEP, now.size, now.threshold, reasons, conflict)
+    return Proposal(Step.KEEP, now.size, now.given, reasons, conflict)
 
 
 def lacked(one: Seen) -> str:

@@ -46,7 +46,7 @@ _MOST_REFUSALS: Final = 5  # that are told, of one call
 _UNFINISHED_SECONDS: Final = 3600.0  # a file that is being written for longer is nobody's
 _AHEAD_SECONDS: Final = 300.0  # by which a record may be ahead of our clock, which may have been set back
 _NAME: Final = re.compile(r"[0-9]{1,12}-[0-9a-f]{16}\.json")
-_DIRECTORY_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -62,15 +62,13 @@ class Taken:
 
 
 def make_box(directory: Path) -> None:
-    """Make the drop box in the daemon's tune directory, as it has to be. Raises OSError."""
-    box = directory / DIRECTORY
-    box.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _opened(directory) as descriptor:
-        found = os.stat(box.name, dir_fd=descriptor, follow_symlinks=False)
-        if not stat.S_ISDIR(found.st_mode):
-            raise NotADirectoryError(f"{box} is no directory")
-        if stat.S_IMODE(found.st_mode) != BOX_MODE:
-            box.chmod(BOX_MODE)
+    """Make the daemon's tune directory and the drop box in it, as they have to be. Raises OSError."""
+    directory.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    for path, mode in ((directory, 0o755), (directory / "plans", 0o755), (directory / DIRECTORY, BOX_MODE)):
+        path.mkdir(mode=0o700, exist_ok=True)
+        with _opened(path, 0 if path == directory else os.O_NOFOLLOW) as descriptor:
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+                path.chmod(mode)  # whatever the umask is
 
 
 def write_record(directory: Path, record: Record) -> Path:
@@ -168,8 +166,8 @@ def discard(directory: Path, names: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    descriptor = os.open(directory, _DIRECTORY_FLAGS)
+def _opened(directory: Path, flags: int = os.O_NOFOLLOW) -> Iterator[int]:
+    descriptor = os.open(directory, _DIRECTORY_FLAGS | flags)
     try:
         yield descriptor
     finally:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.fit import fit_line, largest_within
 from tpuwatch.tune.history import Kind, Seen, read
-from tpuwatch.tune.sizes import Room, down, room
+from tpuwatch.tune.sizes import Room, down, room, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.model import Launch
     from tpuwatch.tune.model import Bounds, Fit, Host
+
+_PLAINLY: Final = 1.25  # a start that takes more than so many times another is slower, and not by noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +60,17 @@ class Situation:
         return largest_within(self.fit, self.bounds.init_seconds) if self.fit is not None else None
 
     @property
+    def refused(self) -> list[int]:
+        """Sizes that the host could not bear."""
+        return _refused(self.said)
+
+    @property
     def bearable(self) -> int:
-        """The largest size that the host will bear, as far as is known: half of what it could not, or what has worked."""
-        refused = _refused(self.said)
-        if not refused:
+        """The largest size that the host will bear, as far as is known: what worked, or half of what it could not."""
+        if not self.refused:
             return self.room.most
         worked = [one.size for one in self.said if one.proved and one.size <= self.room.most]
-        return max([down(min(refused) // 2, self.bounds), *worked])
+        return max([down(min(self.refused) // 2, self.bounds), *worked])
 
     @property
     def points(self) -> list[tuple[int, float]]:
@@ -81,24 +89,28 @@ class Situation:
         """The smallest size that no failure speaks against."""
         return max((max(one.need or 0, one.size + 1) for one in self.failures(threshold)), default=0)
 
+    def floors(self, threshold: int | None) -> tuple[int, int]:
+        """The smallest round size that no failure speaks against, and the same with headroom. 0 where none failed."""
+        floor = self.floor(threshold)
+        if not floor:
+            return 0, 0
+        return up(floor, self.bounds), up(int(floor * (1 + self.bounds.headroom)), self.bounds)
+
     @property
-    def cut_too_far(self) -> bool:
-        """Whether a size that worked has been made smaller, and that had no room."""
+    def cuts(self) -> list[tuple[Seen, Seen]]:
+        """The launches after which a size of ours that worked was made smaller, and the first with that."""
         pairs = pairwise(one for one in self.said if one.ours)
-        return any(
-            before.kind is Kind.WORKED and after.kind is Kind.EXHAUSTED and after.size < before.size
-            for before, after in pairs
-        )
+        return [(one, after) for one, after in pairs if one.kind is Kind.WORKED and after.size < one.size]
 
     def good(self, least: int, most: int) -> Seen | None:
         """The last launch that did, with a size in the range and allowed, and that has not failed since."""
         failed: set[tuple[int, int | None]] = set()
+        most = min(most, self.room.most)
         for one in reversed(self.said):
             if one.kind is not Kind.WORKED:
                 failed.add((one.size, one.threshold))
-            elif one.proved and least <= one.size <= min(most, self.room.most):
-                if (one.size, one.threshold) not in failed:
-                    return one
+            elif one.proved and least <= one.size <= most and (one.size, one.threshold) not in failed:
+                return one
         return None
 
 
@@ -120,8 +132,18 @@ def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
 
 
 def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
-    """Sizes and seconds of the starts that nothing else made slow."""
-    return [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
+    """Sizes and seconds of the starts that nothing else made slow. More pinned memory never makes one faster: what took
+    plainly longer than one with a larger buffer is left out.
+    """
+    points = [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
+    kept, quickest, beyond = [], math.inf, math.inf
+    for size, group in groupby(sorted(points, reverse=True), key=itemgetter(0)):
+        beyond = min(beyond, quickest)
+        for point in group:
+            quickest = min(quickest, point[1])
+            if point[1] <= _PLAINLY * beyond:
+                kept.append((size, point[1]))
+    return kept[::-1]
 
 
 def _said(seen: Sequence[Seen]) -> tuple[Seen, ...]:

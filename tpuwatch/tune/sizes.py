@@ -78,7 +78,7 @@ def room(host: Host, bounds: Bounds, *, worked: int, refused: Iterable[int]) -> 
 
 
 def _memory(host: Host, bounds: Bounds, worked: int) -> Iterable[tuple[int, str]]:
-    """What the host's memory allows: buffers that are held now are out of what is available, and not taken off twice."""
+    """What the memory allows. Buffers that are held now are out of what is available: they are not taken off twice."""
     share, total = bounds.memory_share, host.total_bytes
     if host.available_bytes is None:
         known = max(host.default_bytes, worked)
@@ -98,7 +98,7 @@ def _floor(bounds: Bounds) -> int:
 
 
 def _below(size: int, bounds: Bounds) -> int:
-    return max(down(size - 1, bounds), _floor(bounds))
+    return max(down(size - 1, bounds), pages_up(bounds.least_bytes, bounds))
 
 
 def _grain(size: int) -> int:

@@ -30,7 +30,7 @@ def stuck(situation: Situation, failed: Seen, needed: int, why: str = "") -> Pro
     threshold = _threshold(situation, failed, size)
     if threshold is None:
         way = "No size that is allowed would do; smaller or fewer transfers at once would, or more memory."
-        return Proposal(Step.STUCK, size, failed.threshold, (why, conflict, way), conflict, _ADVICE)
+        return Proposal(Step.STUCK, size, failed.given, (why, conflict, way), conflict, _ADVICE)
     way = (
         f"Buffers of more than {format_size(threshold)} are kept out of the region by the threshold: their transfers "
         "are slower, but they work, and the region is left to the smaller ones."

@@ -72,7 +72,7 @@ def look(directory: str, *, as_me: bool = True) -> LogFacts:
     try:
         entry = os.stat(there)  # noqa: PTH116 (a text that libtpu gets as it is)
     except OSError:
-        there = os.path.dirname(os.path.normpath(directory))  # noqa: PTH120 (as above)
+        there = os.path.dirname(os.path.normpath(directory)) or "."  # noqa: PTH120 (as above)
         try:
             entry = os.stat(there)  # noqa: PTH116 (as above)
         except OSError:
@@ -158,7 +158,7 @@ def hidden(environ: Mapping[str, str]) -> tuple[str, ...]:
     if lost := _LOST.get(level):
         found.append(f"{MIN_LEVEL}={level} hides {lost}.")
     arguments = environ.get(ARGUMENTS, "")
-    if merged(arguments, UNBUFFERED) == arguments and not _unbuffered(arguments):
+    if merged(arguments, UNBUFFERED) == arguments and not unbuffered(arguments):
         found.append(f"{ARGUMENTS} has the log buffered: the last lines of a launch that hangs or is killed are lost.")
     return tuple(found)
 
@@ -171,7 +171,7 @@ _LOST: Final = {
 }
 
 
-def _unbuffered(arguments: str) -> bool:
+def unbuffered(arguments: str) -> bool:
     """Whether lines are written at once, or a second later at most."""
     words = [word.lstrip("-") for word in arguments.replace("logbuflevel ", "logbuflevel=").split(" ")]
     return any(word.startswith("logbuflevel=-") or word in ("logbufsecs=0", "logbufsecs=1") for word in words)

@@ -12,11 +12,12 @@ import pytest
 
 from tests.restart.buckets import BUCKET, Machine, OwnClock, storage_running
 from tests.restart.ledger_contract import DAY, LedgerContract, Open
-from tests.restart.records import NOW, TARGET, full_record, record
+from tests.restart.records import TARGET, full_record, record
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.restart import Ledger as Settings
 from tpuwatch.errors import ConfigError
+from tpuwatch.restart.ledger import gcsclient
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError
 from tpuwatch.restart.ledger.gcs import GcsLedger
 from tpuwatch.restart.ledger.opening import open_ledger
@@ -26,17 +27,6 @@ from tpuwatch.sim.storage import StorageServer
 from tpuwatch.sim.storage_objects import Conditions
 
 NAME = "tpuwatch/nodes/lab/us-east5-a/train-1.json"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[StorageServer]:
-    with storage_running(clock) as running:
-        yield running
 
 
 @pytest.fixture
@@ -258,9 +248,12 @@ def test_a_record_in_the_place_of_another_is_refused(server: StorageServer, mach
         machine.ledger.read(TARGET)
 
 
-def test_what_is_too_large_is_not_taken_in(server: StorageServer, machine: Machine) -> None:
-    replaced(server, b"x" * (5 << 20))
-    with pytest.raises(LedgerError, match="cannot be read"):
+def test_what_is_too_large_is_not_taken_in(
+    server: StorageServer, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gcsclient, "MAX_BYTES", 256 << 10)
+    replaced(server, b"x" * (257 << 10))
+    with pytest.raises(LedgerError, match=r"cannot be read: .*more than 262144 bytes"):
         machine.ledger.read(TARGET)
 
 

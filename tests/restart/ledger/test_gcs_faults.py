@@ -49,17 +49,6 @@ class Planned:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[StorageServer]:
-    with storage_running(clock) as running:
-        yield running
-
-
-@pytest.fixture
 def machine(server: StorageServer, clock: ManualClock) -> Iterator[Machine]:
     machine = Machine(server, OwnClock(clock))
     yield machine

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.restart.ledger_contract import LedgerContract, Open
-from tests.restart.records import NOW, TARGET, full_record, record
+from tests.restart.records import TARGET, full_record, record
 from tpuwatch.clock import ManualClock
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
@@ -31,11 +31,6 @@ for tries in range(1, 10_000):
     print(tries - 1, flush=True)
     version = ledger.write(record(tries=tries), version).version
 """
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(NOW)
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from tpuwatch.doctor.check import Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import settings, users
+from tpuwatch.tune.flags import ARGUMENTS, UNBUFFERED
 from tpuwatch.tune.variables import MEASURED, leading_integer
+from tpuwatch.tune.visibility import unbuffered
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:
@@ -145,19 +147,15 @@ def buffering(environment: Environment) -> Iterator[Result]:
     for setting in settings(environment):
         if None in setting.holders and not setting.variables and len(setting.holders) == 1:
             continue  # a shell without any TPU variable starts no TPU job as it is
-        if not _unbuffered(setting.variables):
-            arguments = " ".join([*setting.variables.get("LIBTPU_INIT_ARGS", "").split(), "--logbuflevel=-1"])
+        given = setting.variables.get(ARGUMENTS, "")
+        if not unbuffered(given):
+            arguments = " ".join([*given.split(), UNBUFFERED])  # the last one counts
             yield warn(
                 f"INFO lines are written in blocks of 4096 bytes in {setting.where}: the last words of a launch that "
                 "hangs or is killed are lost.",
                 f'export LIBTPU_INIT_ARGS="{cut(arguments, 400)}"',
                 MEASURED,
             )
-
-
-def _unbuffered(variables: Mapping[str, str]) -> bool:
-    words = [word.lstrip("-") for word in variables.get("LIBTPU_INIT_ARGS", "").split()]
-    return any(word.startswith("logbuflevel=-") or word == "logbufsecs=1" or word == "logbufsecs=0" for word in words)
 
 
 def space(environment: Environment) -> Iterator[Result]:

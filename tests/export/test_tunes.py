@@ -1,0 +1,128 @@
+"""Next launches as the API, the page and the terminal show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.export import samples
+from tests.export.samples import NOW, SampleView
+from tpuwatch.export import jsonable, page
+from tpuwatch.export.api import Api, status_document
+from tpuwatch.export.tunes import lines
+from tpuwatch.export.view import TunedStatus, TuneStatus
+from tpuwatch.tune.model import SIZE, Decision, Fit, Plan, Setting, Step
+
+GIB = 1 << 30
+HOSTILE = "</td><script>alert(1)</script>\x1b[31m\n\u202e"
+
+
+def tuned(
+    workload: str = "train", step: Step = Step.GROW, why: str = "It was too small.", age: float = 60.0
+) -> TunedStatus:
+    made = Decision(
+        step,
+        8 * GIB,
+        None,
+        (why, "There is memory for it."),
+        before_bytes=4 * GIB,
+        trial=True,
+        conflict="It will be slow.",
+        need_bytes=6 * GIB,
+        fit=Fit(2.0, 1e-9, 5, 1, 0.1),
+    )
+    plan = Plan(workload, NOW - age, (Setting(SIZE, str(8 * GIB), why),), made)
+    return TunedStatus(plan, 3, NOW - age, file="/plans/train.env", problem="")
+
+
+def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatus:
+    return TuneStatus(True, "/var/lib/tpuwatch/tune", workloads, problems)
+
+
+def test_the_api_tells_the_decision_with_its_reasons() -> None:
+    view = SampleView(samples.status(tune=status(tuned())))
+    document = Api(view).tune("")
+    assert json.loads(jsonable.dumps(document)) == {
+        "now": jsonable.iso(NOW),
+        "now_epoch": NOW,
+        "mode": "apply",
+        "directory": "/var/lib/tpuwatch/tune",
+        "problems": [],
+        "workloads": [
+            {
+                "workload": "train",
+                "decided": jsonable.iso(NOW - 60),
+                "decided_epoch": NOW - 60,
+                "launches": 3,
+                "last_launch": jsonable.iso(NOW - 60),
+                "last_launch_epoch": NOW - 60,
+                "environment_file": "/plans/train.env",
+                "problem": None,
+                "settings": [{"name": SIZE, "value": str(8 * GIB), "why": "It was too small."}],
+                "decision": {
+                    "step": "grow",
+                    "size_bytes": 8 * GIB,
+                    "threshold_bytes": None,
+                    "reasons": ["It was too small.", "There is memory for it."],
+                    "before_bytes": 4 * GIB,
+                    "trial": True,
+                    "conflict": "It will be slow.",
+                    "need_bytes": 6 * GIB,
+                    "ceiling_bytes": None,
+                    "fast_bytes": None,
+                    "fit": {
+                        "base_seconds": 2.0,
+                        "per_byte_seconds": 1e-9,
+                        "launches": 5,
+                        "left_out": 1,
+                        "spread_seconds": 0.1,
+                    },
+                    "advice": [],
+                },
+            }
+        ],
+    }
+
+
+def test_a_limit_is_kept_and_a_daemon_that_does_not_tune_says_nothing() -> None:
+    many = [tuned(f"w{number}") for number in range(5)]
+    assert len(Api(SampleView(samples.status(tune=status(*many)))).tune("limit=2")["workloads"]) == 2
+    assert Api(SampleView(samples.status())).tune("")["workloads"] == []
+    assert status_document(samples.status())["tune"] is None
+
+
+def test_text_of_others_is_cleaned_wherever_it_is_shown() -> None:
+    shown = status(tuned(why=HOSTILE), problems=(HOSTILE,))
+    document = Api(SampleView(samples.status(tune=shown))).tune("")
+    told = jsonable.dumps([document["problems"], document["workloads"]])
+    assert "\\u001b" not in told
+    assert "\\u202e" not in told
+    html = page.render(samples.status(tune=shown), [], [], [])
+    assert "<script>" not in html
+
+
+def test_the_page_tells_what_is_decided_and_why() -> None:
+    stuck = replace(tuned("other", Step.STUCK), problem="It cannot be written.")
+    html = page.render(samples.status(tune=status(tuned(), stuck)), [], [], [])
+    for words in ("Next launch", "train", "grow", "stuck", "8 GiB", "It was too small.", "It cannot be written."):
+        assert words in html
+    assert "Environment files for systemd are written" in html
+    advice = page.render(samples.status(tune=replace(status(), applies=False)), [], [], [])
+    assert "None is decided" in advice
+    assert "This is advice" in advice
+    assert "Next launch" not in page.render(samples.status(), [], [], [])
+
+
+def test_the_page_is_bounded() -> None:
+    html = page.render(samples.status(tune=status(*(tuned(f"w{number}") for number in range(100)))), [], [], [])
+    assert "80 more" in html
+    assert "w19" in html
+    assert "w20<" not in html
+
+
+def test_a_person_reads_a_sentence_for_each_workload() -> None:
+    document = status_document(samples.status(tune=status(*(tuned(f"w{number}") for number in range(5)))))["tune"]
+    told = lines(document, 3)
+    assert told[0] == "w0: grow, on trial, premapped buffer 8 GiB. It was too small. It will be slow."
+    assert told[3:] == ["… and 2 more workloads: `tpuwatch tune` tells of them."]
+    assert lines({**document, "problems": ["Bad."], "workloads": []}, 3) == ["Bad."]

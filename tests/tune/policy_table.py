@@ -1,0 +1,223 @@
+"""Situations of tuning, and what is decided in each. Sizes are GiB; None is what libtpu takes by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.tune.histories import GIB, HOST, MIB, V4, failed, gib, killed, lacked, launch
+from tpuwatch.model import Cause, Launch, Outcome
+from tpuwatch.tune.model import SIZE, THRESHOLD, Host, Step
+
+SCARCE = Host("v5e", 64 * GIB, 32 * GIB)  # at most 8 GiB
+UNKNOWN = Host("v5e")
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the launches were, and what follows."""
+
+    id: str
+    launches: tuple[Launch, ...]
+    step: Step
+    size: float | None
+    says: str = ""  # part of the reasons
+    host: Host = HOST
+    bounds: dict[str, Any] = field(default_factory=dict)
+    threshold: float | None = None
+    conflict: str = ""  # part of it; empty: there is none
+
+
+START = (
+    Row("nothing", (), Step.START, None, "starts from 4 GiB, which libtpu takes by itself"),
+    Row("nothing-on-v4", (), Step.START, None, "starts from no buffer", V4),
+    Row("nothing-and-little-memory", (), Step.START, 2, "25 % of the 8 GiB", Host("v5e", 16 * GIB, 8 * GIB)),
+    Row("nothing-and-a-least-size", (), Step.START, 8, bounds={"least_bytes": 8 * GIB}),
+    Row("nothing-and-memory-unknown", (), Step.START, None, host=UNKNOWN),
+    Row("one-under-way", (launch(8, None, outcome=Outcome.STARTING),), Step.START, None),
+    Row("one-that-says-nothing", (failed(Cause.BAD_FLAG, 8),), Step.KEEP, 8, "says anything of the buffer yet"),
+    Row("the-operators-that-worked", (launch(8, own=True),), Step.KEEP, 8),
+    Row("the-operators-smaller-one", (launch(1, own=True),), Step.START, None, "operator's own 1 GiB"),
+    Row("the-operators-slow-one", (launch(40, 60.0, own=True),), Step.START, None, "took 1 min to initialise"),
+    Row("the-operators-that-failed", (lacked(8, 10, 1, own=True),), Step.GROW, 12.5),
+    Row("the-operators-that-the-default-lets-pass", (lacked(22, 23, 5, own=True),), Step.START, None),
+    Row("the-operators-on-v4", (lacked(2, 3, 1, own=True),), Step.GROW, 3.75, host=V4),
+)
+
+GROW = (
+    Row("told", (lacked(None, 6, 3),), Step.GROW, 7.5, "6 GiB are needed; with 25 % headroom and rounded that is 7.5"),
+    Row("nothing-told", (lacked(),), Step.GROW, 8, "how much was needed is not told"),
+    Row("asked-alone-told", (lacked(None, None, 1),), Step.GROW, 6.25, "found no room in its buffer of 4 GiB: 5 GiB"),
+    Row("need-below-the-size-is-no-need", (lacked(4, 3, 1),), Step.GROW, 6.25),
+    Row("no-headroom-wanted", (lacked(None, 6, 3),), Step.GROW, 6, bounds={"headroom": 0.0}),
+    Row("power-of-two", (lacked(None, 5, 1),), Step.GROW, 8, bounds={"power_of_two": True}),
+    Row("largest-need-of-the-window", (lacked(4, 9, 3), lacked(4, 5, 3)), Step.GROW, 11.25),
+    Row("beyond-the-window", (lacked(4, 9, 3), *(launch() for _ in range(5))), Step.KEEP, None, bounds={"window": 5}),
+    Row("same-size-again", (lacked(4, 5, 1), lacked(4, 5, 1)), Step.GROW, 6.25),
+    Row("second-in-a-row", (lacked(4, 4.1, 1), lacked(5.25, 5.3, 1)), Step.GROW, 10.5, "2 sizes in a row"),
+    Row("third-in-a-row", (lacked(1, 1.1), lacked(1.5, 1.6), lacked(3, 3.1)), Step.GROW, 9),
+    Row(
+        "not-beyond-what-is-fast",
+        (lacked(4, 4.1, 1, seconds=6), lacked(5.25, 5.3, 1, seconds=7.5)),
+        Step.GROW,
+        9,
+        bounds={"init_seconds": 15.0},
+    ),
+    Row("as-far-as-is-allowed", (lacked(30, 35, 1),), Step.GROW, 37.5, "40 GiB are the most that is allowed"),
+    Row("as-far-as-the-configuration-allows", (lacked(4, 6, 1),), Step.GROW, 7, bounds={"most_bytes": 7 * GIB}),
+    Row("a-failure-under-way-counts", (lacked(None, 6, 3, outcome=Outcome.STARTING),), Step.GROW, 7.5),
+    Row("what-was-there-before-counts", (lacked(None, 6, 3, history=True),), Step.GROW, 7.5),
+    Row("the-operators-showed-more", (launch(), lacked(8, 10, 1, own=True)), Step.GROW, 12.5, "10 GiB are needed"),
+    Row("the-operators-showed-less", (launch(), lacked(1, 2, 1, own=True)), Step.KEEP, None, "operator's own 1 GiB"),
+    Row("below-the-least", (launch(1),), Step.GROW, 2, "2 GiB to 40 GiB are allowed", bounds={"least_bytes": 2 * GIB}),
+    Row("a-bug-tells-nothing", (lacked(4, 6, 3), failed(Cause.BAD_FLAG, 7.5)), Step.GROW, 7.5, "bad_flag) tells"),
+    Row("worked-before-with-less", (launch(4), lacked(4, 6, 3)), Step.GROW, 7.5),
+)
+
+STUCK = (
+    Row(
+        "threshold", (lacked(20, 50, 12),), Step.STUCK, 40, "Buffers of more than 8 GiB", threshold=8, conflict="50 Gi"
+    ),
+    Row("nothing-asked-told", (lacked(20, 50),), Step.STUCK, 40, "smaller or fewer transfers", conflict="40 GiB are"),
+    Row("lower", (lacked(40, 45, 6, threshold=8),), Step.STUCK, 40, threshold=4, conflict="45 GiB"),
+    Row("the-operators-threshold", (lacked(8, 10, 6, own=True, threshold=7),), Step.START, None),
+    Row("threshold-that-does", (lacked(40, 50, 12), launch(40, threshold=8)), Step.KEEP, 40, threshold=8),
+    Row("on-v4", (lacked(70, 90, 12),), Step.STUCK, None, "Without a buffer", V4, conflict="90 GiB"),
+    Row("memory-unknown", (lacked(4, 6, 3),), Step.STUCK, None, "not known", UNKNOWN, threshold=2, conflict="6 GiB"),
+    Row("memory-unknown-and-more-worked", (launch(8, own=True), lacked(4, 6, 3)), Step.BACK, 8, host=UNKNOWN),
+)
+
+BACK = (
+    Row("had-no-room", (launch(16, 30.0), lacked(8, 9, 1)), Step.BACK, 16, "worked with 16 GiB: back to that"),
+    Row("was-slower", (launch(16, 30.0), launch(8, 34.0)), Step.BACK, 16, "no slower with 16 GiB"),
+    Row("was-no-faster", (launch(16, 30.0), launch(8, 29.5)), Step.BACK, 16, "no slower with 16 GiB"),
+    Row("was-no-help", (launch(16, 30.0), launch(8, 25.0)), Step.BACK, 16, "the size does not explain it"),
+    Row(
+        "slower-for-another-cause",
+        (launch(16, 30.0), launch(8, 34.0, faults={Cause.METADATA_UNREACHABLE: 1})),
+        Step.KEEP,
+        8,
+        "metadata_unreachable",
+    ),
+    Row("did-not-come-up", (launch(16, 30.0), failed(Cause.INIT_FAILED, 8)), Step.BACK, 16, "did not come up (init_f"),
+    Row("remembered", (launch(16, 30.0), launch(8, 34.0), launch(16, 30.0)), Step.KEEP, 16, "8 GiB were no better"),
+    Row("no-help-remembered", (launch(16, 30.0), launch(8, 25.0), launch(16, 30.0)), Step.KEEP, 16, "no better"),
+    Row("no-start-remembered", (launch(16, 30.0), failed(Cause.INIT_FAILED, 8), launch(16, 30.0)), Step.KEEP, 16),
+    Row("host-ran-out", (launch(), killed(8)), Step.BACK, None, "ran out of memory"),
+    Row("larger-did-not-come-up", (lacked(4, 6, 3), failed(Cause.INIT_FAILED, 8)), Step.SHRINK, 7.5, "init_failed"),
+    Row("silent", (lacked(4, 6, 3), launch(8, None, outcome=Outcome.SILENT)), Step.SHRINK, 7.5, "(silent)"),
+    Row(
+        "silent-for-others",
+        (lacked(4, 6, 3), launch(8, None, outcome=Outcome.SILENT, faults={"barrier_timeout": 9})),
+        Step.GROW,
+        7.5,
+    ),
+    Row("failed-at-a-size-that-came-up-before", (launch(8), failed(Cause.INIT_FAILED, 8)), Step.KEEP, 8, "tells noth"),
+    Row(
+        "another-fault-after-a-trial",
+        (lacked(4, 6, 3), launch(7.5, faults={Cause.HBM_OOM_RUNTIME: 80})),
+        Step.KEEP,
+        7.5,
+    ),
+    Row(
+        "stopped-too-early-to-be-good", (launch(16, faults={Cause.INTERRUPTED: 20}), lacked(8, 9, 1)), Step.GROW, 11.25
+    ),
+)
+
+SHRINK = (
+    Row("fit", (launch(8, 10.0), launch(16, 18.0)), Step.SHRINK, 12.25, "2 s and 1.00 s for each GiB"),
+    Row("larger-than-the-default-and-slow", (launch(16, 30.0),), Step.SHRINK, 8, "as did all with this size"),
+    Row("default-slow-once", (launch(None, 30.0),), Step.KEEP, None, "one launch alone"),
+    Row("default-slow-twice", (launch(None, 30.0), launch(None, 28.0)), Step.SHRINK, 2),
+    Row("metadata", (launch(16, 30.0, faults={Cause.METADATA_UNREACHABLE: 1.0}),), Step.KEEP, 16, "metadata_unreach"),
+    Row("barrier-before-it-is-up", (launch(16, 30.0, faults={"barrier_timeout": 20.0}),), Step.KEEP, 16),
+    Row("barrier-long-after", (launch(16, 30.0, faults={"barrier_timeout": 9000.0}),), Step.SHRINK, 8),
+    Row(
+        "first-of-a-boot", (launch(16, boot_id="a"), launch(16, 30.0, boot_id="b")), Step.KEEP, 16, "since the machine"
+    ),
+    Row("second-of-a-boot", (launch(16, 30.0, boot_id="b"), launch(16, 30.0, boot_id="b")), Step.SHRINK, 8),
+    Row(
+        "one-of-many", (*(launch(16, 9.0) for _ in range(4)), launch(16, 30.0)), Step.KEEP, 16, "others with this size"
+    ),
+    Row(
+        "outlier-by-the-fit",
+        (launch(8, 6.0), launch(16, 9.0), launch(16, 9.1), launch(16, 30.0)),
+        Step.KEEP,
+        16,
+        "no rule",
+    ),
+    Row("larger-was-faster", (launch(16, 9.0), launch(8, 30.0)), Step.KEEP, 8, "a larger buffer were faster"),
+    Row("base-is-slow", (launch(4, 18.0), launch(16, 19.0)), Step.KEEP, 16, "the size does not explain it"),
+    Row("not-below-the-need", (lacked(8, 10, 2, seconds=10.0), launch(16, 18.0)), Step.SHRINK, 12.5),
+    Row(
+        "both-cannot-be-had",
+        (lacked(12, 14, 2, seconds=14.0), launch(20, 22.0)),
+        Step.KEEP,
+        20,
+        conflict="14 GiB are needed, and no more than",
+    ),
+    Row(
+        "the-default-may-do",
+        (lacked(12, 30, 8, seconds=20.0), launch(40, 60.0)),
+        Step.SHRINK,
+        None,
+        "stay out of the region",
+        conflict="30 GiB are needed",
+    ),
+    Row(
+        "none-on-v4",
+        (lacked(12, 30, 2, seconds=20.0), launch(40, 60.0)),
+        Step.SHRINK,
+        None,
+        "all buffers",
+        V4,
+        conflict="30 GiB are needed",
+    ),
+    Row("little-memory", (launch(16),), Step.SHRINK, 8, "25 % of the 32 GiB", SCARCE),
+    Row("little-memory-and-a-need", (lacked(8, 12, 2), launch(16)), Step.SHRINK, 8, host=SCARCE, conflict="12 GiB are"),
+    Row(
+        "others-take-memory",
+        (launch(16),),
+        Step.SHRINK,
+        8,
+        "of other launches' buffers",
+        Host("v5e", 192 * GIB, 160 * GIB, 40 * GIB),
+    ),
+    Row("host-ran-out", (killed(),), Step.SHRINK, 2, "ran out of memory"),
+    Row("host-ran-out-again", (killed(4), killed(2)), Step.SHRINK, 1),
+    Row("host-ran-out-of-the-default-long-ago", (killed(4), launch(2)), Step.KEEP, 2),
+    Row("host-ran-out-above-a-need", (lacked(4, 6, 3), killed(16)), Step.SHRINK, 8),
+    Row("host-ran-out-near-a-need", (lacked(4, 6, 3), killed(7.5)), Step.SHRINK, 6.75),
+    Row("host-ran-out-at-the-need", (lacked(4, 6, 3), killed(6.25)), Step.STUCK, 3, threshold=1, conflict="6 GiB are"),
+    Row("host-ran-out-at-the-least", (killed(0.25),), Step.KEEP, 0.25, "no smaller buffer is allowed"),
+    Row("host-ran-out-without-a-buffer", (killed(),), Step.KEEP, None, host=V4),
+)
+
+PINNED = (
+    Row("size", (lacked(4, 6, 3),), Step.PINNED, 2, f"pins {SIZE} to 2 GiB", bounds={"pins": {SIZE: str(gib(2))}}),
+    Row("size-outside", (), Step.PINNED, 100, bounds={"pins": {SIZE: str(gib(100))}}),
+    Row("threshold", (launch(8),), Step.KEEP, 8, "pins", bounds={"pins": {THRESHOLD: str(gib(1))}}, threshold=1),
+    Row(
+        "threshold-and-growth",
+        (lacked(8, 10, 1, threshold=2),),
+        Step.GROW,
+        12.5,
+        threshold=2,
+        bounds={"pins": {THRESHOLD: str(gib(2))}},
+    ),
+    Row("something-else", (launch(),), Step.KEEP, None, bounds={"pins": {"TPU_MIN_LOG_LEVEL": "0"}}),
+)
+
+KEEP = (
+    Row("default", (launch(),), Step.KEEP, None, "worked with 4 GiB, and took 6 s to initialise"),
+    Row("default-set", (launch(4),), Step.KEEP, None),
+    Row("size", (launch(8),), Step.KEEP, 8),
+    Row("v4", (launch(),), Step.KEEP, None, "worked with 0 bytes", V4),
+    Row("size-not-told", (launch(8), launch(None, environment={})), Step.KEEP, 8),
+    Row("size-by-the-log", (launch(None, premapped_bytes=gib(8), environment={}),), Step.KEEP, 8),
+    Row("tpu-in-use", (launch(8), failed(Cause.TPU_IN_USE, 8)), Step.KEEP, 8, "(tpu_in_use) tells nothing"),
+    Row("interrupted-in-time", (launch(8, faults={Cause.INTERRUPTED: 9000}),), Step.KEEP, 8),
+    Row("whole-pages", (launch(None, premapped_bytes=GIB + 1, environment={}),), Step.GROW, 1 + 4096 / GIB),
+    Row("power-of-two", (launch(6),), Step.GROW, 8, bounds={"power_of_two": True}),
+    Row("nothing-fits", (launch(),), Step.SHRINK, 64 * MIB / GIB, host=Host("v5e", GIB, GIB // 4)),
+)

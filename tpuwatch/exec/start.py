@@ -1,0 +1,46 @@
+"""The way to the command's first instruction. Little is loaded and little is done before it."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+from tpuwatch.exec import foreground
+from tpuwatch.exec.command import start
+from tpuwatch.exec.saying import say
+from tpuwatch.exec.streams import open_streams
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tpuwatch.exec.beginning import Beginning
+
+
+def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report: Path | None = None) -> NoReturn:
+    """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
+    for note in begun.notes:
+        say(note)
+    started = time.time()
+    streams = open_streams(_hold_standard_descriptors())
+    mask = foreground.block()
+    pid = start(command, begun.environ, streams, mask)
+    streams.forget_given()
+
+    from tpuwatch.exec.run import serve  # while the command is on its way
+
+    serve(pid, begun, streams, started, config, report)
+
+
+def _hold_standard_descriptors() -> set[int]:
+    """Where standard input, output or error is closed, see to it that nothing that we open takes its number.
+
+    The numbers that were closed. They are so for the command.
+    """
+    closed = set()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    while null <= 2:
+        closed.add(null)
+        null = os.dup(null)
+    return closed
