@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.answering import answering
 from tests.cli.tuning import GIB, GROWS, SETTLED, Machine, exhausted, flat, launch, machine
+from tests.daemon_process import ROOT
 from tests.export.samples import SampleView
 from tests.journal.make import NOW
 from tpuwatch.cli import tune_outlook
@@ -207,6 +208,14 @@ def test_buffers_of_launches_that_live_are_taken_into_account(
     pids = [tuple([one.pid for one in facts[whose]] for whose in ("own", "others")) for facts in asked]
     assert pids == [([], [process.pid]), ([process.pid], []), ([], [])]
     assert process.pid in asked[1]["pids"]  # whose cgroup the next launch will be in
+
+
+def test_the_example_of_the_documentation(machine: Machine) -> None:
+    """4 GiB, of which 512 MiB were free when 1 GiB was asked for."""
+    machine.journal(exhausted(0, 4 * GIB, 10.8, GIB * 9 // 2, premapped_asked_bytes=GIB))
+    (workload,) = machine.json()["workloads"]
+    assert (workload["size_bytes"], workload["need_bytes"], workload["trial"]) == (6174015488, GIB * 9 // 2, True)
+    assert "TPU_PREMAPPED_BUFFER_SIZE=6174015488" in (ROOT / "docs" / "tune.md").read_text()
 
 
 def test_causes_are_told_in_their_order_and_no_more_than_three() -> None:

@@ -80,7 +80,8 @@ class Place:
 
     def records(self) -> list[Any]:
         """What it left for the next launch, the oldest first."""
-        return [json.loads(path.read_text()) for path in sorted((self.tune / "launches").glob("*.json"))]
+        records = [json.loads(path.read_text()) for path in (self.tune / "launches").glob("*.json")]
+        return sorted(records, key=lambda record: record["started"])
 
 
 class Terminal:

@@ -88,7 +88,8 @@ def test_a_new_size_is_there_when_the_command_hears_of_it(place: Place) -> None:
     code = (
         "import os, signal, sys\n"
         "def heard(*_):\n"
-        "    if os.get_terminal_size(1) == os.get_terminal_size(0): os.write(1, b'<%d>' % os.get_terminal_size(1).lines)\n"
+        "    ours, real = (os.get_terminal_size(n) for n in (1, 0))\n"
+        "    if ours == real: os.write(1, b'<%d>' % ours.lines)\n"
         "signal.signal(signal.SIGWINCH, heard)\nos.write(1, b'<ready>')\nsys.stdin.readline()"
     )
     with Terminal(place.command(*PYTHON, code), place.environ) as terminal:
@@ -151,9 +152,8 @@ def test_a_shell_stops_it_and_has_it_go_on(place: Place) -> None:
         terminal.sees("tell me> ")
         terminal.type("bg\n")
         terminal.sees("<SIGCONT>")
-        # It reads from the terminal and so is stopped in the background, by its own doing.
-        terminal.type("\n")
-        terminal.sees("Stopped")
+        job = int(_children(terminal.process.pid)[0])
+        wait_for(lambda: is_stopped(job), "it to be stopped: it reads from the terminal in the background")
         terminal.type("fg\n")
         terminal.sees("<SIGCONT>")
         terminal.type("line\n")
@@ -178,7 +178,10 @@ def test_a_command_that_ignores_ctrl_z_is_not_stopped(place: Place) -> None:
 
 def test_a_command_that_somebody_stopped_goes_on_when_it_is_told_to(place: Place) -> None:
     """Outside of a terminal nobody has tpuwatch go on: so it does not stop, and the command's output flows again."""
-    code = "import os, signal\nos.write(1, b'%d\\n' % os.getpid())\nsignal.signal(signal.SIGCONT, lambda *_: None)\nsignal.pause()"
+    code = (
+        "import os, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCONT})\n"
+        "os.write(1, b'%d\\n' % os.getpid())\nsignal.sigwait({signal.SIGCONT})"
+    )
     with place.start(*PYTHON, code) as process:
         assert process.stdout is not None
         pid = int(process.stdout.readline())
@@ -189,5 +192,8 @@ def test_a_command_that_somebody_stopped_goes_on_when_it_is_told_to(place: Place
 
 
 def _is_running(name: str, parent: int) -> bool:
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in children)
+    return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in _children(parent))
+
+
+def _children(parent: int) -> list[str]:
+    return Path(f"/proc/{parent}/task/{parent}/children").read_text().split()

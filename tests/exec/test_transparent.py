@@ -85,7 +85,7 @@ def test_a_stream_that_is_closed_stays_closed(place: Place, number: int) -> None
     code = f"import os, sys\ntry: os.fstat({number})\nexcept OSError: sys.exit(9)"
     script = f'exec "$@" {number}{"<" if number == 0 else ">"}&-'
     done = subprocess.run(
-        ["sh", "-c", script, "-", *place.command(*PYTHON, code)],
+        ["/bin/sh", "-c", script, "-", *place.command(*PYTHON, code)],
         env=place.environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -142,10 +142,10 @@ def test_what_outlives_the_command_goes_on_writing_and_holds_up_nobody(place: Pl
 
 def test_a_signal_to_tpuwatch_reaches_the_command_once(place: Place) -> None:
     code = (
-        "import signal, sys, os\nheard = []\n"
+        "import signal, sys, os, time\nheard = []\n"
         "for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):\n"
         "    signal.signal(n, lambda n, f: (heard.append(n), os.write(1, b'got %d\\n' % n)))\n"
-        "os.write(1, b'ready\\n')\nwhile len(heard) < 6: signal.pause()\n"
+        "os.write(1, b'ready\\n')\nwhile len(heard) < 6: time.sleep(0.01)\n"
         "os.write(1, b'end\\n'); sys.exit(len(heard))"
     )
     with place.start(*PYTHON, code) as process:
@@ -158,10 +158,10 @@ def test_a_signal_to_tpuwatch_reaches_the_command_once(place: Place) -> None:
 
 def test_a_signal_to_the_whole_group_reaches_the_command_once(place: Place) -> None:
     code = (
-        "import signal, os\nheard = []\n"
+        "import signal, os, time\nheard = []\n"
         "signal.signal(signal.SIGTERM, lambda n, f: (heard.append(n), os.write(1, b'got\\n')))\n"
         "signal.signal(signal.SIGUSR1, lambda n, f: heard.append(n))\n"
-        "os.write(1, b'ready\\n')\nwhile signal.SIGUSR1 not in heard: signal.pause()\n"
+        "os.write(1, b'ready\\n')\nwhile signal.SIGUSR1 not in heard: time.sleep(0.01)\n"
         "os.write(1, b'%d\\n' % len(heard))"
     )
     with place.start(*PYTHON, code) as process:
@@ -176,7 +176,7 @@ def test_a_signal_to_the_whole_group_reaches_the_command_once(place: Place) -> N
 
 def test_signals_that_are_ignored_are_so_for_the_command(place: Place) -> None:
     code = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)"
-    words = ["sh", "-c", 'trap "" HUP; exec "$@"', "-", *place.command(sys.executable, "-c", code)]
+    words = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "-", *place.command(sys.executable, "-c", code)]
     done = subprocess.run(words, env=place.environ, capture_output=True, timeout=SECONDS, check=True)
     assert done.stdout == b"True\n"
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tune.histories import GIB, MIB, failed, history, killed, lacked, launch
@@ -181,7 +181,11 @@ def play(truth: Truth, seed: int) -> list[tuple[float | None, float | None]]:
     return choices
 
 
+TIGHT = Truth(4.0, 14.0, 1.0, 16, 0.0, 0.0, 0.0, 0.0, 0.25)  # slow with any buffer, and no memory for what is needed
+
+
 @given(TRUTHS, st.integers(0, 1 << 32))
+@example(TIGHT, 0)
 @QUICK
 def test_it_settles_within_six_launches(truth: Truth, seed: int) -> None:
     choices = play(truth, seed)
@@ -195,7 +199,7 @@ def test_it_settles_on_what_works_and_is_fast_where_both_can_be(truth: Truth, se
     has, most = 4.0 if size is None else size, min(64.0, truth.total / 4 - 1)
     if 1.1 * truth.need + 0.5 < most:
         assert has >= truth.need
-        if truth.base + truth.slope * (1.3 * truth.need + 1) < 15:
+        if truth.base + truth.slope * (1.3 * truth.need + 1) < 13.5:
             assert truth.base + truth.slope * has <= 15 * 1.031
 
 

@@ -23,7 +23,10 @@ _EPILOG = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
-    parser.usage = "tpuwatch exec [--name WORKLOAD] [--no-tune] [--dry-run] [--config FILE] [--json FILE] -- COMMAND …"
+    parser.usage = (
+        "tpuwatch exec [--name WORKLOAD] [--no-tune] [--dry-run] [--config FILE]\n"
+        "                     [--json FILE] -- COMMAND …"
+    )
     parser.epilog = _EPILOG
     parser.add_argument(
         "--name", metavar="WORKLOAD", help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD"

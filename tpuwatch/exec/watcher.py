@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-STILL_SECONDS = 5.0  # after the command's end, for a watcher that does nothing at all
+STILL_SECONDS = 3.0  # after the command's end, for a watcher that does nothing at all
 MOST_SECONDS = 30.0  # and for one that still reads
 _LOOK_SECONDS = 0.1
 _ECHO_SECONDS = 0.05  # in which it is told that a signal was sent to the process group

@@ -69,6 +69,11 @@ class Seen:
     short: bool = False  # it came up, and was ended before it could show that its buffer will do
 
     @property
+    def takes(self) -> int:
+        """The largest single buffer that the region took."""
+        return self.size if self.threshold is None else self.threshold
+
+    @property
     def proved(self) -> bool:
         """Whether it showed that its size will do."""
         return self.kind is Kind.WORKED and not self.short

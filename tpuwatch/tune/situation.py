@@ -78,8 +78,10 @@ class Situation:
         return clean(self.seen)
 
     def failures(self, threshold: int | None) -> list[Seen]:
-        """Launches whose buffer had no room, as far as that holds with such a threshold: it takes no fewer buffers."""
-        return [one for one in self.said if one.kind is Kind.EXHAUSTED and _takes(one.threshold) <= _takes(threshold)]
+        """Launches whose buffer had no room, where as much or more would go through one with such a threshold."""
+        return [
+            one for one in self.said if one.kind is Kind.EXHAUSTED and (threshold is None or one.takes <= threshold)
+        ]
 
     def need(self, threshold: int | None) -> int | None:
         """The largest need that a failure told."""
@@ -167,7 +169,3 @@ def _refused(said: Sequence[Seen]) -> list[int]:
     refused = [one.size for one in said if one.kind is Kind.HOST_OOM and one.size]
     new = (one.size for before, one in pairwise(said) if one.kind is Kind.NO_START and one.size > before.size)
     return [*refused, *new]
-
-
-def _takes(threshold: int | None) -> float:
-    return float("inf") if threshold is None else threshold

@@ -1,0 +1,104 @@
+"""The smaller parts of `tpuwatch exec`: which logs are a command's, kills for want of memory, where commands are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tpuwatch.exec import memory
+from tpuwatch.exec.command import find, shell_status
+from tpuwatch.exec.launchlogs import LaunchLogs
+
+
+def _log(directory: Path, pid: int, *, started: float) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(started))
+    path = directory / f"tpu_driver.host.user.log.INFO.{stamp}.{pid}"
+    path.write_text("Log file created at: 2026/09/21 14:13:20\n")
+    return path
+
+
+def _found(logs: LaunchLogs) -> list[str]:
+    found = []
+    for file, descriptor in logs.look():
+        os.close(descriptor)
+        found.append(file.path)
+    return found
+
+
+def test_a_process_that_lives_is_known_by_its_mark(tmp_path: Path) -> None:
+    now = time.time()
+    logs = LaunchLogs(str(tmp_path), "abc", now)
+    words = [sys.executable, "-S", "-c", "print('up', flush=True); input()"]
+    with (
+        subprocess.Popen(words, env={"TPUWATCH_LAUNCH": "abc"}, stdin=-1, stdout=-1) as ours,
+        subprocess.Popen(words, env={"TPUWATCH_LAUNCH": "abcd"}, stdin=-1, stdout=-1) as other,
+    ):
+        for process in (ours, other):
+            assert process.stdout is not None
+            process.stdout.readline()  # it has its own environment by now
+        path = _log(tmp_path, ours.pid, started=now)
+        _log(tmp_path, other.pid, started=now)
+        assert _found(logs) == [str(path)]
+        ours.communicate(b"\n")
+        other.communicate(b"\n")
+
+
+def test_of_a_process_that_has_ended_only_what_came_after_the_command_is_ours(tmp_path: Path) -> None:
+    now = time.time()
+    new = _log(tmp_path, 2**22 + 1, started=now)
+    _log(tmp_path, 2**22 + 2, started=now - 3600)
+    assert _found(LaunchLogs(str(tmp_path), "abc", now)) == [str(new)]
+
+
+def test_a_file_is_told_once_and_a_directory_may_come_later(tmp_path: Path) -> None:
+    now = time.time()
+    directory = tmp_path / "later"
+    logs = LaunchLogs(str(directory), "abc", now)
+    assert _found(logs) == []
+    directory.mkdir()
+    path = _log(directory, 2**22 + 1, started=now)
+    found: list[str] = []
+    deadline = time.monotonic() + 60.0
+    while not found and time.monotonic() < deadline:
+        found = _found(logs)
+    assert found == [str(path)]
+    assert _found(logs) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, False, id="none"),
+        pytest.param({"a": 1, "b": 0}, {"a": 1, "b": 1}, True, id="one"),
+        pytest.param({}, {"a": 5}, False, id="not known before"),
+    ],
+)
+def test_only_a_counter_that_grew_tells_of_a_kill(
+    before: dict[str, int], after: dict[str, int], expected: bool
+) -> None:
+    assert memory.grew(before, after) is expected
+
+
+def test_the_machines_counter_is_read() -> None:
+    text = Path("/proc/vmstat").read_text()
+    assert ("/proc/vmstat" in memory.oom_kills()) is ("\noom_kill " in text)
+
+
+def test_a_command_is_found_as_a_shell_finds_it(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_text("")
+    (tmp_path / "program").write_text("")
+    (tmp_path / "program").chmod(0o755)
+    environ = {"PATH": f"/nowhere:{tmp_path}"}
+    assert find("program", environ) == f"{tmp_path}/program"
+    assert find("plain", environ) is None
+    assert find(f"{tmp_path}/plain", {}) == f"{tmp_path}/plain"
+
+
+@pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (9, 137), (15 | 0x80, 143)])
+def test_a_wait_status_is_told_as_a_shell_does(status: int, code: int) -> None:
+    assert shell_status(status) == code
