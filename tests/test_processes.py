@@ -17,10 +17,10 @@ from tpuwatch.processes import COMMAND_CHARS, ProcFs, parse_numbers, parse_stat,
 
 def test_a_living_process_has_a_start_and_its_tpu_variables() -> None:
     before = time.time()
-    environment = {"TPU_PREMAPPED_BUFFER_SIZE": "8589934592", "LIBTPU_INIT_ARGS": "--x=1", "SECRET": "no"}
+    ours = {"TPU_PREMAPPED_BUFFER_SIZE": "8589934592", "LIBTPU_INIT_ARGS": "--x=1", "TPUWATCH_WORKLOAD": "train"}
     process = subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"],
-        env=environment,
+        env={**ours, "SECRET": "no"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -31,10 +31,7 @@ def test_a_living_process_has_a_start_and_its_tpu_variables() -> None:
         assert found.pid == process.pid
         assert before - 1 < found.started < time.time() + 1
         assert ProcFs().is_there(found)
-        assert ProcFs().environment(process.pid) == {
-            "TPU_PREMAPPED_BUFFER_SIZE": "8589934592",
-            "LIBTPU_INIT_ARGS": "--x=1",
-        }
+        assert ProcFs().environment(process.pid) == ours
     finally:
         process.communicate(b"\n")
     assert not ProcFs().is_there(found)

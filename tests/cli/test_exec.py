@@ -20,7 +20,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return place
 
 
-def test_without_a_command_it_says_how_it_is_used(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("place")
+def test_without_a_command_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
     for words in (["exec"], ["exec", "--"], ["exec", "--name", "a"]):
         with pytest.raises(SystemExit) as ended:
             main(words)
@@ -60,7 +61,7 @@ def test_all_after_the_command_is_its_own(place: Place) -> None:
         [sys.executable, "-m", "tpuwatch", *words], env=place.environ, capture_output=True, timeout=60
     )
     assert done.stdout == b"['--name', '--', '--json', '-h']\n"
-    without = [word for word in words if word != "--"][:3] + [sys.executable, "-S", "-c", code, "--no-tune"]
+    without = ["exec", "--name", "a", sys.executable, "-S", "-c", code, "--no-tune"]
     done = subprocess.run(
         [sys.executable, "-m", "tpuwatch", *without], env=place.environ, capture_output=True, timeout=60
     )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.daemon_process import ROOT, SECONDS
-from tests.exec.running import PYTHON, Place, read_until, wait_for
+from tests.exec.running import EXEC, PYTHON, Place, read_until, wait_for
 
 REAL = ROOT.parent / "shared/libtpu-logs"
 PREMAPPED = (
@@ -93,6 +94,21 @@ def test_the_environment_is_left_alone_where_that_is_wanted(place: Place) -> Non
     names = {line.partition(b"=")[0].decode() for line in done.stdout.splitlines()}
     assert {name for name in names if name.startswith(("TPU_", "LIBTPU_"))} == set()
     assert "TPUWATCH_LAUNCH" in names
+
+
+def test_where_nobody_waits_to_hear_the_record_may_come_later(place: Place) -> None:
+    """A command that did well and launched nothing: its output is read to its end behind it."""
+    done = subprocess.run([*EXEC, "--", "echo", "fine"], env=place.environ, capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"fine\n", b"")  # to the end of both pipes
+    (record,) = wait_for(place.records, "the record")
+    assert record["exit_status"] == 0
+
+
+def test_a_launch_is_recorded_before_it_ends(place: Place) -> None:
+    done = subprocess.run([*EXEC, "--", *_job(place), "0"], env=place.environ, capture_output=True, timeout=SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert [launch["init_seconds"] for launch in place.records()[0]["launches"]] == [7.25]
+    assert (place.tune / "plans/default.json").exists()
 
 
 def test_others_logs_are_not_ours(place: Place) -> None:

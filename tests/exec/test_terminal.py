@@ -130,7 +130,10 @@ def test_what_outlives_the_command_still_writes_to_the_terminal(place: Place) ->
         assert terminal.ends() == 0
 
 
-_LATE = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); open(sys.argv[1]).read(); os.write(1, b'late')"
+_LATE = (
+    "import os, signal, sys\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_IGN); open(sys.argv[1]).read(); os.write(1, b'late')"
+)
 
 
 @pytest.mark.skipif(BASH is None, reason="bash is not installed: job control is not tried under a real shell")

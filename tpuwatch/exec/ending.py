@@ -61,6 +61,8 @@ def keep(begun: Beginning, end: End, launches: tuple[Launch, ...]) -> str:
     from tpuwatch.tune.records import Record, trim, write_record
 
     causes = [finding["cause"] for finding in end.found.get("findings", ())] if end.found is not None else []
+    if end.oom and Cause.HOST_OOM.value not in causes:
+        causes.insert(0, Cause.HOST_OOM.value)
     record = Record(
         id=begun.launch,
         workload=begun.workload,

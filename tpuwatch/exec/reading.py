@@ -69,9 +69,12 @@ class Reader:
         ended, quiet = False, 0
         while True:
             busy = False
-            for file, descriptor in self._logs.look():
+            last = ended and self._counters.logs is None
+            for file, descriptor in self._logs.look(whatever=last):
                 self._texts.append(_Text(descriptor, file.path, 0, file))
                 busy = True
+            if last:
+                self._counters.tell_logs(len(self._texts) - len(self._job.texts))
             for number, text in enumerate(self._texts):
                 matches = text.read(self._parser, ended=ended)
                 busy |= text.moved

@@ -36,6 +36,10 @@ def serve(
     """Be there for the running command `pid` until it has ended, and end as it did."""
     run = Run(pid, begun, streams, started, config)
     status = run.wait()
+    run.copy_all()
+    # Of a command that did well and launched nothing, nobody waits to hear: its output may be read to its end later.
+    if status == 0 and report is None and run.launched_nothing() and not _go_behind():
+        end_as(status)
     end = run.finish(status)
     try:
         _conclude(begun, end, config, report)
@@ -49,7 +53,8 @@ class Run:
 
     def __init__(self, pid: int, begun: Beginning, streams: Streams, started: float, config: Path | None) -> None:
         self._pid = pid
-        self._started = started
+        self._started = self._ended = started
+        self._impatient = _Impatient()
         self._oom_kills = memory.oom_kills()
         counters = Counters()
         self._watcher = Watcher(counters)
@@ -71,22 +76,29 @@ class Run:
         """Until the command has ended; its wait status."""
         return self._foreground.wait()
 
-    def finish(self, status: int) -> End:
-        """The command has ended: have all that it wrote where it was to go, and take what was found in it."""
-        from tpuwatch.exec.ending import End
-
-        ended = time.time()
+    def copy_all(self) -> None:
+        """The command has ended: have all that it wrote where it was to go."""
+        self._ended = time.time()
         foreground.release_stops()
-        impatient = _Impatient()
         for pump in self._running:
             pump.end()
         for pump in self._running:
-            while not pump.ended(_LOOK_SECONDS) and not impatient():
+            while not pump.ended(_LOOK_SECONDS) and not self._impatient():
                 pass
         for spool in self._spools.values():
             spool.close(_SPOOL_SECONDS)
         self._leave_behind()
-        found = self._watcher.finish(impatient)
+        self._watcher.tell_end()
+
+    def launched_nothing(self) -> bool:
+        """Whether the watcher, which has looked after the command's end, knows of no log of libtpu's."""
+        return self._watcher.logs_found(self._impatient) == 0
+
+    def finish(self, status: int) -> End:
+        """Take what was found in the output and in the logs."""
+        from tpuwatch.exec.ending import End
+
+        found = self._watcher.finish(self._impatient)
         lost = sum(spool.lost for spool in self._spools.values())
         if found is None or "error" in found:
             why = found["error"] if found is not None else self._watcher.trouble
@@ -96,7 +108,7 @@ class Run:
             say(f"{lost} bytes of the output had no room for the rules to read them; nothing is known of these.")
         code = shell_status(status)
         oom = code == 128 + 9 and memory.grew(self._oom_kills, memory.oom_kills())
-        return End(self._pid, self._started, ended, code, oom, found)
+        return End(self._pid, self._started, self._ended, code, oom, found)
 
     def _text(self, number: int, stream: Stream, counters: Counters, begun: Beginning) -> Text | None:
         """What of a stream the watcher reads: the file that the command writes, or the copy of what we pass on."""
@@ -139,6 +151,20 @@ class Run:
             os._exit(0)
 
 
+def _go_behind() -> bool:
+    """Have another process do the rest, unseen. Whether this is that process."""
+    try:
+        if os.fork():
+            return False
+    except OSError:
+        return True  # then this one does it
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)
+    return True
+
+
 def copy_rest(pumps: Sequence[Pump]) -> None:
     """Copy until nobody writes any more, or a signal ends this."""
     threads = [threading.Thread(target=pump.copy_on) for pump in pumps]
@@ -171,7 +197,7 @@ def _conclude(begun: Beginning, end: End, config: Path | None, report: Path | No
             plan = ending.decide(begun, config)
         except TpuwatchError as error:
             trouble = f"{error}."
-    if summary.findings_to_tell(end) or summary.tuning(begun, plan):
+    if end.oom or summary.findings_to_tell(end) or summary.tuning(begun, plan):
         summary.tell(begun, end, plan)
     if trouble:
         say(trouble)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.model import Cause
 from tpuwatch.tune.model import SIZE
+from tpuwatch.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,6 +41,8 @@ def tell(begun: Beginning, end: End, plan: Plan | None) -> None:
             tell_finding(paper, finding, number=number)
         if len(findings) > _SHOWN:
             paper.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` tells them.", style="dim")
+        if end.oom:
+            paper.line("tpuwatch: the command was killed while the kernel freed memory: the host had too little.")
         for line in tuning(begun, plan):
             paper.line(f"tpuwatch: {line}", hang=3)
     except (OSError, ValueError, AttributeError):
@@ -55,7 +58,9 @@ def tuning(begun: Beginning, plan: Plan | None) -> list[str]:
         return []
     who = "tpuwatch set" if SIZE in begun.given.set else "you set"
     this = f"{who} {SIZE}={had} for this launch" if had is not None else f"{SIZE} was left to libtpu"
-    coming = f"the next one gets {next_}" if next_ is not None else "the next one leaves it to libtpu"
+    coming = "the next one leaves it to libtpu"
+    if next_ is not None:
+        coming = f"the next one gets {next_} ({format_size(int(next_))})" if next_.isdecimal() else f"next: {next_}"
     reason = plan.decision.reasons[0] if plan.decision.reasons else ""
     return [" ".join(filter(None, (f"{this}; {coming}.", reason, plan.decision.conflict)))]
 

@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 STILL_SECONDS = 3.0  # after the command's end, for a watcher that does nothing at all
 MOST_SECONDS = 30.0  # and for one that still reads
 _LOOK_SECONDS = 0.1
+_TURN_SECONDS = 0.005
 _ECHO_SECONDS = 0.05  # in which it is told that a signal was sent to the process group
 _SAME_SECONDS = 1.0
-_NICE = 5
+_NICE = 10
 _MAX_RESULT = 16 << 20
 _SLOTS: Final = 8
+_LOGS: Final = 7  # the slot that tells how many logs there are, and one, after a look when the command had ended
 _SLOT = struct.Struct("=Q")
 _HEARD = struct.Struct("=iid")
 
@@ -76,6 +78,15 @@ class Counters:
     def take(self, text: int, offset: int) -> None:
         self.put(1 + text, offset)
 
+    def tell_logs(self, number: int) -> None:
+        """The command has ended, and after that so many logs of its were known."""
+        self.put(_LOGS, number + 1)
+
+    @property
+    def logs(self) -> int | None:
+        """As told; None as long as it was not."""
+        return self.get(_LOGS) - 1 if self.get(_LOGS) else None
+
     def advance(self) -> None:
         """Something was done."""
         self.put(0, self.get(0) + 1)
@@ -109,8 +120,9 @@ class Watcher:
     def has_ended(self) -> bool:
         """Whether it is not there any more."""
         if not self._ended:
-            pid, _ = os.waitpid(self._pid, os.WNOHANG)
-            self._ended = pid != 0
+            with contextlib.suppress(ChildProcessError):
+                pid, _ = os.waitpid(self._pid, os.WNOHANG)
+                self._ended = pid != 0
         return self._ended
 
     def forget(self) -> None:
@@ -132,16 +144,30 @@ class Watcher:
             if (what, who) == (number, sender) and abs(at - when) < _SAME_SECONDS:
                 return True
 
+    def tell_end(self) -> None:
+        """The command has ended: what is there now is all that there is to be read."""
+        os.close(self._over)
+
+    def logs_found(self, give_up: Callable[[], bool]) -> int | None:
+        """How many of the command's logs there are; None if it has told all already, or does not answer."""
+        poll = select.poll()
+        poll.register(self._result, select.POLLIN)
+        deadline = time.monotonic() + STILL_SECONDS
+        while self._counters.logs is None and time.monotonic() < deadline and not give_up():
+            if poll.poll(1000 * _TURN_SECONDS):
+                return None
+        return None if poll.poll(0) else self._counters.logs
+
     def finish(self, give_up: Callable[[], bool]) -> Mapping[str, Any] | None:
-        """The command has ended: have the rest read, and take what was found. None: it hung or died.
+        """Have the rest read, and take what was found. None: it hung or died.
 
         `give_up` is asked now and then whether to wait no longer.
         """
-        os.close(self._over)
         raw = self._take(give_up)
         if not self.has_ended():
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+            with contextlib.suppress(OSError):  # it is not our child, but of the process that we go on for
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
         try:
             document = json.loads(raw) if raw else None
         except ValueError:

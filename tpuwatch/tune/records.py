@@ -63,7 +63,7 @@ class Taken:
 
 def make_box(directory: Path) -> None:
     """Make the daemon's tune directory and the drop box in it, as they have to be. Raises OSError."""
-    directory.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
+    directory.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
     for path, mode in ((directory, 0o755), (directory / "plans", 0o755), (directory / DIRECTORY, BOX_MODE)):
         path.mkdir(mode=0o700, exist_ok=True)
         with _opened(path, 0 if path == directory else os.O_NOFOLLOW) as descriptor:
