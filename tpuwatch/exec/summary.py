@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.model import Cause
-from tpuwatch.tune.model import SIZE
+from tpuwatch.tune.model import SIZE, THRESHOLD
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:
@@ -53,17 +53,26 @@ def tuning(begun: Beginning, plan: Plan | None) -> list[str]:
     """What tuning set, and what it changes for the next launch; empty when it changes nothing."""
     if plan is None:
         return []
-    had, next_ = begun.environ.get(SIZE), _size(plan)
-    if next_ == (None if begun.plan is None else _size(begun.plan)):
+    before, after = {} if begun.plan is None else _values(begun.plan), _values(plan)
+    changed = [name for name in (SIZE, THRESHOLD) if before.get(name) != after.get(name)]
+    if not changed:
         return []
-    who = "tpuwatch set" if SIZE in begun.given.set else "you set"
-    this = f"{who} {SIZE}={had} for this launch" if had is not None else f"{SIZE} was left to libtpu"
-    coming = "the next one leaves it to libtpu"
-    if next_ is not None:
-        coming = f"the next one gets {next_} ({format_size(int(next_))})" if next_.isdecimal() else f"next: {next_}"
+    had = [f"{name}={begun.environ[name]}, {_whose(begun, name)}" for name in changed if name in begun.environ]
+    gets = " and ".join(_told(name, after.get(name)) for name in changed)
     reason = plan.decision.reasons[0] if plan.decision.reasons else ""
-    return [" ".join(filter(None, (f"{this}; {coming}.", reason, plan.decision.conflict)))]
+    this = f"this launch had {' and '.join(had)}; " if had else ""
+    return [" ".join(filter(None, (f"{this}the next one gets {gets}.", reason, plan.decision.conflict)))]
 
 
-def _size(plan: Plan) -> str | None:
-    return next((setting.value for setting in plan.settings if setting.name == SIZE), None)
+def _values(plan: Plan) -> dict[str, str]:
+    return {setting.name: setting.value for setting in plan.settings}
+
+
+def _whose(begun: Beginning, name: str) -> str:
+    return "set by tpuwatch" if name in begun.given.set else "your own"
+
+
+def _told(name: str, value: str | None) -> str:
+    if value is None:
+        return f"libtpu's own {name}"
+    return f"{name}={value} ({format_size(int(value))})" if value.isdecimal() else f"{name}={value}"

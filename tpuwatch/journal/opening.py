@@ -37,7 +37,8 @@ class DirectoryLock:
         """Take the lock. Raises JournalBusyError if another process has it, OSError if no lock file can be had."""
         path = directory / LOCK_NAME
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+            # Who may open it may lock it, and so keep the daemon out: that is its own user alone.
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             try:
                 self._fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)  # not ours to write, but a lock all the same
