@@ -113,7 +113,9 @@ def test_a_signal_that_is_sent_to_tpuwatch_reaches_the_command(place: Place) -> 
 def test_a_terminal_that_hangs_up_ends_the_command(place: Place) -> None:
     with Terminal(place.command("sleep", "100"), place.environ) as terminal:
         wait_for(lambda: _is_running("sleep", terminal.process.pid), "the command to run")
-        os.dup2(os.open(os.devnull, os.O_RDWR), terminal._ours)
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, terminal._ours)
+        os.close(null)
         assert terminal.process.wait(SECONDS) == -signal.SIGHUP
 
 

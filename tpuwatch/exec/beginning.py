@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.errors import TuneError
 from tpuwatch.tune.model import LAUNCH_VARIABLE, SET_VARIABLE
@@ -21,8 +20,7 @@ _SHOWN: Final = 100  # characters of a value
 _TOLD: Final = 3  # faults in values
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(NamedTuple):  # in a fifth of the time that a dataclass takes to make
     """A launch as it begins."""
 
     launch: str  # its id

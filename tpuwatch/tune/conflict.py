@@ -26,9 +26,7 @@ def both_not(situation: Situation, now: Seen, fast: int, need: int, why: str) ->
 def default_may_do(situation: Situation, now: Seen) -> bool:
     """Whether libtpu's own size is worth a try: of the buffers that lacked room, some would stay out of it."""
     default = situation.host.default_bytes
-    if default >= now.size or any(one.size == default for one in situation.said):
-        return False
-    return not default or any((one.asked or 0) > default for one in situation.failures(now.threshold))
+    return default < now.size and all(one.size != default for one in situation.said)
 
 
 def to_default(situation: Situation, why: str, conflict: str) -> Proposal:

@@ -138,13 +138,11 @@ def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
     plainly longer than one with a larger buffer is left out.
     """
     points = [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
-    kept, quickest, beyond = [], math.inf, math.inf
-    for size, group in groupby(sorted(points, reverse=True), key=itemgetter(0)):
-        beyond = min(beyond, quickest)
-        for point in group:
-            quickest = min(quickest, point[1])
-            if point[1] <= _PLAINLY * beyond:
-                kept.append((size, point[1]))
+    kept, quickest = [], math.inf
+    for _, group in groupby(sorted(points, reverse=True), key=itemgetter(0)):
+        several = list(group)
+        quickest = min(quickest, several[-1][1])
+        kept += [point for point in several if point[1] <= _PLAINLY * quickest]
     return kept[::-1]
 
 

@@ -93,7 +93,7 @@ def _by_trial(situation: Situation, now: Seen, slow: str) -> Proposal:
         return keep(now, f"{slow}; others with this size did not: the size does not explain it.")
     if now.size <= default and len(times) < _ENOUGH:
         return keep(now, f"{slow}; one launch alone is no reason to go below what libtpu takes by itself.")
-    target = max(down(now.size // 2, situation.bounds), situation.floors(now.threshold)[-1], situation.room.least)
+    target = max(down(now.size // 2, situation.bounds), situation.floors(now.threshold)[0], situation.room.least)
     return _shrink(situation, now, target, f"{slow}, as did all with this size")
 
 
