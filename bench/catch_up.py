@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from bench import generate, mtail, rules
 from bench.figures import Figure
 from bench.pipeline import Caught, Pipeline
-from tpuwatch.launches import MARKS
+from tpuwatch.launches.tracker import MARKS
 from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks
 
 if TYPE_CHECKING:

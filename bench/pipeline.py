@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tpuwatch.clock import SystemClock
+from tpuwatch.daemon.ingest import Ingest
 from tpuwatch.export.metrics import Metrics
-from tpuwatch.ingest import Ingest
 from tpuwatch.journal import Journal
-from tpuwatch.launches import LaunchTracker
+from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from bench.figures import Figure
 from tpuwatch.clock import SystemClock
 from tpuwatch.config import Config
+from tpuwatch.daemon.restartwatch import EVERY_SECONDS, RestartWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Problem, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.node.board import Posted
-from tpuwatch.restartwatch import EVERY_SECONDS, RestartWatch
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 from tpuwatch.sim.storage import StorageServer
 

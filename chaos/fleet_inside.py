@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from chaos.fleet_cloud import Ail
-from tpuwatch.deciding import Deciding
+from tpuwatch.daemon.deciding import Deciding
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import (
     Agent,

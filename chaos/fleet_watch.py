@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
-from tpuwatch.deciding import Deciding
+from tpuwatch.daemon.deciding import Deciding
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Evidence, Problem
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from chaos.fleet_cloud import Node
     from chaos.fleet_inside import Fleet
     from chaos.fleet_time import Task
-    from tpuwatch.deciding import Called
+    from tpuwatch.daemon.deciding import Called
     from tpuwatch.restart.acts import Begun, Reading
     from tpuwatch.restart.executor import Keeper
     from tpuwatch.restart.ledger.base import Stored

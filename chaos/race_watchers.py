@@ -17,13 +17,13 @@ from random import Random
 from typing import Any, Final
 
 from tpuwatch.config import Config
+from tpuwatch.daemon.restartwatch import RestartWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Judgement, Reason, Rung, Sureness, Verdict
 from tpuwatch.node.board import Posted
 from tpuwatch.node.cloud import CloudWitness
-from tpuwatch.restartwatch import RestartWatch
 
 PROJECT: Final = "lab"
 ZONES: Final = tuple(f"us-east5-{letter}" for letter in "abcdefgh")

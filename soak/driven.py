@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.daemon.nodewatch import NodeWatch
 from tpuwatch.health.evidence import Answer, Logs
 from tpuwatch.node.host import HostWitness
 from tpuwatch.node.identity import IdentityWitness
 from tpuwatch.node.metadata import Metadata, default_host
 from tpuwatch.node.notices import NoticesWitness
-from tpuwatch.nodewatch import NodeWatch
 
 if TYPE_CHECKING:
     import random

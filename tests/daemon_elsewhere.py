@@ -11,9 +11,9 @@ import functools
 import sys
 from pathlib import Path
 
-from tpuwatch import daemon
 from tpuwatch.cli.main import main
 from tpuwatch.clock import SystemClock
+from tpuwatch.daemon import daemon
 from tpuwatch.node import host, metadata, runtime
 
 PATIENCE_SECONDS = 1.0  # with the metadata server and with the runtime's ports

@@ -14,9 +14,10 @@ import pytest
 from tests.daemon_process import wait_for
 from tests.restart.memory_ledger import MemoryLedger
 from tests.restart.records import record
-from tpuwatch import restarting
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
+from tpuwatch.daemon import restarting
+from tpuwatch.daemon.restartwatch import RestartWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, CloudNode, Host, Identity, Known, Notices, Problem, Witness
@@ -26,7 +27,6 @@ from tpuwatch.restart.ledger.base import LedgerError, Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.machine.machine import ended
 from tpuwatch.restart.record import Fleet, Lease, Phase, Record, Target
-from tpuwatch.restartwatch import RestartWatch
 
 NOW = 1_790_000_000.0
 ZONE = "us-east5-a"

@@ -15,8 +15,8 @@ import pytest
 from soak import __main__ as command
 from soak.run import Account, Soak
 from soak.troubles import Trouble, all_troubles, quick_troubles
-from tpuwatch import judging
 from tpuwatch.codes import GRPC_CODES
+from tpuwatch.daemon import judging
 from tpuwatch.health.evidence import Answer, Evidence, Host
 from tpuwatch.health.judge import judge
 from tpuwatch.health.limits import Limits

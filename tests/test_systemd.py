@@ -11,7 +11,7 @@ import pytest
 
 from tests.systemd_units import installed, settings, takes_systemd, verify
 from tpuwatch.clock import ManualClock
-from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,18 +7,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tests.tune.recorded import NOW
-from tpuwatch import planning
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.schema import State
 from tpuwatch.config.tune import Tune
+from tpuwatch.daemon import planning
+from tpuwatch.daemon.tunewatch import AGAIN_SECONDS, NAME, SETTLE_SECONDS, TuneWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Answer, Logs
 from tpuwatch.journal import Journal
 from tpuwatch.node.board import Posted
 from tpuwatch.tune.model import SIZE, Host
 from tpuwatch.tune.plan import read_plan
-from tpuwatch.tunewatch import AGAIN_SECONDS, NAME, SETTLE_SECONDS, TuneWatch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,13 +15,13 @@ from tests.node.machine import Machine
 from tests.simulated import Site, simulated
 from tpuwatch.clock import SystemClock
 from tpuwatch.config import Config
+from tpuwatch.daemon.nodewatch import NodeWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Problem, Witness
 from tpuwatch.health.verdict import Verdict
 from tpuwatch.journal import Journal
 from tpuwatch.model import Event
 from tpuwatch.node import host
-from tpuwatch.nodewatch import NodeWatch
 
 BLACK_HOLE = {"black_hole": True}
 

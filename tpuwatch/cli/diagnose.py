@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.diagnose import Seen
     from tpuwatch.errors import TpuwatchError
-    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.launches.tracker import LaunchTracker
     from tpuwatch.logs.scan import Scanner
     from tpuwatch.model import Finding, Launch
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read all, then print the findings in the order in which to act."""
     from tpuwatch.diagnose import fold
-    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.launches.tracker import LaunchTracker
     from tpuwatch.logs.catalogue import load_catalogue
     from tpuwatch.logs.scan import Scanner
     from tpuwatch.logs.texts import STDIN
@@ -77,7 +77,7 @@ def _read_all(
 
 def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Iterator[Seen]:
     from tpuwatch.diagnose import kind_of, seen
-    from tpuwatch.launches import Origin
+    from tpuwatch.launches.tracker import Origin
     from tpuwatch.logs import texts
     from tpuwatch.logs.files import libtpu_file
     from tpuwatch.logs.parser import LogParser, Match

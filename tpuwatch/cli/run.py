@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Work until a signal comes; 0 after an orderly end."""
     from tpuwatch.clock import SystemClock
-    from tpuwatch.daemon import Daemon
+    from tpuwatch.daemon.daemon import Daemon
     from tpuwatch.logsetup import set_up
 
     config = options.load(args)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.cli.tune_history import UNREAD
 from tpuwatch.errors import TuneError
-from tpuwatch.launches import LaunchTracker
-from tpuwatch.launchlife import Life
+from tpuwatch.launches.life import Life
+from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.processes import ProcFs
 from tpuwatch.tune import visibility
 from tpuwatch.tune.deciding import make_plan, workloads

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.diagnose import fold, seen
 from tpuwatch.exec.launchlogs import LaunchLogs
-from tpuwatch.launches import LaunchTracker, Origin
+from tpuwatch.launches.tracker import LaunchTracker, Origin
 from tpuwatch.logs.parser import LogParser, StreamKind
 from tpuwatch.model import Outcome
 from tpuwatch.tune.config import SYSTEM_PATH, VARIABLE

@@ -25,11 +25,14 @@ _EASY: Final = 0.8  # of the limit: what is reckoned beyond the sizes that are k
 
 def larger(situation: Situation, failed: Seen) -> Proposal:
     """What is done about a launch whose buffer had no room."""
-    good = situation.good(max(failed.size + 1, failed.need or 0), MOST_BYTES)
-    if good is not None:
-        return _back(failed, good)
     need, bounds = situation.need(failed.threshold), situation.bounds
     told = max(need, failed.size + 1) if need is not None else None
+    wanted = up(2 * failed.size if told is None else int(told * (1 + bounds.headroom)), bounds)
+    good = situation.good(max(failed.size + 1, failed.need or 0), MOST_BYTES)
+    if good is not None:
+        if not _may_be_faster(situation, wanted, good):
+            return _back(failed, good)
+        return Proposal(Step.GROW, wanted, failed.given, (_grown(situation, failed, told, wanted, wanted),))
     if failed.given is not None and THRESHOLD not in bounds.pins:
         return stuck(situation, failed, told or failed.size + 1)
     fast = situation.fast
@@ -37,7 +40,6 @@ def larger(situation: Situation, failed: Seen) -> Proposal:
         limit = format_seconds(bounds.init_seconds)
         both = f"{format_size(told)} are needed, and no more than {format_size(fast)} come up within {limit}."
         return to_default(situation, f"{lacked(failed)}.", both)
-    wanted = up(2 * failed.size if told is None else int(told * (1 + bounds.headroom)), bounds)
     leap = up(_leap(situation, failed, told or failed.size + 1, wanted), bounds)
     return _allowed(situation, failed, told, wanted, leap)
 
@@ -58,6 +60,13 @@ def _allowed(situation: Situation, failed: Seen, told: int | None, wanted: int, 
 def _back(failed: Seen, good: Seen) -> Proposal:
     reason = f"{lacked(failed)}; the launch of {good.clock} worked with {format_size(good.size)}: back to that."
     return Proposal(Step.BACK, good.size, good.given, (reason,))
+
+
+def _may_be_faster(situation: Situation, wanted: int, good: Seen) -> bool:
+    """Whether a size between one that had no room and a good one that is slow is worth a try."""
+    fast = situation.fast
+    most = good.size - good.size // WORTH
+    return situation.is_slow_by_size(good) and wanted <= (most if fast is None else min(most, fast))
 
 
 def _leap(situation: Situation, failed: Seen, told: int, wanted: int) -> int:

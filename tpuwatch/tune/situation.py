@@ -54,6 +54,10 @@ class Situation:
         """Whether the launch took longer than the limit to initialise."""
         return one.seconds is not None and one.seconds > self.bounds.init_seconds
 
+    def is_slow_by_size(self, one: Seen) -> bool:
+        """Whether it was slow, and nothing but its size is known to have made it so."""
+        return self.is_slow(one) and not one.waited and (one.size, one.seconds) in self.points
+
     @property
     def fast(self) -> int | None:
         """The largest size that still comes up in time, by the fit."""

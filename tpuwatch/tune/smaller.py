@@ -23,6 +23,7 @@ _SLOWER: Final = 1.25  # of the time before: with a size that is little smaller,
 _MUCH_SMALLER: Final = 0.75
 _NOISE: Final = 0.05  # of the limit: so much a start may be off, where few launches tell no better
 _NEAR: Final = 0.03  # of the limit: a line that is so little above it is no reason for a change
+_NOT_FAR: Final = 1.15  # of the line's time: what its own size has taken counts up to that
 _SURE: Final = 3.0  # median distances from the line that a start may be off
 _ENOUGH: Final = 2  # slow starts with libtpu's own size, or less, before a smaller one is tried without a fit
 
@@ -67,7 +68,8 @@ def smaller(situation: Situation, now: Seen) -> Proposal:
 
 def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
     limit = situation.bounds.init_seconds
-    told = at(fit, now.size)
+    told, own = at(fit, now.size), typical(situation.points)[now.size]
+    told = max(told, own) if own <= _NOT_FAR * told else told
     line = f"{format_seconds(max(0.0, fit.base_seconds))} and {fit.per_byte_seconds * (1 << 30):.2f} s for each GiB"
     if told <= limit + max(fit.spread_seconds, _NEAR * limit):
         return keep(now, f"{slow}; by {fit.launches} launches it takes {format_seconds(told)} ({line}): no rule.")

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.config.schema import State
+    from tpuwatch.daemon.logwatch import LogWatch
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.journal import Journal
-    from tpuwatch.logwatch import LogWatch
 
 EVERY_SECONDS: Final = 60.0
 PRUNE_EVENTS: Final = 20_000  # a storm may not outgrow the journal's limit between two times

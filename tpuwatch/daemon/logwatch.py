@@ -7,13 +7,13 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tpuwatch import badvalues
+from tpuwatch.daemon import badvalues
+from tpuwatch.daemon.ingest import Ingest
 from tpuwatch.export.view import FileStatus, Problem
 from tpuwatch.health.evidence import Answer, Logs
 from tpuwatch.health.evidence import Problem as Silence
-from tpuwatch.ingest import Ingest
-from tpuwatch.launches import MARKS, LaunchTracker
-from tpuwatch.launchlife import Life
+from tpuwatch.launches.life import Life
+from tpuwatch.launches.tracker import MARKS, LaunchTracker
 from tpuwatch.logs.catalogue import Catalogue, load_catalogue, with_marks, with_threshold
 from tpuwatch.logs.follow import Follower
 from tpuwatch.logs.scan import Scanner

@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch import __version__
+from tpuwatch.daemon.logwatch import LogWatch
+from tpuwatch.daemon.nodewatch import NodeWatch
+from tpuwatch.daemon.restartwatch import RestartWatch
+from tpuwatch.daemon.shown import LiveView
+from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.daemon.tunewatch import TuneWatch
+from tpuwatch.daemon.upkeep import Upkeep
 from tpuwatch.errors import ConfigError
 from tpuwatch.export.http import HttpServer
 from tpuwatch.export.metrics import Metrics
@@ -23,14 +30,7 @@ from tpuwatch.export.view import ADDRESS_FILE, JournalStatus, LoopStatus, Status
 from tpuwatch.journal import Journal
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logsetup import set_up
-from tpuwatch.logwatch import LogWatch
-from tpuwatch.nodewatch import NodeWatch
 from tpuwatch.processes import ProcFs
-from tpuwatch.restartwatch import RestartWatch
-from tpuwatch.shown import LiveView
-from tpuwatch.systemd import Notifier, Watchdog, watchdog_timeout
-from tpuwatch.tunewatch import TuneWatch
-from tpuwatch.upkeep import Upkeep
 from tpuwatch.waker import Waker
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 from tests.tune.recorded import NOW, launch, record
 from tests.tune_side import GIB, Side, large_host
-from tpuwatch import planning
+from tpuwatch.daemon import planning
+from tpuwatch.daemon.tunewatch import AGAIN_SECONDS, EVERY_SECONDS, NAME, RETRY_SECONDS
 from tpuwatch.tune.model import SIZE
 from tpuwatch.tune.records import write_record
-from tpuwatch.tunewatch import AGAIN_SECONDS, EVERY_SECONDS, NAME, RETRY_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_a_directory_that_cannot_be_made_is_a_problem_and_no_end(side: Side, cap
 
 
 def test_nobody_pushes_out_plans_by_thinking_up_names(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpuwatch.tunewatch.MOST_PLANS", 3)
+    monkeypatch.setattr("tpuwatch.daemon.tunewatch.MOST_PLANS", 3)
     side.launched(*(launch(pid=number, workload=f"w{number}", started=NOW + number) for number in range(1, 4)))
     side.settle()
     side.launched(
@@ -195,7 +195,7 @@ def test_a_journal_that_cannot_be_read_is_a_problem_until_it_can(side: Side, mon
 
 
 def test_more_than_it_can_hear_is_read_from_the_journal(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpuwatch.tunewatch._HEARD", 3)
+    monkeypatch.setattr("tpuwatch.daemon.tunewatch._HEARD", 3)
     side.watch.turn()
     side.launched(*(launch(pid=number, started=NOW + number) for number in range(1, 10)))
     side.settle()

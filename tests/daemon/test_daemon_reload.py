@@ -8,13 +8,13 @@ import pytest
 
 from tests.fake_processes import OUTSIDE, FakeProcesses
 from tests.journal.make import NOW
-from tpuwatch import daemon as module
-from tpuwatch import logwatch
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.schema import Cloud, Health, Http, Logs, Runtime, State
-from tpuwatch.daemon import Daemon
-from tpuwatch.launches import Origin
+from tpuwatch.daemon import daemon as module
+from tpuwatch.daemon import logwatch
+from tpuwatch.daemon.daemon import Daemon
+from tpuwatch.launches.tracker import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,10 +11,10 @@ import pytest
 from tests.logs.sites import DEAD_PID, HEADER, line, name, scanner
 from tests.tune.recorded import launch, record
 from tpuwatch.clock import ManualClock
+from tpuwatch.daemon.ingest import RETRY_SECONDS, Ingest
 from tpuwatch.export.metrics import Metrics
-from tpuwatch.ingest import RETRY_SECONDS, Ingest
 from tpuwatch.journal import Journal
-from tpuwatch.launches import LaunchTracker
+from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.catalogue import Catalogue, load_catalogue
 from tpuwatch.logs.files import Refusal
 from tpuwatch.logs.follow import Follower

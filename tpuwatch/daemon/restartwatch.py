@@ -13,11 +13,12 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.deciding import Deciding
+from tpuwatch.daemon.deciding import Deciding
+from tpuwatch.daemon.loops import Loop
+from tpuwatch.daemon.restarting import LEFT_SECONDS, Restarting
 from tpuwatch.export.view import LoopStatus, RestartsStatus
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import STUCK, Rung
-from tpuwatch.loops import Loop
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.policy import budgets
@@ -25,14 +26,13 @@ from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.policy.situation import REQUEST_SECONDS
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
-from tpuwatch.restarting import LEFT_SECONDS, Restarting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
-    from tpuwatch.deciding import Called
+    from tpuwatch.daemon.deciding import Called
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.export.view import NodeStatus
     from tpuwatch.node.board import Posted

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch import launchfacts
-from tpuwatch.launchlife import SAME_PROCESS_SECONDS, Life, Lives
+from tpuwatch.launches import facts
+from tpuwatch.launches.life import SAME_PROCESS_SECONDS, Life, Lives
 from tpuwatch.model import Cause, Launch, Outcome
 from tpuwatch.tune.model import LAUNCH_VARIABLE
 
@@ -98,10 +98,10 @@ class LaunchTracker:
         if pid is None:
             return
         if name == "banner":
-            known, facts = self._banners.get(pid, (when, {}))
+            known, said = self._banners.get(pid, (when, {}))
             if when - known > SAME_PROCESS_SECONDS:  # the number was given to another process
-                known, facts = when, {}
-            self._banners[pid] = (known, {**facts, **details})
+                known, said = when, {}
+            self._banners[pid] = (known, {**said, **details})
             self._trim(self._banners)
             return
         launch = self._launch(pid, origin, when) if name in _BEGINS else self._launches.get(pid)
@@ -120,7 +120,7 @@ class LaunchTracker:
         launch = self._of(cause, origin, when)
         if launch is None or when < launch.started:
             return
-        news = launchfacts.add_fault(launch, cause, when)
+        news = facts.add_fault(launch, cause, when)
         if cause is Cause.SLOW_INIT and "init_seconds" in details:
             launch.init_seconds = details["init_seconds"]
             self._conclude(launch, Outcome.SLOW)
@@ -149,7 +149,7 @@ class LaunchTracker:
         for theirs in record.launches:
             known = self._launches.get(theirs.pid)
             if known is not None and _is_same(known, theirs, record):
-                if launchfacts.may_tell(record, known):
+                if facts.may_tell(record, known):
                     self._merge(known, theirs, record)
             else:
                 self._add(theirs, record)
@@ -159,7 +159,7 @@ class LaunchTracker:
     def _adopt_marked(self, record: Record) -> None:
         marked = [one for one in self._launches.values() if one.environment.get(LAUNCH_VARIABLE) == record.id]
         for launch in marked:
-            if launchfacts.may_tell(record, launch):
+            if facts.may_tell(record, launch):
                 status = record.exit_status if len(marked) == 1 else None
                 self._merge(launch, replace(launch, exit_status=status, faults={}), record)
 
@@ -209,19 +209,19 @@ class LaunchTracker:
             self._counted[key] = None
             self._trim(self._counted, _KEPT_FAILURES)
         launch.premapped_failures += 1
-        told = launchfacts.shortage(details)
+        told = facts.shortage(details)
         if told is not None:
             asked, lacked = told
             launch.premapped_asked_bytes = max(asked, launch.premapped_asked_bytes or 0)
             which = (launch.pid, launch.started)
             self._lacked[which] = max(lacked, self._lacked.get(which, 0))
             self._trim(self._lacked)
-            launchfacts.add_need(launch, lacked)
+            facts.add_need(launch, lacked)
         return True
 
     def _merge(self, launch: Launch, theirs: Launch, record: Record) -> None:
         before = replace(launch)
-        self._conclude(launch, launchfacts.merge(launch, theirs, record))
+        self._conclude(launch, facts.merge(launch, theirs, record))
         if launch != before:
             self._note(launch)
 
@@ -233,7 +233,7 @@ class LaunchTracker:
         if known is None or known.started < launch.started:
             self._launches[launch.pid] = launch
             self._trim(self._launches)
-        self._conclude(launch, launchfacts.merge(launch, theirs, record))
+        self._conclude(launch, facts.merge(launch, theirs, record))
         self._note(launch)
 
     def _boot_of(self, started: float) -> str:
@@ -251,7 +251,7 @@ class LaunchTracker:
         """Whether the launch vanished when the kernel killed for want of memory: then that is a fault of it."""
         if launch.ended is None or self._killed is None or launch.history or launch.exit_status == 0:
             return
-        if -_KILL_AFTER_SECONDS <= self._killed - launch.ended <= _KILL_BEFORE_SECONDS and launchfacts.add_fault(
+        if -_KILL_AFTER_SECONDS <= self._killed - launch.ended <= _KILL_BEFORE_SECONDS and facts.add_fault(
             launch, Cause.HOST_OOM, launch.ended
         ):
             self._note(launch)
@@ -274,13 +274,13 @@ class LaunchTracker:
         banner = self._banners.get(pid)
         if banner is not None and not 0 <= when - banner[0] < _DAY:  # of another process that had the number
             banner = None
-        started, facts = banner or (when, {})
+        started, said = banner or (when, {})
         # A known launch may lack its banner: that was read before a restart of ours.
         renewed = known is not None and banner is not None and known.started < started - SAME_PROCESS_SECONDS
         if known is not None and not renewed and when - known.started < _DAY:
             return known
         launch = Launch(
-            pid, started, origin.user, origin.host, str(facts.get("build", "")), last_heard=when, history=origin.history
+            pid, started, origin.user, origin.host, str(said.get("build", "")), last_heard=when, history=origin.history
         )
         if not launch.history:
             launch.boot_id = self._boot_of(started)
@@ -296,7 +296,7 @@ class LaunchTracker:
             )
             launch.premapped_partitions = details.get("premapped_partitions_count", launch.premapped_partitions)
             if lacked := self._lacked.get((launch.pid, launch.started)):
-                launchfacts.add_need(launch, lacked)
+                facts.add_need(launch, lacked)
         elif name == "chips":
             launch.chips = details.get("chips_count", launch.chips)
             launch.chip_kind = str(details.get("chip_kind", launch.chip_kind))
@@ -336,7 +336,7 @@ class LaunchTracker:
     def _look(self) -> None:
         """Find the processes of launches that have not been looked for."""
         for launch, environment in self._lives.look(self._launches.values()):
-            launchfacts.set_environment(launch, environment)
+            facts.set_environment(launch, environment)
             self._note(launch)
 
     @staticmethod

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.announce import SOURCE, announce
+from tpuwatch.daemon.announce import SOURCE, announce
 from tpuwatch.diagnose import diagnose_text
 from tpuwatch.health.evidence import Maintenance, Notices
 from tpuwatch.logs.catalogue import load_catalogue

@@ -9,7 +9,7 @@ import pytest
 
 from tests.fake_processes import FakeProcesses
 from tests.tune.recorded import NOW, launch, record
-from tpuwatch.launches import LaunchTracker, Origin
+from tpuwatch.launches.tracker import LaunchTracker, Origin
 from tpuwatch.model import Cause, Launch, Outcome
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def test_a_size_that_is_told_after_the_failure_gives_the_need() -> None:
 
 
 def test_what_is_remembered_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tpuwatch.launches._KEPT_FAILURES", 10)
+    monkeypatch.setattr("tpuwatch.launches.tracker._KEPT_FAILURES", 10)
     tracker = LaunchTracker()
     found = come_up(tracker)
     for number in range(1000):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.tune.recorded import NOW, launch
-from tpuwatch import badvalues
+from tpuwatch.daemon import badvalues
+from tpuwatch.daemon.shown import findings_of
 from tpuwatch.logs.catalogue import load_catalogue
 from tpuwatch.model import Cause
-from tpuwatch.shown import findings_of
 
 SIZE = "TPU_PREMAPPED_BUFFER_SIZE"
 

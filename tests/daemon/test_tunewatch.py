@@ -9,11 +9,11 @@ import pytest
 
 from tests.tune.recorded import NOW, launch
 from tests.tune_side import GIB, Side, large_host
-from tpuwatch import planning
+from tpuwatch.daemon import planning
+from tpuwatch.daemon.tunewatch import SETTLE_SECONDS
 from tpuwatch.tune.deciding import make_plan
 from tpuwatch.tune.model import SIZE, Host
 from tpuwatch.tune.resets import write_reset
-from tpuwatch.tunewatch import SETTLE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

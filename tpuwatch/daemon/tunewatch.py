@@ -11,11 +11,11 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch import badvalues
+from tpuwatch.daemon import badvalues
+from tpuwatch.daemon.loops import Loop
+from tpuwatch.daemon.planning import MOST_PLANS, Planner
 from tpuwatch.errors import JournalError, TuneError
 from tpuwatch.export.view import LoopStatus, TunedStatus, TuneStatus
-from tpuwatch.loops import Loop
-from tpuwatch.planning import MOST_PLANS, Planner
 from tpuwatch.tune.deciding import name_of, workloads
 from tpuwatch.tune.model import DEFAULT_WORKLOAD, Step
 from tpuwatch.tune.records import discard, take

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from tpuwatch.daemon.troubles import Troubles
 from tpuwatch.health.evidence import Answer, Problem
-from tpuwatch.troubles import Troubles
 
 WELL = Answer(1, 1.0, None, tried=1.0)
 

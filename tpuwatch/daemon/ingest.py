@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tpuwatch.errors import JournalError
-from tpuwatch.launches import Origin
+from tpuwatch.launches.tracker import Origin
 from tpuwatch.model import Event, Outcome
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.journal import Journal
-    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.launches.tracker import LaunchTracker
     from tpuwatch.logs.files import Refusal
     from tpuwatch.logs.follow import Follower, Sighting
     from tpuwatch.model import Cursor, Launch

@@ -10,13 +10,13 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tpuwatch.announce import announce
+from tpuwatch.daemon.announce import announce
+from tpuwatch.daemon.judging import EVERY_SECONDS, Judging, limits_of
+from tpuwatch.daemon.loops import Loop
+from tpuwatch.daemon.troubles import NO_TROUBLE, Troubles
 from tpuwatch.export.view import LoopStatus, NodeStatus, WitnessStatus
 from tpuwatch.health.evidence import Answer, Problem
-from tpuwatch.judging import EVERY_SECONDS, Judging, limits_of
-from tpuwatch.loops import Loop
 from tpuwatch.node.board import Board
-from tpuwatch.troubles import NO_TROUBLE, Troubles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.clock import ManualClock
+from tpuwatch.daemon.judging import MOST_CHANGES, MOST_CHANGES_SECONDS, OTHERS_SECONDS, Judging
 from tpuwatch.errors import JournalError
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.verdict import Verdict
 from tpuwatch.journal import Journal
-from tpuwatch.judging import MOST_CHANGES, MOST_CHANGES_SECONDS, OTHERS_SECONDS, Judging
 from tpuwatch.node.board import Posted
 
 

@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from tpuwatch import loops
 from tpuwatch.clock import ManualClock
-from tpuwatch.loops import Loop
+from tpuwatch.daemon import loops
+from tpuwatch.daemon.loops import Loop
 
 SECONDS = 30.0  # for a thread to do its part
 NEVER = 3600.0

@@ -9,11 +9,11 @@ import pytest
 
 from tests.restart.records import record
 from tests.restart_side import NOW, Side, cloud, finished, half_done, target
+from tpuwatch.daemon.restarting import LEFT_SECONDS
 from tpuwatch.health.evidence import Answer, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.record import Lease, Phase
-from tpuwatch.restarting import LEFT_SECONDS
 
 BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
 OPERATOR = "someone@vm-1"

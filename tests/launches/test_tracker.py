@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fake_processes import OUTSIDE, FakeProcesses
-from tpuwatch.launches import LaunchTracker, Life, Origin
+from tpuwatch.launches.tracker import LaunchTracker, Life, Origin
 from tpuwatch.model import Cause, Launch, Outcome
 from tpuwatch.processes import Process
 

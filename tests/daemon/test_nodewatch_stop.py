@@ -12,7 +12,7 @@ import pytest
 from tests.daemon_process import wait_for
 from tests.simulated import OTHER_ZONE, ZONE
 from tests.watching import BLACK_HOLE, Watching, ended, under_way, wake, watched
-from tpuwatch.nodewatch import NodeWatch
+from tpuwatch.daemon.nodewatch import NodeWatch
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from tests.node.agent_server import agent_server, status
 from tests.node.runtime_server import listening
 from tests.simulated import OTHER_ZONE, ZONE
 from tests.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
+from tpuwatch.daemon.nodewatch import FIRST_SECONDS
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.model import Cause
-from tpuwatch.nodewatch import FIRST_SECONDS
 
 ALWAYS = {"judge", "host", "identity"}
 

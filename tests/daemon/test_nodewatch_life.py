@@ -11,11 +11,11 @@ import pytest
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.schema import Cloud, Monitoring, Runtime
+from tpuwatch.daemon.nodewatch import NodeWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Chip, Maintenance, Notices, RuntimePort
 from tpuwatch.health.evidence import Runtime as Told
 from tpuwatch.journal import Journal
-from tpuwatch.nodewatch import NodeWatch
 
 Make = Callable[..., NodeWatch]
 

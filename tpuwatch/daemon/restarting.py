@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.deciding import may_be_own, target_of
+from tpuwatch.daemon.deciding import may_be_own, target_of
 from tpuwatch.health.verdict import WELL, Rung
 from tpuwatch.restart.acts import Acts, Begun, Reading, read
 from tpuwatch.restart.crew import Crew
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
-    from tpuwatch.deciding import Called
+    from tpuwatch.daemon.deciding import Called
     from tpuwatch.export.metrics import Metrics
     from tpuwatch.export.view import NodeStatus
     from tpuwatch.health.evidence import Holder

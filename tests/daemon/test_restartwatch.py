@@ -9,11 +9,11 @@ import pytest
 
 from tests.restart.records import record
 from tests.restart_side import NOW, Side, cloud, finished, target
+from tpuwatch.daemon.restarting import LEFT_SECONDS
 from tpuwatch.health.evidence import Witness
 from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.restart.record import Breaker, Fleet, Lease, Phase
 from tpuwatch.restart.telling import MOST_LINES
-from tpuwatch.restarting import LEFT_SECONDS
 
 BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
 OPERATOR = "someone@vm-1"

@@ -11,17 +11,17 @@ import pytest
 from tests.fake_processes import OUTSIDE, FakeProcesses
 from tests.journal.make import NOW, event
 from tests.tune.recorded import launch
-from tpuwatch import badvalues, logwatch
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
 from tpuwatch.config.schema import Logs as LogsSection
+from tpuwatch.daemon import badvalues, logwatch
+from tpuwatch.daemon.logwatch import TESTIMONY_SECONDS, LogWatch
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Answer, Host, Logs, Problem
 from tpuwatch.health.limits import Limits
 from tpuwatch.journal import Journal
-from tpuwatch.launches import Origin
+from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.files import Refusal
-from tpuwatch.logwatch import TESTIMONY_SECONDS, LogWatch
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
