@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.daemon_process import DaemonProcess, libtpu_name
-from tests.test_ingest import Machine
+from tests.daemon.test_ingest import Machine
 from tpuwatch.cli.main import main
 
 if TYPE_CHECKING:

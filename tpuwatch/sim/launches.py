@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from tpuwatch.sim.scenario import LAUNCHES
@@ -32,14 +33,11 @@ class Launches:
 
     def start(self, name: str, ended: Callable[[], None]) -> subprocess.Popen[bytes] | None:
         """Start a launch of tpuwatch.sim.scenario; None when too many are running. `ended` is called at its end."""
-        with self._lock:
-            if self._closed or len(self._running) >= MAX_RUNNING:
-                return None
-            process = self._spawn(name)
-            thread = threading.Thread(target=self._reap, args=(process, ended), name="sim-launch", daemon=True)
-            self._running[process] = thread
-            thread.start()
-        return process
+        # Not in the caller's thread: a signal's exception would come between the process and the note of it, and nobody
+        # would end it.
+        started: Future[subprocess.Popen[bytes] | None] = Future()
+        threading.Thread(target=self._run, args=(name, ended, started), name="sim-launch", daemon=True).start()
+        return started.result()
 
     def close(self) -> None:
         """End what is running; no other begins."""
@@ -75,7 +73,18 @@ class Launches:
                 start_new_session=True,
             )
 
-    def _reap(self, process: subprocess.Popen[bytes], ended: Callable[[], None]) -> None:
+    def _run(self, name: str, ended: Callable[[], None], started: Future[subprocess.Popen[bytes] | None]) -> None:
+        try:
+            with self._lock:
+                if self._closed or len(self._running) >= MAX_RUNNING:
+                    started.set_result(None)
+                    return
+                process = self._spawn(name)
+                self._running[process] = threading.current_thread()
+        except Exception as error:  # noqa: BLE001 (the caller is told)
+            started.set_exception(error)
+            return
+        started.set_result(process)
         process.wait()
         ended()
         with self._lock:
