@@ -42,7 +42,9 @@ def test_a_dry_run_shows_what_would_be_set_and_runs_nothing(place: Place, capsys
 
 @pytest.mark.parametrize("name", ["a b", "../x", "-x", "x" * 65])
 def test_a_name_that_cannot_be_one_runs_nothing(place: Place, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["exec", f"--name={name}", "--", "touch", str(place.root / "made")]) == 3
+    with pytest.raises(SystemExit) as ended:
+        main(["exec", f"--name={name}", "--", "touch", str(place.root / "made")])
+    assert ended.value.code == 2
     assert "cannot be a workload's name" in capsys.readouterr().err
     assert not (place.root / "made").exists()
 

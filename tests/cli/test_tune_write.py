@@ -187,8 +187,8 @@ def test_old_logs_are_pruned_and_open_ones_are_spared(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--workload", "a/b"], "'a/b' is no workload's name"),
-        (["--workload", ""], "'' is no workload's name"),
+        (["--workload", "a/b"], "'a/b' cannot be a workload's name"),
+        (["--workload", ""], "'' cannot be a workload's name"),
         (["--plot", "fit.pdf"], "let its name end in .png"),
         (["--reset"], "--reset forgets: name what, with --workload NAME"),
         (["--prune-logs", "--explain"], "give it alone, or with --dry-run"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
-from tpuwatch.errors import TuneError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
 
     from tpuwatch.tune.prepare import Prepared
@@ -31,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
         "--workload",
-        type=_workload,
+        type=options.workload,
         metavar="NAME",
         help="what is launched; else $TPUWATCH_WORKLOAD, else default",
     )
@@ -90,12 +89,3 @@ def _notes(prepared: Prepared) -> Iterator[str]:
 def _shown(text: str) -> str:
     clean = "".join(char if char.isprintable() else " " for char in text[:201])
     return clean if len(clean) <= 200 else clean[:200] + "…"
-
-
-def _workload(text: str) -> str:
-    from tpuwatch.tune.plan import workload_name
-
-    try:
-        return workload_name(text, {})
-    except TuneError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

@@ -29,7 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--name", metavar="WORKLOAD", help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD"
+        "--name",
+        type=options.workload,
+        metavar="WORKLOAD",
+        help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD",
     )
     parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
     parser.add_argument("--dry-run", action="store_true", help="print what would be set and run, and run nothing")

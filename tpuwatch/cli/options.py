@@ -28,6 +28,19 @@ def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
     parser.add_argument("--json", action="store_true", help=text)
 
 
+def workload(text: str) -> str:
+    """The type of an option that names a workload."""
+    import argparse
+
+    from tpuwatch.errors import TuneError
+    from tpuwatch.tune.plan import workload_name
+
+    try:
+        return workload_name(text, {})
+    except TuneError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def load(args: argparse.Namespace) -> Config:
     """The configuration that the command was told to use. Raises ConfigError."""
     from tpuwatch.config import load_config

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from tpuwatch.cli import options
-from tpuwatch.tune.model import WORKLOAD_PATTERN
 
 _EPILOG = (
     "Without --apply it only looks. Exit codes: 0 done, 1 a workload cannot have what it needs, or its needs are in "
@@ -22,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="show the launches, the fit, all reasons, the bounds, what is kept"
     )
     parser.add_argument(
-        "--workload", type=_workload, metavar="NAME", help="only this one, as `tpuwatch exec --name` calls it"
+        "--workload", type=options.workload, metavar="NAME", help="only this one, as `tpuwatch exec --name` calls it"
     )
     parser.add_argument("--plot", type=_picture, metavar="FILE.png", help="draw the fit into a picture, too")
     acts = parser.add_mutually_exclusive_group()
@@ -64,15 +62,6 @@ def _misused(args: argparse.Namespace) -> str:
     if args.reset and not args.workload:
         return "--reset forgets: name what, with --workload NAME"
     return ""
-
-
-def _workload(text: str) -> str:
-    if not re.fullmatch(WORKLOAD_PATTERN, text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no workload's name: give up to 64 letters, digits, dots, underlines and dashes, the first of "
-            "them a letter or a digit"
-        )
-    return text
 
 
 def _picture(text: str) -> Path:

@@ -59,7 +59,8 @@ def workload_name(name: str | None, environ: Mapping[str, str]) -> str:
 
     Raises TuneError for what cannot be a name.
     """
-    name = name or environ.get(WORKLOAD_VARIABLE) or DEFAULT_WORKLOAD
+    if name is None:
+        name = environ.get(WORKLOAD_VARIABLE) or DEFAULT_WORKLOAD
     if not re.fullmatch(WORKLOAD_PATTERN, name):
         raise TuneError(
             f"{name[:80]!r} cannot be a workload's name: give up to 64 letters, digits, dots, underlines and dashes, "
