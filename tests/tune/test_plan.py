@@ -171,7 +171,7 @@ def test_a_plan_that_could_not_be_read_is_not_written(tmp_path: Path) -> None:
 def test_the_workload_is_the_one_that_is_named_else_the_one_of_the_environment() -> None:
     assert workload_name("a", {WORKLOAD_VARIABLE: "b"}) == "a"
     assert workload_name(None, {WORKLOAD_VARIABLE: "b"}) == "b"
-    assert workload_name(None, {}) == workload_name("", {WORKLOAD_VARIABLE: ""}) == "default"
+    assert workload_name(None, {}) == workload_name(None, {WORKLOAD_VARIABLE: ""}) == "default"
 
 
 def test_a_configuration_is_stamped_with_its_place_and_its_state(tmp_path: Path) -> None:
