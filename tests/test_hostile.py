@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.daemon_process import DaemonProcess, libtpu_name
 from tests.daemon.test_ingest import Machine
+from tests.daemon_process import DaemonProcess, libtpu_name
 from tpuwatch.cli.main import main
 
 if TYPE_CHECKING:

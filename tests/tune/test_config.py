@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.config import SYSTEM_PATH, VARIABLE, Config, load_config
+from tpuwatch.config import Config, load_config
+from tpuwatch.configfile import VARIABLE
 from tpuwatch.errors import ConfigError
-from tpuwatch.tune import config as start
 from tpuwatch.tune.config import StartConfig, read_config
 
 
@@ -20,7 +20,6 @@ def of(config: Config) -> StartConfig:
 
 def test_the_defaults_are_the_same(tmp_path: Path) -> None:
     assert read_config(None, {}, system_path=tmp_path / "none") == of(Config()) == StartConfig()
-    assert (start.VARIABLE, start.SYSTEM_PATH) == (VARIABLE, SYSTEM_PATH)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ Only this package needs pydantic, whose import takes a quarter of a second: impo
 
 from __future__ import annotations
 
-from tpuwatch.config.load import SYSTEM_PATH, VARIABLE, load_config
+from tpuwatch.config.load import load_config
 from tpuwatch.config.render import as_dict, render_example, show
 from tpuwatch.config.schema import Config
 
-__all__ = ["SYSTEM_PATH", "VARIABLE", "Config", "as_dict", "load_config", "render_example", "show"]
+__all__ = ["Config", "as_dict", "load_config", "render_example", "show"]

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import difflib
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tomli
 from pydantic import ValidationError
 
+from tpuwatch import configfile
 from tpuwatch.config.schema import Config, settings, tables
+from tpuwatch.configfile import SYSTEM_PATH
 from tpuwatch.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
-VARIABLE = "TPUWATCH_CONFIG"
-SYSTEM_PATH = Path("/etc/tpuwatch/config.toml")
 _SHOWN = 60  # characters of a wrong value that a message repeats
 
 
@@ -28,40 +27,17 @@ def load_config(path: Path | None, environ: Mapping[str, str], *, system_path: P
 
     Without any file all is default. Raises ConfigError with one line per problem.
     """
-    if path is None and environ.get(VARIABLE):
-        path = Path(environ[VARIABLE])
-    if path is None:
-        return _read(system_path) if _exists(system_path) else Config()
-    return _read(path)
+    found = configfile.find(path, environ, system_path)
+    return _read(found) if found is not None else Config()
 
 
 def _read(path: Path) -> Config:
     try:
-        text = path.read_bytes().decode()
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no configuration file {path}: give the path of one, or leave it out") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
-    try:
-        config = Config.model_validate(tomli.loads(text))
-    except tomli.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+        config = Config.model_validate(configfile.read(path))
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {_told(problem)}" for problem in error.errors())) from error
     config._source = path  # noqa: SLF001 (its own package; no key of the file can be called so)
     return config
-
-
-def _exists(path: Path) -> bool:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
-    return True
 
 
 def _told(problem: ErrorDetails) -> str:

@@ -11,12 +11,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch.configfile import SYSTEM_PATH, VARIABLE
 from tpuwatch.diagnose import fold, seen
 from tpuwatch.exec.launchlogs import LaunchLogs
 from tpuwatch.launches.tracker import LaunchTracker, Origin
 from tpuwatch.logs.parser import LogParser, StreamKind
 from tpuwatch.model import Outcome
-from tpuwatch.tune.config import SYSTEM_PATH, VARIABLE
 from tpuwatch.tune.model import Bounds
 from tpuwatch.tune.visibility import LOG_DIR
 

@@ -11,20 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from tpuwatch import configfile
+from tpuwatch.configfile import SYSTEM_PATH
 from tpuwatch.errors import ConfigError
 from tpuwatch.tune.model import PAGE_BYTES, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-VARIABLE: Final = "TPUWATCH_CONFIG"  # these two as tpuwatch.config.load has them
-SYSTEM_PATH: Final = Path("/etc/tpuwatch/config.toml")
 STATE_DIRECTORY: Final = Path("/var/lib/tpuwatch")
 
 _PIN: Final = r"(TPU|LIBTPU)_[A-Z0-9_]{1,60}"
 NEVER_SET: Final = frozenset({"TPU_LIBRARY_PATH"})  # names code that is loaded: only the job's own environment may
 _MAX_VALUE_CHARS: Final = 4096
-_MAX_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +43,8 @@ def read_config(path: Path | None, environ: Mapping[str, str], *, system_path: P
 
     Raises ConfigError.
     """
-    if path is None and environ.get(VARIABLE):
-        path = Path(environ[VARIABLE])
-    if path is None:
-        try:
-            system_path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return StartConfig()
-        except OSError as error:
-            raise ConfigError(f"cannot read the configuration file {system_path}: {error.strerror}") from error
-        path = system_path
-    return _start(path, _tables(path))
-
-
-def _tables(path: Path) -> Mapping[str, Any]:
-    import tomli  # only where there is a file
-
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise ConfigError(f"{path} is larger than {_MAX_BYTES} bytes: give a configuration file")
-        return tomli.loads(raw.decode())
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no configuration file {path}: give the path of one, or leave it out") from error
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
-    except tomli.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: not TOML: {error}") from error
+    found = configfile.find(path, environ, system_path)
+    return _start(found, configfile.read(found)) if found is not None else StartConfig()
 
 
 def _start(path: Path, tables: Mapping[str, Any]) -> StartConfig:

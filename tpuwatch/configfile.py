@@ -1,0 +1,55 @@
+"""The configuration file: which it is, and what is in it, before anything is judged. Light, for commands in a hurry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE: Final = "TPUWATCH_CONFIG"
+SYSTEM_PATH: Final = Path("/etc/tpuwatch/config.toml")
+_MAX_BYTES: Final = 1 << 20
+
+
+def find(path: Path | None, environ: Mapping[str, str], system_path: Path = SYSTEM_PATH) -> Path | None:
+    """`path`, else the file that TPUWATCH_CONFIG names, else `system_path` if there is one, else None: all is default.
+
+    Raises ConfigError where it cannot be known whether there is one.
+    """
+    if path is None and environ.get(VARIABLE):
+        return Path(environ[VARIABLE])
+    return system_path if path is None and _exists(system_path) else path
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """The tables of the file. Raises ConfigError."""
+    import tomli  # only where there is a file
+
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ConfigError(f"{path} is larger than {_MAX_BYTES} bytes: give a configuration file")
+        return tomli.loads(raw.decode())
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no configuration file {path}: give the path of one, or leave it out") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
+    except tomli.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def _exists(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
+    return True
