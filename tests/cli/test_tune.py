@@ -19,7 +19,8 @@ from tests.journal.make import NOW
 from tpuwatch.cli import tune_outlook
 from tpuwatch.export.paper import Paper
 from tpuwatch.model import Cause
-from tpuwatch.tune.model import SIZE, Host
+from tpuwatch.tune.model import SIZE, Decision, Host, Plan, Step
+from tpuwatch.tune.plan import write_plan
 from tpuwatch.tune.record import Record
 from tpuwatch.tune.records import write_record
 
@@ -208,6 +209,20 @@ def test_buffers_of_launches_that_live_are_taken_into_account(
     pids = [tuple([one.pid for one in facts[whose]] for whose in ("own", "others")) for facts in asked]
     assert pids == [([], [process.pid]), ([process.pid], []), ([], [])]
     assert process.pid in asked[1]["pids"]  # whose cgroup the next launch will be in
+
+
+def test_the_generation_is_taken_from_the_plan_that_stands_where_no_launch_tells_it(machine: Machine) -> None:
+    decision = Decision(Step.START, None, None, ("It starts.",))
+    write_plan(machine.own, Plan("train", 0.0, (), decision, "", "v4"))
+    machine.journal(launch(0, 0, None, chip_kind="", premapped_bytes=None, environment={"TPU_LOG_DIR": "/logs"}))
+    _, out, _ = machine.run()
+    assert out.startswith("train: keep no buffer, as libtpu has it\n")
+
+
+def test_a_launch_that_told_of_no_buffer_had_none(machine: Machine) -> None:
+    machine.journal(launch(0, 0, 9.0, chip_kind="", premapped_bytes=None, environment={"TPU_LOG_DIR": "/logs"}))
+    _, out, _ = machine.run()
+    assert out.startswith("train: keep no buffer, as libtpu has it\n")
 
 
 def test_the_example_of_the_documentation(machine: Machine) -> None:

@@ -166,6 +166,9 @@ def test_a_running_launch_of_another_workload_is_beside_it(side: Side, monkeypat
     side.settle()
     assert [one.pid for one in seen[-1]["own"]] == seen[-1]["pids"] == [4711]
     assert [one.pid for one in seen[-1]["others"]] == [5]
+    side.launched(launch(pid=6, started=NOW + 5))
+    side.settle()
+    assert [one["standing"] for one in seen] == ["", "v5e"]
 
 
 def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(

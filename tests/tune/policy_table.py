@@ -11,6 +11,7 @@ from tpuwatch.tune.model import SIZE, THRESHOLD, Host, Step
 
 SCARCE = Host("v5e", 64 * GIB, 32 * GIB)  # at most 8 GiB
 UNKNOWN = Host("v5e")
+NO_CHIP = Host("", 192 * GIB, 160 * GIB)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,28 @@ STUCK = (
 )
 
 BACK = (
-    Row("had-no-room", (launch(16, 30.0), lacked(8, 9, 1)), Step.BACK, 16, "worked with 16 GiB: back to that"),
+    Row("had-no-room", (launch(16, 17.0), lacked(8, 9, 1)), Step.BACK, 16, "worked with 16 GiB: back to that"),
+    Row(
+        "to-one-that-is-slow-the-default-comes-first",
+        (launch(16, 30.0), lacked(8, 9, 1)),
+        Step.SHRINK,
+        None,
+        "what libtpu takes by itself",
+        conflict="took 30 s to initialise with 16 GiB",
+    ),
+    Row(
+        "to-one-that-is-slow-something-between-comes-first",
+        (lacked(None, 4.5, 1), launch(23, 30.0), lacked(5.75, 6, 1)),
+        Step.GROW,
+        7.5,
+        "6 GiB are needed",
+    ),
+    Row(
+        "to-one-that-is-slow-where-nothing-is-between",
+        (lacked(None, 4.5, 1), launch(16, 30.0), lacked(12, 14, 1)),
+        Step.BACK,
+        16,
+    ),
     Row("was-slower", (launch(16, 30.0), launch(8, 34.0)), Step.BACK, 16, "no slower with 16 GiB"),
     Row("was-no-faster", (launch(16, 30.0), launch(8, 29.5)), Step.BACK, 16, "no slower with 16 GiB"),
     Row("was-no-help", (launch(16, 30.0), launch(8, 25.0)), Step.BACK, 16, "the size does not explain it"),
@@ -104,8 +126,8 @@ BACK = (
     Row("no-help-remembered", (launch(16, 30.0), launch(8, 25.0), launch(16, 30.0)), Step.KEEP, 16, "no better"),
     Row("no-start-remembered", (launch(16, 30.0), failed(Cause.INIT_FAILED, 8), launch(16, 30.0)), Step.KEEP, 16),
     Row("host-ran-out", (launch(), killed(8)), Step.BACK, None, "ran out of memory"),
-    Row("larger-did-not-come-up", (lacked(4, 6, 3), failed(Cause.INIT_FAILED, 8)), Step.SHRINK, 7.5, "init_failed"),
-    Row("silent", (lacked(4, 6, 3), launch(8, None, outcome=Outcome.SILENT)), Step.SHRINK, 7.5, "(silent)"),
+    Row("larger-did-not-come-up", (lacked(4, 6, 3), failed(Cause.INIT_FAILED, 8)), Step.SHRINK, 6.75, "init_failed"),
+    Row("silent", (lacked(4, 6, 3), launch(8, None, outcome=Outcome.SILENT)), Step.SHRINK, 6.75, "(silent)"),
     Row(
         "silent-for-others",
         (lacked(4, 6, 3), launch(8, None, outcome=Outcome.SILENT, faults={"barrier_timeout": 9})),
@@ -137,24 +159,50 @@ SHRINK = (
     ),
     Row("second-of-a-boot", (launch(16, 30.0, boot_id="b"), launch(16, 30.0, boot_id="b")), Step.SHRINK, 8),
     Row(
-        "one-of-many", (*(launch(16, 9.0) for _ in range(4)), launch(16, 30.0)), Step.KEEP, 16, "others with this size"
+        "one-of-many", (*(launch(16, 9.0) for _ in range(4)), launch(16, 30.0)), Step.KEEP, 16, "others with no smaller"
     ),
+    Row("one-of-two-sizes", (launch(8, 6.0), launch(16, 9.0), launch(16, 16.0)), Step.KEEP, 16, "no smaller buffer"),
+    Row("out-of-proportion", (launch(8, 6.0), launch(16, 30.0)), Step.KEEP, 16, "out of all proportion"),
+    Row("out-of-proportion-twice", (launch(8, 6.0), launch(16, 30.0), launch(16, 30.0)), Step.SHRINK, 10.75),
+    Row("a-little-slow-where-less-may-not-do", (lacked(None, 12, 1), launch(15, 15.5)), Step.KEEP, 15, "no rule"),
+    Row("a-little-slow-where-less-will-do", (lacked(None, 6, 1), launch(15, 15.5)), Step.SHRINK, 13.5),
     Row(
         "outlier-by-the-fit",
         (launch(8, 6.0), launch(16, 9.0), launch(16, 9.1), launch(16, 30.0)),
         Step.KEEP,
         16,
-        "no rule",
+        "no smaller buffer were faster",
     ),
-    Row("larger-was-faster", (launch(16, 9.0), launch(8, 30.0)), Step.KEEP, 8, "a larger buffer were faster"),
+    Row("larger-was-faster", (launch(16, 9.0), launch(8, 30.0)), Step.KEEP, 8, "no smaller buffer were faster"),
     Row("base-is-slow", (launch(4, 18.0), launch(16, 19.0)), Step.KEEP, 16, "the size does not explain it"),
     Row("not-below-the-need", (lacked(8, 10, 2, seconds=10.0), launch(16, 18.0)), Step.SHRINK, 12.5),
     Row(
         "both-cannot-be-had",
-        (lacked(12, 14, 2, seconds=14.0), launch(20, 22.0)),
+        (lacked(None, 5, 1), lacked(12, 14, 2, seconds=14.0), launch(20, 22.0)),
         Step.KEEP,
         20,
         conflict="14 GiB are needed, and no more than",
+    ),
+    Row(
+        "both-cannot-be-had-by-one-size",
+        (lacked(None, 9, 2, seconds=24.0, faults={Cause.METADATA_UNREACHABLE: 1}), launch(11.25, 24.0)),
+        Step.KEEP,
+        11.25,
+        conflict="9 GiB are needed, and no more than 7 GiB come up within 15 s",
+    ),
+    Row(
+        "both-may-be-had-by-one-size",
+        (lacked(None, 6, 2, seconds=24.0, faults={Cause.METADATA_UNREACHABLE: 1}), launch(11.25, 24.0)),
+        Step.SHRINK,
+        6,
+    ),
+    Row(
+        "less-than-the-headroom-after-the-default",
+        (lacked(11, 13, 1, own=True, seconds=30.0), launch(16.25, 18.0)),
+        Step.SHRINK,
+        None,
+        "by itself",
+        conflict="13 GiB are needed, with headroom 16.25 GiB, and no more than 13.5 GiB",
     ),
     Row(
         "the-default-may-do",
@@ -186,8 +234,8 @@ SHRINK = (
     Row("host-ran-out", (killed(),), Step.SHRINK, 2, "ran out of memory"),
     Row("host-ran-out-again", (killed(4), killed(2)), Step.SHRINK, 1),
     Row("host-ran-out-of-the-default-long-ago", (killed(4), launch(2)), Step.KEEP, 2),
-    Row("host-ran-out-above-a-need", (lacked(4, 6, 3), killed(16)), Step.SHRINK, 8),
-    Row("host-ran-out-near-a-need", (lacked(4, 6, 3), killed(7.5)), Step.SHRINK, 6.75),
+    Row("host-ran-out-above-a-need", (lacked(4, 6, 3), killed(16)), Step.SHRINK, 9.75),
+    Row("host-ran-out-near-a-need", (lacked(4, 6, 3), killed(7.5)), Step.SHRINK, 6.5),
     Row("host-ran-out-at-the-need", (lacked(4, 6, 3), killed(6.25)), Step.STUCK, 3, threshold=1, conflict="6 GiB are"),
     Row("host-ran-out-at-the-least", (killed(0.25),), Step.KEEP, 0.25, "no smaller buffer is allowed"),
     Row("host-ran-out-without-a-buffer", (killed(),), Step.KEEP, None, host=V4),
@@ -213,6 +261,16 @@ KEEP = (
     Row("default-set", (launch(4),), Step.KEEP, None),
     Row("size", (launch(8),), Step.KEEP, 8),
     Row("v4", (launch(),), Step.KEEP, None, "worked with 0 bytes", V4),
+    Row("none-told-by-an-unknown-chip", (launch(),), Step.KEEP, None, "worked with 0 bytes", NO_CHIP),
+    Row(
+        "none-told-and-then-a-size",
+        (launch(), launch(1, premapped_bytes=gib(1))),
+        Step.KEEP,
+        1,
+        host=NO_CHIP,
+    ),
+    Row("one-told-by-an-unknown-chip", (launch(premapped_bytes=gib(4)), launch()), Step.KEEP, None, "4 GiB", NO_CHIP),
+    Row("none-told-that-failed", (lacked(),), Step.GROW, 8, "buffer of 4 GiB", NO_CHIP),
     Row("size-not-told", (launch(8), launch(None, environment={})), Step.KEEP, 8),
     Row("size-by-the-log", (launch(None, premapped_bytes=gib(8), environment={}),), Step.KEEP, 8),
     Row("tpu-in-use", (launch(8), failed(Cause.TPU_IN_USE, 8)), Step.KEEP, 8, "(tpu_in_use) tells nothing"),

@@ -50,7 +50,7 @@ def test_what_was_before_a_reset_is_forgotten() -> None:
 def test_a_plan_has_the_buffer_what_makes_launches_visible_and_whose_configuration_it_is() -> None:
     plan = make_plan(Config(), [launch()], HOST, "train", NOW, LOGS)
     values = {setting.name: setting.value for setting in plan.settings}
-    assert (plan.workload, plan.decided, plan.config) == ("train", NOW, "")
+    assert (plan.workload, plan.decided, plan.config, plan.generation) == ("train", NOW, "", "v5e")
     assert plan.decision.step is Step.GROW
     assert int(values[SIZE]) == plan.decision.size_bytes is not None
     assert int(values[SIZE]) >= 6 * GIB

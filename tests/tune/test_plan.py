@@ -37,7 +37,7 @@ from tpuwatch.tune.plan import (
 )
 
 DECISION = Decision(Step.GROW, 8 << 30, None, ("3 GiB more were needed.",), before_bytes=4 << 30, trial=True)
-PLAN = Plan("bert", 1_800_000_000.5, (Setting(SIZE, str(8 << 30), "3 GiB more were needed."),), DECISION, "x 1 2")
+PLAN = Plan("bert", 1_800_000_000.5, (Setting(SIZE, str(8 << 30), "3 GiB more were needed."),), DECISION, "x 1 2", "v4")
 
 
 def document(**changes: Any) -> bytes:
@@ -126,6 +126,7 @@ def test_keys_that_nobody_knows_are_left_alone() -> None:
         (document(settings=[{"name": "TPU_X", "value": "a\nb", "why": ""}]), "value is no text"),
         (document(settings=[{"name": "TPU_X", "value": 1, "why": ""}]), "value is no text"),
         (document(settings=[{"name": "TPU_X", "value": "1", "why": "\x1b[2J"}]), "why is no text"),
+        (document(generation="v" * 17), "generation is no text"),
         (document(decision=decision(step="jump")), "jump is no step"),
         (document(decision=decision(size_bytes=-1)), "size_bytes is no size"),
         (document(decision=decision(size_bytes=True)), "size_bytes is no size"),
@@ -133,11 +134,17 @@ def test_keys_that_nobody_knows_are_left_alone() -> None:
         (document(decision=decision(fit={})), "base_seconds is missing"),
         (b" " * (1 << 19), "larger than"),
     ],
-    ids=range(25),
+    ids=range(26),
 )
 def test_a_damaged_plan_is_refused_with_what_is_wrong(raw: bytes, why: str) -> None:
     with pytest.raises(planform.FormError, match=why):
         planform.loads(raw)
+
+
+def test_a_plan_of_an_older_tpuwatch_tells_no_generation() -> None:
+    older = json.loads(document())
+    del older["generation"]
+    assert planform.loads(json.dumps(older).encode()) == replace(PLAN, generation="")
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

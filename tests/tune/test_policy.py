@@ -67,12 +67,19 @@ def test_what_rests_on_the_launches_is_told() -> None:
     assert decision.need_bytes is None
 
 
+def test_what_still_comes_up_in_time_is_what_the_reasons_say() -> None:
+    first = lacked(None, 9, 2, seconds=24.0, faults={"metadata_unreachable": 1.0, "premapped_exhausted": 90.0})
+    decision = decide(history(first, launch(11.25, 24.0)), HOST, Bounds())
+    assert decision.fit is None
+    assert (decision.fast_bytes, "no more than 7 GiB" in decision.conflict) == (7 * GIB, True)
+
+
 def test_a_size_is_on_trial_until_it_has_been_tried() -> None:
     first = history(lacked(4, 6, 3))
     assert decide(first, HOST, Bounds()).trial
     assert not decide(history(*first, launch(7.5)), HOST, Bounds()).trial
     assert not decide([], HOST, Bounds()).trial
-    back = decide(history(launch(16, 30.0), lacked(8, 9, 1)), HOST, Bounds())
+    back = decide(history(launch(16, 17.0), lacked(8, 9, 1)), HOST, Bounds())
     assert (back.step, back.trial) == (Step.BACK, False)
 
 

@@ -14,6 +14,7 @@ from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.processes import ProcFs
 from tpuwatch.tune import visibility
 from tpuwatch.tune.deciding import make_plan, workloads
+from tpuwatch.tune.history import shown
 from tpuwatch.tune.host import read_host
 from tpuwatch.tune.model import DEFAULT_WORKLOAD, WORKLOAD_PATTERN
 from tpuwatch.tune.plan import PLANS, Given, environment, plan_directory, read_plan
@@ -96,7 +97,8 @@ def _decided(
     reset: float | None,
 ) -> Outlook:
     tune, launches = here.config.tune, found.get(name, [])
-    host = _host(here, name, found, alive)
+    known = standing[0].generation if standing[0] is not None else ""
+    host = shown(launches, _host(here, name, found, alive, known))
     places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
     plan = make_plan(here.config, launches, host, name, here.now, places)
     warnings = visibility.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level).warnings
@@ -107,17 +109,20 @@ def _decided(
 def _as_it_stands(
     here: Here, plan: Plan, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]
 ) -> Outlook:
-    host = _host(here, plan.workload, found, alive)
+    host = _host(here, plan.workload, found, alive, plan.generation)
     return Outlook(plan, (), host, environment(plan, here.environ), plan)
 
 
-def _host(here: Here, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]]) -> Host:
+def _host(
+    here: Here, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]], standing: str
+) -> Host:
     return read_host(
         launches=[one for several in found.values() for one in several],
         environ=here.environ,
         pids=[os.getpid(), *(one.pid for one in alive.get(name, ()))],
         own=alive.get(name, ()),
         others=[one for other, several in alive.items() for one in several if other != name],
+        standing=standing,
     )
 
 

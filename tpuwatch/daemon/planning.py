@@ -77,9 +77,9 @@ class Planner:
         """Decide a workload's next launch by its launches, the oldest first; write that, and tell what has changed."""
         tune = self._config.tune
         places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
-        host = self._host(workload, launches)
-        plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
         before = self._last.get(workload) or self._standing(workload)
+        host = self._host(workload, launches, before.generation if before is not None else "")
+        plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
         problem = self._write(plan)
         self._last[workload] = plan
         for change in changes(before, plan):
@@ -120,7 +120,7 @@ class Planner:
             _log.info("The plan of %s is removed: it was not launched for %.0f days.", name, UNSEEN_SECONDS / 86_400)
         return gone
 
-    def _host(self, workload: str, launches: Sequence[Launch]) -> Host:
+    def _host(self, workload: str, launches: Sequence[Launch], standing: str) -> Host:
         posted = self._posted()
         logs = posted.logs.value
         alive = [one for one in logs.launches if one.pid in logs.alive] if logs is not None else []
@@ -131,6 +131,7 @@ class Planner:
             pids=[one.pid for one in own],
             own=own,
             others=[one for one in alive if one not in own],
+            standing=standing,
         )
         if own and host.total_bytes is not None:
             self._limits[workload] = host.total_bytes

@@ -101,7 +101,8 @@ def decide(begun: Beginning, config: Path | None) -> Plan:
         raise TpuwatchError(f"cannot read the records in {begun.directory}: {error.strerror}") from error
     launches = [launch for record in records for launch in record.launches]
     own: Sequence[Launch] = workloads(launches, read_resets(begun.directory)).get(begun.workload, [])
-    host = read_host(launches=launches, environ=os.environ, pids=(os.getpid(),))
+    known = begun.plan.generation if begun.plan is not None else ""
+    host = read_host(launches=launches, environ=os.environ, pids=(os.getpid(),), standing=known)
     places = visibility.places(str(settings.tune.log_dir))
     plan = make_plan(settings, own, host, begun.workload, time.time(), places)
     write_plan(begun.directory, plan)

@@ -73,7 +73,7 @@ def make_plan(
     tune, bounds = config.tune, bounds_of(config)
     decision = decide(launches[-bounds.window :], host, bounds)
     visible = visibility.settings(facts, log_mib=tune.log_mib, stderr_level=tune.stderr_level) if facts else None
-    plan = Plan(workload, now, _premapped(decision), decision, stamp(config.source))
+    plan = Plan(workload, now, _premapped(decision), decision, stamp(config.source), host.generation)
     return renewed(plan, visible.settings if visible is not None else (), dict(sorted(bounds.pins.items())))
 
 

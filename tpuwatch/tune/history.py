@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from tpuwatch.tune.sizes import MOST_BYTES
 from tpuwatch.tune.variables import leading_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpuwatch.model import Launch
     from tpuwatch.tune.model import Host
@@ -99,6 +99,15 @@ def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
         if kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING:
             seen.append(_seen(launch, size, kind, fresh=fresh))
     return tuple(seen)
+
+
+def shown(launches: Iterable[Launch], host: Host) -> Host:
+    """The host as its launches show it: where none of those that set no size, and told how they came up, told of a
+    buffer, libtpu makes none by itself. It tells each one that it makes, on the level on which it tells that it is up.
+    """
+    free = [one for one in launches if SIZE not in one.environment and one.init_seconds is not None]
+    bare = bool(free) and all(one.premapped_bytes is None and not one.premapped_failures for one in free)
+    return replace(host, bare=bare and not host.generation)
 
 
 def set_bytes(value: str) -> int:

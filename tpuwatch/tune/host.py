@@ -30,6 +30,7 @@ def read_host(
     environ: Mapping[str, str] | None = None,
     others: Iterable[Launch] = (),
     own: Iterable[Launch] = (),
+    standing: str = "",
     processes: ProcFs | None = None,
     root: Path = Path("/"),
 ) -> Host:
@@ -38,7 +39,8 @@ def read_host(
     `launches`: those of the machine, the latest last; their chips tell the generation where neither `accelerator`, the
     node's type, nor `environ` does. `pids`: processes in whose cgroups the next launch will run. `others`: launches of
     other workloads whose processes live; what they have premapped is taken. `own`: the same of its own workload, whose
-    buffers the next launch finds free again.
+    buffers the next launch finds free again. `standing`: the generation by the plan that stands, where nothing else
+    tells it.
     """
     memory = read_memory(processes or ProcFs(root / "proc"), root, pids, 0)
     available = memory.available
@@ -46,7 +48,7 @@ def read_host(
         available += sum(one.premapped_bytes or 0 for one in own if one.init_seconds is not None)
         available = available if memory.total is None else min(available, memory.total)
     return Host(
-        generation=_told(accelerator, environ or {}, launches),
+        generation=_told(accelerator, environ or {}, launches) or generation(standing),
         total_bytes=memory.total,
         available_bytes=available,
         taken_bytes=sum(one.premapped_bytes or 0 for one in others),

@@ -9,7 +9,7 @@ from tpuwatch.tune.conflict import default_may_do, to_default
 from tpuwatch.tune.fit import largest_within
 from tpuwatch.tune.history import Kind
 from tpuwatch.tune.model import THRESHOLD, Step
-from tpuwatch.tune.proposal import WORTH, Proposal, lacked
+from tpuwatch.tune.proposal import WORTH, Proposal, lacked, took
 from tpuwatch.tune.sizes import MOST_BYTES, down, pages_down, up
 from tpuwatch.tune.stuck import stuck
 from tpuwatch.units import format_seconds, format_size
@@ -30,9 +30,14 @@ def larger(situation: Situation, failed: Seen) -> Proposal:
     wanted = up(2 * failed.size if told is None else int(told * (1 + bounds.headroom)), bounds)
     good = situation.good(max(failed.size + 1, failed.need or 0), MOST_BYTES)
     if good is not None:
-        if not _may_be_faster(situation, wanted, good):
+        if not situation.is_plainly_slow(good):
             return _back(failed, good)
-        return Proposal(Step.GROW, wanted, failed.given, (_grown(situation, failed, told, wanted, wanted),))
+        if default_may_do(situation, failed):
+            return to_default(situation, f"{lacked(failed)}.", f"{took(good, bounds)}.")
+        between = _between(situation, failed, told or failed.size + 1, wanted, good)
+        if between is None:
+            return _back(failed, good)
+        return Proposal(Step.GROW, between, failed.given, (_grown(situation, failed, told, wanted, between),))
     if failed.given is not None and THRESHOLD not in bounds.pins:
         return stuck(situation, failed, told or failed.size + 1)
     fast = situation.fast
@@ -62,11 +67,11 @@ def _back(failed: Seen, good: Seen) -> Proposal:
     return Proposal(Step.BACK, good.size, good.given, (reason,))
 
 
-def _may_be_faster(situation: Situation, wanted: int, good: Seen) -> bool:
-    """Whether a size between one that had no room and a good one that is slow is worth a try."""
-    fast = situation.fast
-    most = good.size - good.size // WORTH
-    return situation.is_slow_by_size(good) and wanted <= (most if fast is None else min(most, fast))
+def _between(situation: Situation, failed: Seen, told: int, wanted: int, good: Seen) -> int | None:
+    """A size that may be both, where one had no room and a larger one is slow; None where none is worth a try."""
+    fast, most = situation.fast, good.size - good.size // WORTH
+    most = down(most if fast is None else min(most, fast), situation.bounds)
+    return min(up(_leap(situation, failed, told, wanted), situation.bounds), most) if wanted <= most else None
 
 
 def _leap(situation: Situation, failed: Seen, told: int, wanted: int) -> int:

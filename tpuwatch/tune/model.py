@@ -47,11 +47,13 @@ class Host:
     total_bytes: int | None = None  # memory of the machine, or of the cgroup's limit
     available_bytes: int | None = None  # what a new launch could take now: MemAvailable, cgroups counted in
     taken_bytes: int = 0  # premapped buffers of launches that run now beside it
+    bare: bool = False  # launches that set no size had no buffer, which counts where the generation is not known
 
     @property
     def default_bytes(self) -> int:
         """The premapped buffer that libtpu makes when nothing is set: 0 is none."""
-        return 0 if self.generation in {"v2", "v3", "v4"} else DEFAULT_PREMAPPED_BYTES
+        none = self.generation in {"v2", "v3", "v4"} if self.generation else self.bare
+        return 0 if none else DEFAULT_PREMAPPED_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +125,4 @@ class Plan:
     settings: tuple[Setting, ...]
     decision: Decision
     config: str = ""  # the configuration that it was decided by, as tpuwatch.tune.plan.stamp tells it
+    generation: str = ""  # of the machine's TPU, as far as who decided it knew

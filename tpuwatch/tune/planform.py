@@ -31,6 +31,7 @@ SUMS_VARIABLE: Final = "TPUWATCH_SUMS"  # checksums of the values of the names i
 
 _MAX_VALUE: Final = 8192
 _MAX_TEXT: Final = 4000
+_MAX_NAME: Final = 16  # of a generation
 _MAX_ITEMS: Final = 200
 _NAME: Final = re.compile(r"(?:TPU|LIBTPU|TPUWATCH)_[A-Z0-9_]{1,80}")
 _REFUSED: Final = frozenset(
@@ -75,7 +76,8 @@ def loads(data: bytes) -> Plan:
     if not re.fullmatch(WORKLOAD_PATTERN, workload):
         raise FormError("workload is no name")
     decision = _decision(_get(document, "decision"))
-    return Plan(workload, _number(document, "decided"), settings, decision, _text(document, "config"))
+    generation = _text(document, "generation", _MAX_NAME) if "generation" in document else ""
+    return Plan(workload, _number(document, "decided"), settings, decision, _text(document, "config"), generation)
 
 
 def _setting(item: Any) -> Setting:

@@ -34,7 +34,7 @@ def decide(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Decision:
         proposal = _pinned(situation, proposal)
     now = situation.now
     before = situation.seen[-1] if situation.seen else None
-    left = proposal.size == host.default_bytes and proposal.step is not Step.PINNED
+    left = proposal.size == situation.host.default_bytes and proposal.step is not Step.PINNED
     changes = proposal.step in (Step.GROW, Step.SHRINK, Step.STUCK) and before is not None
     tried = any((one.size, one.threshold) == (proposal.size, proposal.threshold) for one in situation.said)
     return Decision(
@@ -47,7 +47,7 @@ def decide(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Decision:
         conflict=proposal.conflict,
         need_bytes=situation.need(now.threshold if now is not None else None),
         ceiling_bytes=situation.room.most,
-        fast_bytes=situation.fast,
+        fast_bytes=situation.fast if proposal.fast is None else proposal.fast,
         fit=situation.fit,
         advice=proposal.advice,
     )

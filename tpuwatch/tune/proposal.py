@@ -27,6 +27,7 @@ class Proposal:
     reasons: tuple[str, ...]
     conflict: str = ""
     advice: tuple[Advice, ...] = ()
+    fast: int | None = None  # the largest size that comes up in time, where the reasons tell another than the fit
 
 
 def keep(now: Seen, *reasons: str, conflict: str = "") -> Proposal:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.fit import fit_line, largest_within
-from tpuwatch.tune.history import Kind, Seen, read
+from tpuwatch.tune.history import Kind, Seen, read, shown
 from tpuwatch.tune.sizes import Room, down, room, up
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Launch
     from tpuwatch.tune.model import Bounds, Fit, Host
 
-_PLAINLY: Final = 1.25  # a start that takes more than so many times another is slower, and not by noise
+PLAINLY: Final = 1.25  # a start that takes more than so many times another is slower, and not by noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,10 @@ class Situation:
         """Whether the launch took longer than the limit to initialise."""
         return one.seconds is not None and one.seconds > self.bounds.init_seconds
 
-    def is_slow_by_size(self, one: Seen) -> bool:
-        """Whether it was slow, and nothing but its size is known to have made it so."""
-        return self.is_slow(one) and not one.waited and (one.size, one.seconds) in self.points
+    def is_plainly_slow(self, one: Seen) -> bool:
+        """Whether all with its size were slow, not by noise, and nothing but the size is known to have made them so."""
+        times = [seconds for size, seconds in self.points if size == one.size]
+        return bool(times) and min(times) > PLAINLY * self.bounds.init_seconds
 
     @property
     def fast(self) -> int | None:
@@ -122,6 +123,7 @@ class Situation:
 
 def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
     """Put together what is decided on."""
+    host = shown(launches, host)
     seen = read(launches, host)[-max(1, bounds.window) :]
     said = _said(seen)
     worked = max((one.size for one in said if one.kind is Kind.WORKED), default=0)
@@ -139,14 +141,14 @@ def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
 
 def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
     """Sizes and seconds of the starts that nothing else made slow. More pinned memory never makes one faster: what took
-    plainly longer than one with a larger buffer is left out.
+    plainly longer than one with as large a buffer, or a larger one, is left out.
     """
     points = [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
     kept, quickest = [], math.inf
     for _, group in groupby(sorted(points, reverse=True), key=itemgetter(0)):
         several = list(group)
         quickest = min(quickest, several[-1][1])
-        kept += [point for point in several if point[1] <= _PLAINLY * quickest]
+        kept += [point for point in several if point[1] <= PLAINLY * quickest]
     return kept[::-1]
 
 

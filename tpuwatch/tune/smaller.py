@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.conflict import both_not, default_may_do, to_default
@@ -9,6 +10,7 @@ from tpuwatch.tune.fit import at, largest_within, typical
 from tpuwatch.tune.history import Kind
 from tpuwatch.tune.model import Step
 from tpuwatch.tune.proposal import WORTH, Proposal, keep, ran_out, took
+from tpuwatch.tune.situation import PLAINLY
 from tpuwatch.tune.sizes import MOST_BYTES, down, up
 from tpuwatch.tune.stuck import stuck
 from tpuwatch.units import format_seconds, format_size
@@ -22,7 +24,8 @@ _FASTER: Final = 0.95  # of the time before: with a much smaller size, what is n
 _SLOWER: Final = 1.25  # of the time before: with a size that is little smaller, what is not above that may be noise
 _MUCH_SMALLER: Final = 0.75
 _NOISE: Final = 0.05  # of the limit: so much a start may be off, where few launches tell no better
-_NEAR: Final = 0.03  # of the limit: a line that is so little above it is no reason for a change
+_PATIENCE: Final = 0.04  # of the limit: so little above it is no reason for a change that costs the headroom
+_LITTLE: Final = 0.02  # the same where a smaller one has all the headroom
 _NOT_FAR: Final = 1.15  # of the line's time: what its own size has taken counts up to that
 _SURE: Final = 3.0  # median distances from the line that a start may be off
 _ENOUGH: Final = 2  # slow starts with libtpu's own size, or less, before a smaller one is tried without a fit
@@ -37,10 +40,8 @@ def lighter(situation: Situation, failed: Seen) -> Proposal:
         return Proposal(Step.BACK, good.size, good.given, (reason,))
     if need > failed.size - failed.size // WORTH:
         return stuck(situation, failed, need, f"{ran_out(failed)}.")
-    half, wanted = down(failed.size // 2, bounds), up(int(need * (1 + bounds.headroom)), bounds) if need else 0
-    if wanted > failed.size - failed.size // WORTH:
-        wanted = up((need + failed.size) // 2, bounds)
-    size = situation.room.within(max(half, wanted))
+    middle = math.isqrt(need * failed.size) if need else failed.size // 2
+    size = situation.room.within(max(down(middle, bounds), up(need, bounds)))
     if size >= failed.size:
         return keep(failed, f"{ran_out(failed)}; no smaller buffer is allowed.")
     return Proposal(Step.SHRINK, size, failed.given, (f"{ran_out(failed)}: {format_size(size)} are tried.",))
@@ -60,7 +61,9 @@ def smaller(situation: Situation, now: Seen) -> Proposal:
     if better is not None:
         return _back(better, f"{slow}; it was no slower with {format_size(better.size)} (launch of {better.clock})")
     if (now.size, now.seconds) not in situation.points:
-        return keep(now, f"{slow}, but others with a larger buffer were faster: the size does not explain it.")
+        return keep(now, f"{slow}, but others with no smaller buffer were faster: the size does not explain it.")
+    if _is_accident(situation, now):
+        return keep(now, f"{slow}, out of all proportion to smaller ones: one launch alone is no reason for a change.")
     if (useless := _useless(situation, now)) is not None:
         return keep(now, f"{slow}, but {format_size(useless)} were no better: the size does not explain it.")
     return _by_fit(situation, now, fit, slow) if fit is not None else _by_trial(situation, now, slow)
@@ -70,8 +73,11 @@ def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
     limit = situation.bounds.init_seconds
     told, own = at(fit, now.size), typical(situation.points)[now.size]
     told = max(told, own) if own <= _NOT_FAR * told else told
+    sure = largest_within(fit, limit - max(_SURE * fit.spread_seconds, _NOISE * limit)) or 0
+    roomy = 0 < situation.floors(now.threshold)[1] <= sure
+    patience = max(fit.spread_seconds, (_LITTLE if roomy else _PATIENCE) * limit)
     line = f"{format_seconds(max(0.0, fit.base_seconds))} and {fit.per_byte_seconds * (1 << 30):.2f} s for each GiB"
-    if told <= limit + max(fit.spread_seconds, _NEAR * limit):
+    if told <= limit + patience:
         return keep(now, f"{slow}; by {fit.launches} launches it takes {format_seconds(told)} ({line}): no rule.")
     fast = largest_within(fit, limit)
     why = f"{slow}; by {fit.launches} launches it takes {line}"
@@ -79,12 +85,11 @@ def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
         why = f"{why}: the size does not explain it"
         cut = _last_cut(situation, now)
         return keep(now, f"{why}.") if cut is None else _back(cut, why)
-    sure = largest_within(fit, limit - max(_SURE * fit.spread_seconds, _NOISE * limit)) or 0
     for wanted in situation.floors(now.threshold):  # less than is needed is no use, however fast it is
         sure = wanted if sure < wanted <= fast else sure
     known = min(size for size, _ in situation.points) // 2
     target = min(max(sure, known, situation.room.least), now.size - now.size // WORTH)
-    return _shrink(situation, now, max(down(target, situation.bounds), situation.room.least), why)
+    return _shrink(situation, now, max(down(target, situation.bounds), situation.room.least), fast, why)
 
 
 def _by_trial(situation: Situation, now: Seen, slow: str) -> Proposal:
@@ -95,16 +100,25 @@ def _by_trial(situation: Situation, now: Seen, slow: str) -> Proposal:
         return keep(now, f"{slow}; others with this size did not: the size does not explain it.")
     if now.size <= default and len(times) < _ENOUGH:
         return keep(now, f"{slow}; one launch alone is no reason to go below what libtpu takes by itself.")
-    target = max(down(now.size // 2, situation.bounds), situation.floors(now.threshold)[0], situation.room.least)
-    return _shrink(situation, now, target, f"{slow}, as did all with this size")
+    bare, least = situation.floors(now.threshold)[0], situation.room.least
+    fast = down(int(now.size * limit / min(times)), situation.bounds)  # if all the time goes to the buffer
+    if bare > fast:
+        return both_not(situation, now, fast, bare, f"{slow}, as did all with this size")
+    target = max(down(now.size // 2, situation.bounds), bare, least)
+    return _shrink(situation, now, target, fast, f"{slow}, as did all with this size")
 
 
-def _shrink(situation: Situation, now: Seen, target: int, why: str) -> Proposal:
-    """To the target, unless that is less than was needed: a launch that works beats a fast one."""
+def _shrink(situation: Situation, now: Seen, target: int, fast: int, why: str) -> Proposal:
+    """To the target, unless that is less than was needed: a launch that works beats a fast one. Below the headroom it
+    may well be, so libtpu's own size comes before, and after one such try there is no other.
+    """
     bare, wanted = situation.floors(now.threshold)
-    need = wanted if any(after.kind is Kind.EXHAUSTED for _, after in situation.cuts) else bare
-    if target < need:
-        return both_not(situation, now, target, need, why)
+    gamble = default_may_do(situation, now) or any(after.kind is Kind.EXHAUSTED for _, after in situation.cuts)
+    need = wanted if gamble else bare
+    fast = max(target, down(fast, situation.bounds))
+    if target < need and (fast < need or default_may_do(situation, now)):
+        return both_not(situation, now, fast, bare, why)
+    target = max(target, need)
     if now.size - target < now.size // WORTH:
         if bare and default_may_do(situation, now):
             return to_default(situation, f"{why}.", f"{format_size(bare)} are needed, and that may be what is slow.")
@@ -130,6 +144,14 @@ def _was_no_slower(situation: Situation, now: Seen) -> Seen | None:
     """The launch before this size was tried, if it took no longer."""
     before = _last_cut(situation, now)
     return before if before is not None and _is_useless(situation, before, now) else None
+
+
+def _is_accident(situation: Situation, now: Seen) -> bool:
+    """Whether it is the only one with its size, and took plainly longer than in proportion to a smaller one."""
+    times = typical(situation.points)
+    most = min((seconds * now.size / size for size, seconds in times.items() if 0 < size < now.size), default=math.inf)
+    alone = sum(size == now.size for size, _ in situation.points) == 1
+    return alone and times[now.size] > PLAINLY * most
 
 
 def _useless(situation: Situation, now: Seen) -> int | None:
