@@ -119,6 +119,18 @@ def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_count
     side.launched(launch())
     side.settle()
     assert [one.plan.workload for one in side.watch.status.workloads] == ["train"]
+    assert side.size("default") is None
+
+
+def test_what_a_launch_of_another_name_led_to_is_in_no_environment_file(applying: Side) -> None:
+    applying.launched(launch(workload=""))
+    applying.settle()
+    file = applying.tune / "plans" / "default.env"
+    assert SIZE in file.read_text()
+    applying.launched(launch())
+    applying.settle()
+    assert "\nTPU_LOG_DIR=" in file.read_text()
+    assert f"\n{SIZE}=" not in file.read_text()
 
 
 def test_what_earlier_runs_stored_is_decided_anew_by_each_configuration(side: Side) -> None:

@@ -75,6 +75,17 @@ class Planner:
 
     def decide(self, workload: str, launches: Sequence[Launch]) -> TunedStatus:
         """Decide a workload's next launch by its launches, the oldest first; write that, and tell what has changed."""
+        plan, problem = self._decide(workload, launches)
+        counted = min(len(launches), self._config.tune.window_launches)
+        return TunedStatus(plan, counted, launches[-1].started, self._file(plan), problem)
+
+    def begin_again(self, workload: str) -> None:
+        """Its launches turned out to be another workload's, or were forgotten: what they led to is given no more."""
+        if workload in self._last or plan_path(self.directory, workload).exists():
+            self._decide(workload, ())
+
+    def _decide(self, workload: str, launches: Sequence[Launch]) -> tuple[Plan, str]:
+        """The plan, and why it could not be written."""
         tune = self._config.tune
         places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
         before = self._last.get(workload) or self._standing(workload)
@@ -87,8 +98,7 @@ class Planner:
         made = plan.decision
         if made.step is Step.STUCK and (before is None or before.decision.step is not Step.STUCK):
             _log.warning("No premapped buffer that is allowed will do for %s: %s", workload, " ".join(made.reasons))
-        counted = min(len(launches), tune.window_launches)
-        return TunedStatus(plan, counted, launches[-1].started, self._file(plan), problem)
+        return plan, problem
 
     def planned(self) -> dict[str, float]:
         """The workloads that have a plan on disk, and when it was written, in seconds since the epoch."""
@@ -179,7 +189,8 @@ class Planner:
     def _tell(self, plan: Plan, change: Change) -> None:
         self._metrics.tune_changed(change.variable, change.direction)
         verb = "The next launch" if self.applies else "Advice for the next launch"
-        _log.info("%s of %s: %s", verb, plan.workload, change.sentence())
+        level = logging.INFO if change.variable in (SIZE, THRESHOLD) else logging.DEBUG  # the rest hardly ever changes
+        _log.log(level, "%s of %s: %s", verb, plan.workload, change.sentence())
         self._audit.write(
             {
                 **times("time", plan.decided),

@@ -242,6 +242,7 @@ class TuneWatch:
             del self._due[name]
             if name not in found:
                 self._decided.pop(name, None)
+                self._planner.begin_again(name)
             elif self._has_room(name):
                 self._decided[name] = made = self._planner.decide(name, found[name])
                 self._decided_at[name] = now
