@@ -14,6 +14,7 @@ from tpuwatch.config.schema import Cloud, Health, Http, Logs, Runtime, State
 from tpuwatch.daemon import daemon as module
 from tpuwatch.daemon import logwatch
 from tpuwatch.daemon.daemon import Daemon
+from tpuwatch.daemon.nodewatch import NodeWatch
 from tpuwatch.launches.tracker import Origin
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Site:
         self.root = root
         (root / "logs").mkdir()
         self.health = Health()
+        self.runtime = Runtime(enabled=False)
         self.clock = ManualClock()
         self.daemon = Daemon(self.config, clock=self.clock, environ={})
 
@@ -35,7 +37,7 @@ class Site:
         return Config(
             logs=Logs(paths=(self.root / "logs",)),
             cloud=Cloud(enabled=False),
-            runtime=Runtime(enabled=False),
+            runtime=self.runtime,
             http=Http(listen="127.0.0.1:0"),
             state=State(dir=self.root / "state"),
             health=self.health,
@@ -77,3 +79,21 @@ def test_what_the_logs_say_is_handed_on_when_it_is_news(site: Site) -> None:
     site.clock.advance(1)
     daemon.turn()
     assert daemon._node.posted.logs.at == site.clock.time()
+
+
+def test_a_new_loop_may_finish_its_first_turn_before_its_start_returns(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(node: NodeWatch) -> None:
+        for loop in node.limits():
+            node._progress(loop, 0.0)
+
+    monkeypatch.setattr(NodeWatch, "start", start)
+    daemon = site.daemon
+    daemon.turn()
+    assert "runtime" not in daemon._node.limits()
+    site.runtime = Runtime(ports=(1,))
+    daemon.reload()
+    daemon.turn()
+    assert "runtime" in daemon._node.limits()
+    assert "failed" not in daemon._state

@@ -335,20 +335,22 @@ class Daemon:
             self._http = http
             http.start()
             self._announce()
+        begin = []
         if _node_part(config) != _node_part(before):
             self._node.stop()
             self._node = self._new_node()
             self._node.tell(self._logs.testimony())  # or the new judge would have to do without until something changes
-            self._node.start()
+            begin.append(self._node.start)
         if restart is not None:
             self._restart.stop()
             self._restart = restart
+            begin.append(restart.start)
         self._tune.stop()
         self._tune = self._new_tune(config)
-        self._watch_loops()
-        if restart is not None:
-            restart.start()
-        self._tune.start()
+        begin.append(self._tune.start)
+        self._watch_loops()  # a loop may finish its first turn as soon as it has begun
+        for start in begin:
+            start()
         self._anew = True
 
     def _announce(self) -> None:
