@@ -11,6 +11,7 @@ from tests.tune import policy_table
 from tests.tune.histories import BEGIN, GIB, HOST, MIB, gib, history, lacked, launch
 from tests.tune.policy_table import Row
 from tpuwatch.tune.model import Bounds, Decision, Step
+from tpuwatch.tune.planform import SUMS_VARIABLE
 from tpuwatch.tune.policy import decide
 
 TABLES = ("START", "GROW", "STUCK", "BACK", "SHRINK", "PINNED", "KEEP")
@@ -102,3 +103,12 @@ def test_it_is_light_to_import() -> None:
     code = f"import sys, tpuwatch.tune.policy; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_size_that_was_changed_after_tpuwatch_had_set_it_is_the_operators() -> None:
+    ours = launch(1)
+    changed = launch(1)
+    changed.environment = {**changed.environment, SUMS_VARIABLE: "00000000"}  # of another value
+    assert decide([ours], HOST, Bounds()).step is Step.KEEP
+    made = decide([changed], HOST, Bounds())
+    assert (made.step, made.size_bytes) == (Step.START, None)

@@ -9,7 +9,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.model import Cause, Outcome
-from tpuwatch.tune.model import SET_VARIABLE, SIZE, THRESHOLD
+from tpuwatch.tune.model import SIZE, THRESHOLD
+from tpuwatch.tune.plan import ours
 from tpuwatch.tune.sizes import MOST_BYTES
 from tpuwatch.tune.variables import leading_integer
 
@@ -152,7 +153,7 @@ def _threshold(launch: Launch, size: int) -> int | None:
 
 def _is_own(environment: Mapping[str, str], name: str) -> bool:
     """Whether the operator set the variable himself."""
-    return name in environment and name not in environment.get(SET_VARIABLE, "").split(",")
+    return name in environment and name not in ours(environment)
 
 
 def _kind(launch: Launch) -> Kind:
