@@ -209,6 +209,10 @@ class ProcFs:
         except OSError:
             return []
 
+    def boot_id(self) -> str:
+        """The id of the machine's boot."""
+        return self.read("sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
+
     def uptime(self) -> float | None:
         """Seconds since the machine's boot."""
         try:

@@ -140,12 +140,16 @@ def test_what_outlives_the_command_goes_on_writing_and_holds_up_nobody(place: Pl
         assert process.stderr.read() == b"too\n"
 
 
+# For the commands below: a read of `woken` returns once a signal has come, also one that came before it.
+WOKEN = "woken, waker = os.pipe()\nos.set_blocking(waker, False)\nsignal.set_wakeup_fd(waker)\n"
+
+
 def test_a_signal_to_tpuwatch_reaches_the_command_once(place: Place) -> None:
     code = (
-        "import signal, sys, os, time\nheard = []\n"
+        f"import signal, sys, os\nheard = []\n{WOKEN}"
         "for n in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT):\n"
         "    signal.signal(n, lambda n, f: (heard.append(n), os.write(1, b'got %d\\n' % n)))\n"
-        "os.write(1, b'ready\\n')\nwhile len(heard) < 6: time.sleep(0.01)\n"
+        "os.write(1, b'ready\\n')\nwhile len(heard) < 6: os.read(woken, 1)\n"
         "os.write(1, b'end\\n'); sys.exit(len(heard))"
     )
     with place.start(*PYTHON, code) as process:
@@ -158,10 +162,10 @@ def test_a_signal_to_tpuwatch_reaches_the_command_once(place: Place) -> None:
 
 def test_a_signal_to_the_whole_group_reaches_the_command_once(place: Place) -> None:
     code = (
-        "import signal, os, time\nheard = []\n"
+        f"import signal, os\nheard = []\n{WOKEN}"
         "signal.signal(signal.SIGTERM, lambda n, f: (heard.append(n), os.write(1, b'got\\n')))\n"
         "signal.signal(signal.SIGUSR1, lambda n, f: heard.append(n))\n"
-        "os.write(1, b'ready\\n')\nwhile signal.SIGUSR1 not in heard: time.sleep(0.01)\n"
+        "os.write(1, b'ready\\n')\nwhile signal.SIGUSR1 not in heard: os.read(woken, 1)\n"
         "os.write(1, b'%d\\n' % len(heard))"
     )
     with place.start(*PYTHON, code) as process:

@@ -88,13 +88,8 @@ def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Ite
 
     def told(match: Match) -> Seen:
         nonlocal pid
-        rule, when = match.rule, now if match.time is None else match.time
-        pid = pid or match.details.get("pid") if rule.mark == "banner" else pid
-        origin = Origin(pid, file.user, file.host)
-        if rule.mark is not None:
-            tracker.mark(rule.mark, match.details, origin, when)
-        if rule.cause is not None:
-            tracker.event(rule.cause, match.details, origin, when, match.key)
+        pid = pid or match.details.get("pid") if match.rule.mark == "banner" else pid
+        tracker.hear(match, Origin(pid, file.user, file.host), now)
         return seen(match, shown, now)
 
     parser = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +15,8 @@ from tpuwatch.tune import visibility
 from tpuwatch.tune.deciding import make_plan, workloads
 from tpuwatch.tune.history import shown
 from tpuwatch.tune.host import read_host
-from tpuwatch.tune.model import DEFAULT_WORKLOAD, WORKLOAD_PATTERN
-from tpuwatch.tune.plan import PLANS, Given, environment, plan_directory, read_plan
+from tpuwatch.tune.model import DEFAULT_WORKLOAD
+from tpuwatch.tune.plan import Given, environment, plan_directory, planned, read_plan
 from tpuwatch.tune.resets import read_resets
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def _host(
 
 def _standing(here: Here, wanted: str | None) -> dict[str, tuple[Plan | None, str]]:
     """The plans in the tune directory, each with why it cannot be used."""
-    names = [wanted] if wanted else planned(here.directory)
+    names = [wanted] if wanted else sorted(planned(here.directory))
     return {name: _read(here.directory, name) for name in names}
 
 
@@ -137,15 +136,6 @@ def _read(directory: Path, workload: str) -> tuple[Plan | None, str]:
         return read_plan(directory, workload), ""
     except TuneError as error:
         return None, str(error)
-
-
-def planned(directory: Path) -> list[str]:
-    """The workloads that have a plan in the tune directory, by name."""
-    try:
-        names = sorted(path.stem for path in (directory / PLANS).glob("*.json"))
-    except OSError:
-        return []
-    return [name for name in names if re.fullmatch(WORKLOAD_PATTERN, name)]
 
 
 def _alive(launches: Sequence[Launch]) -> dict[str, list[Launch]]:

@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch import __version__
@@ -72,7 +71,7 @@ class Daemon:
             timeout=watchdog_timeout(environ, os.getpid()),
         )
         self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
-        self._boot_id = _boot_id()
+        self._boot_id = ProcFs().boot_id()
         with contextlib.ExitStack() as undo:
             self._journal = Journal.open(self._config.state.dir, clock, boot_id=self._boot_id)
             undo.callback(self._journal.close)
@@ -385,10 +384,3 @@ def _restart_part(config: Config) -> tuple[object, ...]:
 
 def _source(config: Config) -> str:
     return str(config.source) if config.source else "the defaults"
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -158,18 +158,15 @@ class Ingest:
     def _take(self, sighting: Sighting, now: float) -> Event | None:
         match, file = sighting.match, sighting.file
         rule, path = match.rule, str(file.path)
-        when = now if match.time is None else match.time
         if file.pid is None and rule.mark == "banner" and "pid" in match.details:
             if len(self._pids) >= _MAX_PIDS:
                 self._pids.clear()
             self._pids[path] = match.details["pid"]
         pid = file.pid if file.pid is not None else self._pids.get(path)
         origin = Origin(pid, file.user, file.host, sighting.history)
-        if rule.mark is not None:
-            self.tracker.mark(rule.mark, match.details, origin, when)
+        self.tracker.hear(match, origin, now)
         if rule.cause is None:
             return None
-        self.tracker.event(rule.cause, match.details, origin, when, match.key)
         return Event(
             match.key,
             rule.id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +16,8 @@ from tpuwatch.tune.deciding import make_plan, name_of
 from tpuwatch.tune.envfile import environment_path, render, write_environment
 from tpuwatch.tune.files import read_whole
 from tpuwatch.tune.host import read_host
-from tpuwatch.tune.model import SIZE, THRESHOLD, WORKLOAD_PATTERN, Step
-from tpuwatch.tune.plan import PLANS, environment, plan_path, read_plan, write_plan
+from tpuwatch.tune.model import SIZE, THRESHOLD, Step
+from tpuwatch.tune.plan import environment, plan_path, planned, read_plan, write_plan
 from tpuwatch.tune.records import make_box
 
 if TYPE_CHECKING:
@@ -35,9 +34,7 @@ if TYPE_CHECKING:
 AUDIT_NAME: Final = "audit-tune.jsonl"
 MOST_PLANS: Final = 100
 UNSEEN_SECONDS: Final = 90 * 86_400.0  # a plan of a workload that was not launched for longer goes
-_MOST_FILES: Final = 10_000  # names that are looked at in the directory of plans
 _MOST_BYTES: Final = 1 << 18
-_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
 
 _log = logging.getLogger(__name__)
 
@@ -102,16 +99,7 @@ class Planner:
 
     def planned(self) -> dict[str, float]:
         """The workloads that have a plan on disk, and when it was written, in seconds since the epoch."""
-        found: dict[str, float] = {}
-        try:
-            for number, path in enumerate((self.directory / PLANS).iterdir()):
-                if number >= _MOST_FILES:
-                    break
-                if path.suffix == ".json" and _WORKLOAD.fullmatch(path.stem):
-                    found[path.stem] = path.lstat().st_mtime
-        except OSError:
-            return found
-        return found
+        return planned(self.directory)
 
     def forget(self, last: Mapping[str, float]) -> list[str]:
         """Remove the plans of workloads that were not launched for long; `last`: when they were, as far as is known.

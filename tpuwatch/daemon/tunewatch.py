@@ -209,8 +209,9 @@ class TuneWatch:
                 again = self._decided_at.get(name, float("-inf")) + AGAIN_SECONDS
                 self._due.setdefault(name, max(now + SETTLE_SECONDS, again))
             self._tell_bad_values(launch)
-        for key in sorted(known, key=lambda key: key[1])[: max(0, len(known) - KNOWN_LAUNCHES)]:
-            del known[key]
+        if len(known) > KNOWN_LAUNCHES:
+            for key in sorted(known, key=lambda key: key[1])[:-KNOWN_LAUNCHES]:
+                del known[key]
 
     def _tell_bad_values(self, launch: Launch) -> None:
         for event in badvalues.found(launch, self._clock.time()):

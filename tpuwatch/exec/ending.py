@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.exec.beginning import names
 from tpuwatch.model import Cause, Launch, Outcome
+from tpuwatch.processes import ProcFs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ def launches_of(begun: Beginning, end: End) -> tuple[Launch, ...]:
     told = end.found.get("records", ()) if end.found is not None else ()
     launches = [_launch(one) for one in told][-_LAUNCHES:]
     environment = {key: value for key, value in begun.environ.items() if key.startswith(_PREFIXES)}
-    boot_id = _boot_id()
+    boot_id = ProcFs().boot_id()
     for launch in launches:
         launch.environment = launch.environment or environment
         launch.workload = begun.workload
@@ -114,11 +115,3 @@ def _launch(document: Mapping[str, Any]) -> Launch:
     known["outcome"] = Outcome(known["outcome"])
     known["cause"] = Cause(known["cause"]) if known.get("cause") else None
     return Launch(**known)
-
-
-def _boot_id() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read(64).strip()
-    except OSError:
-        return ""

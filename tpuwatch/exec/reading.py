@@ -11,8 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.configfile import SYSTEM_PATH, VARIABLE
+from tpuwatch import configfile
 from tpuwatch.diagnose import fold, seen
+from tpuwatch.errors import ConfigError
 from tpuwatch.exec.launchlogs import LaunchLogs
 from tpuwatch.launches.tracker import LaunchTracker, Origin
 from tpuwatch.logs.parser import LogParser, StreamKind
@@ -96,7 +97,7 @@ class Reader:
         known = self._tracker.latest()
         only = known[0].pid if len(known) == 1 else None
         for match, text, now in self._output:
-            self._put(match, Origin(text.pid or only), now)
+            self._tracker.hear(match, Origin(text.pid or only), now)
         launches = self._tracker.latest()
         for launch in launches:
             if launch.outcome in (Outcome.STARTING, Outcome.SILENT):
@@ -112,20 +113,12 @@ class Reader:
     def _told(self, match: Match, text: _Text) -> Seen:
         now = time.time()
         if text.log is not None:
-            self._put(match, Origin(text.pid, text.log.user, text.log.host), now)
+            self._tracker.hear(match, Origin(text.pid, text.log.user, text.log.host), now)
         elif len(self._output) < _OUTPUT_MATCHES:
             if match.rule.mark == "banner":
                 text.pid = text.pid or match.details.get("pid")
             self._output.append((match, text, now))
         return seen(match, text.name, now)
-
-    def _put(self, match: Match, origin: Origin, now: float) -> None:
-        """Tell the launches of what was recognised."""
-        rule, when = match.rule, now if match.time is None else match.time
-        if rule.mark is not None:
-            self._tracker.mark(rule.mark, match.details, origin, when)
-        if rule.cause is not None:
-            self._tracker.event(rule.cause, match.details, origin, when, match.key)
 
     def _parser(self, text: _Text) -> LogParser:
         if self._scanner is None:
@@ -200,12 +193,10 @@ def _settings(job: Job) -> tuple[list[Path], float]:
     """[logs] rules and slow_init_seconds, as far as they can be used. To load a whole configuration takes longer than
     to read 100 MB of output; `tpuwatch config check` says what is wrong with one.
     """
-    import tomli
-
-    path = job.config or Path(job.environ.get(VARIABLE) or SYSTEM_PATH)
     try:
-        logs = tomli.loads(path.read_text("utf-8")).get("logs", {})
+        path = configfile.find(job.config, job.environ)
+        logs = configfile.read(path).get("logs", {}) if path is not None else {}
         directories, seconds = logs.get("rules", []), logs.get("slow_init_seconds", Bounds().init_seconds)
         return [Path(directory) for directory in directories], float(seconds)
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (ConfigError, ValueError, TypeError, AttributeError):
         return [], Bounds().init_seconds

@@ -5,11 +5,10 @@ Tables of a launch are replaced and never changed: other threads may be reading 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.model import Cause, Launch, Outcome
-from tpuwatch.tune.model import WORKLOAD_PATTERN, WORKLOAD_VARIABLE
+from tpuwatch.tune.model import WORKLOAD_VARIABLE, is_workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 _MAX_BYTES: Final = 1 << 50  # what a log says beyond it is no size of a buffer
 _ROOT: Final = "root"  # whose word counts for the launches of all users
-_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
 _OPEN: Final = frozenset({Outcome.STARTING, Outcome.SILENT, Outcome.KILLED})
 
 
@@ -53,13 +51,18 @@ def set_environment(launch: Launch, environment: Mapping[str, str]) -> None:
     """Note the environment, and the workload that it names."""
     launch.environment = {**environment, **launch.environment}
     name = launch.environment.get(WORKLOAD_VARIABLE, "")
-    if not launch.workload and _WORKLOAD.fullmatch(name):
+    if not launch.workload and is_workload(name):
         launch.workload = name
+
+
+def speaks_for_all(record: Record) -> bool:
+    """Whether it counts whoever's launches it tells of: it is root's, or one's own."""
+    return record.owner in ("", _ROOT)
 
 
 def may_tell(record: Record, launch: Launch) -> bool:
     """Whether the user who left the record may speak for the launch."""
-    return record.owner in ("", _ROOT, launch.user) or not launch.user
+    return speaks_for_all(record) or launch.user in ("", record.owner)
 
 
 def merge(launch: Launch, theirs: Launch, record: Record) -> Outcome:

@@ -18,6 +18,7 @@ from tpuwatch.tune.model import LAUNCH_VARIABLE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tpuwatch.logs.parser import Match
     from tpuwatch.processes import Process, Processes
     from tpuwatch.tune.record import Record
 
@@ -91,6 +92,14 @@ class LaunchTracker:
         self.version = 0
         self._changed: dict[tuple[int, float], Launch] = {}
         self._concluded: dict[tuple[int, float], Launch] = {}
+
+    def hear(self, match: Match, origin: Origin, now: float) -> None:
+        """A rule recognised something. `now` stands for the time of a record that has none."""
+        when = now if match.time is None else match.time
+        if match.rule.mark is not None:
+            self.mark(match.rule.mark, match.details, origin, when)
+        if match.rule.cause is not None:
+            self.event(match.rule.cause, match.details, origin, when, match.key)
 
     def mark(self, name: str, details: Mapping[str, Any], origin: Origin, when: float) -> None:
         """A fact of a launch was read; `when` in seconds since the epoch."""
@@ -227,7 +236,7 @@ class LaunchTracker:
 
     def _add(self, theirs: Launch, record: Record) -> None:
         """A launch of which only `tpuwatch exec` knows."""
-        user = theirs.user if record.owner in ("", "root") else record.owner
+        user = theirs.user if facts.speaks_for_all(record) else record.owner
         launch = replace(theirs, outcome=Outcome.STARTING, user=user, boot_id=self._boot_of(theirs.started), id=None)
         known = self._launches.get(launch.pid)
         if known is None or known.started < launch.started:

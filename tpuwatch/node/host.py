@@ -76,7 +76,7 @@ class HostWitness:
         )
 
     def _boot_id(self) -> str:
-        text = self._processes.read("sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
+        text = self._processes.boot_id()
         return text if text.replace("-", "").isalnum() else ""
 
     def _count_kills(self, now: float) -> int | None:

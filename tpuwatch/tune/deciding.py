@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune import visibility
-from tpuwatch.tune.model import DEFAULT_WORKLOAD, SIZE, THRESHOLD, WORKLOAD_PATTERN, Bounds, Plan, Setting
+from tpuwatch.tune.model import DEFAULT_WORKLOAD, SIZE, THRESHOLD, Bounds, Plan, Setting, is_workload
 from tpuwatch.tune.plan import renewed, stamp
 from tpuwatch.tune.policy import decide
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from tpuwatch.tune.visibility import LogFacts
 
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
-_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
 
 
 def bounds_of(config: Config) -> Bounds:
@@ -54,7 +52,7 @@ def workloads(launches: Iterable[Launch], resets: Mapping[str, float] = _NONE) -
 
 def name_of(launch: Launch) -> str:
     """The workload that a launch is of."""
-    return launch.workload if _WORKLOAD.fullmatch(launch.workload) else DEFAULT_WORKLOAD
+    return launch.workload if is_workload(launch.workload) else DEFAULT_WORKLOAD
 
 
 def make_plan(

@@ -5,6 +5,7 @@ Light to import: `tpuwatch exec` needs it before a command starts.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -25,6 +26,11 @@ LAUNCH_VARIABLE: Final = "TPUWATCH_LAUNCH"  # one call of `tpuwatch exec`
 
 DEFAULT_WORKLOAD: Final = "default"  # of launches that nobody named
 WORKLOAD_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"  # part of file names
+
+
+def is_workload(name: str) -> bool:
+    """Whether that can be a workload's name."""
+    return re.fullmatch(WORKLOAD_PATTERN, name) is not None
 
 
 class Step(str, Enum):

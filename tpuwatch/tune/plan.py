@@ -7,7 +7,6 @@ set TPU_*, LIBTPU_* and TPUWATCH_* variables, and none that has other code loade
 from __future__ import annotations
 
 import os
-import re
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +19,12 @@ from tpuwatch.tune.flags import ARGUMENTS, merged_all, whole_flags
 from tpuwatch.tune.model import (
     DEFAULT_WORKLOAD,
     SET_VARIABLE,
-    WORKLOAD_PATTERN,
     WORKLOAD_VARIABLE,
     Decision,
     Plan,
     Setting,
     Step,
+    is_workload,
 )
 from tpuwatch.tune.planform import SUMS_VARIABLE
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PLANS: Final = "plans"  # in the tune directory
+_MOST_FILES: Final = 10_000  # that are looked at there
 DROP_BOX: Final = "launches"
 
 
@@ -61,7 +61,7 @@ def workload_name(name: str | None, environ: Mapping[str, str]) -> str:
     """
     if name is None:
         name = environ.get(WORKLOAD_VARIABLE) or DEFAULT_WORKLOAD
-    if not re.fullmatch(WORKLOAD_PATTERN, name):
+    if not is_workload(name):
         raise TuneError(
             f"{name[:80]!r} cannot be a workload's name: give up to 64 letters, digits, dots, underlines and dashes, "
             "the first of them a letter or a digit"
@@ -140,6 +140,20 @@ def make_directory(path: Path, *, mode: int = 0o755) -> None:
 def plan_path(directory: Path, workload: str) -> Path:
     """Where the plan of a workload is, in a tune directory."""
     return directory / PLANS / f"{workload_name(workload, {})}.json"
+
+
+def planned(directory: Path) -> dict[str, float]:
+    """The workloads that have a plan in a tune directory, and when it was written, in seconds since the epoch."""
+    found: dict[str, float] = {}
+    try:
+        for number, path in enumerate((directory / PLANS).iterdir()):
+            if number >= _MOST_FILES:
+                break
+            if path.suffix == ".json" and is_workload(path.stem):
+                found[path.stem] = path.lstat().st_mtime
+    except OSError:
+        return found
+    return found
 
 
 def write_plan(directory: Path, plan: Plan) -> None:

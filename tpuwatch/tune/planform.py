@@ -15,7 +15,6 @@ from tpuwatch.tune.config import NEVER_SET
 from tpuwatch.tune.model import (
     LAUNCH_VARIABLE,
     SET_VARIABLE,
-    WORKLOAD_PATTERN,
     WORKLOAD_VARIABLE,
     Advice,
     Decision,
@@ -23,6 +22,7 @@ from tpuwatch.tune.model import (
     Plan,
     Setting,
     Step,
+    is_workload,
 )
 
 VERSION: Final = 1  # keys may be added without a new one
@@ -73,7 +73,7 @@ def loads(data: bytes) -> Plan:
     if len({setting.name for setting in settings}) < len(settings):
         raise FormError("a variable is there twice")
     workload = _text(document, "workload")
-    if not re.fullmatch(WORKLOAD_PATTERN, workload):
+    if not is_workload(workload):
         raise FormError("workload is no name")
     decision = _decision(_get(document, "decision"))
     generation = _text(document, "generation", _MAX_NAME) if "generation" in document else ""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.errors import TuneError
 from tpuwatch.tune.files import read_whole, write_whole
-from tpuwatch.tune.model import WORKLOAD_PATTERN
+from tpuwatch.tune.model import is_workload
 from tpuwatch.tune.plan import PLANS, make_directory
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = ".reset"
 _MAX_BYTES: Final = 64
-_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
 _MOST: Final = 10_000  # files that are looked at
 
 
@@ -32,7 +30,7 @@ def read_resets(directory: Path) -> dict[str, float]:
         raise TuneError(f"cannot look into {directory / PLANS}: {error.strerror}") from error
     for name in names:
         workload = name.removesuffix(_SUFFIX)
-        if workload != name and _WORKLOAD.fullmatch(workload):
+        if workload != name and is_workload(workload):
             at = _read(directory / PLANS / name)
             if at is not None:
                 found[workload] = at

@@ -39,7 +39,7 @@ class Linux:
     # -- what there is
 
     def boot_id(self) -> str:
-        return self._processes.read("sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
+        return self._processes.boot_id()
 
     def own(self) -> int:
         return os.getpid()
