@@ -57,6 +57,7 @@ class Foreground:
         self._resize = resize
         self._flush = flush
         self._others = others
+        self._stops = 0
 
     def wait(self) -> int:
         """Until the command has ended; its wait status."""
@@ -67,6 +68,10 @@ class Foreground:
                 if status is not None:
                     return status
                 self._others()
+            elif info.si_signo == signal.SIGCONT:
+                status = self._go_on()
+                if status is not None:
+                    return status
             elif self._is_to_pass(info):
                 self._send(info.si_signo)
 
@@ -75,9 +80,6 @@ class Foreground:
         if number == signal.SIGWINCH:
             self._resize()
             return True  # it may have looked at the size before we changed it
-        if number == signal.SIGCONT:
-            self._resize()
-            return _is_stopped(self._pid)
         if info.si_code == FROM_KERNEL:
             # A terminal that hangs up is told to the leader of the session alone.
             return number == signal.SIGHUP and os.getsid(0) == os.getpid()
@@ -86,6 +88,19 @@ class Foreground:
     def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or become another user's
             os.kill(self._pid, number)
+
+    def _go_on(self) -> int | None:
+        """Somebody has us go on; the command's wait status, if it has ended.
+
+        A shell has the command go on too. Then one that is stopped was stopped since, and has to stay so: as that stop
+        had us stop as well, it is told from one that we knew of.
+        """
+        self._resize()
+        stopped, stops = _is_stopped(self._pid), self._stops
+        status = self._changed()
+        if status is None and stopped and stops == self._stops:
+            self._send(signal.SIGCONT)
+        return status
 
     def _changed(self) -> int | None:
         """A child of ours ended, stopped or went on; the command's wait status, if it is that and has ended."""
@@ -104,6 +119,7 @@ class Foreground:
         """The command was stopped: stop as well, so that the shell takes the terminal, until somebody has us go on."""
         if number not in STOPPING and not in_foreground():
             return  # somebody stopped the command alone, and will have it alone go on
+        self._stops += 1
         self._flush(_FLUSH_SECONDS)
         if number in STOPPING:
             os.kill(os.getpid(), number)  # blocked still: with one from the terminal that waits already it is one
