@@ -12,6 +12,7 @@ from tpuwatch.tune.model import SIZE, THRESHOLD, Host, Step
 SCARCE = Host("v5e", 64 * GIB, 32 * GIB)  # at most 8 GiB
 UNKNOWN = Host("v5e")
 NO_CHIP = Host("", 192 * GIB, 160 * GIB)
+LINE = (launch(2, 3.3), launch(4, 3.5), launch(8, 4.2), launch(16, 5.5))
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,15 @@ GROW = (
     Row("largest-need-of-the-window", (lacked(4, 9, 3), lacked(4, 5, 3)), Step.GROW, 11.25),
     Row("beyond-the-window", (lacked(4, 9, 3), *(launch() for _ in range(5))), Step.KEEP, None, bounds={"window": 5}),
     Row("same-size-again", (lacked(4, 5, 1), lacked(4, 5, 1)), Step.GROW, 6.25),
-    Row("second-in-a-row", (lacked(4, 4.1, 1), lacked(5.25, 5.3, 1)), Step.GROW, 10.5, "2 sizes in a row"),
-    Row("third-in-a-row", (lacked(1, 1.1), lacked(1.5, 1.6), lacked(3, 3.1)), Step.GROW, 9),
+    Row("second-in-a-row", (lacked(4, 4.1, 1), lacked(5.25, 5.3, 1)), Step.GROW, 14.75, "2 sizes in a row"),
+    Row("third-in-a-row", (lacked(1, 1.1), lacked(1.5, 1.6), lacked(3, 3.1)), Step.GROW, 11.25),
+    Row(
+        "fourth-in-a-row",
+        (lacked(1, 1.1), lacked(1.5, 1.6), lacked(3, 3.1), lacked(11.25, 11.5)),
+        Step.GROW,
+        37.5,
+        "40 GiB are the most that is allowed",
+    ),
     Row(
         "not-beyond-what-is-fast",
         (lacked(4, 4.1, 1, seconds=6), lacked(5.25, 5.3, 1, seconds=7.5)),
@@ -83,6 +91,26 @@ STUCK = (
     Row("lower", (lacked(40, 45, 6, threshold=8),), Step.STUCK, 40, threshold=4, conflict="45 GiB"),
     Row("the-operators-threshold", (lacked(8, 10, 6, own=True, threshold=7),), Step.START, None),
     Row("threshold-that-does", (lacked(40, 50, 12), launch(40, threshold=8)), Step.KEEP, 40, threshold=8),
+    Row(
+        "less-memory-than-before",
+        (lacked(8, 12, 2), launch(16)),
+        Step.STUCK,
+        8,
+        "12 GiB are needed, and 8 GiB are the most",
+        SCARCE,
+        threshold=1,
+        conflict="12 GiB are",
+    ),
+    Row(
+        "less-memory-than-before-and-a-pinned-threshold",
+        (lacked(8, 12, 2), launch(16)),
+        Step.SHRINK,
+        8,
+        host=SCARCE,
+        threshold=1,
+        bounds={"pins": {THRESHOLD: str(gib(1))}},
+        conflict="12 GiB are needed, and 8 GiB are the most",
+    ),
     Row("on-v4", (lacked(70, 90, 12),), Step.STUCK, None, "Without a buffer", V4, conflict="90 GiB"),
     Row("memory-unknown", (lacked(4, 6, 3),), Step.STUCK, None, "not known", UNKNOWN, threshold=2, conflict="6 GiB"),
     Row("memory-unknown-and-more-worked", (launch(8, own=True), lacked(4, 6, 3)), Step.BACK, 8, host=UNKNOWN),
@@ -104,6 +132,19 @@ BACK = (
         Step.GROW,
         7.5,
         "6 GiB are needed",
+    ),
+    Row(
+        "to-one-that-is-slow-the-largest-that-is-fast-comes-first",
+        (lacked(None, 4.5, 1), launch(23, 30.0), lacked(5.75, 9, 1)),
+        Step.GROW,
+        11,
+        "Between them, 11 GiB should be in time",
+    ),
+    Row(
+        "to-one-that-is-slow-after-one-try-between",
+        (lacked(None, 4.5, 1), launch(23, 30.0), lacked(5.75, 9, 1), lacked(9.5, 9.75, 1, seconds=12.0)),
+        Step.BACK,
+        23,
     ),
     Row(
         "to-one-that-is-slow-where-nothing-is-between",
@@ -164,7 +205,55 @@ SHRINK = (
     Row("one-of-two-sizes", (launch(8, 6.0), launch(16, 9.0), launch(16, 16.0)), Step.KEEP, 16, "no smaller buffer"),
     Row("out-of-proportion", (launch(8, 6.0), launch(16, 30.0)), Step.KEEP, 16, "out of all proportion"),
     Row("out-of-proportion-twice", (launch(8, 6.0), launch(16, 30.0), launch(16, 30.0)), Step.SHRINK, 10.75),
-    Row("a-little-slow-where-less-may-not-do", (lacked(None, 12, 1), launch(15, 15.5)), Step.KEEP, 15, "no rule"),
+    Row("a-little-slow-where-less-may-not-do", (lacked(None, 12, 1), launch(15, 15.5)), Step.SHRINK, 13.5),
+    Row("slow-and-half-of-the-headroom", (lacked(None, 12, 1), launch(15, 17.0)), Step.SHRINK, 13),
+    Row(
+        "default-in-time-now-and-then",
+        (launch(None, 14.8), launch(None, 15.5), launch(None, 15.6)),
+        Step.KEEP,
+        None,
+        "others with this size did not",
+    ),
+    Row(
+        "a-little-slow-now-and-then",
+        (lacked(None, 6, 1), launch(15, 14.8), launch(15, 15.9), launch(15, 15.9)),
+        Step.KEEP,
+        15,
+        "no rule",
+    ),
+    Row(
+        "in-time-once-and-mostly-not",
+        (lacked(None, 6, 1), launch(15, 14.8), launch(15, 17.0), launch(15, 17.2)),
+        Step.SHRINK,
+        12.25,
+    ),
+    Row(
+        "in-time-now-and-then-where-nothing-ever-lacked-room",
+        (*(launch(22, seconds, own=True) for seconds in (16.6, 15.4, 14.3)), launch(22, 16.4)),
+        Step.SHRINK,
+        11,
+        "22 GiB",
+    ),
+    Row(
+        "in-time-now-and-then-where-less-may-not-do",
+        (lacked(None, 6, 1, seconds=None), *(launch(22, seconds) for seconds in (16.6, 15.4, 14.3, 16.4))),
+        Step.KEEP,
+        22,
+        "others with this size did not",
+    ),
+    Row(
+        "out-of-line-once",
+        (launch(1, 2.35), launch(2, 2.7), launch(4, 3.4), launch(8, 4.85), launch(16, 7.7), launch(32, 15.7)),
+        Step.KEEP,
+        32,
+        "it takes 13.4 s",
+    ),
+    Row(
+        "out-of-line-each-time",
+        (*LINE, launch(32, 15.7), launch(32, 15.9)),
+        Step.SHRINK,
+        30,
+    ),
     Row("a-little-slow-where-less-will-do", (lacked(None, 6, 1), launch(15, 15.5)), Step.SHRINK, 13.5),
     Row(
         "outlier-by-the-fit",
@@ -222,7 +311,6 @@ SHRINK = (
         conflict="30 GiB are needed",
     ),
     Row("little-memory", (launch(16),), Step.SHRINK, 8, "25 % of the 32 GiB", SCARCE),
-    Row("little-memory-and-a-need", (lacked(8, 12, 2), launch(16)), Step.SHRINK, 8, host=SCARCE, conflict="12 GiB are"),
     Row(
         "others-take-memory",
         (launch(16),),
@@ -235,6 +323,16 @@ SHRINK = (
     Row("host-ran-out-again", (killed(4), killed(2)), Step.SHRINK, 1),
     Row("host-ran-out-of-the-default-long-ago", (killed(4), launch(2)), Step.KEEP, 2),
     Row("host-ran-out-above-a-need", (lacked(4, 6, 3), killed(16)), Step.SHRINK, 9.75),
+    Row(
+        "host-ran-out-twice-above-a-need",
+        (lacked(4, 6, 3), killed(16), killed(9.75)),
+        Step.SHRINK,
+        None,
+        "all buffers stay out",
+        V4,
+        conflict="6 GiB are needed, and 9.75 GiB are too much for the host",
+    ),
+    Row("host-ran-out-once-above-a-need", (lacked(4, 6, 3), killed(16)), Step.SHRINK, 9.75, host=V4),
     Row("host-ran-out-near-a-need", (lacked(4, 6, 3), killed(7.5)), Step.SHRINK, 6.5),
     Row("host-ran-out-at-the-need", (lacked(4, 6, 3), killed(6.25)), Step.STUCK, 3, threshold=1, conflict="6 GiB are"),
     Row("host-ran-out-at-the-least", (killed(0.25),), Step.KEEP, 0.25, "no smaller buffer is allowed"),

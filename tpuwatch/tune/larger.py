@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tpuwatch.tune.situation import Situation
 
 _MANY: Final = 3  # sizes in a row that were too small: then the headroom is worth less than a start in time
-_FACTORS: Final = (1, 2, 3, 6, 24)  # at least, with the number of sizes that have failed: the sixth is large enough
 _EASY: Final = 0.8  # of the limit: what is reckoned beyond the sizes that are known is to be fast for sure
 
 
@@ -37,7 +37,10 @@ def larger(situation: Situation, failed: Seen) -> Proposal:
         between = _between(situation, failed, told or failed.size + 1, wanted, good)
         if between is None:
             return _back(failed, good)
-        return Proposal(Step.GROW, between, failed.given, (_grown(situation, failed, told, wanted, between),))
+        why = _grown(situation, failed, told, wanted, between)
+        if between < wanted:
+            why = f"{lacked(failed)}. {took(good, bounds)}. Between them, {format_size(between)} should be in time."
+        return Proposal(Step.GROW, between, failed.given, (why,))
     if failed.given is not None and THRESHOLD not in bounds.pins:
         return stuck(situation, failed, told or failed.size + 1)
     fast = situation.fast
@@ -68,20 +71,26 @@ def _back(failed: Seen, good: Seen) -> Proposal:
 
 
 def _between(situation: Situation, failed: Seen, told: int, wanted: int, good: Seen) -> int | None:
-    """A size that may be both, where one had no room and a larger one is slow; None where none is worth a try."""
+    """A size that may be both, where one had no room and a larger one is slow; None where none is worth a try.
+
+    With less than all the headroom there is one such try, and that is the largest that is fast.
+    """
     fast, most = situation.fast, good.size - good.size // WORTH
     most = down(most if fast is None else min(most, fast), situation.bounds)
-    return min(up(_leap(situation, failed, told, wanted), situation.bounds), most) if wanted <= most else None
+    if wanted <= most:
+        return min(up(_leap(situation, failed, told, wanted), situation.bounds), most)
+    first = situation.said[-2:] == (good, failed)
+    return most if first and fast is not None and up(told, situation.bounds) <= most else None
 
 
 def _leap(situation: Situation, failed: Seen, told: int, wanted: int) -> int:
-    """From the second failure in a row on, more than was told: what is told is only what came first. Each time it
-    grows by a larger factor, so that no need is far; but not beyond what is fast, as long as that may do.
+    """From the second failure in a row on, more than was told: what is told is only what came first. It goes half way,
+    by ratio, to the most that is allowed, and then all of it; but not beyond what is fast, as long as that may do.
     """
     growths, fit, limit = _growths(situation, failed), situation.fit, situation.bounds.init_seconds
     if growths == 1:
         return wanted
-    leap = max(wanted, failed.size * _FACTORS[min(growths, len(_FACTORS)) - 1])
+    leap = max(wanted, math.isqrt(told * situation.room.most)) if growths <= _MANY else MOST_BYTES
     fast = largest_within(fit, limit) if fit is not None else None
     easy = largest_within(fit, _EASY * limit) if fit is not None else None
     if fast is None or easy is None or fast < told + told // WORTH:

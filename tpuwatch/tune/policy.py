@@ -16,6 +16,7 @@ from tpuwatch.tune.proposal import Proposal, keep, lacked, ran_out, took
 from tpuwatch.tune.situation import look
 from tpuwatch.tune.sizes import pages_up
 from tpuwatch.tune.smaller import lighter, smaller
+from tpuwatch.tune.stuck import stuck
 from tpuwatch.units import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -130,6 +131,9 @@ def _bounded(situation: Situation, proposal: Proposal) -> Proposal:
     reason = f"{format_size(room.least)} to {format_size(room.most)} are allowed ({room.why}): {format_size(allowed)}."
     need = situation.need(proposal.threshold) or 0
     conflict = proposal.conflict
+    free = not {SIZE, THRESHOLD} & situation.bounds.pins.keys()
+    if need > allowed and free:  # with what is allowed it would fail for sure
+        return stuck(situation, situation.failures(proposal.threshold)[-1], need)
     if need > allowed:
         conflict = f"{format_size(need)} are needed, and {format_size(room.most)} are the most that is allowed."
     return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.tune.model import Bounds, Fit, Host
 
 PLAINLY: Final = 1.25  # a start that takes more than so many times another is slower, and not by noise
+_PATIENCE: Final = 0.1  # of the limit: so much most starts with a size may be over it that has been in time as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,23 @@ class Situation:
 
     def is_plainly_slow(self, one: Seen) -> bool:
         """Whether all with its size were slow, not by noise, and nothing but the size is known to have made them so."""
-        times = [seconds for size, seconds in self.points if size == one.size]
-        return bool(times) and min(times) > PLAINLY * self.bounds.init_seconds
+        times = self.times(one.size)
+        return bool(times) and times[0] > PLAINLY * self.bounds.init_seconds
+
+    def times(self, size: int) -> list[float]:
+        """What starts with the size took that nothing else made slow, the quickest first."""
+        return sorted(seconds for has, seconds in self.points if has == size)
+
+    def is_too_slow(self, size: int) -> bool:
+        """Whether a size is too slow, as far as its starts tell that from noise. One that was never in time is.
+
+        One that was in time now and then is near the limit, and is left in peace unless it mostly takes plainly longer.
+        Where nothing ever lacked room there is nothing to lose above libtpu's own size: that most are slow is enough.
+        """
+        times, limit = self.times(size), self.bounds.init_seconds
+        idle = size > self.host.default_bytes and not self.failures(None)
+        mostly = limit if idle else (1 + _PATIENCE) * limit
+        return bool(times) and (times[0] > limit or statistics.median_low(times) > mostly)
 
     @property
     def fast(self) -> int | None:

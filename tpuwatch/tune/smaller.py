@@ -24,8 +24,6 @@ _FASTER: Final = 0.95  # of the time before: with a much smaller size, what is n
 _SLOWER: Final = 1.25  # of the time before: with a size that is little smaller, what is not above that may be noise
 _MUCH_SMALLER: Final = 0.75
 _NOISE: Final = 0.05  # of the limit: so much a start may be off, where few launches tell no better
-_PATIENCE: Final = 0.04  # of the limit: so little above it is no reason for a change that costs the headroom
-_LITTLE: Final = 0.02  # the same where a smaller one has all the headroom
 _NOT_FAR: Final = 1.15  # of the line's time: what its own size has taken counts up to that
 _SURE: Final = 3.0  # median distances from the line that a start may be off
 _ENOUGH: Final = 2  # slow starts with libtpu's own size, or less, before a smaller one is tried without a fit
@@ -38,6 +36,10 @@ def lighter(situation: Situation, failed: Seen) -> Proposal:
     if good is not None:
         reason = f"{ran_out(failed)}; the launch of {good.clock} worked with {format_size(good.size)}: back to that."
         return Proposal(Step.BACK, good.size, good.given, (reason,))
+    too_much = sorted(set(situation.refused))
+    if need and too_much[1:] and default_may_do(situation, failed):
+        both = f"{format_size(need)} are needed, and {format_size(too_much[0])} are too much for the host."
+        return to_default(situation, f"{ran_out(failed)}.", both)
     if need > failed.size - failed.size // WORTH:
         return stuck(situation, failed, need, f"{ran_out(failed)}.")
     middle = math.isqrt(need * failed.size) if need else failed.size // 2
@@ -72,12 +74,12 @@ def smaller(situation: Situation, now: Seen) -> Proposal:
 def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
     limit = situation.bounds.init_seconds
     told, own = at(fit, now.size), typical(situation.points)[now.size]
-    told = max(told, own) if own <= _NOT_FAR * told else told
+    again = len(situation.times(now.size)) > 1
+    told = max(told, own) if again or own <= _NOT_FAR * told else told
     sure = largest_within(fit, limit - max(_SURE * fit.spread_seconds, _NOISE * limit)) or 0
-    roomy = 0 < situation.floors(now.threshold)[1] <= sure
-    patience = max(fit.spread_seconds, (_LITTLE if roomy else _PATIENCE) * limit)
+    bare, wanted = situation.floors(now.threshold)
     line = f"{format_seconds(max(0.0, fit.base_seconds))} and {fit.per_byte_seconds * (1 << 30):.2f} s for each GiB"
-    if told <= limit + patience:
+    if told <= limit or not situation.is_too_slow(now.size):
         return keep(now, f"{slow}; by {fit.launches} launches it takes {format_seconds(told)} ({line}): no rule.")
     fast = largest_within(fit, limit)
     why = f"{slow}; by {fit.launches} launches it takes {line}"
@@ -85,8 +87,8 @@ def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
         why = f"{why}: the size does not explain it"
         cut = _last_cut(situation, now)
         return keep(now, f"{why}.") if cut is None else _back(cut, why)
-    for wanted in situation.floors(now.threshold):  # less than is needed is no use, however fast it is
-        sure = wanted if sure < wanted <= fast else sure
+    if sure < wanted:  # to be in time for sure is worth half of the headroom, and no more
+        sure = wanted if wanted <= fast else max(sure, down(min(fast, (bare + wanted) // 2), situation.bounds))
     known = min(size for size, _ in situation.points) // 2
     target = min(max(sure, known, situation.room.least), now.size - now.size // WORTH)
     return _shrink(situation, now, max(down(target, situation.bounds), situation.room.least), fast, why)
@@ -94,14 +96,14 @@ def _by_fit(situation: Situation, now: Seen, fit: Fit, slow: str) -> Proposal:
 
 def _by_trial(situation: Situation, now: Seen, slow: str) -> Proposal:
     """There is one size alone: whether it is what makes it slow, a smaller one will tell."""
-    times = [seconds for size, seconds in situation.points if size == now.size]
+    times = situation.times(now.size)
     limit, default = situation.bounds.init_seconds, situation.host.default_bytes
-    if min(times) <= limit:
+    if not situation.is_too_slow(now.size):
         return keep(now, f"{slow}; others with this size did not: the size does not explain it.")
     if now.size <= default and len(times) < _ENOUGH:
         return keep(now, f"{slow}; one launch alone is no reason to go below what libtpu takes by itself.")
     bare, least = situation.floors(now.threshold)[0], situation.room.least
-    fast = down(int(now.size * limit / min(times)), situation.bounds)  # if all the time goes to the buffer
+    fast = down(int(now.size * limit / times[0]), situation.bounds)  # if all the time goes to the buffer
     if bare > fast:
         return both_not(situation, now, fast, bare, f"{slow}, as did all with this size")
     target = max(down(now.size // 2, situation.bounds), bare, least)
