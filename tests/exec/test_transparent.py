@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.daemon_process import SECONDS
-from tests.exec.running import PYTHON, Place, read_until, wait_for
+from tests.exec.running import PYTHON, Place, read_until
 
 ALL_BYTES = bytes(range(256)) * 4096  # a megabyte, with no line that ends as text does
 
@@ -170,7 +169,6 @@ def test_a_signal_to_the_whole_group_reaches_the_command_once(place: Place) -> N
     )
     with place.start(*PYTHON, code) as process:
         read_until(process, b"ready\n")
-        wait_for(lambda: has_listener(process.pid), "the watcher to listen")
         os.killpg(process.pid, signal.SIGTERM)
         read_until(process, b"got\n")
         process.send_signal(signal.SIGUSR1)  # what was sent before it is passed on before it, if at all
@@ -195,12 +193,6 @@ def masks(status: bytes) -> list[int]:
     """Signals as bits, but for the two that the C library keeps for itself and may ignore in what it starts."""
     internal = 1 << 31 | 1 << 32
     return [int(line.split()[1], 16) & ~internal for line in status.splitlines()]
-
-
-def has_listener(pid: int) -> bool:
-    """Whether one of its children is the watcher, with the thread that takes signals."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return any(len(list(Path(f"/proc/{child}/task").iterdir())) == 2 for child in children)
 
 
 def close_stdout(process: subprocess.Popen[bytes]) -> None:

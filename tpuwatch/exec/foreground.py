@@ -10,13 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FROM_KERNEL: Final = 0x80  # SI_KERNEL: the terminal's keys, its size, its end
+_FROM_KERNEL: Final = 0x80  # SI_KERNEL: the terminal's keys, its size, its end
 _OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT}
 TAKEN: Final = frozenset(signal.valid_signals()) - _OWN - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}
 ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
@@ -27,8 +26,11 @@ _FLUSH_SECONDS = 1.0
 class Echo(Protocol):
     """Tells whether a signal that we got was sent to our whole process group, so that the command has it too."""
 
-    def heard(self, number: int, sender: int, when: float) -> bool:
-        """Whether it was. `when`: monotonic seconds at which we got it."""
+    def heard(self, number: int) -> bool:
+        """Whether the one that we have just taken was."""
+
+    def forget(self, number: int) -> None:
+        """What was sent until now is not asked for."""
 
 
 def block() -> set[int]:
@@ -80,10 +82,10 @@ class Foreground:
         if number == signal.SIGWINCH:
             self._resize()
             return True  # it may have looked at the size before we changed it
-        if info.si_code == FROM_KERNEL:
-            # A terminal that hangs up is told to the leader of the session alone.
-            return number == signal.SIGHUP and os.getsid(0) == os.getpid()
-        return not self._echo.heard(number, info.si_pid, time.monotonic())
+        if self._echo.heard(number):
+            return False
+        # Of what the kernel tells us alone, only a terminal that hangs up concerns the command.
+        return info.si_code != _FROM_KERNEL or number == signal.SIGHUP
 
     def _send(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or become another user's
@@ -125,6 +127,7 @@ class Foreground:
             os.kill(os.getpid(), number)  # blocked still: with one from the terminal that waits already it is one
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+            self._echo.forget(number)
         elif _is_stopped(self._pid):
             os.kill(os.getpid(), signal.SIGSTOP)
         self._resize()

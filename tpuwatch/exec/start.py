@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch.exec import foreground
+from tpuwatch.exec.bystander import Bystander
 from tpuwatch.exec.command import start
 from tpuwatch.exec.saying import say
 from tpuwatch.exec.streams import open_streams
@@ -25,12 +26,13 @@ def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report
     started = time.time()
     streams = open_streams(_hold_standard_descriptors())
     mask = foreground.block()
+    bystander = Bystander()
     pid = start(command, begun.environ, streams, mask)
     streams.forget_given()
 
     from tpuwatch.exec.run import serve  # while the command is on its way
 
-    serve(pid, begun, streams, started, config, report)
+    serve(pid, begun, streams, bystander, started, config, report)
 
 
 def _hold_standard_descriptors() -> set[int]:

@@ -12,12 +12,9 @@ import os
 import select
 import signal
 import struct
-import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-
-from tpuwatch.exec.foreground import FROM_KERNEL, TAKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,14 +24,11 @@ STILL_SECONDS = 3.0  # after the command's end, for a watcher that does nothing 
 MOST_SECONDS = 30.0  # and for one that still reads
 _LOOK_SECONDS = 0.1
 _TURN_SECONDS = 0.005
-_ECHO_SECONDS = 0.05  # in which it is told that a signal was sent to the process group
-_SAME_SECONDS = 1.0
 _NICE = 10
 _MAX_RESULT = 16 << 20
 _SLOTS: Final = 8
 _LOGS: Final = 7  # the slot that tells how many logs there are, and one, after a look when the command had ended
 _SLOT = struct.Struct("=Q")
-_HEARD = struct.Struct("=iid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +93,21 @@ class Watcher:
         self._counters = counters
         self._pid = 0
         self._ended = False
-        self._over = self._result = self._echo = -1
+        self._over = self._result = -1
         self.trouble = ""  # why there is no result, a clause
 
     def start(self, job: Job) -> None:
         """Begin to read. Where that cannot be there is no result in the end, and nothing else is different."""
         control, self._over = os.pipe()
         self._result, result = os.pipe()
-        self._echo, echo = os.pipe()
         try:
             self._pid = os.fork()
         except OSError as error:
             self._ended, self.trouble = True, f"no process could be started for it ({error.strerror})"
             self._pid = -1
         if self._pid == 0:
-            _live(job, self._counters, control, result, echo)
-        for descriptor in (control, result, echo):
+            _live(job, self._counters, control, result)
+        for descriptor in (control, result):
             os.close(descriptor)
 
     def has_ended(self) -> bool:
@@ -128,21 +121,6 @@ class Watcher:
     def forget(self) -> None:
         """In a process of ours that goes on after us: hold nothing that the watcher waits for the end of."""
         os.close(self._over)
-
-    def heard(self, number: int, sender: int, when: float) -> bool:
-        """Whether the signal came to the watcher too, which is in our process group."""
-        poll = select.poll()
-        poll.register(self._echo, select.POLLIN)
-        while True:
-            left = when + _ECHO_SECONDS - time.monotonic()
-            if not poll.poll(max(0, round(1000 * left))):
-                return False
-            told = os.read(self._echo, _HEARD.size)
-            if len(told) < _HEARD.size:  # it has ended
-                return False
-            what, who, at = _HEARD.unpack(told)
-            if (what, who) == (number, sender) and abs(at - when) < _SAME_SECONDS:
-                return True
 
     def tell_end(self) -> None:
         """The command has ended: what is there now is all that there is to be read."""
@@ -210,10 +188,9 @@ class Watcher:
 # -- in the watcher's own process
 
 
-def _live(job: Job, counters: Counters, control: int, result: int, echo: int) -> NoReturn:
+def _live(job: Job, counters: Counters, control: int, result: int) -> NoReturn:
     try:
-        _settle({control, result, echo, *(text.file for text in job.texts)})
-        threading.Thread(target=_tell_signals, args=(echo,), daemon=True).start()
+        _settle({control, result, *(text.file for text in job.texts)})
         try:
             from tpuwatch.exec.reading import read
 
@@ -245,11 +222,3 @@ def _is_over(control: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(control, select.POLLIN)
     return bool(poll.poll(1000 * seconds))
-
-
-def _tell_signals(echo: int) -> None:
-    """All signals are blocked here: those that are sent to the process group stop or end nothing, and are told."""
-    while True:
-        info = signal.sigwaitinfo(TAKEN)
-        if info.si_code != FROM_KERNEL and info.si_signo != signal.SIGCHLD:
-            os.write(echo, _HEARD.pack(info.si_signo, info.si_pid, time.monotonic()))
