@@ -30,6 +30,7 @@ from tpuwatch.restart.record import Fleet, Lease, Phase, Record, Target
 
 NOW = 1_790_000_000.0
 ZONE = "us-east5-a"
+BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
 ACT: dict[str, Any] = {
     "mode": "act",
     "end_holder": True,
@@ -117,6 +118,7 @@ class Side:
     """A watcher, or the machine train-0, in a fleet."""
 
     root: Path
+    patch: pytest.MonkeyPatch
     clock: ManualClock = field(default_factory=lambda: ManualClock(NOW))
     nodes: dict[str, NodeStatus] = field(default_factory=dict)
     posted: Posted = field(default_factory=Posted)
@@ -131,15 +133,15 @@ class Side:
         self.go.set()
         self.posted = Posted(notices=Answer(None, None, Problem.ABSENT))
 
-    def watch(self, patch: pytest.MonkeyPatch, **restart: Any) -> RestartWatch:
+    def watch(self, **restart: Any) -> RestartWatch:
         """One by such a [restart]; its turns are done by the test."""
-        patch.setattr(restarting, "open_ledger", lambda *_, **__: self.ledger)
+        self.patch.setattr(restarting, "open_ledger", lambda *_, **__: self.ledger)
         side = self
 
         def driver(_: object, of: Target, rung: Rung, *_more: object) -> tuple[Driver, Callable[[], None]]:
             return Driver(side, of, rung, Lease("vm/boot/1/2/x", 60.0)), lambda: None
 
-        patch.setattr(restarting.Restarting, "_driver", driver)
+        self.patch.setattr(restarting.Restarting, "_driver", driver)
         given = {**ACT, **restart}
         config = Config.model_validate(
             {"restart": given, "state": {"dir": self.root}, "health": {"boot_grace_seconds": 0.0}}

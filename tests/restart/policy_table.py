@@ -29,7 +29,7 @@ from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.policy.situation import Situation
 from tpuwatch.restart.policy.storm import Crowd, Crowds
-from tpuwatch.restart.record import Breaker, Claim, Fleet, Lease, Phase
+from tpuwatch.restart.record import Breaker, Claim, Fleet, Lease, Phase, Record
 
 CLOUD, RUNTIME, HOST, LOGS = Witness.CLOUD, Witness.RUNTIME, Witness.HOST, Witness.LOGS
 METADATA, MONITORING = Witness.METADATA, Witness.MONITORING
@@ -44,6 +44,7 @@ class Row:
     expected: Rung | Blocked | None
     says: str = ""
     settings: Settings = ALL_ON
+    asks: bool | None = None  # whether a person is asked, where that is what the row is about
 
 
 def with_reasons(*reasons_of: Witness, age: float = 5.0, sureness: Sureness = Sureness.CERTAIN) -> Situation:
@@ -58,6 +59,12 @@ NEAR = Maintenance("SCHEDULED", "PENDING", NOW + 30 * MINUTE, NOW + 5 * HOUR)
 PAST = Maintenance("SCHEDULED", "ONGOING", NOW - 5 * HOUR, NOW - 2 * HOUR)
 REFUSED = record(Phase.STOPPED, target=replace(TARGET, node="other"), tries=2)
 PREEMPTION = judged(Verdict.PREEMPTED, Rung.CHECKPOINT, said(METADATA), Sureness.LIKELY)
+
+
+def worse(count: int, began_ago: float) -> tuple[Record, ...]:
+    """Records of more nodes, which have failed."""
+    failed = others(count, began_ago=began_ago, phase=Phase.FAILED)
+    return tuple(replace(one, target=replace(TARGET, node=f"{one.target.node}-{began_ago:.0f}")) for one in failed)
 
 
 def stuck_again(ago: float, phase: Phase = Phase.DONE) -> Situation:
@@ -250,6 +257,16 @@ ROWS = [
         situation(books=books(*others(3, phase=Phase.FAILED))),
         Blocked.BREAKER,
         "other-0, other-1",
+    ),
+    Row(
+        "failures among many that helped",
+        situation(books=books(*others(8, began_ago=2 * HOUR), *worse(2, 3 * HOUR), *worse(1, HOUR))),
+        Rung.RESTART_NODE,
+    ),
+    Row(
+        "… and one more of the latest",
+        situation(books=books(*others(7, began_ago=2 * HOUR), *worse(2, 3 * HOUR), *worse(1, HOUR))),
+        Blocked.BREAKER,
     ),
     Row(
         "failures before its reset",

@@ -167,7 +167,7 @@ def test_so_it_may_while_it_resets_a_queued_resource(site: Site, faults: tuple[F
         finish(site)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_many_drivers_may_die_one_after_the_other_at_any_time(site: Site, seed: int) -> None:
     """Also while they look and wait; and the next one comes at once, later, or when all is long over."""
     dice = random.Random(seed)

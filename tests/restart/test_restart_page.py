@@ -47,7 +47,7 @@ def test_keys_and_defaults_of_the_budgets_are_the_real_ones(cells: list[str]) ->
 
 
 def test_other_numbers_and_names_are_the_real_ones() -> None:
-    assert (STALE_SECONDS, AHEAD_SECONDS, REQUEST_SECONDS) == (120, 3600, 600)
+    assert (STALE_SECONDS, AHEAD_SECONDS, REQUEST_SECONDS, ALL_ON.witness_seconds) == (120, 3600, 600, 600)
     keys = {*Restart.model_fields, *Ledger.model_fields}
     named = set(re.findall(r"`(\w+_(?:seconds|max|percent|polls|tries|nodes|failures))`", PAGE))
-    assert named - keys == {"boot_grace_seconds"}
+    assert named - keys == {"boot_grace_seconds", "compile_grace_seconds", "idle_seconds"}

@@ -89,7 +89,7 @@ def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Ite
     def told(match: Match) -> Seen:
         nonlocal pid
         pid = pid or match.details.get("pid") if match.rule.mark == "banner" else pid
-        tracker.hear(match, Origin(pid, file.user, file.host), now)
+        tracker.hear(match, Origin(pid, file.user, file.host, output=file.pid is None), now)
         return seen(match, shown, now)
 
     parser = None

@@ -16,6 +16,7 @@ from tpuwatch.clock import SystemClock
 from tpuwatch.export.paper import Paper
 from tpuwatch.export.terminal import printable
 from tpuwatch.health.words import length
+from tpuwatch.restart.acts import claim
 from tpuwatch.restart.audit import Entry
 from tpuwatch.restart.cloud import CloudNodeApi
 from tpuwatch.restart.executor import Driver
@@ -173,6 +174,8 @@ class _Command:
                     before = self._superseded(before, previous)
                 if before is None:
                     return self._interrupted(target)
+            # Daemons count what operators do, so none may decide by what the ledger held before.
+            claim(self.books.ledger, target, restart_plan.rules(self.config), record.requested)
             self.books.ledger.write(record, before.version if before is not None else 0)
         except ConflictError:
             return Outcome("held", f"Somebody else is at {target.node} now: see {_command('--status')}.")

@@ -93,8 +93,15 @@ class Restart(Section):
         default=3,
         ge=1,
         le=100,
-        description="After so many failed restarts within the breaker's window nothing is restarted any more, until "
-        "`tpuwatch restart --reset-breaker`.",
+        description="When so many of the latest restarts have failed within the breaker's window, nothing is restarted "
+        "any more, until `tpuwatch restart --reset-breaker`.",
+    )
+    breaker_last: Count = Field(
+        default=10,
+        ge=1,
+        le=1000,
+        description="How many restarts the latest are; never fewer than breaker_failures. Of many that help some may "
+        "fail: their nodes are broken, and no restart helps those.",
     )
     breaker_window_seconds: Seconds = Field(
         default=86_400.0, ge=60, le=_WEEK, description="The window in which failed restarts are counted."

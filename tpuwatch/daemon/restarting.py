@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.telling import Telling
 
 LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
-# With these a request for a restart has become wrong.
 
 
 class Restarting:
@@ -59,7 +58,11 @@ class Restarting:
 
         Raises ConfigError if [ledger] does not say where the ledger is.
         """
-        self.settings = Settings.of(config.restart, boot_grace_seconds=config.health.boot_grace_seconds)
+        self.settings = Settings.of(
+            config.restart,
+            boot_grace_seconds=config.health.boot_grace_seconds,
+            witness_seconds=max(config.health.idle_seconds, config.logs.compile_grace_seconds),
+        )
         self._config = config
         self._metrics = metrics
         self._clock = clock
@@ -67,7 +70,7 @@ class Restarting:
         self._here = here or ThisMachine()
         self._system = system
         self._crew = Crew(clock, news=wake)
-        self._ledger = open_ledger(config, clock, wait=self._crew.wait)
+        self._ledger = open_ledger(config, clock, wait=self._crew.wait, counted=metrics.api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.acts = Acts(self._ledger, self.settings, clock, f"tpuwatch@{host}")
         self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock

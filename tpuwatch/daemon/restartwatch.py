@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.daemon.deciding import Deciding
@@ -22,8 +21,6 @@ from tpuwatch.health.verdict import STUCK, Rung
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.policy import budgets
-from tpuwatch.restart.policy.decision import Blocked
-from tpuwatch.restart.policy.situation import REQUEST_SECONDS
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
 
@@ -97,7 +94,6 @@ class RestartWatch:
             clock=clock,
             actor=self._restarting.acts.actor,
             call=self._webhook.send if self._webhook is not None else lambda _: None,
-            confirm_seconds=self._settings.confirm_seconds,
         )
         cloud_seconds = Limits.of(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
         self._deciding = Deciding(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
@@ -248,15 +244,8 @@ class RestartWatch:
         except LedgerError as error:
             self._failed(error)
             decision = called.decided(None, self._settings, self._clock.time())
-        if self._is_alone(decision) and not budgets.under_way(record):
-            decision = replace(decision, ask=True)
         self._telling.decided(label, called.target, decision, begun=begun)
         return label, decision
-
-    def _is_alone(self, decision: Decision) -> bool:
-        """Whether others would have to restart the own node, and are not asked, or have not come."""
-        patience = self._settings.confirm_seconds + REQUEST_SECONDS
-        return decision.blocked is Blocked.OWN_NODE and (not decision.request or decision.held_seconds >= patience)
 
     def _open_breaker(self, called: Called) -> None:
         """Open it, if that is still called for by what the ledger holds now."""

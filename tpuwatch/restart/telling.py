@@ -47,15 +47,13 @@ class Telling:
         clock: Clock,
         actor: str,
         call: Callable[[Mapping[str, Any]], None],
-        confirm_seconds: float,
     ) -> None:
-        """`call` calls a person with a document; `confirm_seconds` is for how long what is wrong must have held."""
+        """`call` calls a person with a document."""
         self._metrics = metrics
         self._audit = audit
         self._clock = clock
         self._actor = actor
         self._call = call
-        self._confirm_seconds = confirm_seconds
         self._lines = 0
         self._keys: dict[str, tuple[object, ...]] = {}  # of the decision that was told last, by the nodes' labels
         self._told: dict[Hashable, float] = {}  # what was logged or called for, and when, by the monotonic clock
@@ -72,7 +70,7 @@ class Telling:
                 if self._lines <= MOST_LINES or begun:
                     level = logging.WARNING if begun or decision.ask else logging.INFO
                     _log.log(level, "%s: %s", label, one_line(decision.sentence))
-        if decision.ask and (decision.blocked is not None or decision.held_seconds >= self._confirm_seconds):
+        if decision.ask:
             key = decision.blocked if decision.blocked in _OF_ALL else (label, decision.key)
             self._call_once(key, "person_needed", target, decision.sentence, **_of(decision))
 

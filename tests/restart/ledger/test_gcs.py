@@ -161,7 +161,7 @@ def test_one_object_is_written_once_a_second_at_most(clock: ManualClock) -> None
             version = machine.ledger.write(record(tries=tries), version).version
         machine.ledger.write(record("train-2"), 0)
         assert machine.waits == [1.0] * 4
-        assert machine.counts == {("InsertObject", "OK"): 6}
+        assert machine.counts == {("storage.objects.insert", "OK"): 6}
         machine.wants_end = True  # then nothing is held up: it is tried, and refused
         with pytest.raises(LedgerError, match="too much is asked"):
             machine.ledger.write(record(), version)

@@ -35,6 +35,7 @@ def limits(draw: st.DrawFn) -> Settings:
         cooldown_seconds=draw(st.floats(0, 2000)),
         same_cause_seconds=draw(st.floats(0, 3000)),
         breaker_failures=draw(st.integers(1, 5)),
+        breaker_last=draw(st.integers(1, 12)),
         breaker_window_seconds=draw(st.floats(60, 20_000)),
     )
 
@@ -80,12 +81,14 @@ class World:
         assert len(of_fleet) < max(1, allowed)
         assert self.fleet.breaker.opened is None
         for one in self.ended.get(path, []):
-            assert now - one.ended >= (rules.cooldown_seconds if one.phase is Phase.DONE else 0)
+            assert now >= one.ended + (rules.cooldown_seconds if one.phase is Phase.DONE else 0)
         for last in self.ended.get(path, [])[:1]:
-            assert now - last.ended >= rules.backoff_seconds
-            assert last.cause != cause or now - last.ended >= rules.same_cause_seconds
-        everything = [one for past in self.ended.values() for one in past if one.phase is Phase.FAILED]
-        assert sum(one.ended > now - rules.breaker_window_seconds for one in everything) < rules.breaker_failures
+            assert now >= last.ended + rules.backoff_seconds
+            assert last.cause != cause or now >= last.ended + rules.same_cause_seconds
+        everything = [one for past in self.ended.values() for one in past if one.phase is not Phase.CANCELLED]
+        latest = sorted(everything, key=lambda one: -one.ended)[: rules.breaker_last]
+        failed = [one for one in latest if one.phase is Phase.FAILED]
+        assert sum(one.ended > now - rules.breaker_window_seconds for one in failed) < rules.breaker_failures
 
 
 @settings(max_examples=300, deadline=None)

@@ -22,6 +22,7 @@ from tests.restart.policy_scenes import (
     situation,
 )
 from tests.restart.policy_table import ALONE, ASKED, ROWS, Row
+from tests.restart.policy_table_asking import ASKING
 from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked
 from tpuwatch.restart.policy.policy import decide
@@ -29,12 +30,13 @@ from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.record import Breaker, Fleet, Phase
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [*ROWS, *ASKING], ids=lambda row: row.name)
 def test_situations(row: Row) -> None:
     decision = decide(row.situation, row.settings)
     assert (decision.act or decision.blocked) == row.expected, decision.sentence
     assert decision.act is None or decision.blocked is None
     assert row.says in decision.sentence
+    assert row.asks in (None, decision.ask), decision.sentence
     assert decision.sentence[0].isupper()
     assert decision.sentence.endswith(".")
     assert decide(row.situation, row.settings) == decision, "it is not a function"
@@ -46,7 +48,7 @@ def test_every_reason_that_there_is_stands_in_the_table() -> None:
 
 def test_a_person_is_asked_where_nothing_else_will_help() -> None:
     asked = {row.expected for row in ROWS if decide(row.situation, row.settings).ask}
-    assert asked - {None} == FOR_A_PERSON
+    assert asked - {None, Blocked.OWN_NODE} == FOR_A_PERSON
     assert decide(situation(ALONE), ALL_ON).ask
     assert not decide(situation(judged(Verdict.HEALTHY, Rung.NOTHING)), ALL_ON).ask
 

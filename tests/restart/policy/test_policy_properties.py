@@ -136,7 +136,7 @@ def never(view: Situation, rung: Rung) -> bool:
     )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(situations())
 def test_nothing_is_ever_done_on_what_never_counts(view: Situation) -> None:
     decision = decide(view, ALL_ON)
@@ -169,7 +169,7 @@ def test_a_good_part_of_what_is_drawn_is_done() -> None:
     assert done >= {*NODE_RUNGS, Rung.END_HOLDER, Rung.RESTART_RUNTIME}
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(situations(), st.sets(st.sampled_from(Rung)))
 def test_switches_only_ever_take_away(view: Situation, allowed: set[Rung]) -> None:
     every = decide(view, ALL_ON)

@@ -11,6 +11,7 @@ from tpuwatch.restart.policy.settings import SWITCHED, Settings
 def test_the_defaults_are_those_of_the_configuration() -> None:
     config = Config()
     assert Settings.of(config.restart, boot_grace_seconds=config.health.boot_grace_seconds) == Settings()
+    assert max(config.health.idle_seconds, config.logs.compile_grace_seconds) == Settings().witness_seconds
 
 
 def test_every_switch_allows_its_own_rung_and_no_other() -> None:

@@ -77,7 +77,7 @@ class Bucket:
     """The bucket that [ledger] names. Connects at the first request. Safe from any thread."""
 
     def __init__(self, ledger: Ledger, clock: Clock, counted: Callable[[str, str], None]) -> None:
-        """`counted` is told the method and the code of each request."""
+        """`counted` is told the method, as the JSON API calls it, and the code of each request."""
         self.name = ledger.bucket
         self._endpoint = ledger.endpoint
         self._insecure = ledger.insecure
@@ -100,7 +100,7 @@ class Bucket:
                 raise
             return Found(int(blob.generation), content)
 
-        found: Found | None = self._ask("GetObject", "read", seconds, download)
+        found: Found | None = self._ask("storage.objects.get", "read", seconds, download)
         return found
 
     def put(self, name: str, content: bytes, generation: int, seconds: float) -> int:
@@ -116,7 +116,7 @@ class Bucket:
             blob.upload_from_string(content, content_type=_KIND, **options)
             return int(blob.generation)
 
-        made: int = self._ask("InsertObject", "written", seconds, upload)
+        made: int = self._ask("storage.objects.insert", "written", seconds, upload)
         return made
 
     def page(self, prefix: str, token: str, seconds: float) -> tuple[dict[str, int], str]:
@@ -135,7 +135,7 @@ class Bucket:
             page = next(blobs.pages, ())
             return {str(blob.name): int(blob.generation) for blob in page}, str(blobs.next_page_token or "")
 
-        found: tuple[dict[str, int], str] = self._ask("ListObjects", "listed", seconds, listed)
+        found: tuple[dict[str, int], str] = self._ask("storage.objects.list", "listed", seconds, listed)
         return found
 
     def delete(self, name: str, generation: int, seconds: float) -> None:
@@ -144,7 +144,7 @@ class Bucket:
         def removed(bucket: Any) -> None:
             bucket.blob(name).delete(retry=None, timeout=seconds, if_generation_match=generation)
 
-        self._ask("DeleteObject", "tidied", seconds, removed)
+        self._ask("storage.objects.delete", "tidied", seconds, removed)
 
     def close(self) -> None:
         """Let go of the connections. The next request makes new ones."""

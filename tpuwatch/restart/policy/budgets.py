@@ -50,9 +50,10 @@ class Books:
         return [(path, record) for path, record in self.records.items() if under_way(record)]
 
     @cached_property
-    def failed(self) -> list[tuple[str, float]]:
-        """Every restart that made nothing better, by its node and when it ended."""
-        return [(path, one.ended) for path, one in self._past if _failed(one)]
+    def over(self) -> list[tuple[float, str, bool]]:
+        """Every restart that was done, the latest first: when it ended, its node, whether it made nothing better."""
+        done = [(one.ended, path, _failed(one)) for path, one in self._past if _failed(one) or one.phase is Phase.DONE]
+        return sorted(done, reverse=True)
 
     @cached_property
     def unrecorded(self) -> list[Claim]:
@@ -167,9 +168,10 @@ def backoff_seconds(done: int, settings: Settings) -> float:
 
 
 def trips(books: Books, settings: Settings, now: float) -> str:
-    """Why the breaker has to be open, as a sentence, if so many restarts have failed; else ""."""
+    """Why the breaker has to be open, as a sentence, if so many of the latest restarts have failed; else ""."""
     since = max(now - settings.breaker_window_seconds, books.fleet.breaker.reset_at)
-    failed = [path for path, ended in books.failed if ended > since]
+    latest = books.over[: max(settings.breaker_last, settings.breaker_failures)]
+    failed = [path for ended, path, has_failed in latest if has_failed and ended > since]
     if len(failed) < settings.breaker_failures:
         return ""
     nodes = sorted({path.rpartition("/")[2] for path in failed})

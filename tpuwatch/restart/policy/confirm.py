@@ -46,6 +46,11 @@ def confirm(previous: Confirmation | None, judgement: Judgement) -> Confirmation
     return replace(held, polls=previous.polls + 1, stamp=stamp)
 
 
+def takes(judgement: Judgement, seconds: float) -> float:
+    """How long it must have held, by `confirm_seconds`: twice as long where witnesses contradict it."""
+    return seconds * (2 if judgement.contradictions else 1)
+
+
 def _continues(previous: Confirmation, judgement: Judgement) -> bool:
     same = (previous.verdict, previous.rung) == (judgement.verdict, judgement.rung)
     return same and 0 <= judgement.at - previous.until <= GAP_SECONDS

@@ -107,4 +107,5 @@ class Decision:
     @property
     def key(self) -> tuple[object, ...]:
         """What makes it another decision: it is counted and told once, until this changes."""
-        return (self.verdict, self.wanted, self.act, self.blocked, self.request)
+        asks = self.ask and self.blocked is None  # what blocks an act says itself whether a person is asked
+        return (self.verdict, self.wanted, self.act, self.blocked, self.request, asks)

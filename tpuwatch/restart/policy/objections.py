@@ -8,6 +8,7 @@ from tpuwatch.health.evidence import Witness
 from tpuwatch.health.verdict import STUCK, Rung, Sureness, Verdict
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart.policy.budgets import Hold
+from tpuwatch.restart.policy.confirm import takes
 from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, proves
 
@@ -135,7 +136,7 @@ def _proof(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None
 
 def _unconfirmed(situation: Situation, _rung: Rung, settings: Settings) -> Hold | None:
     seen, judgement = situation.confirmation, situation.judgement
-    needed = settings.confirm_seconds * (2 if judgement.contradictions else 1)
+    needed = takes(judgement, settings.confirm_seconds)
     if seen is None or (seen.verdict, seen.rung, seen.until) != (judgement.verdict, judgement.rung, judgement.at):
         return Hold(Blocked.UNCONFIRMED, "it was not seen before")
     if seen.seconds < needed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.verdict import DESTRUCTIVE, STUCK, Rung
 from tpuwatch.health.words import capital, ended
 from tpuwatch.restart.policy import budgets, objections
+from tpuwatch.restart.policy.asking import has_lasted, is_alone
 from tpuwatch.restart.policy.budgets import Hold
 from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked, Decision, Use
 from tpuwatch.restart.policy.storm import storm
@@ -110,23 +111,30 @@ def _nothing(situation: Situation, rung: Rung, settings: Settings) -> Decision:
     """No act is called for; at most a person, who is called once for a storm and not for each node in it."""
     if rung is Rung.ASK and situation.judgement.verdict in STUCK and (hold := _storm(situation, settings)) is not None:
         return _decision(situation, rung, settings, hold=hold, sentence=f"A person is needed: {hold.sentence}")
-    sentence = "Nothing that tpuwatch does would help: ask a person" if rung is Rung.ASK else "Nothing is to be done"
+    if rung is Rung.ASK and has_lasted(situation, settings):
+        sentence = "Nothing that tpuwatch does would help: ask a person"
+        return _decision(situation, rung, settings, sentence=sentence, ask=True)
+    sentence = "Nothing that tpuwatch does would help so far" if rung is Rung.ASK else "Nothing is to be done"
     if rung is Rung.FIX_PROGRAM:
         sentence = "The program has to be mended, by those who wrote it"
-    return _decision(situation, rung, None, sentence=sentence)
+    return _decision(situation, rung, settings, sentence=sentence)
 
 
 def _decision(
     situation: Situation,
     rung: Rung,
-    settings: Settings | None,
+    settings: Settings,
     *,
     sentence: str,
     act: Rung | None = None,
     hold: Hold | None = None,
+    ask: bool = False,
 ) -> Decision:
     judgement, seen = situation.judgement, situation.confirmation
     blocked = hold.blocked if hold is not None else None
+    own = blocked is Blocked.OWN_NODE
+    request = own and _requests(situation, rung, settings)
+    ask = ask or blocked in FOR_A_PERSON or (own and is_alone(situation, settings, request=request))
     return Decision(
         node=judgement.node,
         at=situation.now,
@@ -135,8 +143,8 @@ def _decision(
         act=act,
         blocked=blocked,
         sentence=capital(ended(sentence)),
-        ask=rung is Rung.ASK or blocked in FOR_A_PERSON,
-        request=blocked is Blocked.OWN_NODE and settings is not None and _requests(situation, rung, settings),
+        ask=ask,
+        request=request,
         opens_breaker=hold.opens_breaker if hold is not None else "",
         retry_at=hold.until if hold is not None else None,
         witnesses=tuple(sorted(witness.value for witness in situation.heard())),
@@ -161,8 +169,8 @@ def _evidence(situation: Situation, rung: Rung) -> tuple[str, ...]:
     return (*told, *(f"request of {request.actor}: {one}" for one in request.evidence))
 
 
-def _use(situation: Situation, settings: Settings | None) -> Use | None:
-    if situation.books is None or settings is None:
+def _use(situation: Situation, settings: Settings) -> Use | None:
+    if situation.books is None:
         return None
     watched = situation.crowds.fleet.watched
     return budgets.use(situation.books, situation.target, watched, settings, situation.now)

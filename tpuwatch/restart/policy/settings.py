@@ -19,6 +19,8 @@ SWITCHED: Final = (
     Rung.RESET_QUEUED_RESOURCE,
 )
 
+_NOT_OF_RESTART: Final = ("act", "allowed", "boot_grace_seconds", "witness_seconds")
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -30,6 +32,7 @@ class Settings:
     confirm_polls: int = 3
     startup_seconds: float = 300.0
     boot_grace_seconds: float = 300.0  # of [health]
+    witness_seconds: float = 600.0  # the longer of the runtime's two graces: idle_seconds, compile_grace_seconds
     node_max: int = 3
     node_window_seconds: float = 86_400.0
     fleet_max: int = 10
@@ -40,17 +43,19 @@ class Settings:
     cooldown_seconds: float = 1800.0
     same_cause_seconds: float = 21_600.0
     breaker_failures: int = 3
+    breaker_last: int = 10
     breaker_window_seconds: float = 86_400.0
     storm_nodes: int = 3
     storm_percent: float = 10.0
 
     @classmethod
-    def of(cls, restart: Restart, *, boot_grace_seconds: float) -> Settings:
-        """The settings that [restart] gives, and the boot grace of [health]."""
-        same = [name for name in cls.__dataclass_fields__ if name not in ("act", "allowed", "boot_grace_seconds")]
+    def of(cls, restart: Restart, *, boot_grace_seconds: float, witness_seconds: float = 600.0) -> Settings:
+        """The settings that [restart] gives, and what those of [health] and [logs] say of witnesses."""
+        same = [name for name in cls.__dataclass_fields__ if name not in _NOT_OF_RESTART]
         return cls(
             act=restart.mode == "act",
             allowed=frozenset(rung for rung in SWITCHED if getattr(restart, rung.value)),
             boot_grace_seconds=boot_grace_seconds,
+            witness_seconds=witness_seconds,
             **{name: getattr(restart, name) for name in same},
         )
