@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -24,10 +25,14 @@ LATE_SECONDS = 60.0  # what does not show by then never will
 SETTLE_SECONDS = 1.0
 _LOOK_SECONDS = 0.01
 
+OWED_SECONDS = 0.5  # an answer that has been owed for so long is a hang that shows: one that is well takes milliseconds
+
 STATE, ENDS, HANGS, BEGINS = "state changes", "runtime ends", "runtime hangs", "runtime begins"
+JUDGED = "runtime hangs, until it counts as evidence"  # which is after the deadline of the call
 AGAIN = "runtime answers after a hang"  # no fault: it has been left alone for a while
 _REPAIRING = 'tpuwatch_node_state{node="train-2",state="REPAIRING"}'
 _HBM = 'tpuwatch_hbm_used_bytes{chip="0"}'
+_OWED = re.compile(r"^tpuwatch_runtime_waiting_seconds\{.*\} (\S+)$", re.MULTILINE)
 _UNKNOWN = 'tpuwatch_verdict{node="train-1",verdict="unknown"}'
 
 
@@ -44,7 +49,7 @@ def faults(bench: Bench) -> Iterator[Figure]:
         for interval, delays in zip(intervals, (future.result() for future in measured), strict=True):
             for what, seconds in delays.items():
                 name = f"fault shows, poll {interval:g} s: {what}, p99 of {len(seconds)}"
-                yield Figure(name, p99(seconds), "s", at_most=None if what == AGAIN else interval + 1)
+                yield Figure(name, p99(seconds), "s", at_most=None if what in (JUDGED, AGAIN) else interval + 1)
 
 
 def _measure(directory: Path, scenario: Path, interval: float, count: int) -> dict[str, list[float]]:
@@ -66,8 +71,12 @@ def _measure(directory: Path, scenario: Path, interval: float, count: int) -> di
 def _story() -> Iterator[tuple[str, dict[str, bool]]]:
     """What the own node's workload does next, and what is to be seen then: the other node's state changes each time."""
     while True:
-        for phase, what, then in (("none", ENDS, BEGINS), ("none", ENDS, BEGINS), ("hung", HANGS, AGAIN)):
-            yield phase, {STATE: True, what: True}
+        for phase, what, then in (
+            ("none", (ENDS,), BEGINS),
+            ("none", (ENDS,), BEGINS),
+            ("hung", (HANGS, JUDGED), AGAIN),
+        ):
+            yield phase, {STATE: True, **dict.fromkeys(what, True)}
             yield "training", {STATE: False, then: True}
 
 
@@ -94,8 +103,10 @@ def _wait(wanted: Mapping[str, bool], watching: Watcher, start: float) -> dict[s
 def _shows(text: str, what: str) -> bool:
     if what == STATE:
         return value(text, _REPAIRING) == 1
+    if what == HANGS:
+        return max(map(float, _OWED.findall(text)), default=0.0) >= OWED_SECONDS
     chips = value(text, _HBM) is not None
-    if what == HANGS:  # it is not known any more how the node is
+    if what == JUDGED:  # it is not known any more how the node is
         return not chips and value(text, _UNKNOWN) == 1
     return chips is (what in (BEGINS, AGAIN))
 

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from booted import manual, sandbox
+from booted import manual, sandbox, tuning
 from booted.failure import expect, until
 from booted.service import CONFIG, GUEST, JOB, JOBS, PYTHON, UNIT
 
@@ -166,6 +166,8 @@ CHECKS: dict[str, Callable[[Service], str]] = {
     "tls": sandbox.tls,
     "confined": sandbox.confined,
     "bounded": sandbox.bounded,
+    "pruned": tuning.pruned,
+    "job": tuning.job,
     "reloaded": reloaded,
     "killed": killed,
     "watched": watched,

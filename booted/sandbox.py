@@ -11,6 +11,7 @@ from booted.service import GUEST, PYTHON, STATE, UNIT
 
 if TYPE_CHECKING:
     from booted.service import Service
+    from tpuwatch.model import Event
 
 HEARD = ("cloud", "runtime", "host", "logs", "metadata")
 CALLERS = 40  # more than are served at a time
@@ -42,13 +43,13 @@ def witnesses(service: Service) -> str:
 def logs(service: Service) -> str:
     """What root alone may read is read: a launch of root whose log is 0600 below a directory that is 0700."""
     service.fresh()
-    before = len(service.events())
+    before = len(_faults(service))
     service.launch("busy")
     until(lambda: service.status()["launches"], 20, "the launch is seen")
-    until(lambda: service.events()[before:], 20, "its fault is seen")
+    until(lambda: _faults(service)[before:], 20, "its fault is seen")
     status = service.status()
     expect(not status["problems"], f"not read: {status['problems']}")
-    return f"{len(service.events()) - before} events of {len(status['launches'])} launch, 0600 of root"
+    return f"{len(_faults(service)) - before} events of {len(status['launches'])} launch, 0600 of root"
 
 
 def holders(service: Service) -> str:
@@ -133,6 +134,10 @@ def bounded(service: Service) -> str:
 def _hears(service: Service, name: str) -> bool:
     witness = service.witness(name)
     return bool(witness and witness["problem"] is None and witness["at"])
+
+
+def _faults(service: Service) -> list[Event]:
+    return [event for event in service.events() if event.cause.is_fault]
 
 
 def _holders(service: Service) -> list[Any]:

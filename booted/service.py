@@ -49,9 +49,9 @@ class Service:
 
     # -- systemd's side
 
-    def show(self, name: str) -> str:
-        """A property of the unit as systemd has it."""
-        return self.machine.run("systemctl", "show", "-P", name, UNIT).strip()
+    def show(self, name: str, unit: str = UNIT) -> str:
+        """A property of the unit, or of another one, as systemd has it."""
+        return self.machine.run("systemctl", "show", "-P", name, unit).strip()
 
     @property
     def pid(self) -> int:

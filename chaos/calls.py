@@ -45,7 +45,8 @@ CALL_SECONDS: Final = 0.1  # by real time: what a black hole costs
 TIMING: Final = Timing(stop=4, start=6, reset=6, timeout=1)
 HUNG_SECONDS: Final = 5.0  # before its restart is asked for: the API knows by then
 LIMITS: Final = Limits(stop_seconds=300, start_seconds=600, settle_seconds=20, wait_seconds=1800, poll_seconds=10)
-PATIENCE_SECONDS: Final = 4 * 3600.0  # of simulated time: then a restart is broken off, for it would wait for ever
+LONG_SECONDS: Final = 2 * 3600.0  # of simulated time: how long there is no capacity
+PATIENCE: Final = 2.0  # times as long, and a restart is broken off, for it would wait for ever
 LOOKS: Final = ("GetNode", "ListOperations")
 METHODS: Final = {Call.STOP: "StopNode", Call.START: "StartNode", Call.RESET: "ResetQueuedResource"}
 KINDS: Final = {
@@ -109,9 +110,10 @@ class Struck:
 class Calls:
     """All restarts, one after the other, each of a node of its own."""
 
-    def __init__(self, root: Path, *, every: int = 1) -> None:
-        """`every`: how many calls from one that is struck to the next."""
+    def __init__(self, root: Path, *, every: int = 1, long_seconds: float = LONG_SECONDS) -> None:
+        """`every`: how many calls from one that is struck to the next. `long_seconds`: of what lasts, simulated."""
         self._every = every
+        self._long_seconds = long_seconds
         self._clock = ManualClock()
         self._world = World(self._clock, dice=Random(1))  # noqa: S311 (nothing secret)
         self._world.timing = TIMING
@@ -174,7 +176,7 @@ class Calls:
 
         def stockout(_: Call) -> Callable[[SimNode], None]:
             self._world.capacity[ZONE] = 0
-            until = self._clock.time() + 2 * 3600.0
+            until = self._clock.time() + self._long_seconds
 
             def over(_: SimNode) -> None:
                 if self._clock.time() >= until:
@@ -187,7 +189,7 @@ class Calls:
 
         yield "operation fails", fails, None
         yield "operation is lost", lost, None
-        yield "no capacity for two hours", stockout, None
+        yield "no capacity for long", stockout, None
         yield "operation never ends", never, Phase.STOPPING
 
     # -- one restart
@@ -213,7 +215,7 @@ class Calls:
             self._clock.advance(max(seconds, 0.001))
             self._world.advance()
             step(node)
-            return self._clock.monotonic() - began > PATIENCE_SECONDS
+            return self._clock.monotonic() - began > PATIENCE * self._long_seconds
 
         record = Driver(self._ledger, api, target, clock=self._clock, wait=wait, limits=LIMITS).drive()
         return node, record

@@ -121,7 +121,7 @@ class Watcher:
 
     def _start(self) -> None:
         fleet, metrics, audit = self._fleet, Metrics(loops=[], refusals=[]), Unwritten()
-        now, confirm = fleet.agenda.now, fleet.settings.confirm_seconds
+        now = fleet.agenda.now
         self._answers: dict[str, Answer[CloudNode]] = {}
         self._versions: dict[str, int] = {}
         self._statuses: dict[str, NodeStatus] = {}
@@ -134,7 +134,6 @@ class Watcher:
             clock=fleet.agenda.clock,
             actor=self._name,
             call=fleet.people.called,
-            confirm_seconds=confirm,
         )
 
     def kill(self) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from chaos.victim import Victim
 from chaos.writer import RULES, Writer
 from tpuwatch.journal import JournalReader
+from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,8 @@ HISTORY_EVENTS = 6000  # more than one turn of the daemon takes
 REAL_SHARE = 0.25  # of the starts that are the command as a user starts it; the others are forked, which is sooner done
 MOMENT_SECONDS = 5.0  # a moment to kill that does not come is given up
 END_SECONDS = 60.0
+FIRST_SECONDS = 0.8  # of the longest life during the first run; each next one may be longer
+LONGER = 1.3
 PACE_SECONDS = 0.003  # between two things that are written, on the average
 _NUMBER = re.compile(r"CHAOS-(?:RECORD|LINE|REQUEST) (\d+) ")
 
@@ -96,11 +99,16 @@ class Chaos:
     # -- killing
 
     def _begin(self) -> None:
-        """Kill it during its very first run too, while it reads history; nothing is written until that has begun."""
+        """Kill it during its very first run too, while it reads history; nothing is written until that has begun.
+
+        The lives grow longer: on a machine that is too busy, none of the first ones is long enough for anything.
+        """
+        longest = FIRST_SECONDS
         while not self._victim.first_run_over() and not self._faults:
             self._victim.start(forked=self._random.random() > REAL_SHARE)
-            self._wait_for(lambda: False, self._random.uniform(0.05, 0.8))
+            self._wait_for(lambda: False, self._random.uniform(0.05, longest))
             self._kill("history")
+            longest *= LONGER
 
     def _start_and_kill(self) -> None:
         self._victim.start(forked=self._random.random() > REAL_SHARE)
@@ -176,8 +184,11 @@ class Chaos:
         if self._faults:
             return
         self._writer.flush()
+        serves = self._state / "http.address"
+        serves.unlink(missing_ok=True)  # of one that was killed
         self._victim.start(forked=False)
-        if not self._wait_for(lambda: not self._unread(), END_SECONDS):
+        if not self._wait_for(lambda: serves.exists() and not self._unread(), END_SECONDS):
+            self._faults += [] if serves.exists() else [f"The daemon does not serve within {END_SECONDS:.0f} s."]
             self._faults += [f"Not read to its end within {END_SECONDS:.0f} s: {line}" for line in self._unread()]
         self._victim.signal(signal.SIGTERM)
         if (status := self._victim.wait()) != 0:
@@ -199,6 +210,8 @@ class Chaos:
         reader = JournalReader.open(self._state)
         found: dict[int, list[tuple[str, int, bool]]] = {}
         for event in reader.events(after_id=0, limit=10_000_000):
+            if event.cause is Cause.TUNE_CHANGE:
+                continue  # what it decides on what it has read
             match = _NUMBER.search(event.text)
             if match is None:
                 self._faults.append(

@@ -1,20 +1,46 @@
-"""What holds for all tests: how many run side by side, and that none touches the home of whoever runs them."""
+"""What holds for all tests: how they run side by side, at any speed, and that none touches anybody's home."""
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+
+# A machine that is busy with other things is no fault of a test.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are processors: many tests wait for processes that they started."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Before all tests are collected, each of those that run side by side begins to import them at another one.
+
+    pytest rewrites and compiles a module at its first import, which takes longer than all else of the collection. So
+    each does a part of it, and finds the rest done by the others.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    names = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("tests/**/test_*.py"))
+    first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    for name in (*names[first:], *names[:first]):
+        with suppress(Exception, pytest.skip.Exception):  # told when it is collected
+            import_module(name)
 
 
 @pytest.fixture(scope="session", autouse=True)

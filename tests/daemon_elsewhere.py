@@ -1,8 +1,8 @@
 """The daemon on a made-up machine and with a time that skips: `python -m tests.daemon_elsewhere ROOT SKIP … run …`.
 
-ROOT is a directory with what /proc would show, SKIP a file with the seconds by which all clocks are ahead. It has less
-patience, lest tests take long. All else is the daemon as it is. What comes after the first `tpuwatch` is its command
-line.
+ROOT is a directory with what /proc would show, or with a link to the real one; what is done on the machine is done in
+it, too. SKIP is a file with the seconds by which all clocks are ahead. It has less patience, lest tests take long. All
+else is the daemon as it is. What comes after the first `tpuwatch` is its command line.
 """
 
 from __future__ import annotations
@@ -13,23 +13,27 @@ from pathlib import Path
 
 from tpuwatch.cli.main import main
 from tpuwatch.clock import SystemClock
-from tpuwatch.daemon import daemon
+from tpuwatch.daemon import daemon, restarting
 from tpuwatch.node import host, metadata, runtime
+from tpuwatch.processes import ProcFs
+from tpuwatch.restart.local.linux import Linux
 
 PATIENCE_SECONDS = 1.0  # with the metadata server and with the runtime's ports
 LOOK_SECONDS = 1.0  # between two looks at the machine, which a skip does not hasten
 STATUS_SECONDS = 0.1  # between two changes of what it shows
 
 
-def skipping(skip: Path) -> None:
-    """Let all clocks of this process be ahead by what the file says."""
-    time, monotonic = SystemClock.time, SystemClock.monotonic
+def skipping(skip: Path, *, real: bool) -> None:
+    """Let all clocks of this process be ahead by what the file says; `real` machines have been up for longer, too."""
+    time, monotonic, uptime = SystemClock.time, SystemClock.monotonic, ProcFs.uptime
 
     def ahead() -> float:
         return float(skip.read_text())
 
     SystemClock.time = lambda self: time(self) + ahead()  # type: ignore[method-assign]
     SystemClock.monotonic = lambda self: monotonic(self) + ahead()  # type: ignore[method-assign]
+    if real:
+        ProcFs.uptime = lambda self: (uptime(self) or 0.0) + ahead()  # type: ignore[method-assign]
 
 
 def run(root: Path, skip: Path, command: list[str]) -> int:
@@ -37,11 +41,12 @@ def run(root: Path, skip: Path, command: list[str]) -> int:
     host.LOOK_SECONDS = LOOK_SECONDS  # type: ignore[misc]
     daemon.STATUS_SECONDS = STATUS_SECONDS
     host.HostWitness = functools.partial(host.HostWitness, root=root)  # type: ignore[misc,assignment]
+    restarting.Linux = functools.partial(Linux, root=root)  # type: ignore[misc,assignment]
     metadata.Metadata = functools.partial(metadata.Metadata, timeout_seconds=PATIENCE_SECONDS)  # type: ignore[misc,assignment]
     runtime.RuntimeWitness = functools.partial(  # type: ignore[misc,assignment]
         runtime.RuntimeWitness, timeout_seconds=PATIENCE_SECONDS
     )
-    skipping(skip)
+    skipping(skip, real=(root / "proc").is_symlink())
     return main(command[command.index("tpuwatch") + 1 :])
 
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 60.0  # for anything to happen; a loaded machine is slow
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS = (0.01, 0.05)  # from one look to the next: a look costs the one that is looked at some work, too
 
 RULES = r"""
 [[rule]]
@@ -48,10 +48,12 @@ def record(number: int, letter: str = "E") -> str:
 def wait_for(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
     """Look until there is something true; fail, naming what was waited for, when the time is over."""
     deadline = time.monotonic() + seconds
+    pause, longest = _LOOK_SECONDS
     while not (found := look()):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(pause)
+        pause = min(1.5 * pause, longest)
     return found
 
 

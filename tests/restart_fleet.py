@@ -130,10 +130,10 @@ def audited(daemon: DaemonInCloud) -> list[tuple[str, str, str | None]]:
     return [(one["decision"], one["result"], one["blocked"]) for one in map(json.loads, lines)]
 
 
-def later(daemon: DaemonInCloud, look: Callable[[], bool], what: str) -> None:
+def later(daemon: DaemonInCloud, look: Callable[[], bool], what: str, seconds: float = LATER_SECONDS) -> None:
     """Let minutes pass until it is so. A jump ends the call that is in flight: then they may have to pass again."""
     for jumps_left in (3, 2, 1, 0):
-        daemon.skip(LATER_SECONDS)
+        daemon.skip(seconds)
         try:
             wait_for(look, what, SECONDS / 4)
         except AssertionError:

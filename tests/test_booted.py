@@ -21,6 +21,8 @@ ROOT = Path(__file__).parents[1]
         ("README.md", "## Install on a TPU VM", "enable --now tpuwatch"),
         ("docs/operations.md", "## Upgrading", "restart tpuwatch"),
         ("docs/operations.md", "## Removing it", "disable --now tpuwatch"),
+        ("docs/operations.md", "## The logs themselves", "enable --now tpuwatch-prune.timer"),
+        ("docs/operations.md", "## The next launch's environment", "tpuwatch-job.conf"),
     ],
 )
 def test_it_runs_the_commands_that_the_documents_give(document: str, heading: str, word: str) -> None:
@@ -32,6 +34,10 @@ def test_it_runs_the_commands_that_the_documents_give(document: str, heading: st
 
 def test_it_installs_the_drop_in_as_the_readme_says() -> None:
     assert "/etc/systemd/system/tpuwatch.service.d/" in manual.sentence("README.md", "tpuwatch-holders.conf")
+
+
+def test_it_removes_the_timer_as_the_manual_says() -> None:
+    assert "disable --now tpuwatch-prune.timer" in manual.sentence("docs/operations.md", "tpuwatch-prune.timer")
 
 
 def test_a_heading_without_commands_is_an_error() -> None:

@@ -88,7 +88,7 @@ def test_every_code_of_the_api_is_a_trouble() -> None:
 def test_a_run_is_the_same_each_time(tmp_path: Path) -> None:
     def back(name: str, seed: int) -> list[float]:
         (tmp_path / name).mkdir()
-        account = soaked(tmp_path / name, "API: UNAVAILABLE", "API: INTERNAL", seconds=180.0, seed=seed)
+        account = soaked(tmp_path / name, "API: UNAVAILABLE", seconds=180.0, seed=seed)
         return [round(row.back_seconds, 6) for row in account.rows]
 
     assert back("once", 1) == back("again", 1) != back("otherwise", 2)
@@ -96,13 +96,13 @@ def test_a_run_is_the_same_each_time(tmp_path: Path) -> None:
 
 def test_a_judge_that_takes_a_silent_api_for_a_dead_node_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
     say_instead(monkeypatch, Verdict.NODE_STUCK, lambda evidence: evidence.cloud.problem is not None)
-    faults = soaked(tmp_path, "API: UNAVAILABLE").faults
+    faults = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
     assert any(fault.startswith("API: UNAVAILABLE: train-2 was called node_stuck: ") for fault in faults)
 
 
 def test_a_judge_that_takes_a_hung_runtime_for_healthy_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
     say_instead(monkeypatch, Verdict.HEALTHY, lambda evidence: evidence.own)
-    faults = soaked(tmp_path, "runtime: no workload").faults
+    faults = soaked(tmp_path, "runtime: no workload", seconds=180.0).faults
     assert faults == [
         "runtime: no workload: in the end the nodes were "
         "{'train-2': 'healthy', 'train-3': 'healthy', 'train-1': 'healthy'}, and should be "
@@ -138,7 +138,7 @@ def test_a_witness_that_asks_over_and_over_is_found_out(tmp_path: Path, monkeypa
 
 def test_a_loop_without_a_pause_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(HostWitness, "due_in", 0.0)
-    (fault,) = soaked(tmp_path, "API: UNAVAILABLE").faults
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
     assert fault == "no trouble: the loop host wants its next turn at once, over and over"
 
 

@@ -55,6 +55,12 @@ class Cause(str, Enum):
     INIT_FAILED = "init_failed"
     SLOW_INIT = "slow_init"
     INTERRUPTED = "interrupted"
+    TUNE_CHANGE = "tune_change"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something went wrong. What did not is an event to read: no finding, no evidence, no alert."""
+        return self is not Cause.TUNE_CHANGE
 
 
 class Outcome(str, Enum):

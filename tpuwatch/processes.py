@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,8 +150,8 @@ class ProcFs:
             return False  # it has ended
         return False
 
-    def open_named(self, pid: int, part: str) -> set[tuple[int, int]]:
-        """Device and inode of the files that it has open under a path with `part` in it.
+    def writing_named(self, pid: int, part: str) -> set[tuple[int, int]]:
+        """Device and inode of the files that it has open for writing, under a path with `part` in it.
 
         Raises PermissionError when they may not be seen.
         """
@@ -159,8 +160,10 @@ class ProcFs:
         try:
             for name in os.listdir(directory):  # noqa: PTH208 (as above)
                 with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                    if part in os.readlink(f"{directory}/{name}"):  # noqa: PTH115 (as above)
-                        entry = os.stat(f"{directory}/{name}")  # noqa: PTH116 (as above)
+                    link = f"{directory}/{name}"
+                    # The link's own mode tells what the descriptor may be used for.
+                    if part in os.readlink(link) and os.lstat(link).st_mode & stat.S_IWUSR:  # noqa: PTH115 (as above)
+                        entry = os.stat(link)  # noqa: PTH116 (as above)
                         found.add((entry.st_dev, entry.st_ino))
         except PermissionError:
             raise

@@ -22,7 +22,7 @@ from tpuwatch.cli import restart_nodes
 from tpuwatch.cli.restart_place import Here
 from tpuwatch.cli.restart_show import Show
 from tpuwatch.health.verdict import Verdict
-from tpuwatch.restart.record import Lease, Phase
+from tpuwatch.restart.record import Claim, Lease, Phase
 from tpuwatch.sim.cloud.faults import Fault
 
 
@@ -58,6 +58,9 @@ def test_the_whole_way(site: Site) -> None:
     begun, done = site.audit()
     assert (begun["result"], begun["decision"], done["result"]) == ("begun", "restart_node", "done")
     assert begun["budget"] == {"node": 0, "node_max": 3, "fleet": 0, "fleet_max": 10}
+    assert site.ledger.fleet().fleet.claims == (
+        Claim(target(), stored.requested),
+    )  # daemons count it from the first on
 
 
 def test_json_is_a_line_for_each_node_and_all_else_is_on_standard_error(site: Site) -> None:

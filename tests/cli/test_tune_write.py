@@ -172,16 +172,18 @@ def old_log(machine: Machine, pid: int) -> Path:
 
 def test_old_logs_are_pruned_and_open_ones_are_spared(machine: Machine) -> None:
     gone, held = old_log(machine, 2**22 + 1), old_log(machine, 2**22 + 2)
-    with held.open():
+    with held.open("a"):
         code, out, _ = machine.run("--prune-logs", "--dry-run")
         assert (code, gone.exists()) == (0, True)
         assert f"would remove  2001-09-09       8 KiB  {gone}\n" in out
         code, out, _ = machine.run("--prune-logs")
         assert (code, gone.exists(), held.exists()) == (0, False, True)
-        assert f"spared {held}: a process has it open" in flat(out)
+        assert f"spared {held}: a process has it open for writing" in flat(out)
         document = machine.json("--prune-logs")
     assert document["removed"] == []
-    assert [(old["path"], old["spared"]) for old in document["spared"]] == [(str(held), "a process has it open")]
+    assert [(old["path"], old["spared"]) for old in document["spared"]] == [
+        (str(held), "a process has it open for writing")
+    ]
 
 
 @pytest.mark.parametrize(

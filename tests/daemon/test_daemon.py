@@ -307,7 +307,7 @@ def test_rubbish_and_a_line_of_100_megabytes(daemon: DaemonProcess) -> None:
     (daemon.logs / libtpu_name()).write_bytes(os.urandom(4 << 20) + b"\0" * (1 << 20) + b"\n" + record(1).encode())
     with (daemon.jobs / "train.log").open("wb") as job:
         for _ in range(100):
-            job.write(b"TESTEVENT x \xff\x00" * 70_000)
+            job.write(b"TESTEVENT x \xff\x00" * 7_000 + b"\xff\x00 and so on" * 70_000)
         job.write(b"\nTESTEVENT 2 and no more\n")
     daemon.sees(1, 2)
     assert daemon.memory_bytes() < 200 << 20

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.journal.make import event
 from tests.logs.sites import DEAD_PID, HEADER, line, name, scanner
 from tests.tune.recorded import launch, record
 from tpuwatch.clock import ManualClock
@@ -304,6 +305,38 @@ def test_a_launch_is_counted_when_it_is_decided(machine: Machine) -> None:
     assert machine.metric("tpuwatch_last_init_seconds") == 3.5
     assert machine.metric("tpuwatch_premapped_buffer_bytes") == 4 << 30
     assert machine.numbers() == []
+
+
+def test_a_failure_that_log_and_output_of_a_launch_tell_counts_once(machine: Machine) -> None:
+    machine.scanner = Scanner(load_catalogue())
+    machine.ingest.begin_again(machine.follower())
+    machine.turns()
+    said = (
+        "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G. "
+        "That was not possible. There are 3.00G free."
+    )
+    texts = (f"Process id {DEAD_PID}", "TPU premapped buffer enabled. Size: 4294967296", said)
+    records = [line(number).replace(f"TESTEVENT {number}", text) for number, text in enumerate(texts)]
+    machine.write("".join(records))
+    machine.turns()
+    assert machine.metric("tpuwatch_premapped_failures_total") == 1
+    (machine.jobs / "train.log").write_text(f"{records[0]}Traceback: {said}\n")
+    machine.turns()
+    assert {event.pid for event in machine.journal.events()} == {DEAD_PID}
+    assert machine.metric('tpuwatch_events_total{cause="premapped_exhausted"}') == 2
+    assert machine.metric("tpuwatch_premapped_failures_total") == 1
+    assert [one.premapped_failures for one in machine.journal.launches()] == [1]
+    (machine.jobs / "other.log").write_text(f"{said}\n")  # nothing tells whose it is
+    machine.turns()
+    assert machine.metric("tpuwatch_premapped_failures_total") == 2
+
+
+def test_what_is_no_fault_is_stored_and_counted_as_none(machine: Machine) -> None:
+    machine.turns()
+    machine.ingest.put(event("t", cause=Cause.TUNE_CHANGE))
+    machine.turns()
+    assert [one.cause for one in machine.journal.events()] == [Cause.TUNE_CHANGE]
+    assert 'cause="tune_change"' not in machine.metrics.exposition()[0].decode()
 
 
 def test_refusals_and_truncations_are_counted(machine: Machine) -> None:

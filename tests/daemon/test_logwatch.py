@@ -42,7 +42,11 @@ class Scene:
         self.logs = root / "logs"
         self.logs.mkdir()
         self.journal = Journal.open(root / "state", self.clock)
-        self.watch = LogWatch(
+        self.watch = self.made()
+
+    def made(self) -> LogWatch:
+        """The log side of a run."""
+        return LogWatch(
             Config(logs=LogsSection(paths=(self.logs,))),
             journal=self.journal,
             metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
@@ -173,6 +177,21 @@ def test_a_wrong_value_of_a_job_is_no_evidence_of_how_the_node_is(scene: Scene) 
     scene.turn()
     assert [one.key for one in scene.told().events] == [b"a"]
     assert len(scene.journal.events()) == 2
+
+
+def test_what_is_decided_for_the_next_launch_is_no_evidence_and_no_warning(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.watch.ingest.put(replace(event("t"), cause=Cause.TUNE_CHANGE, text="Advice for the next launch"))
+    scene.watch.ingest.put(event("a"))
+    scene.turn()
+    assert [one.key for one in scene.told().events] == [b"a"]
+    assert "tune_change" not in caplog.text
+    assert len(scene.journal.events()) == 2
+    assert scene.watch.stored == 2
+    scene.watch.close()
+    scene.watch = scene.made()  # as after a restart
+    assert [one.key for one in scene.told().events] == [b"a"]
 
 
 def test_failures_that_an_earlier_run_counted_are_not_counted_again(scene: Scene) -> None:

@@ -87,6 +87,20 @@ def test_who_this_machine_is_once_told_wakes_those_who_waited_for_it(watching: W
     assert [port.port for port in answer.value.ports] == list(watching.site.simulator.runtime.ports)
 
 
+def test_a_runtime_that_owes_an_answer_is_told_of_until_it_is_not_watched(watching: Watching) -> None:
+    with listening() as port:
+        series = f'tpuwatch_runtime_waiting_seconds{{port="{port}"}} '
+
+        def owed() -> float:
+            text = watching.metrics.exposition()[0].decode()
+            return float(text.partition(series)[2].split()[0]) if series in text else -1.0
+
+        watch = watching.start(runtime={"ports": [port]})
+        assert wait_for(lambda: owed() > 0, "an answer that is owed")
+        watch.stop()
+        assert owed() == -1
+
+
 def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_told(watching: Watching) -> None:
     with agent_server() as server:
         server.reply = status("train-2", "idle")

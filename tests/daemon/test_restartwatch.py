@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from tests.restart.records import record
-from tests.restart_side import NOW, Side, cloud, finished, target
+from tests.restart_side import BEGUN, NOW, Side, cloud, finished, target
 from tpuwatch.daemon.restarting import LEFT_SECONDS
 from tpuwatch.health.evidence import Witness
-from tpuwatch.health.verdict import Rung, Verdict
+from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.restart.record import Breaker, Fleet, Lease, Phase
 from tpuwatch.restart.telling import MOST_LINES
-
-BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
-OPERATOR = "someone@vm-1"
-
-
-@pytest.fixture
-def side(tmp_path: Path) -> Side:
-    return Side(tmp_path)
-
-
-@pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    return monkeypatch
-
 
 # -- while nothing is wrong
 
 
-def test_the_ledger_is_read_once_and_never_again_while_all_is_well(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_the_ledger_is_read_once_and_never_again_while_all_is_well(side: Side) -> None:
+    watch = side.watch()
     for number in range(200):
         for node in range(5):
             side.judge(f"train-{node}", *((Verdict.IDLE,) if number % 2 else ()))
@@ -44,8 +29,8 @@ def test_the_ledger_is_read_once_and_never_again_while_all_is_well(side: Side, p
     assert not (side.root / "audit.jsonl").exists()
 
 
-def test_a_node_that_somebody_stopped_for_good_costs_one_reading(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_a_node_that_somebody_stopped_for_good_costs_one_reading(side: Side) -> None:
+    watch = side.watch()
     watch.turn()
     for _ in range(100):
         side.judge("train-1", Verdict.STOPPED, Rung.ASK, Witness.CLOUD, shown=cloud("train-1", "STOPPED", ""))
@@ -55,8 +40,8 @@ def test_a_node_that_somebody_stopped_for_good_costs_one_reading(side: Side, pat
     assert len(side.called) == 1
 
 
-def test_a_node_that_stays_stuck_is_looked_up_ever_more_rarely(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch, mode="observe")
+def test_a_node_that_stays_stuck_is_looked_up_ever_more_rarely(side: Side) -> None:
+    watch = side.watch(mode="observe")
     reads = []
     for _ in range(3):
         before = side.ledger.reads
@@ -72,8 +57,8 @@ def test_a_node_that_stays_stuck_is_looked_up_ever_more_rarely(side: Side, patch
 # -- acting
 
 
-def test_what_is_proven_is_recorded_then_done_once(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_what_is_proven_is_recorded_then_done_once(side: Side) -> None:
+    watch = side.watch()
     side.go.clear()
     side.stuck("train-1")
     watch.turn()
@@ -100,8 +85,8 @@ def test_what_is_proven_is_recorded_then_done_once(side: Side, patch: pytest.Mon
     assert len(side.driven) == 1
 
 
-def test_of_two_who_decide_at_once_one_does_it(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_of_two_who_decide_at_once_one_does_it(side: Side) -> None:
+    watch = side.watch()
     side.stuck("train-1")
     other = replace(record(requested=NOW), target=target("train-1"), lease=Lease("other/boot/1/2/y", 60.0))
     side.ledger.before_write = lambda: side.ledger.put(other)
@@ -112,10 +97,8 @@ def test_of_two_who_decide_at_once_one_does_it(side: Side, patch: pytest.MonkeyP
     assert side.audited() == [("restart_node", "blocked", "under_way")]
 
 
-def test_observing_says_once_what_would_have_been_done(
-    side: Side, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    watch = side.watch(patch, mode="observe")
+def test_observing_says_once_what_would_have_been_done(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    watch = side.watch(mode="observe")
     for _ in range(20):
         side.stuck("train-1")
         watch.turn()
@@ -138,10 +121,8 @@ def test_observing_says_once_what_would_have_been_done(
     assert len(side.called) == 1  # a person knows
 
 
-def test_what_concerns_all_nodes_is_one_call_and_few_lines(
-    side: Side, patch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    watch = side.watch(patch, storm_nodes=3)
+def test_what_concerns_all_nodes_is_one_call_and_few_lines(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    watch = side.watch(storm_nodes=3)
     for number in range(100):
         side.stuck(f"train-{number}")
     watch.turn()
@@ -151,12 +132,12 @@ def test_what_concerns_all_nodes_is_one_call_and_few_lines(
     assert [one["blocked"].value for one in side.called] == ["storm"]
 
 
-def test_a_breaker_is_opened_once_and_nothing_is_done_then(side: Side, patch: pytest.MonkeyPatch) -> None:
+def test_a_breaker_is_opened_once_and_nothing_is_done_then(side: Side) -> None:
     for node in ("a", "b", "c"):
         side.ledger.put(
             replace(record(requested=NOW - 900, entered=NOW - 800, phase=Phase.FAILED), target=target(node))
         )
-    watch = side.watch(patch, breaker_failures=3)
+    watch = side.watch(breaker_failures=3)
     for _ in range(4):
         side.stuck("train-1")
         watch.turn()
@@ -174,8 +155,8 @@ def test_a_breaker_is_opened_once_and_nothing_is_done_then(side: Side, patch: py
     assert side.metric("tpuwatch_breaker_open") == 0
 
 
-def test_without_a_ledger_nothing_is_done_and_it_is_told(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_without_a_ledger_nothing_is_done_and_it_is_told(side: Side) -> None:
+    watch = side.watch()
     side.ledger.fault = "the ledger cannot be read"
     side.stuck("train-1")
     watch.turn()
@@ -194,9 +175,9 @@ def test_without_a_ledger_nothing_is_done_and_it_is_told(side: Side, patch: pyte
 # -- the own node
 
 
-def test_the_own_node_is_asked_for_and_never_stopped(side: Side, patch: pytest.MonkeyPatch) -> None:
+def test_the_own_node_is_asked_for_and_never_stopped(side: Side) -> None:
     side.is_own("train-1")
-    watch = side.watch(patch)
+    watch = side.watch()
     for _ in range(140):
         side.stuck("train-1")
         watch.turn()
@@ -225,14 +206,44 @@ def test_the_own_node_is_asked_for_and_never_stopped(side: Side, patch: pytest.M
 
 
 @pytest.mark.parametrize(("mode", "seconds"), [("observe", 0), ("act", 600)])
-def test_who_cannot_be_helped_by_others_calls_a_person(
-    side: Side, patch: pytest.MonkeyPatch, mode: str, seconds: float
-) -> None:
+def test_who_cannot_be_helped_by_others_calls_a_person(side: Side, mode: str, seconds: float) -> None:
     side.is_own("train-1")
-    watch = side.watch(patch, mode=mode)
+    watch = side.watch(mode=mode)
     for _ in range(150):
         side.stuck("train-1")
         watch.turn()
         side.clock.advance(5)
     (call,) = side.called
     assert (call["blocked"].value, call["time_epoch"]) == ("own_node", NOW + seconds)
+
+
+def test_nobody_is_called_before_the_second_witness_had_its_time(side: Side) -> None:
+    side.is_own("train-1")
+    watch = side.watch(confirm_seconds=120.0)
+    for seconds in range(0, 1100, 10):
+        if seconds < 300:
+            side.judge("train-1", Verdict.NODE_STUCK, Rung.ASK, Witness.CLOUD, sureness=Sureness.WEAK)
+        else:
+            side.stuck("train-1")
+        watch.turn()
+        assert side.metric("tpuwatch_restart_person_needed") == (seconds >= 300 + 120 + 600)
+        side.clock.advance(10)
+    assert [one[:2] for one in side.audited()] == [
+        ("ask", "nothing"),
+        ("restart_node", "blocked"),
+        ("restart_node", "requested"),
+        ("restart_node", "blocked"),
+    ]
+    (call,) = side.called
+    assert (call["blocked"].value, call["time_epoch"]) == ("own_node", NOW + 300 + 120 + 600)
+
+
+def test_a_call_for_a_person_is_told_when_it_is_one(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+    watch = side.watch(confirm_seconds=120.0)
+    for _ in range(100):
+        side.judge("train-1", Verdict.NODE_STUCK, Rung.ASK, Witness.CLOUD, sureness=Sureness.WEAK)
+        watch.turn()
+        side.clock.advance(10)
+    assert [one[:2] for one in side.audited()] == [("ask", "nothing"), ("ask", "nothing")]
+    assert [one["time_epoch"] for one in side.called] == [NOW + 120 + 600]
+    assert [(one.levelname, "ask a person" in one.getMessage()) for one in caplog.records] == [("WARNING", True)]

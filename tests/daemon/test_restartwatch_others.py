@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +13,6 @@ from tpuwatch.health.evidence import Answer, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.record import Lease, Phase
-
-BEGUN = 'tpuwatch_restarts_begun_total{action="restart_node"}'
-OPERATOR = "someone@vm-1"
-
-
-@pytest.fixture
-def side(tmp_path: Path) -> Side:
-    return Side(tmp_path)
-
-
-@pytest.fixture
-def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    return monkeypatch
 
 
 @pytest.mark.parametrize(
@@ -42,12 +28,12 @@ def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ],
 )
 def test_who_does_not_know_where_it_runs_stops_nothing(
-    side: Side, patch: pytest.MonkeyPatch, identity: Identity, notices: Answer[None], acts: bool
+    side: Side, identity: Identity, notices: Answer[None], acts: bool
 ) -> None:
     side.posted = replace(side.posted, identity=identity, notices=notices)
     side.ledger.put(half_done("train-1"))
     side.ledger.put(half_done("train-2"))
-    watch = side.watch(patch)
+    watch = side.watch()
     side.stuck("train-3")
     side.judge("train-1", Verdict.STOPPED, Rung.ASK, Witness.CLOUD, shown=cloud("train-1", "STOPPED", ""))
     side.nodes["train-1"] = replace(side.nodes["train-1"], own=False)  # by its label it is another one
@@ -60,11 +46,9 @@ def test_who_does_not_know_where_it_runs_stops_nothing(
 
 @pytest.mark.parametrize("mode", ["act", "observe"])
 @pytest.mark.parametrize("phase", [Phase.INTENT, Phase.STOPPING, Phase.STOPPED, Phase.STARTING, Phase.VERIFYING])
-def test_what_is_half_done_is_finished_also_by_who_only_observes(
-    side: Side, patch: pytest.MonkeyPatch, mode: str, phase: Phase
-) -> None:
+def test_what_is_half_done_is_finished_also_by_who_only_observes(side: Side, mode: str, phase: Phase) -> None:
     side.ledger.put(half_done(phase=phase))
-    watch = side.watch(patch, mode=mode)
+    watch = side.watch(mode=mode)
     side.judge("train-1", Verdict.STOPPED, Rung.ASK, Witness.CLOUD, shown=cloud("train-1", "STOPPED", ""))
     watch.turn()
     side.judge("train-1")
@@ -73,10 +57,10 @@ def test_what_is_half_done_is_finished_also_by_who_only_observes(
     assert side.called == []  # what is being done needs no person
 
 
-def test_what_another_one_drives_is_left_until_its_lease_has_run_out(side: Side, patch: pytest.MonkeyPatch) -> None:
+def test_what_another_one_drives_is_left_until_its_lease_has_run_out(side: Side) -> None:
     lease = Lease("other/boot/1/2/alive", 60.0)
     side.ledger.put(half_done(lease=lease))
-    watch = side.watch(patch)
+    watch = side.watch()
     side.judge("train-1")
     for beat in range(20):
         side.ledger.put(half_done(lease=lease, tries=beat))
@@ -89,10 +73,10 @@ def test_what_another_one_drives_is_left_until_its_lease_has_run_out(side: Side,
     assert side.driven == [("train-1", Rung.RESTART_NODE)]
 
 
-def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side, patch: pytest.MonkeyPatch) -> None:
+def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side) -> None:
     side.outcome = LedgerError("the ledger is asleep")
     side.ledger.put(half_done())
-    watch = side.watch(patch)
+    watch = side.watch()
     side.judge("train-1")
     watch.turn()
     assert watch._restarting._crew.join(30)
@@ -105,9 +89,9 @@ def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side, 
     assert len(side.driven) == 2
 
 
-def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side, patch: pytest.MonkeyPatch) -> None:
-    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor=OPERATOR))
-    watch = side.watch(patch)
+def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor="someone@vm-1"))
+    watch = side.watch()
     for _ in range(10):
         side.judge("train-1")
         watch.turn()
@@ -117,13 +101,11 @@ def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side, 
 
 
 @pytest.mark.parametrize(("age", "mode", "drives"), [(60, "act", True), (60, "observe", False), (700, "act", False)])
-def test_what_a_watcher_decided_and_did_not_begin(
-    side: Side, patch: pytest.MonkeyPatch, age: float, mode: str, drives: bool
-) -> None:
+def test_what_a_watcher_decided_and_did_not_begin(side: Side, age: float, mode: str, drives: bool) -> None:
     side.ledger.put(
         half_done(phase=Phase.REQUESTED, stops=0, requested=NOW - age, entered=NOW - age, witnesses=("cloud", "host"))
     )
-    watch = side.watch(patch, mode=mode)
+    watch = side.watch(mode=mode)
     side.judge("train-1")
     watch.turn()
     assert watch._restarting._crew.join(30)
@@ -133,9 +115,9 @@ def test_what_a_watcher_decided_and_did_not_begin(
     assert now.phase is (Phase.DONE if drives else Phase.CANCELLED)
 
 
-def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side, patch: pytest.MonkeyPatch) -> None:
+def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side) -> None:
     side.ledger.put(half_done(rung=Rung.END_HOLDER, phase=Phase.INTENT))
-    watch = side.watch(patch)
+    watch = side.watch()
     side.judge("train-1")
     watch.turn()
     assert side.driven == []
@@ -148,15 +130,15 @@ def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side
 
     side.is_own("train-1")
     side.ledger.put(half_done(rung=Rung.END_HOLDER, phase=Phase.INTENT))
-    own = side.watch(patch)
+    own = side.watch()
     side.judge("train-1")
     own.turn()
     assert finished(side, own).phase is Phase.DONE
     assert side.driven == [("train-1", Rung.END_HOLDER)]
 
 
-def test_a_request_is_taken_up_by_who_sees_the_same(side: Side, patch: pytest.MonkeyPatch) -> None:
-    watch = side.watch(patch)
+def test_a_request_is_taken_up_by_who_sees_the_same(side: Side) -> None:
+    watch = side.watch()
     side.judge("train-1")
     watch.turn()
     side.ledger.put(

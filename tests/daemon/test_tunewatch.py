@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.tune.recorded import NOW, launch
-from tests.tune_side import GIB, Side, large_host
+from tests.tune_side import GIB, Side
 from tpuwatch.daemon import planning
 from tpuwatch.daemon.tunewatch import SETTLE_SECONDS
+from tpuwatch.model import Cause
 from tpuwatch.tune.deciding import make_plan
 from tpuwatch.tune.model import SIZE, Host
 from tpuwatch.tune.resets import write_reset
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-
-@pytest.fixture(autouse=True)
-def host(monkeypatch: pytest.MonkeyPatch) -> None:
-    large_host(monkeypatch)
-
-
-@pytest.fixture
-def side(tmp_path: Path) -> Iterator[Side]:
-    made = Side(tmp_path)
-    yield made
-    made.journal.close()
-
-
-@pytest.fixture
-def applying(tmp_path: Path) -> Iterator[Side]:
-    made = Side(tmp_path, mode="apply")
-    yield made
-    made.journal.close()
-
-
 # -- deciding
 
 
-def test_a_launch_that_failed_for_want_of_room_has_the_next_one_get_more(side: Side) -> None:
-    side.launched(launch())
-    assert side.watch.turn() <= SETTLE_SECONDS
-    assert side.files(".json") == []  # it may be about to change again
-    side.settle()
-    assert (side.size() or 0) >= 6 * GIB
-    assert side.files(".env") == []
-    assert side.metric(f'tpuwatch_tune_changes_total{{direction="up",variable="{SIZE}"}}') == 1
-    assert side.metric("tpuwatch_tune_workloads") == 1
-    (status,) = side.watch.status.workloads
+def test_a_launch_that_failed_for_want_of_room_has_the_next_one_get_more(advising: Side) -> None:
+    advising.launched(launch())
+    assert advising.watch.turn() <= SETTLE_SECONDS
+    assert advising.files(".json") == []  # it may be about to change again
+    advising.settle()
+    assert (advising.size() or 0) >= 6 * GIB
+    assert advising.files(".env") == []
+    assert advising.metric(f'tpuwatch_tune_changes_total{{direction="up",variable="{SIZE}"}}') == 1
+    assert advising.metric("tpuwatch_tune_workloads") == 1
+    (status,) = advising.watch.status.workloads
     assert (status.plan.workload, status.launches, status.file, status.problem) == ("train", 1, "", "")
 
 
@@ -63,34 +40,68 @@ def test_apply_writes_the_environment_file_too(applying: Side) -> None:
     assert applying.watch.status.workloads[0].file == str(applying.tune / "plans" / "train.env")
 
 
-def test_a_change_is_logged_and_audited_once(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_is_logged_and_audited_once(advising: Side, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    side.launched(launch())
-    side.settle()
+    advising.launched(launch())
+    advising.settle()
     told = [line for line in caplog.messages if SIZE in line]
     assert len(told) == 1
     assert told[0].startswith(f"Advice for the next launch of train: {SIZE} goes up from 4 GiB to ")
-    (line,) = [one for one in side.audited() if one["variable"] == SIZE]
+    (line,) = [one for one in advising.audited() if one["variable"] == SIZE]
     assert (line["workload"], line["mode"], line["direction"]) == ("train", "observe", "up")
-    assert (line["before"], line["after"]) == (str(4 * GIB), str(side.size()))
+    assert (line["before"], line["after"]) == (str(4 * GIB), str(advising.size()))
     assert line["reasons"]
-    before = side.audited()
-    side.launched(launch())  # the same again
-    side.settle()
-    assert side.audited() == before
+    before = advising.audited()
+    advising.launched(launch())  # the same again
+    advising.settle()
+    assert advising.audited() == before
 
 
-def test_a_fault_after_the_start_is_decided_upon_too(side: Side) -> None:
+def test_each_change_is_one_event_as_it_is_one_line_of_the_audit(advising: Side) -> None:
+    advising.launched(launch())
+    advising.settle()
+    stored = advising.journal.events()
+    assert {one.cause for one in stored} == {Cause.TUNE_CHANGE}
+    told = [(one.details["variable"], one.details["direction"], one.details["after"]) for one in stored]
+    assert sorted(told) == sorted((line["variable"], line["direction"], line["after"]) for line in advising.audited())
+    (size,) = [one for one in stored if one.details["variable"] == SIZE]
+    assert size.text.startswith(f"Advice for the next launch of train: {SIZE} goes up from 4 GiB to ")
+    assert size.file == str(advising.tune / "plans" / "train.json")
+    for _ in range(2):
+        advising.watch = advising.made()  # as after a restart
+        advising.settle()
+    assert advising.journal.events() == stored
+
+
+def test_what_was_applied_is_an_event_that_names_the_file(applying: Side) -> None:
+    applying.launched(launch())
+    applying.settle()
+    (size,) = [one for one in applying.journal.events() if one.details["variable"] == SIZE]
+    assert size.text.startswith(f"The next launch of train: {SIZE} goes up")
+    assert size.file == str(applying.tune / "plans" / "train.env")
+    assert f'{SIZE}="{size.details["after"]}"' in (applying.tune / "plans" / "train.env").read_text()
+
+
+def test_a_change_back_and_forth_is_an_event_each_time(advising: Side) -> None:
+    for pins in ({SIZE: "8589934592"}, {SIZE: "4294967296"}, {SIZE: "8589934592"}):
+        advising.watch = advising.made(pins=pins)
+        advising.launched(launch())
+        advising.settle()
+    told = [one.details["after"] for one in advising.journal.events() if one.details["variable"] == SIZE]
+    assert told == ["8589934592", "4294967296", "8589934592"]
+
+
+def test_a_fault_after_the_start_is_decided_upon_too(advising: Side) -> None:
     fine = launch(faults={}, premapped_failures=0, premapped_need_bytes=None, premapped_asked_bytes=None, ended=None)
-    side.launched(fine)
-    side.settle()
-    assert side.size() is None
-    side.launched(launch(ended=None))
-    side.settle()
-    assert (side.size() or 0) >= 6 * GIB
+    advising.launched(fine)
+    advising.settle()
+    assert advising.size() is None
+    advising.launched(launch(ended=None))
+    advising.settle()
+    assert (advising.size() or 0) >= 6 * GIB
 
 
-def test_a_storm_of_changes_is_not_decided_upon_each_time(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_storm_of_changes_is_not_decided_upon_each_time(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     real = make_plan
 
@@ -100,26 +111,26 @@ def test_a_storm_of_changes_is_not_decided_upon_each_time(side: Side, monkeypatc
 
     monkeypatch.setattr(planning, "make_plan", counted)
     for number in range(100):
-        side.launched(launch(premapped_failures=number + 1))
-        side.clock.advance(side.watch.turn() / 10)
+        advising.launched(launch(premapped_failures=number + 1))
+        advising.clock.advance(advising.watch.turn() / 10)
     assert 1 <= len(calls) <= 10
 
 
-def test_workloads_are_decided_apart(side: Side) -> None:
-    side.launched(launch(), launch(pid=1, workload="", faults={}, premapped_failures=0, premapped_need_bytes=None))
-    side.settle()
-    assert side.files(".json") == ["default.json", "train.json"]
-    assert side.size("default") is None
+def test_workloads_are_decided_apart(advising: Side) -> None:
+    advising.launched(launch(), launch(pid=1, workload="", faults={}, premapped_failures=0, premapped_need_bytes=None))
+    advising.settle()
+    assert advising.files(".json") == ["default.json", "train.json"]
+    assert advising.size("default") is None
 
 
-def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_counted_to(side: Side) -> None:
-    side.launched(launch(workload=""))
-    side.settle()
-    assert (side.size("default") or 0) >= 6 * GIB
-    side.launched(launch())
-    side.settle()
-    assert [one.plan.workload for one in side.watch.status.workloads] == ["train"]
-    assert side.size("default") is None
+def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_counted_to(advising: Side) -> None:
+    advising.launched(launch(workload=""))
+    advising.settle()
+    assert (advising.size("default") or 0) >= 6 * GIB
+    advising.launched(launch())
+    advising.settle()
+    assert [one.plan.workload for one in advising.watch.status.workloads] == ["train"]
+    assert advising.size("default") is None
 
 
 def test_what_a_launch_of_another_name_led_to_is_in_no_environment_file(applying: Side) -> None:
@@ -133,39 +144,39 @@ def test_what_a_launch_of_another_name_led_to_is_in_no_environment_file(applying
     assert f"\n{SIZE}=" not in file.read_text()
 
 
-def test_what_earlier_runs_stored_is_decided_anew_by_each_configuration(side: Side) -> None:
-    side.launched(launch())
-    side.settle()
-    side.watch = side.made(pins={SIZE: "8589934592"})
-    side.settle()
-    assert side.size() == 8 * GIB
-    side.watch = side.made(mode="apply")
-    side.settle()
-    assert side.files(".env") == ["train.env"]
+def test_what_earlier_runs_stored_is_decided_anew_by_each_configuration(advising: Side) -> None:
+    advising.launched(launch())
+    advising.settle()
+    advising.watch = advising.made(pins={SIZE: "8589934592"})
+    advising.settle()
+    assert advising.size() == 8 * GIB
+    advising.watch = advising.made(mode="apply")
+    advising.settle()
+    assert advising.files(".env") == ["train.env"]
 
 
-def test_going_back_to_observe_leaves_the_files_and_says_so(side: Side, caplog: pytest.LogCaptureFixture) -> None:
-    side.watch = side.made(mode="apply", pins={SIZE: "8589934592"})
-    side.launched(launch())
-    side.settle()
-    before = (side.tune / "plans" / "train.env").read_bytes()
-    side.watch = side.made()
-    side.settle()
-    assert (side.tune / "plans" / "train.env").read_bytes() == before
+def test_going_back_to_observe_leaves_the_files_and_says_so(advising: Side, caplog: pytest.LogCaptureFixture) -> None:
+    advising.watch = advising.made(mode="apply", pins={SIZE: "8589934592"})
+    advising.launched(launch())
+    advising.settle()
+    before = (advising.tune / "plans" / "train.env").read_bytes()
+    advising.watch = advising.made()
+    advising.settle()
+    assert (advising.tune / "plans" / "train.env").read_bytes() == before
     assert "mode is observe: the environment files of train stay" in caplog.text
-    assert any("mode is observe" in problem for problem in side.watch.status.problems)
+    assert any("mode is observe" in problem for problem in advising.watch.status.problems)
 
 
-def test_a_reset_is_heeded_at_once(side: Side) -> None:
-    side.launched(launch(), launch(pid=1, started=NOW, faults={}, premapped_failures=0, premapped_need_bytes=None))
-    side.settle()
-    assert side.watch.status.workloads[0].launches == 2
-    write_reset(side.tune, "train", NOW)
-    side.watch.turn()
-    assert side.watch.status.workloads[0].launches == 1
+def test_a_reset_is_heeded_at_once(advising: Side) -> None:
+    advising.launched(launch(), launch(pid=1, started=NOW, faults={}, premapped_failures=0, premapped_need_bytes=None))
+    advising.settle()
+    assert advising.watch.status.workloads[0].launches == 2
+    write_reset(advising.tune, "train", NOW)
+    advising.watch.turn()
+    assert advising.watch.status.workloads[0].launches == 1
 
 
-def test_a_running_launch_of_another_workload_is_beside_it(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_launch_of_another_workload_is_beside_it(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
     def read(**given: Any) -> Host:
@@ -173,18 +184,18 @@ def test_a_running_launch_of_another_workload_is_beside_it(side: Side, monkeypat
         return Host("v5e", 100 * GIB, 90 * GIB)
 
     monkeypatch.setattr(planning, "read_host", read)
-    side.alive = (launch(ended=None), launch(pid=5, workload="other", ended=None))
-    side.launched(launch())
-    side.settle()
+    advising.alive = (launch(ended=None), launch(pid=5, workload="other", ended=None))
+    advising.launched(launch())
+    advising.settle()
     assert [one.pid for one in seen[-1]["own"]] == seen[-1]["pids"] == [4711]
     assert [one.pid for one in seen[-1]["others"]] == [5]
-    side.launched(launch(pid=6, started=NOW + 5))
-    side.settle()
+    advising.launched(launch(pid=6, started=NOW + 5))
+    advising.settle()
     assert [one["standing"] for one in seen] == ["", "v5e"]
 
 
 def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(
-    side: Side, monkeypatch: pytest.MonkeyPatch
+    advising: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts: list[Host] = []
     real = make_plan
@@ -198,10 +209,10 @@ def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(
 
     monkeypatch.setattr(planning, "read_host", read)
     monkeypatch.setattr(planning, "make_plan", made)
-    side.alive = (launch(ended=None),)
-    side.launched(launch(ended=None))
-    side.settle()
-    side.alive = ()
-    side.launched(launch())
-    side.settle()
+    advising.alive = (launch(ended=None),)
+    advising.launched(launch(ended=None))
+    advising.settle()
+    advising.alive = ()
+    advising.launched(launch())
+    advising.settle()
     assert [(one.total_bytes, one.available_bytes) for one in hosts] == [(32 * GIB, 30 * GIB), (32 * GIB, 32 * GIB)]

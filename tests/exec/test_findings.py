@@ -7,12 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.daemon_process import ROOT, SECONDS
 from tests.exec.running import EXEC, PYTHON, Place, read_until, wait_for
+from tpuwatch.tune.model import SIZE, Decision, Plan, Setting, Step
+from tpuwatch.tune.plan import write_plan
+from tpuwatch.tune.records import make_box
 
 REAL = ROOT.parent / "shared/libtpu-logs"
 PREMAPPED = (
@@ -76,6 +80,36 @@ def test_a_launch_that_fails_tells_why_and_what_the_next_one_gets(place: Place) 
     assert size > 4 << 30
     assert place.records()[1]["launches"][0]["premapped_bytes"] == size
     assert second.returncode == 0
+
+
+def test_a_failure_that_log_and_output_tell_is_one(place: Place) -> None:
+    script = f'"$@"; code=$?; echo "Traceback: {PREMAPPED}" >&2; exit $code'
+    place.run("sh", "-c", script, "-", *_job(place), "1", PREMAPPED)
+    (launch,) = place.records()[0]["launches"]
+    assert launch["premapped_failures"] == 1
+
+
+def test_where_the_daemon_decides_its_plan_is_told_or_how_to_see_it(place: Place) -> None:
+    directory = place.root / "daemon/tune"
+    make_box(directory)
+    failed = place.run(*_job(place), "1", PREMAPPED, options=["--name", "train"])
+    said = failed.stderr.decode()
+    assert "decided by tpuwatch's daemon, within seconds where it runs; `tpuwatch tune --workload train` shows" in said
+    assert place.outcome()["next"] is None
+    assert place.records() == []  # it is in the daemon's directory
+    well = place.run(*_job(place), "0", options=["--name", "train"])
+    assert (well.returncode, well.stderr) == (0, b"")
+    # A daemon that reads the log while it is written may have decided when the command ends.
+    decided = Plan(
+        "train", time.time() + 60, (Setting(SIZE, str(6 << 30), ""),), Decision(Step.GROW, 6 << 30, None, ())
+    )
+    write_plan(place.root / "other", decided)
+    source, target = (root / "plans/train.json" for root in (place.root / "other", directory))
+    script = f'"$@"; code=$?; mkdir -p {target.parent}; cp {source} {target}; exit $code'
+    done = place.run("sh", "-c", script, "-", *_job(place), "1", PREMAPPED, options=["--name", "train"])
+    assert f"the next one gets {SIZE}=6442450944 (6 GiB)." in done.stderr.decode()
+    assert "decided by" not in done.stderr.decode()
+    assert place.outcome()["next"] == {SIZE: str(6 << 30)}
 
 
 def test_what_the_operator_set_stays_and_is_told_before_the_start(place: Place) -> None:
@@ -200,9 +234,9 @@ def test_a_watcher_that_is_lost_changes_nothing_for_the_command(place: Place, nu
 
 
 def _watcher(pid: int) -> int | None:
-    """The child that has the same program as its parent: the other one is the command."""
-    own = Path(f"/proc/{pid}/cmdline").read_bytes()
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        if Path(f"/proc/{child}/cmdline").read_bytes() == own:
-            return int(child)
+    """The child that has the same program as its parent, which the command has not, and stands back behind it."""
+    own, before = Path(f"/proc/{pid}/cmdline").read_bytes(), os.getpriority(os.PRIO_PROCESS, pid)
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        if Path(f"/proc/{child}/cmdline").read_bytes() == own and os.getpriority(os.PRIO_PROCESS, child) > before:
+            return child
     return None

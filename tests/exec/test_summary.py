@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tpuwatch.exec.beginning import Beginning
 from tpuwatch.exec.ending import End, launches_of
-from tpuwatch.exec.summary import findings_to_tell, tuning
+from tpuwatch.exec.summary import findings_to_tell, tuning, undecided
 from tpuwatch.tune.model import SIZE, THRESHOLD, Decision, Plan, Setting, Step
 from tpuwatch.tune.plan import Given
 
@@ -48,6 +50,13 @@ def test_a_change_of_the_threshold_alone_is_said_too() -> None:
     assert line.startswith(f"the next one gets {THRESHOLD}=4096")
     (line,) = tuning(_begun(_plan(**{SIZE: "4096"}), {}, {}), _plan())
     assert line.startswith(f"the next one gets libtpu's own {SIZE}")
+
+
+def test_what_the_daemon_is_to_decide_is_shown_by_a_command() -> None:
+    begun = _begun(_plan(), {}, {})
+    assert "by tpuwatch's daemon" in undecided(begun, None)
+    assert "`tpuwatch tune --workload job` shows it" in undecided(begun, None)
+    assert "`tpuwatch tune --workload job --config '/my own.toml'`" in undecided(begun, Path("/my own.toml"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Answer, Chip, Host, Identity, Known, Problem, Runtime, RuntimePort
 from tpuwatch.health.verdict import Judgement, Rung, Sureness, Verdict
 from tpuwatch.node.board import Posted
-from tpuwatch.node.monitoring import client_of
+from tpuwatch.node.monitoring import Connection
 from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
 from tpuwatch.sim.cloud.server import CloudServer
@@ -34,7 +34,7 @@ class Site:
         self.world = World(self.clock)
         self.world.add(SimNode(PROJECT, ZONE, "train-1"))
         self.server = CloudServer(self.world, services=[MonitoringService(self.world).handler()])
-        self.client = client_of(self.server.address, insecure=True)
+        self.client = Connection(self.server.address, insecure=True).client()
         self.told: Sequence[Sample] = [Sample("node_bad", 1.0, "train-1", ZONE, "3")]
         self.identity = IDENTITY
         self.calls: list[tuple[str, str]] = []

@@ -66,6 +66,7 @@ def filled() -> Metrics:
     metrics = new()
     metrics.nodes([given.node()])
     metrics.runtime(given.runtime())
+    metrics.runtime_waiting(lambda: {8431: 0.5})
     metrics.host(given.host())
     metrics.witness("cloud", at=1.0, ok=True)
     metrics.agents({"train-2": Answer(Agent(1.0), 1.0, None)})
@@ -124,7 +125,10 @@ def test_labels_have_only_the_declared_names() -> None:
     tuning = {"variable", "direction"}
     own = {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
     assert (
-        labels == own | {"node", "health", "verdict", "method", "chip", "witness", "action", "result", "phase"} | tuning
+        labels
+        == own
+        | {"node", "health", "verdict", "method", "chip", "port", "witness", "action", "result", "phase"}
+        | tuning
     )
 
 
@@ -142,7 +146,10 @@ def test_promtool_has_nothing_to_say() -> None:
 
 def test_known_series_stand_at_zero_from_the_start() -> None:
     seen = samples(new())
-    assert all(seen["tpuwatch_events_total", cause.value] == 0 for cause in Cause)
+    faults = {cause.value for cause in Cause if cause.is_fault}
+    assert {one[1]: count for one, count in seen.items() if one[0] == "tpuwatch_events_total"} == dict.fromkeys(
+        faults, 0
+    )
     assert {key[1] for key in seen if key[0] == "tpuwatch_launches_total"} == {outcome.value for outcome in ENDED}
     assert seen["tpuwatch_log_records_total", "fatal"] == 0
     assert seen["tpuwatch_loop_last_success_timestamp_seconds", "journal"] == 0
@@ -153,6 +160,7 @@ def test_events_count_by_cause_and_history_apart() -> None:
     metrics.event(Cause.HBM_OOM_COMPILE)
     metrics.event(Cause.PREMAPPED_EXHAUSTED)
     metrics.event(Cause.PREMAPPED_EXHAUSTED, history=True)
+    metrics.premapped_failed()
     seen = samples(metrics)
     assert seen["tpuwatch_events_total", "hbm_oom_compile"] == 1
     assert seen["tpuwatch_events_total", "premapped_exhausted"] == 1
@@ -243,7 +251,7 @@ def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
     metrics = new()
     metrics.api_request("other", "other")
     names = sorted(samples(metrics))
-    causes = list(Cause)
+    causes = [cause for cause in Cause if cause.is_fault]
 
     def offer(start: int, count: int) -> None:
         for number in range(start, start + count):

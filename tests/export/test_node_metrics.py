@@ -241,6 +241,24 @@ def test_chips_while_a_workload_runs() -> None:
     assert not {key[0] for key in series(metrics)} & {"tpuwatch_hbm_used_bytes", "tpuwatch_hlo_queue_programs"}
 
 
+def test_what_a_port_owes_is_read_at_the_scrape() -> None:
+    metrics, owed = new(), {8432: 0.0, 8431: 0.0}
+    assert of(metrics, "tpuwatch_runtime_waiting") == {}
+    metrics.runtime_waiting(lambda: owed)
+    name = "tpuwatch_runtime_waiting_seconds"
+    assert of(metrics, name) == {(name, "8431"): 0, (name, "8432"): 0}
+    owed[8431] = 1.5
+    assert of(metrics, name) == {(name, "8431"): 1.5, (name, "8432"): 0}
+    metrics.runtime_waiting(None)
+    assert of(metrics, name) == {}
+
+
+def test_no_more_than_64_ports() -> None:
+    metrics = new()
+    metrics.runtime_waiting(lambda: dict.fromkeys(range(8000, 9000), 0.0))
+    assert len(of(metrics, "tpuwatch_runtime_waiting_seconds")) == 64
+
+
 @pytest.mark.parametrize("ids", [("0", "0"), ("0", "x\n"), ("7", "64"), ("", "1"), ("01", "1")])
 def test_chips_whose_numbers_do_not_serve_are_counted_through(ids: tuple[str, str]) -> None:
     metrics = new()

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -50,6 +52,40 @@ def test_a_copy_is_given_no_id(journal: Journal) -> None:
     copy = event("a")
     journal.commit([copy], [])
     assert copy.id is None
+
+
+def test_events_that_no_log_can_give_again_are_stored_beside_what_is_read(tmp_path: Path, clock: ManualClock) -> None:
+    journal = Journal.open(tmp_path, clock)
+    first = event("a")
+    assert journal.put_events([first]) == [first]
+    assert journal.put_events([event("a")]) == []
+    assert journal.first_run  # no log has been read
+    journal.commit([event("a"), event("b")], [])
+    assert journal.put_events([event("c"), event("b")])[0].key == b"c"
+    assert [(one.key, one.id) for one in journal.events(after_id=0)] == [(b"a", 1), (b"b", 4), (b"c", 5)]
+    journal.close()
+
+
+def test_threads_that_store_at_once_give_no_id_twice(journal: Journal) -> None:
+    together = threading.Barrier(3)
+
+    def put(name: str) -> None:
+        together.wait()
+        for number in range(50):
+            journal.put_events([event(f"{name}{number}")])
+
+    def commit() -> None:
+        together.wait()
+        for number in range(50):
+            journal.commit([event(f"r{number}"), event(f"s{number}")], [])
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(put, "p"), pool.submit(put, "q"), pool.submit(commit)]:
+            done.result()
+    stored = journal.events(after_id=0, limit=1000)
+    assert sorted(one.key for one in stored) == sorted(
+        f"{name}{number}".encode() for name in "pqrs" for number in range(50)
+    )
 
 
 def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(tmp_path: Path, clock: ManualClock) -> None:

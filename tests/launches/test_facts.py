@@ -162,6 +162,48 @@ def test_a_copy_that_is_read_after_a_restart_is_not_counted_again() -> None:
     assert later.changed()[0].premapped_failures == 2
 
 
+def told(tracker: LaunchTracker, key: bytes, *, output: bool) -> bool:
+    """A failure that the launch's log or its output tells; whether it is one that the other one has told."""
+    tracker.event(Cause.PREMAPPED_EXHAUSTED, FAILURE, replace(OURS, output=output), T + 50, key)
+    return tracker.is_retold(key)
+
+
+def test_what_the_log_and_the_output_of_a_launch_tell_counts_once() -> None:
+    tracker = LaunchTracker()
+    found = come_up(tracker)
+    seen = [told(tracker, bytes([number]), output=output) for number, output in enumerate(map(int, "0110001"))]
+    #       log    output  again  log   new    new    output
+    assert seen == [False, True, False, True, False, False, True]
+    assert found.premapped_failures == 4
+    assert told(tracker, b"\1", output=True)  # read again, it is what it was
+    assert not told(tracker, b"\0", output=False)
+    assert found.premapped_failures == 4
+
+
+def test_what_two_launches_tell_counts_twice() -> None:
+    tracker = LaunchTracker()
+    other = Origin(PID + 1, "alice", "vm", output=True)
+    both = [come_up(tracker), come_up(tracker, origin=other)]
+    tracker.event(Cause.PREMAPPED_EXHAUSTED, FAILURE, OURS, T + 50, b"1")
+    tracker.event(Cause.PREMAPPED_EXHAUSTED, FAILURE, other, T + 50, b"2")
+    assert [one.premapped_failures for one in both] == [1, 1]
+    assert not tracker.is_retold(b"2")
+
+
+def test_after_a_restart_no_new_failure_is_missed() -> None:
+    tracker = LaunchTracker([launch(premapped_failures=2, started=T)])
+    assert not told(tracker, b"1", output=True)
+    assert tracker.latest()[0].premapped_failures == 3
+
+
+def test_what_exec_has_told_already_is_not_added_when_the_log_tells_it() -> None:
+    tracker = LaunchTracker()
+    found = come_up(tracker)
+    tracker.adopt(record(launch(started=T, premapped_failures=1), workload="train"))
+    assert not told(tracker, b"1", output=False)  # the record's were counted nowhere
+    assert found.premapped_failures == 1
+
+
 def test_a_size_that_is_told_after_the_failure_gives_the_need() -> None:
     tracker = LaunchTracker()
     found = come_up(tracker, size=None)

@@ -1,12 +1,14 @@
-"""A simulated cloud, and witnesses that ask it."""
+"""A simulated cloud and witnesses that ask it, and processes that serve runtime metrics."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.node.runtime_server import RuntimeProcess
 from tests.node.witnesses import Watcher
 from tests.sim.cloud.servers import Cloud, cloud_running
 
@@ -28,3 +30,16 @@ def watch(cloud: Cloud) -> Iterator[Any]:
     yield make
     for watcher in made:
         watcher.witness.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., RuntimeProcess]]:
+    """Starts processes that serve runtime metrics, and ends them after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(*args: Any, **kwargs: Any) -> RuntimeProcess:
+            process = RuntimeProcess(*args, **kwargs)
+            stack.callback(process.stop)
+            return process
+
+        yield start

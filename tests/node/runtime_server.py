@@ -21,7 +21,8 @@ from tpuwatch.node.runtime_proto import (
 
 
 class RuntimeProcess:
-    """Serves `metrics`: by name a list of entries as dictionaries, raw bytes, or a status code to end with.
+    """Serves `metrics`: by name a list of entries as dictionaries, raw bytes, a status code to end with, or a function
+    that gives one of these when it is asked.
 
     Without `lists` it is a version that does not know ListSupportedMetrics. `asked` holds the requests for metrics.
     """
@@ -49,6 +50,7 @@ class RuntimeProcess:
     def _get(self, request: Any, context: grpc.ServicerContext) -> bytes:
         self.asked.append(request)
         value = self.metrics[request.metric_name]
+        value = value() if callable(value) else value
         if isinstance(value, grpc.StatusCode):
             context.abort(value, "as the test wants it")
         if isinstance(value, bytes):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from tests.node.test_cloud import listed
 from tests.node.witnesses import Watcher
@@ -100,6 +101,17 @@ def _target(entry: Path) -> str:
         return str(entry.readlink())
     except OSError:  # the one that lists them
         return ""
+
+
+@pytest.mark.parametrize(("poll", "stays"), [(30.0, False), (5.0, True)], ids=["seldom", "often"])
+def test_over_a_long_rest_no_connection_is_kept(cloud: Cloud, watch: Any, poll: float, stays: bool) -> None:
+    cloud.add()
+    before = sockets()
+    watcher = watch(poll_seconds=poll)
+    for _ in range(3):
+        assert watcher.next().problem is None
+        # Connections are closed by other threads, soon.
+        assert any((sockets() > before) is stays for _ in range(10_000))
 
 
 def test_ten_minutes_of_every_fault_leave_nothing_behind(cloud: Cloud, watch: Any) -> None:

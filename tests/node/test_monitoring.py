@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -122,3 +123,34 @@ def test_a_fault_keeps_what_was_said_and_says_why(site: Site, code: str, problem
 def test_a_missing_permission_is_named(site: Site) -> None:
     site.world.faults.set(Fault(method="ListTimeSeries", code="PERMISSION_DENIED"))
     assert "monitoring.timeSeries.list" in site.witness.ask().detail
+
+
+def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    asked: list[Any] = []
+
+    class Client:
+        def __init__(self, *, credentials: Any, **_: Any) -> None:
+            made.append(credentials)
+            self.transport = self
+            self.closed = False
+
+        def list_time_series(self, **_: Any) -> list[Any]:
+            assert not self.closed
+            return []
+
+        def close(self) -> None:
+            self.closed = True
+
+    def default(**_: Any) -> tuple[str, str]:
+        asked.append(1)
+        return "credentials", "project"
+
+    monkeypatch.setattr("google.cloud.monitoring_v3.MetricServiceClient", Client)
+    monkeypatch.setattr("google.auth.default", default)
+    identity = Identity(project=Known("p", "config"), node=Known("n", "config"))
+    clock = ManualClock()
+    witness = MonitoringWitness(lambda: identity, clock=clock, dice=random.Random(1), counted=lambda *_: None)
+    for _ in range(3):
+        assert witness.ask().problem is None
+    assert (made, asked) == (["credentials"] * 3, [1])

@@ -108,7 +108,9 @@ def test_what_is_over_is_unset_and_what_is_kept_is_told() -> None:
 
 def systemd_library() -> ctypes.CDLL | None:
     """systemd's own code, where it is installed."""
-    for path in sorted(Path("/usr/lib").glob("**/systemd/libsystemd-shared-*.so")):
+    for path in (
+        one for place in ("", "*/") for one in Path("/usr/lib").glob(f"{place}systemd/libsystemd-shared-*.so")
+    ):
         library = ctypes.CDLL(str(path))
         if hasattr(library, "load_env_file"):
             return library

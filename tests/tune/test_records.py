@@ -91,6 +91,7 @@ def test_keys_of_a_later_version_are_left_alone() -> None:
         pytest.param(changed_launch(outcome="fine"), "launches", id="no outcome"),
         pytest.param(changed_launch(outcome=[]), "launches", id="a list for an outcome"),
         pytest.param(changed_launch(faults={"bad_luck": 1}), "launches", id="an unknown fault"),
+        pytest.param(changed_launch(faults={"tune_change": 1}), "launches", id="no fault"),
         pytest.param(changed_launch(environment={"LD_PRELOAD": "x"}), "launches", id="a foreign variable"),
         pytest.param(changed_launch(environment={"TPU_A": "x" * 5000}), "launches", id="a long value"),
     ],

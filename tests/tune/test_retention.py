@@ -42,7 +42,7 @@ class Machine(ProcFs):
     def numbered(self, numbers: Any) -> dict[int, list[Process]]:
         return {pid: [Process(pid, 1, started)] for pid, started in self.started.items() if pid in numbers}
 
-    def open_named(self, pid: int, part: str) -> set[tuple[int, int]]:
+    def writing_named(self, pid: int, part: str) -> set[tuple[int, int]]:
         if pid in self.hiding:
             raise PermissionError
         entries = [path.stat() for path in self.open[pid] if part in str(path)]
@@ -217,10 +217,10 @@ def test_a_file_that_has_changed_meanwhile_is_spared(place: Place) -> None:
 
 
 @contextmanager
-def holding(path: Path) -> Iterator[None]:
+def holding(path: Path, mode: str = "ab") -> Iterator[None]:
     """While another process has the file open."""
-    script = "import sys; file = open(sys.argv[1], 'ab'); print('open', flush=True); sys.stdin.read()"
-    words = [sys.executable, "-c", script, str(path)]
+    script = "import sys; file = open(sys.argv[1], sys.argv[2]); print('open', flush=True); sys.stdin.read()"
+    words = [sys.executable, "-c", script, str(path), mode]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdin is not None
@@ -237,3 +237,10 @@ def test_a_real_process_that_has_a_file_open_saves_it(place: Place) -> None:
         log.rename(place.directory / log.name.replace("INFO", "ERROR"))
         assert [old.spared for old in prune([place.directory], **everything).spared] == [Spared.OPEN]
     assert len(prune([place.directory], **everything).removed) == 1
+
+
+def test_a_real_process_that_only_reads_a_file_as_tpuwatch_does_saves_nothing(place: Place) -> None:
+    log = place.log(1, 99, host=ProcFs().host_name())
+    with holding(log, "rb"):
+        pruned = prune([place.directory], days=1, mib=0, now=NOW, uid_only=None, processes=ProcFs())
+    assert [old.path for old in pruned.removed] == [str(log)]

@@ -77,7 +77,7 @@ class Tune(Section):
         ge=1,
         le=3650,
         description="libtpu's log files, which it never deletes, are pruned when they are older. Files that a process "
-        "has open are spared.",
+        "has open for writing are spared.",
     )
     keep_log_mib: Mebibytes = Field(
         default=4096, ge=1, le=1_048_576, description="They are pruned too, the oldest first, when they take more."

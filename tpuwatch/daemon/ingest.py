@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.errors import JournalError
 from tpuwatch.launches.tracker import Origin
-from tpuwatch.model import Event, Outcome
+from tpuwatch.model import Cause, Event, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,8 +95,7 @@ class Ingest:
             self.due_in = RETRY_SECONDS
             return f"Reading waits until what was read can be stored: {error}"
         self._held = None
-        for event in stored:
-            self._metrics.event(event.cause, history=event.history)
+        self._count_events(stored)
         self._count_launches()
         self._tell(stored)
         if batch.launches or batch.records:
@@ -163,7 +162,7 @@ class Ingest:
                 self._pids.clear()
             self._pids[path] = match.details["pid"]
         pid = file.pid if file.pid is not None else self._pids.get(path)
-        origin = Origin(pid, file.user, file.host, sighting.history)
+        origin = Origin(pid, file.user, file.host, sighting.history, output=file.pid is None)
         self.tracker.hear(match, origin, now)
         if rule.cause is None:
             return None
@@ -189,6 +188,15 @@ class Ingest:
         for reason in (counters.refusals - self._refusals).elements():
             self._metrics.refused(reason.value)
         self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
+
+    def _count_events(self, stored: Sequence[Event]) -> None:
+        for event in stored:
+            if not event.cause.is_fault:
+                continue
+            self._metrics.event(event.cause, history=event.history)
+            failed = event.cause is Cause.PREMAPPED_EXHAUSTED and not event.history
+            if failed and not self.tracker.is_retold(event.key):
+                self._metrics.premapped_failed()
 
     def _count_launches(self) -> None:
         for launch in self.tracker.concluded():

@@ -56,8 +56,8 @@ class Judging:
         self._clock = clock
         self._boot_id = boot_id
         self._last: dict[str, Judgement] = self._recalled()
-        self._changes = {node: _Changes(judgement) for node, judgement in self._last.items()}
-        self._stored: dict[str, Judgement] = dict(self._last)
+        self._changes: dict[str, _Changes] = {}
+        self._unstored: dict[str, Judgement] = {}  # the latest of each node that the journal has not taken yet
         self._untold: list[Judgement] = []
         self._others: tuple[NodeStatus, ...] = ()
         self._others_of: tuple[Mapping[str, object], ...] = ()  # what they were judged by last
@@ -108,31 +108,27 @@ class Judging:
         noted = changes.take(now, self._clock.monotonic(), changed=changed)
         if noted is not None:
             self._untold.append(noted)
+            self._unstored[noted.node] = noted
 
     def _forget(self) -> None:
         """Let go of nodes that are not watched any more."""
         if len(self._last) > len(self.nodes):
             watched = {status.node for status in self.nodes}
-            for known in (self._last, self._changes, self._stored):
+            for known in (self._last, self._changes, self._unstored):
                 for node in known.keys() - watched:
                     del known[node]
 
     def _keep(self) -> None:
         """Store the verdicts that changed. What the journal does not take is offered again at the next turn."""
-        changed = [
-            noted
-            for node, changes in self._changes.items()
-            if (noted := changes.noted) is not None and noted is not self._stored.get(node)
-        ]
-        if not changed:
+        if not self._unstored:
             return
         try:
-            self._journal.put_verdicts(changed, self._boot_id)
+            self._journal.put_verdicts(list(self._unstored.values()), self._boot_id)
         except JournalError as error:
             self._metrics.journal_error()
             _log.warning("%s", error)
         else:
-            self._stored.update((judgement.node, judgement) for judgement in changed)
+            self._unstored.clear()
 
     def _tell(self) -> None:
         """Changes of verdict in the log, a line each, unless they are too many."""
@@ -152,11 +148,10 @@ class _Changes:
     their number.
     """
 
-    __slots__ = ("left_out", "noted", "times")
+    __slots__ = ("left_out", "times")
 
-    def __init__(self, noted: Judgement | None = None) -> None:
-        self.noted = noted  # the last one
-        self.left_out = 0  # changes since
+    def __init__(self) -> None:
+        self.left_out = 0  # changes since the last one that was noted
         self.times: tuple[float, ...] = ()  # when the latest were noted, by the monotonic clock
 
     def take(self, judgement: Judgement, now: float, *, changed: bool) -> Judgement | None:
@@ -170,7 +165,6 @@ class _Changes:
             left_out = f"{self.left_out} {words} left out before this: there were too many within an hour."
             judgement = replace(judgement, summary=f"{judgement.summary} {left_out}")
             self.left_out = 0
-        self.noted = judgement
         return judgement
 
 

@@ -176,9 +176,9 @@ class LogWatch:
         return Answer(Logs(tuple(told), events, alive), now, None, tried=now)
 
     def _tell(self, events: list[Event]) -> None:
-        """Stored events in the log, a line each, unless they are history or too many."""
+        """Stored faults in the log, a line each, unless they are history or too many."""
         self.stored += len(events)
-        live = [event for event in events if not event.history]
+        live = [event for event in events if event.cause.is_fault and not event.history]
         self._recent.extend(filter(_is_evidence, live))
         rules = {rule.id: rule for rule in self.catalogue.rules} if live else {}
         for event in live[: max(0, _TOLD_EVENTS - self._told)]:
@@ -215,8 +215,10 @@ class LogWatch:
 
 
 def _is_evidence(event: Event) -> bool:
-    """Whether it tells how the node is: a value that libtpu takes for something else does not, the job goes on."""
-    return event.rule != badvalues.RULE
+    """Whether it tells how the node is. A value that libtpu takes for something else does not, for the job goes on; nor
+    does what is decided for the next launch.
+    """
+    return event.cause.is_fault and event.rule != badvalues.RULE
 
 
 def _renumbered(event: Event, begun: Mapping[int, tuple[float, int]]) -> Event:

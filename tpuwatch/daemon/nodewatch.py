@@ -101,6 +101,7 @@ class NodeWatch:
         )
         # Of a witness that the configuration has just switched off no number may stay behind.
         metrics.runtime(None)
+        metrics.runtime_waiting(None)
         metrics.notices(None)
         metrics.api_breaker(False)
         metrics.agents(None)
@@ -124,6 +125,7 @@ class NodeWatch:
         """Let the loops end, and break off calls that are under way. What they still say goes nowhere."""
         with self._speaking:
             self._stopped = True
+        self._metrics.runtime_waiting(None)
         for loop, _ in self._loops.values():
             loop.stop()
         for witness in self._witnesses:
@@ -246,6 +248,7 @@ class NodeWatch:
             poll_seconds=runtime.poll_seconds,
             counted=self._metrics.api_request,
         )
+        self._metrics.runtime_waiting(witness.waiting)
         self._add_witness(
             "runtime", witness, runtime.poll_seconds, self._hear("runtime", self._show_runtime), after="identity"
         )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.auditfile import AuditFile
+from tpuwatch.daemon import tunechanges
 from tpuwatch.errors import TuneError
 from tpuwatch.export.jsonable import times
 from tpuwatch.export.view import TunedStatus
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
     from tpuwatch.export.metrics import Metrics
-    from tpuwatch.model import Launch
+    from tpuwatch.model import Event, Launch
     from tpuwatch.node.board import Posted
     from tpuwatch.tune.changes import Change
     from tpuwatch.tune.model import Host, Plan
@@ -42,13 +43,24 @@ _log = logging.getLogger(__name__)
 class Planner:
     """Decides and writes by one configuration. For one thread."""
 
-    def __init__(self, config: Config, *, posted: Callable[[], Posted], metrics: Metrics, clock: Clock) -> None:
-        """`posted` tells what the witnesses said last: which launches live, and which accelerator this is."""
+    def __init__(
+        self,
+        config: Config,
+        *,
+        posted: Callable[[], Posted],
+        metrics: Metrics,
+        clock: Clock,
+        store: Callable[[Sequence[Event]], None],
+    ) -> None:
+        """`posted` tells what the witnesses said last: which launches live, and which accelerator this is. `store` puts
+        events into the journal, at once where that can be.
+        """
         self.directory = config.tune_dir
         self._config = config
         self._posted = posted
         self._metrics = metrics
         self._clock = clock
+        self._store = store
         self._audit = AuditFile(config.state.dir / AUDIT_NAME)
         self._last: dict[str, Plan] = {}  # as it was told
         self._limits: dict[str, int] = {}  # memory of the cgroups that workloads were seen in, in bytes
@@ -88,9 +100,19 @@ class Planner:
         before = self._last.get(workload) or self._standing(workload)
         host = self._host(workload, launches, before.generation if before is not None else "")
         plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
+        found = changes(before, plan)
+        if (
+            found
+        ):  # on record before it is done: a crash in between loses none, and the same decision has the same events
+            last_launch = launches[-1].started if launches else 0.0
+            self._store(
+                tunechanges.events(
+                    plan, found, applies=self.applies, file=self._goes_to(plan), before=before, last_launch=last_launch
+                )
+            )
         problem = self._write(plan)
         self._last[workload] = plan
-        for change in changes(before, plan):
+        for change in found:
             self._tell(plan, change)
         made = plan.decision
         if made.step is Step.STUCK and (before is None or before.decision.step is not Step.STUCK):
@@ -161,6 +183,10 @@ class Planner:
         self._told = ""
         return ""
 
+    def _goes_to(self, plan: Plan) -> str:
+        """The file that is written for the next launch."""
+        return str((environment_path if self.applies else plan_path)(self.directory, plan.workload))
+
     def _file(self, plan: Plan) -> str:
         path = environment_path(self.directory, plan.workload)
         return str(path) if path.is_file() else ""
@@ -176,9 +202,8 @@ class Planner:
 
     def _tell(self, plan: Plan, change: Change) -> None:
         self._metrics.tune_changed(change.variable, change.direction)
-        verb = "The next launch" if self.applies else "Advice for the next launch"
         level = logging.INFO if change.variable in (SIZE, THRESHOLD) else logging.DEBUG  # the rest hardly ever changes
-        _log.log(level, "%s of %s: %s", verb, plan.workload, change.sentence())
+        _log.log(level, "%s", tunechanges.sentence(plan, change, applies=self.applies))
         self._audit.write(
             {
                 **times("time", plan.decided),

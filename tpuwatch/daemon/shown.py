@@ -60,6 +60,7 @@ class LiveView:
 
 
 def findings_of(events: Iterable[Event], catalogue: Catalogue) -> list[Finding]:
-    """The findings of journalled events. Those of a rule that is no longer in the catalogue are left out."""
+    """The findings of journalled events. Those that are no faults are none, nor those of rules that are gone."""
     known = {rule.id: rule for rule in catalogue.rules}
-    return fold(Seen(known[event.rule], event, event.details) for event in events if event.rule in known)
+    faults = (event for event in events if event.cause.is_fault and event.rule in known)
+    return fold(Seen(known[event.rule], event, event.details) for event in faults)

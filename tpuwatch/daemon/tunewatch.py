@@ -74,7 +74,7 @@ class TuneWatch:
         self._adopt = adopt
         self._put = put
         self._progress = progress
-        self._planner = Planner(config, posted=posted, metrics=metrics, clock=clock)
+        self._planner = Planner(config, posted=posted, metrics=metrics, clock=clock, store=self._store)
         self._launches: dict[tuple[int, float], Launch] | None = None  # None: not read yet
         self._heard: deque[Launch] = deque()
         self._missed = False  # some could not be heard
@@ -249,6 +249,15 @@ class TuneWatch:
                 self._decided_at[name] = now
                 if made.problem:
                     self._due[name] = now + RETRY_SECONDS
+
+    def _store(self, events: Sequence[Event]) -> None:
+        """Put them into the journal; what it does not take now goes the way of other events and is offered again."""
+        try:
+            self._journal.put_events(events)
+        except JournalError:
+            self._metrics.journal_error()
+            for event in events:
+                self._put(event)
 
     def _has_room(self, name: str) -> bool:
         """Whether there may be a plan for it: anybody can think up names, and none may push out another."""

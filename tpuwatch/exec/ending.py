@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
 _NAMES: Final = 100
+_CALLS: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _FIELDS: Final = frozenset(field.name for field in fields(Launch))
 
 
@@ -108,6 +109,24 @@ def decide(begun: Beginning, config: Path | None) -> Plan:
     plan = make_plan(settings, own, host, begun.workload, time.time(), places)
     write_plan(begun.directory, plan)
     return plan
+
+
+def decided_since(begun: Beginning) -> Plan | None:
+    """What the daemon has decided while the command ran, for it reads the logs as they are written; None if nothing.
+
+    Raises TpuwatchError.
+    """
+    from tpuwatch.tune.plan import read_plan
+
+    assert begun.directory is not None  # noqa: S101 (a record was just written to it)
+    plan = read_plan(begun.directory, begun.workload)
+    known = begun.plan
+    return plan if plan is not None and known is not None and plan.decided > known.decided else None
+
+
+def calls_for_another(launches: Sequence[Launch]) -> bool:
+    """Whether one of them went in a way that may have the next one get another buffer."""
+    return any(_CALLS & launch.faults.keys() or launch.outcome is Outcome.SLOW for launch in launches)
 
 
 def _launch(document: Mapping[str, Any]) -> Launch:

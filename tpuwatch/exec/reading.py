@@ -97,7 +97,7 @@ class Reader:
         known = self._tracker.latest()
         only = known[0].pid if len(known) == 1 else None
         for match, text, now in self._output:
-            self._tracker.hear(match, Origin(text.pid or only), now)
+            self._tracker.hear(match, Origin(text.pid or only, output=True), now)
         launches = self._tracker.latest()
         for launch in launches:
             if launch.outcome in (Outcome.STARTING, Outcome.SILENT):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.exec.beginning import Beginning
+    from tpuwatch.exec.bystander import Bystander
     from tpuwatch.exec.ending import End
     from tpuwatch.exec.streams import Stream, Streams
     from tpuwatch.tune.model import Plan
@@ -31,11 +32,18 @@ _NAMES = {1: "<stdout>", 2: "<stderr>"}
 
 
 def serve(
-    pid: int, begun: Beginning, streams: Streams, started: float, config: Path | None, report: Path | None
+    pid: int,
+    begun: Beginning,
+    streams: Streams,
+    bystander: Bystander,
+    started: float,
+    config: Path | None,
+    report: Path | None,
 ) -> NoReturn:
     """Be there for the running command `pid` until it has ended, and end as it did."""
-    run = Run(pid, begun, streams, started, config)
+    run = Run(pid, begun, streams, bystander, started, config)
     status = run.wait()
+    bystander.end()
     run.copy_all()
     # Of a command that did well and launched nothing, nobody waits to hear: its output may be read to its end later.
     if status == 0 and report is None and run.launched_nothing() and not _go_behind():
@@ -51,7 +59,15 @@ def serve(
 class Run:
     """The command while it runs, and those who serve it."""
 
-    def __init__(self, pid: int, begun: Beginning, streams: Streams, started: float, config: Path | None) -> None:
+    def __init__(
+        self,
+        pid: int,
+        begun: Beginning,
+        streams: Streams,
+        bystander: Bystander,
+        started: float,
+        config: Path | None,
+    ) -> None:
         self._pid = pid
         self._started = self._ended = started
         self._impatient = _Impatient()
@@ -69,7 +85,7 @@ class Run:
         for pump in self._running:
             pump.start()
         self._foreground = Foreground(
-            pid, echo=self._watcher, resize=streams.resize, flush=self._flush, others=self._look_after_watcher
+            pid, echo=bystander, resize=streams.resize, flush=self._flush, others=self._look_after_watcher
         )
 
     def wait(self) -> int:
@@ -192,13 +208,16 @@ def _conclude(begun: Beginning, end: End, config: Path | None, report: Path | No
     launches = ending.launches_of(begun, end)
     trouble = ending.keep(begun, end, launches)
     plan: Plan | None = None
-    if not trouble and begun.own and launches:
+    if not trouble and launches:
         try:
-            plan = ending.decide(begun, config)
+            plan = ending.decide(begun, config) if begun.own else ending.decided_since(begun)
         except TpuwatchError as error:
             trouble = f"{error}."
-    if end.oom or summary.findings_to_tell(end) or summary.tuning(begun, plan):
+    told = summary.tuning(begun, plan)
+    if end.oom or summary.findings_to_tell(end) or told:
         summary.tell(begun, end, plan)
+    if not (begun.own or told or trouble) and ending.calls_for_another(launches):
+        say(summary.undecided(begun, config))
     if trouble:
         say(trouble)
     if report is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tpuwatch.units import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tpuwatch.exec.beginning import Beginning
     from tpuwatch.exec.ending import End
@@ -62,6 +64,15 @@ def tuning(begun: Beginning, plan: Plan | None) -> list[str]:
     reason = plan.decision.reasons[0] if plan.decision.reasons else ""
     this = f"this launch had {' and '.join(had)}; " if had else ""
     return [" ".join(filter(None, (f"{this}the next one gets {gets}.", reason, plan.decision.conflict)))]
+
+
+def undecided(begun: Beginning, config: Path | None) -> str:
+    """Where the next launch gets another buffer perhaps, and the daemon has not come to that yet."""
+    words = ["tpuwatch", "tune", "--workload", begun.workload, *(["--config", str(config)] if config else [])]
+    return (
+        "what the next launch gets is decided by tpuwatch's daemon, within seconds where it runs; "
+        f"`{shlex.join(words)}` shows it."
+    )
 
 
 def _values(plan: Plan) -> dict[str, str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.verdict import BAD
 from tpuwatch.node.apifaults import Fault, explain
-from tpuwatch.node.monitoring import asked, client_of
+from tpuwatch.node.monitoring import Connection, asked
 from tpuwatch.node.pacing import Pacing
 
 if TYPE_CHECKING:
@@ -107,11 +107,10 @@ class CloudMonitoringExport:
         self._clock = clock
         self._counted = counted
         self._endpoint = monitoring.endpoint
-        self._insecure = insecure
+        self._connection = Connection(monitoring.endpoint, insecure=insecure)
         self._timeout = timeout_seconds
         self._pacing = Pacing(monitoring.export_seconds, clock=clock, dice=dice, longest=_LONGEST_PAUSE)
         self._least = monitoring.export_seconds
-        self._client: Any = None
         self._closed = False
 
     def turn(self) -> float:
@@ -122,8 +121,8 @@ class CloudMonitoringExport:
         for start in range(0, len(told), BATCH):
             if not self._closed:
                 fault = self._write(project, told[start : start + BATCH], now) or fault
+        self._connection.let_go()
         if self._closed:
-            self.close()  # there may be a connection that was not there yet when it was closed
             return self._least
         # What failed is not written later: its time would be older than the next one's.
         self._say(fault)
@@ -136,17 +135,12 @@ class CloudMonitoringExport:
     def close(self) -> None:
         """Break off what is under way, let the connection go, and write no more. May be called from any thread."""
         self._closed = True
-        client, self._client = self._client, None
-        if client is not None:
-            client.transport.close()
+        self._connection.let_go()
 
     def _write(self, project: str, batch: Sequence[Sample], now: int) -> Fault | None:
         try:
-            client = self._client
-            if client is None:
-                client = self._client = client_of(self._endpoint, insecure=self._insecure)
             request = {"name": f"projects/{project}", "time_series": [_series(project, one, now) for one in batch]}
-            client.create_time_series(request=request, timeout=self._timeout, retry=None)
+            self._connection.client().create_time_series(request=request, timeout=self._timeout, retry=None)
         except Exception as error:  # noqa: BLE001 # whatever Google's packages raise is explained, and counted
             what = f"custom metrics of project {project}"
             fault = explain(error, asked(what, project, self._endpoint, self._timeout, _WRITING))

@@ -58,7 +58,7 @@ class Metrics(NodeMetrics, RestartMetrics, AgentMetrics, TuneMetrics):
             "tpuwatch_events_total",
             "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
             "cause",
-            {cause: cause.value for cause in Cause},
+            {cause: cause.value for cause in Cause if cause.is_fault},
         )
         self._history = new.counter(
             "tpuwatch_history_events_total",
@@ -160,13 +160,15 @@ class Metrics(NodeMetrics, RestartMetrics, AgentMetrics, TuneMetrics):
         )
 
     def event(self, cause: Cause, *, history: bool = False) -> None:
-        """A new event was stored; `history` as in `Event.history`. Copies of a record must not be reported."""
+        """A fault was stored, and is new; `history` as in `Event.history`. Copies of a record must not be reported."""
         if history:
             self._history.inc()
-            return
-        self._events[cause].inc()
-        if cause is Cause.PREMAPPED_EXHAUSTED:
-            self._premapped_failures.inc()
+        else:
+            self._events[cause].inc()
+
+    def premapped_failed(self, times: int = 1) -> None:
+        """So many allocations were found to have failed because the premapped buffer had no room; never for history."""
+        self._premapped_failures.inc(times)
 
     def launch(self, outcome: Outcome) -> None:
         """A launch has ended its start: once per launch, never with STARTING, never for history."""

@@ -19,7 +19,7 @@ from tpuwatch.health.evidence import Witness
 from tpuwatch.health.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.export.view import NodeStatus
     from tpuwatch.health.evidence import Chip, Host, Notices, Runtime
@@ -66,6 +66,10 @@ METHODS: Final = (
     "GetOperation",
     "ListTimeSeries",
     "CreateTimeSeries",
+    "storage.objects.get",
+    "storage.objects.insert",
+    "storage.objects.list",
+    "storage.objects.delete",
     "GetRuntimeMetric",
     "ListSupportedMetrics",
     "GetTpuRuntimeStatus",
@@ -75,6 +79,7 @@ POLLED: Final = ("ListNodes", "GetRuntimeMetric")  # these have their series fro
 CODES: Final = (*GRPC_CODES, OTHER)
 FULL_NODES: Final = 100  # up to so many nodes have a series for every value; beyond, only for the one that holds
 MAX_CHIPS: Final = 64
+MAX_PORTS: Final = 64
 _LABEL: Final = re.compile(r"[A-Za-z0-9._:/-]{1,200}")  # what a node may be called in a series
 
 
@@ -82,14 +87,15 @@ class NodeMetrics:
     """The part of `Metrics` that is about nodes. Each snapshot may be given from any thread; the last one counts."""
 
     def __init__(self, new: Families) -> None:
-        self._nodes: tuple[_Node, ...] = ()
-        self._verdicts: Mapping[str, int] = {}
+        self._nodes: Sequence[NodeStatus] = ()
         self._runtime: Runtime | None = None
+        self._waiting: Callable[[], Mapping[int, float]] | None = None
         self._host: Host | None = None
         self._witnesses = {witness.value: _Asked() for witness in Witness}
         self._requests_out = Counter(
             "tpuwatch_api_requests_total",
-            "Calls to the Cloud TPU API, Cloud Monitoring and the runtime's metrics, by method and gRPC status code.",
+            "Calls to the Cloud TPU API, Cloud Monitoring, Cloud Storage and the runtime's metrics, "
+            "by method and gRPC code.",
             ["method", "code"],
             registry=new.registry,
         )
@@ -124,7 +130,7 @@ class NodeMetrics:
         new.registry.register(Snapshot(self._families))
 
     def api_request(self, method: str, code: str) -> None:
-        """A call ended: its method, such as ListNodes, and its gRPC status code's name. A new one counts as "other"."""
+        """A call ended: its method, such as ListNodes, and its gRPC code's name. A new one counts as "other"."""
         method, code = _one_of(METHODS, method), _one_of(CODES, code)
         self._show_method(method)
         self._requests_out.labels(method, code).inc()
@@ -135,8 +141,7 @@ class NodeMetrics:
 
     def nodes(self, statuses: Sequence[NodeStatus]) -> None:
         """All watched nodes as they are now; one that is not among them loses its series."""
-        self._nodes = tuple(_labelled(statuses))
-        self._verdicts = Tally(status.judgement.verdict.value for status in statuses)
+        self._nodes = statuses
 
     def verdict_changed(self, verdict: Verdict) -> None:
         """A node is judged to be another than before."""
@@ -145,6 +150,10 @@ class NodeMetrics:
     def runtime(self, runtime: Runtime | None) -> None:
         """What the runtime told last; None when no workload runs or it is not known."""
         self._runtime = runtime
+
+    def runtime_waiting(self, waiting: Callable[[], Mapping[int, float]] | None) -> None:
+        """Who tells, at each scrape, for how many seconds each port of the runtime has owed an answer."""
+        self._waiting = waiting
 
     def host(self, host: Host | None) -> None:
         """What is known of this machine."""
@@ -173,10 +182,12 @@ class NodeMetrics:
             self._requests_out.labels(method, code)
 
     def _families(self) -> Iterator[Metric]:
-        yield from _node_families(self._nodes)
-        yield _count_family(self._verdicts)
+        statuses = self._nodes
+        yield from _node_families(list(_labelled(statuses)))
+        yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
         yield from _witness_families(self._witnesses)
         yield from _runtime_families(self._runtime)
+        yield _waiting_family(self._waiting)
         yield from _host_families(self._host)
 
 
@@ -191,7 +202,7 @@ class _Asked:
 
 
 class _Node:
-    """What the series of one node need: nothing that an answer of the API holds beside is kept."""
+    """What the series of one node need."""
 
     __slots__ = ("health", "name", "since", "state", "verdict")
 
@@ -271,6 +282,17 @@ def _runtime_families(runtime: Runtime | None) -> Iterator[Metric]:
     queued = [port.hlo_queue for port in runtime.ports if port.hlo_queue is not None] if runtime else []
     _add_known(queue, {}, sum(queued) if queued else None)
     yield from (used, total, duty, idle, queue)
+
+
+def _waiting_family(waiting: Callable[[], Mapping[int, float]] | None) -> Metric:
+    family = _gauge(
+        "tpuwatch_runtime_waiting_seconds",
+        "How long a port of libtpu's runtime metrics has owed tpuwatch an answer; 0 while it owes none.",
+    )
+    told = waiting() if waiting is not None else {}
+    for port in sorted(told)[:MAX_PORTS]:
+        family.add_sample(family.name, {"port": str(port)}, told[port])
+    return family
 
 
 def _chips(runtime: Runtime | None) -> Iterator[tuple[str, Chip]]:

@@ -48,6 +48,8 @@ RULES: Final[tuple[Callable[[Facts], Case | None], ...]] = (
 def judge(evidence: Evidence, limits: Limits) -> Judgement:
     """What the node is, why, and what would help. Never raises for what a witness may say; `since` is left out."""
     facts = Facts(evidence, limits)
+    if rules_cloud.undisputed(facts):
+        return _undisputed(facts)
     case = next((case for rule in RULES if (case := rule(facts)) is not None), _UNKNOWN)
     rung, objection = advised(case, facts)
     missing = dissent.missing(case, facts)
@@ -65,6 +67,12 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
         remedy=remedy((*case.steps, fault[1]) if fault else case.steps, facts, case.pids),
         pids=case.pids,
     )
+
+
+def _undisputed(facts: Facts) -> Judgement:
+    """What all of the rules come to, the others having nothing to say: most nodes of a fleet are judged so."""
+    case = rules_cloud.healthy(facts)
+    return Judgement(facts.evidence.node, case.verdict, facts.now, case.sureness, case.rung, case.summary, case.reasons)
 
 
 def following(previous: Judgement | None, new: Judgement) -> Judgement:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health import testimony
 from tpuwatch.health.case import Case, of_the_node
 from tpuwatch.health.causes import NODE_FAULTS
-from tpuwatch.health.evidence import Problem, Witness
+from tpuwatch.health.evidence import OFF, Problem, Witness
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.remedies import Step
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
@@ -25,6 +25,7 @@ BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UN
 KNOWN_HEALTH: Final = BAD_HEALTH | {"", "HEALTHY", "HEALTH_UNSPECIFIED", "UNHEALTHY_MAINTENANCE"}
 _WELL: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 _OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
+_ALONE: Final = "The API says {}; nobody else tells of the node."
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
 
 
@@ -193,9 +194,35 @@ def cloud_only(facts: Facts) -> Case | None:
     if not facts.own and (late := testimony.monitored_idle(facts)) is not None:
         summary = "The API has nothing against the node, and its chips run nothing."
         return Case(Verdict.IDLE, Sureness.LIKELY, Rung.NOTHING, summary, (*reasons, late))
-    told = node.health == "HEALTHY" and testimony.infra(facts) is None and not facts.own
-    summary = f"The API says {word}; nobody else tells of the node."
-    return Case(Verdict.HEALTHY, Sureness.LIKELY if told else Sureness.WEAK, Rung.NOTHING, summary, reasons)
+    if node.health == "HEALTHY" and testimony.infra(facts) is None and not facts.own:
+        return healthy(facts)
+    return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.NOTHING, _ALONE.format(word), reasons)
+
+
+def undisputed(facts: Facts) -> bool:
+    """Whether the cloud calls a node healthy that is watched from elsewhere, and nobody else is asked about it.
+
+    Then no rule but `healthy` has anything to say, nothing contradicts it, and nothing is missing.
+    """
+    node, evidence = facts.cloud, facts.evidence
+    return (
+        node is not None
+        and not facts.own
+        and node.state == "READY"
+        and node.health == "HEALTHY"
+        and not node.symptoms
+        and node.maintenance is None
+        and evidence.agent is OFF
+        and evidence.monitoring is OFF
+        and max(evidence.cloud.at or 0.0, node.changed or 0.0, node.created or 0.0) <= facts.now
+    )
+
+
+def healthy(facts: Facts) -> Case:
+    """The cloud calls it so, and nobody else tells of it."""
+    reason = testimony.cloud(facts)
+    summary = _ALONE.format(testimony.cloud_word(facts))
+    return Case(Verdict.HEALTHY, Sureness.LIKELY, Rung.NOTHING, summary, (reason,))
 
 
 def _well_with_symptoms(facts: Facts) -> Case:

@@ -55,7 +55,7 @@ class Journal(JournalReads):
     """Events, launches and read offsets of one machine.
 
     One thread reads logs and writes what they said (`commit`, `prune`, `forget_cursors`, `close`); any other may store
-    verdicts, and any reads at any time.
+    verdicts and events that come from no log, and any reads at any time.
     """
 
     notices: tuple[str, ...]  # what had to be done at opening, for the log and the status
@@ -119,25 +119,26 @@ class Journal(JournalReads):
         a copy and stays out. Launches are known by pid and start; a later one replaces the facts. The first commit
         ends the first run.
         """
-        event_rows = rows.event_rows(events, self._next_id)
         launch_rows = [rows.launch_row(launch) for launch in launches]
-        with self._transaction() as connection:
-            before = connection.total_changes
-            connection.executemany(rows.INSERT_EVENT, event_rows)
-            if connection.total_changes - before == len(events):
-                new = list(zip(range(self._next_id, self._next_id + len(events)), events, strict=True))
-            else:
-                found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
-                new = [(number, events[number - self._next_id]) for (number,) in found]
-            self._put_cursors(connection, cursors, self._clock.time())
-            connection.executemany(rows.PUT_LAUNCH, launch_rows)
-            connection.executemany(_PUT_META, self._unwritten.items())
-        self._unwritten.clear()
-        self.first_run = False
-        self._next_id += len(events)
-        for number, event in new:
-            object.__setattr__(event, "id", number)  # frozen for all others, and a copy is dear
-        return [event for _, event in new]
+        with self._turn:
+            with self._transaction() as connection:
+                new = self._put_new_events(connection, events)
+                self._put_cursors(connection, cursors, self._clock.time())
+                connection.executemany(rows.PUT_LAUNCH, launch_rows)
+                connection.executemany(_PUT_META, self._unwritten.items())
+            self._unwritten.clear()
+            self.first_run = False
+            return self._number(events, new)
+
+    def put_events(self, events: Sequence[Event]) -> list[Event]:
+        """Store events that no log can give again, all or none; returns the new ones, as `commit` does.
+
+        It is no reading of logs, so the first run goes on. Any thread may call it. Raises JournalError.
+        """
+        with self._turn:
+            with self._transaction() as connection:
+                new = self._put_new_events(connection, events)
+            return self._number(events, new)
 
     def put_verdicts(self, judgements: Sequence[Judgement], boot_id: str) -> None:
         """Store changes of verdict, all or none. Any thread may call it. Raises JournalError."""
@@ -223,6 +224,22 @@ class Journal(JournalReads):
         self._cloud_nodes_from = now if now - at_work > CLOUD_NODES_SECONDS else 0.0
         self._unwritten = {"first_run_time": repr(self.first_run_time), "boot_id": boot_id, "clean_stop": ""}
         return max(self.last_id(), int(meta.get("last_id", 0))) + 1
+
+    def _put_new_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> list[tuple[int, Event]]:
+        """Those of them that are new, with the ids that they get when the transaction has come to its end."""
+        before = connection.total_changes
+        connection.executemany(rows.INSERT_EVENT, rows.event_rows(events, self._next_id))
+        if connection.total_changes - before == len(events):
+            return list(zip(range(self._next_id, self._next_id + len(events)), events, strict=True))
+        found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
+        return [(number, events[number - self._next_id]) for (number,) in found]
+
+    def _number(self, events: Sequence[Event], new: Sequence[tuple[int, Event]]) -> list[Event]:
+        """They are stored: the new ones get their ids."""
+        self._next_id += len(events)
+        for number, event in new:
+            object.__setattr__(event, "id", number)  # frozen for all others, and a copy is dear
+        return [event for _, event in new]
 
     @staticmethod
     def _put_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:

@@ -59,6 +59,7 @@ class Origin:
     user: str = ""
     host: str = ""
     history: bool = False
+    output: bool = False  # what the job printed, which may say again what libtpu's log says
 
 
 class LaunchTracker:
@@ -84,7 +85,9 @@ class LaunchTracker:
         self._banners: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self.silent_after = silent_after
         self._boot_id, self._booted = boot_id, booted
-        self._counted = dict.fromkeys(counted)
+        self._counted = dict.fromkeys(counted, False)  # by the keys of failures, whether another source had told them
+        # How many failures each launch's log told, and how many its output. Of launches from before nobody knows.
+        self._tallies = {(one.pid, one.started): [one.premapped_failures] * 2 for one in self._launches.values()}
         self._lacked: dict[tuple[int, float], int] = {}  # bytes, by launches whose buffer's size is not known yet
         self._killed: float | None = None  # when the kernel was last found to have killed for want of memory
         self._next_look = float("-inf")
@@ -134,7 +137,7 @@ class LaunchTracker:
             launch.init_seconds = details["init_seconds"]
             self._conclude(launch, Outcome.SLOW)
         elif cause is Cause.PREMAPPED_EXHAUSTED:
-            news = self._count_failure(launch, details, key) or news
+            news = self._count_failure(launch, details, key, output=origin.output) or news
         elif cause in FATAL and launch.outcome in (Outcome.STARTING, Outcome.SILENT, Outcome.KILLED):
             launch.cause = cause
             self._conclude(launch, Outcome.FAILED)
@@ -196,6 +199,12 @@ class LaunchTracker:
         concluded, self._concluded = self._concluded, {}
         return list(concluded.values())
 
+    def is_retold(self, key: bytes) -> bool:
+        """Whether the failure of the premapped buffer with that key is one that a launch's log and its output both tell
+        of, and that was counted when the other one told it.
+        """
+        return self._counted.get(key, False)
+
     def latest(self) -> list[Launch]:
         """The last launch of each process number, oldest first."""
         return sorted(self._launches.values(), key=lambda launch: launch.started)
@@ -210,19 +219,27 @@ class LaunchTracker:
             self._look()
         return self._lives.life(launch)
 
-    def _count_failure(self, launch: Launch, details: Mapping[str, Any], key: bytes | None) -> bool:
-        """The premapped buffer had no room; whether this is no copy of what is counted already."""
+    def _count_failure(self, launch: Launch, details: Mapping[str, Any], key: bytes | None, *, output: bool) -> bool:
+        """The premapped buffer had no room; whether this is no copy of what is counted already.
+
+        What a job prints of it has another key than what libtpu logs, and often another wording. So each of them is
+        counted by itself, and the launch has as many failures as the one that tells of more.
+        """
+        if key is not None and key in self._counted:
+            return False
+        which = (launch.pid, launch.started)
+        tally = self._tallies.setdefault(which, [0, 0])
+        self._trim(self._tallies)
+        known = max(tally)
+        tally[output] += 1
         if key is not None:
-            if key in self._counted:
-                return False
-            self._counted[key] = None
+            self._counted[key] = max(tally) == known
             self._trim(self._counted, _KEPT_FAILURES)
-        launch.premapped_failures += 1
+        launch.premapped_failures = max(launch.premapped_failures, *tally)
         told = facts.shortage(details)
         if told is not None:
             asked, lacked = told
             launch.premapped_asked_bytes = max(asked, launch.premapped_asked_bytes or 0)
-            which = (launch.pid, launch.started)
             self._lacked[which] = max(lacked, self._lacked.get(which, 0))
             self._trim(self._lacked)
             facts.add_need(launch, lacked)

@@ -192,10 +192,11 @@ def _cause(table: Mapping[str, Any]) -> Cause | None:
         raise _FaultError("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
     if "mark" in table:
         return None
+    known = {cause.value: cause for cause in Cause if cause.is_fault}
     try:
-        return Cause(table["cause"])
-    except ValueError:
-        near = difflib.get_close_matches(table["cause"], [cause.value for cause in Cause], n=1)
+        return known[table["cause"]]
+    except KeyError:
+        near = difflib.get_close_matches(table["cause"], known, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see the list of causes in the documentation"
         raise _FaultError(f"unknown cause {table['cause']!r}; {hint}") from None
 

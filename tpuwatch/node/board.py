@@ -90,10 +90,7 @@ class Posted:
 
 _NOBODY: Final[Answer[Any]] = Answer(problem=Problem.ABSENT, detail="There was no reason yet to ask it.")
 # What only a daemon on the machine itself can ask.
-_ELSEWHERE: Final[dict[str, Any]] = {
-    name: Answer(problem=Problem.OFF, detail="It is asked on the machine itself only.")
-    for name in ("runtime", "host", "logs", "notices", "monitoring")
-}
+_ELSEWHERE: Final[dict[str, Any]] = dict.fromkeys(("runtime", "host", "logs", "notices", "monitoring"), OFF)
 
 
 class Board:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from tpuwatch.node.cloudclient import CloudClient
     from tpuwatch.node.cloudmemory import CloudMemory
 
+# While a connection is open gRPC's threads wake several times a second. Over a rest of this length that costs more than
+# a new connection does.
+LET_GO_SECONDS: Final = 10.0
 _OFF: Final = "The Cloud TPU API is not asked: `enabled` under [cloud] is false."
 _NOWHERE: Final = (
     "It is not known where to ask the Cloud TPU API: no {lacking} is configured, and the metadata server has told none."
@@ -81,11 +84,13 @@ class CloudWitness:
         for zone in self._due():
             if not self._closed:
                 zone.poll(self._connected())
+        if self._client is not None and self.due_in >= LET_GO_SECONDS:
+            self._client.close()
         answers = dict(answer for zone in self._zones.values() for answer in zone.answers())
         answers.update(self._unplaced(watched))
         self.answers = answers
         if self._memory is not None:
-            self._memory.keep(node for zone in self._zones.values() for node in zone.watched_nodes())
+            self._memory.keep(node for zone in self._zones.values() for node in zone.nodes.values())
         return self._summary(watched)
 
     def close(self) -> None:
@@ -145,7 +150,7 @@ class CloudWitness:
         faulty = [zone for zone in zones if zone.problem is not None]
         listed = [zone.listed for zone in zones if zone.listed is not None]
         tried = [zone.tried for zone in zones if zone.tried is not None]
-        value = tuple(node for zone in zones for node in zone.watched_nodes()) if listed else None
+        value = tuple(node for zone in zones for node in zone.nodes.values()) if listed else None
         if faulty:
             problem, detail = faulty[0].problem or problem, " ".join(dict.fromkeys(zone.detail for zone in faulty))
         return Answer(

@@ -48,7 +48,8 @@ class CloudZone:
         """`recalled` tells what an earlier run knew of a node, by its short name."""
         self.watch = watch
         self.pacing = Pacing(interval, clock=clock, dice=dice)
-        self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name
+        self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name: those that are watched
+        self._words: dict[bytes, CloudNode] = {}  # the same by what stood in that list, word for word
         self.listed: float | None = None  # when that was
         self.problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt
         self.detail = "It has not been asked for yet."
@@ -63,6 +64,9 @@ class CloudZone:
         """Watch these nodes of the zone from now on."""
         if watch != self.watch:
             self.watch = watch
+            self.nodes = {name: node for name, node in self.nodes.items() if watch.has(name)}
+            self._lost = {name: lost for name, lost in self._lost.items() if watch.has(name)}
+            self._words = {}
             self.pacing.hasten()
 
     def poll(self, client: CloudClient) -> None:
@@ -71,37 +75,36 @@ class CloudZone:
         watch = self.watch
         converter = Converter(watch.project, watch.zone, self.tried)
         seen: dict[str, CloudNode] = {}
+        words: dict[bytes, CloudNode] = {}
         unnamed, unreachable = 0, 0
         try:
             for page in client.list_nodes(watch.project, watch.zone):
                 unreachable += len(page.unreachable)
                 for raw in page.nodes:
-                    name = short_name(raw.name)
-                    unnamed += not name
-                    if name and watch.has(name):
+                    text = raw.SerializeToString()
+                    if (node := self._words.get(text)) is None:  # else it is as it was: of a fleet most nodes are
+                        name = short_name(raw.name)
+                        unnamed += not name
+                        if not name or not watch.has(name):
+                            continue
                         last = self._last(name)[0]
-                        before = last or self._recalled(name)
-                        seen[name] = converter.convert(raw, name, before, looked=last is not None)
+                        node = converter.convert(raw, name, last or self._recalled(name), looked=last is not None)
+                    seen[node.name] = words[text] = node
         except ApiError as error:
             self._failed(error.fault)
             return
         self.pacing.succeeded()
+        self._words = words
         self._listed(seen, client, _incomplete(watch, unnamed, unreachable))
-
-    def watched_nodes(self) -> Iterator[CloudNode]:
-        """The watched nodes of the last good list."""
-        return (node for name, node in self.nodes.items() if self.watch.has(name))
 
     def answers(self) -> Iterator[tuple[str, Answer[CloudNode]]]:
         """What is known of each watched node, by its label."""
         label, faulty = self.watch.label, self.problem if self._failed_last else None
         for name, node in self.nodes.items():
-            if self.watch.has(name):
-                yield label(name), Answer(node, self.listed, faulty, self.detail if faulty else "", self.tried)
+            yield label(name), Answer(node, self.listed, faulty, self.detail if faulty else "", self.tried)
         for name, lost in self._lost.items():
-            if self.watch.has(name):
-                problem, detail = (faulty, self.detail) if faulty else (lost.problem, lost.detail)
-                yield label(name), Answer(lost.node, lost.at, problem, detail, self.tried)
+            problem, detail = (faulty, self.detail) if faulty else (lost.problem, lost.detail)
+            yield label(name), Answer(lost.node, lost.at, problem, detail, self.tried)
         for name in self.watch.names - self.nodes.keys() - self._lost.keys():
             yield (
                 label(name),

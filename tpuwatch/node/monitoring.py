@@ -50,10 +50,9 @@ class MonitoringWitness:
         self._clock = clock
         self._counted = counted
         self._endpoint = endpoint
-        self._insecure = insecure
+        self._connection = Connection(endpoint, insecure=insecure)
         self.timeout_seconds = timeout_seconds
         self._pacing = Pacing(POLL_SECONDS, clock=clock, dice=dice, longest=10 * POLL_SECONDS)
-        self._client: Any = None
         self._closed = False
         self._last: Answer[Monitoring] = Answer()
 
@@ -64,7 +63,12 @@ class MonitoringWitness:
 
     def ask(self) -> Answer[Monitoring]:
         """The latest samples of this machine's worker; takes little more than two timeouts at most."""
-        now, identity = self._clock.time(), self._identity()
+        try:
+            return self._ask(self._clock.time(), self._identity())
+        finally:
+            self._connection.let_go()
+
+    def _ask(self, now: float, identity: Identity) -> Answer[Monitoring]:
         if not (identity.project.value and identity.node.value):
             self._pacing.succeeded()
             return self._without(Problem.UNCONFIGURED, _UNKNOWN, now)
@@ -90,9 +94,7 @@ class MonitoringWitness:
         If one that asks is in the middle of it, it calls this once more afterwards.
         """
         self._closed = True
-        client, self._client = self._client, None
-        if client is not None:
-            client.transport.close()
+        self._connection.let_go()
 
     def _without(self, problem: Problem, detail: str, now: float) -> Answer[Monitoring]:
         self._last = Answer(self._last.value, self._last.at, problem, detail, now)
@@ -102,10 +104,7 @@ class MonitoringWitness:
         """The time and value of the newest point of each series."""
         if self._closed:
             raise ConnectionAbortedError("tpuwatch is being stopped")
-        client = self._client
-        if client is None:
-            client = self._client = client_of(self._endpoint, insecure=self._insecure)
-        reply = client.list_time_series(
+        reply = self._connection.client().list_time_series(
             request={
                 "name": f"projects/{identity.project.value}",
                 "filter": _filter(metric, identity),
@@ -121,18 +120,47 @@ class MonitoringWitness:
         return list(_newest_points(reply))
 
 
-def client_of(endpoint: str, *, insecure: bool) -> Any:
-    """A client of Cloud Monitoring: Google's own server, or any other. Raises what google.auth raises."""
-    from google.cloud import monitoring_v3
+class Connection:
+    """Google's client of Cloud Monitoring: Google's own server where `endpoint` is "", or any other.
 
-    if insecure and endpoint:
-        import grpc
+    Connects when it is used, and again after it was let go; the credentials stay. Between two polls it is let go:
+    gRPC's threads wake several times a second while a connection is open, which costs more than a new one.
+    """
+
+    def __init__(self, endpoint: str, *, insecure: bool) -> None:
+        self._endpoint = endpoint
+        self._insecure = insecure
+        self._credentials: Any = None
+        self._client: Any = None
+
+    def client(self) -> Any:
+        """The client. Raises what google.auth raises."""
+        client = self._client
+        if client is None:
+            client = self._client = self._connected()
+        return client
+
+    def let_go(self) -> None:
+        """Close the connection; breaks off what is under way. May be called from any thread."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.transport.close()
+
+    def _connected(self) -> Any:
+        from google.cloud import monitoring_v3
         from google.cloud.monitoring_v3.services.metric_service.transports import MetricServiceGrpcTransport
 
-        transport = MetricServiceGrpcTransport(channel=grpc.insecure_channel(endpoint))
-        return monitoring_v3.MetricServiceClient(transport=transport)
-    options = {"api_endpoint": endpoint} if endpoint else None
-    return monitoring_v3.MetricServiceClient(client_options=options)
+        if self._insecure and self._endpoint:
+            import grpc
+
+            transport = MetricServiceGrpcTransport(channel=grpc.insecure_channel(self._endpoint))
+            return monitoring_v3.MetricServiceClient(transport=transport)
+        if self._credentials is None:
+            import google.auth
+
+            self._credentials, _ = google.auth.default(default_scopes=MetricServiceGrpcTransport.AUTH_SCOPES)
+        options = {"api_endpoint": self._endpoint} if self._endpoint else None
+        return monitoring_v3.MetricServiceClient(credentials=self._credentials, client_options=options)
 
 
 def asked(what: str, project: str, endpoint: str, seconds: float, needs: tuple[str, str]) -> Asked:

@@ -7,12 +7,12 @@ asked all at once, within one deadline, so that one that hangs does not hold up 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Answer, Problem, Runtime, RuntimePort
 from tpuwatch.node.knock import knock
-from tpuwatch.node.runtime_values import HLO_QUEUE, chips, readings, total
+from tpuwatch.node.runtime_values import HBM_TOTAL, HLO_QUEUE, chips, readings, total
 
 if TYPE_CHECKING:
     import random
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.node.runtime_calls import Replies
+    from tpuwatch.node.runtime_values import Readings
 
 DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where nobody says which
 LONGEST_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
+MOST_JITTER: Final = 0.4  # seconds by which an interval is longer at most: a hang is to be seen within it and a second
+LIST_SECONDS: Final = 600.0  # for so long it is taken that a process knows the metrics that it knew
 OK: Final = "OK"
 # How gRPC words the answers of servers of another kind.
 _FOREIGN: Final = frozenset({"UNIMPLEMENTED", "UNKNOWN", "UNAUTHENTICATED", "PERMISSION_DENIED", "MALFORMED"})
@@ -47,6 +50,9 @@ class _Listener:
     rest_until: float = 0.0  # monotonic; it is not asked before
     failing_from: float = 0.0  # monotonic; when the problem that it has began
     said: RuntimePort | None = None  # last
+    metrics: tuple[str, ...] = ()  # to ask it for; empty: it is to be asked which there are
+    listed: float = 0.0  # monotonic; when it was asked that
+    hbm_total: Readings = field(default_factory=dict)  # since then: it does not change
 
 
 class RuntimeWitness:
@@ -75,6 +81,7 @@ class RuntimeWitness:
         self.timeout_seconds = timeout_seconds
         self._counted = counted
         self._listeners: dict[int, _Listener] = {}
+        self._asked: dict[int, float] = {}  # by port, since when, monotonic, it has owed an answer
         self._last: Answer[Runtime] = Answer()
         self._due = clock.monotonic()
 
@@ -83,15 +90,24 @@ class RuntimeWitness:
         """Seconds until the next poll is due."""
         return max(0.0, self._due - self._clock.monotonic())
 
+    def waiting(self) -> dict[int, float]:
+        """For how many seconds each port has owed an answer: 0 where none does. May be called from any thread.
+
+        It grows from the moment of the question, so that a hang is seen before the deadline makes a problem of it.
+        """
+        asked, now = self._asked.copy(), self._clock.monotonic()
+        return {port: max(0.0, now - asked.get(port, now)) for port in self._ports_now()}
+
     def ask(self) -> Answer[Runtime]:
         """Poll all ports; takes little more than one timeout at most."""
         now = self._clock.time()
         self._ports = tuple(dict.fromkeys(self._ports_now()))
         # Jitter makes an interval longer, never shorter: frequent polls may disturb a runtime that is being reset.
-        self._due = self._clock.monotonic() + self._poll * (1 + 0.1 * self._dice.random())
+        self._due = self._clock.monotonic() + self._poll + min(0.1 * self._poll, MOST_JITTER) * self._dice.random()
         try:
             self._ask()
         except (ImportError, OSError) as error:  # gRPC is not there, or no descriptor is left
+            self._asked.clear()
             return self._silent(Problem.INTERNAL, _INTERNAL.format(error), now)
         said = tuple(port for listener in self._listeners.values() if (port := self._said(listener)) is not None)
         if not said:
@@ -117,35 +133,57 @@ class RuntimeWitness:
         return self._last
 
     def _ask(self) -> None:
+        start = self._clock.monotonic()
+        for port, listener in self._listeners.items():
+            if listener.rest_until <= start:
+                self._asked.setdefault(port, start)
         open_ports = knock(self._ports, self.timeout_seconds)
         self._listeners = {port: self._listeners.get(port, _Listener()) for port in open_ports}
-        start = self._clock.monotonic()
         due = {port: address for port, address in open_ports.items() if self._listeners[port].rest_until <= start}
+        self._asked = {port: self._asked.get(port, start) for port in open_ports if port in due or port in self._asked}
         reachable = {port: address for port, address in due.items() if address is not None}
         for port in due.keys() - reachable.keys():
             self._failed(port, Problem.TIMEOUT)
-        if not reachable:
-            return
+        if reachable:
+            self._call(reachable, start)
+
+    def _call(self, addresses: dict[int, str], start: float) -> None:
         from tpuwatch.node.runtime_calls import call_all  # gRPC: only where something runs
 
-        calls = call_all(reachable, self._clock, start + self.timeout_seconds, self._counted, own=len(open_ports) > 1)
-        for port, replies in calls.items():
+        known = {
+            port: listener.metrics
+            for port, listener in self._listeners.items()
+            if start - listener.listed < LIST_SECONDS
+        }
+        end, own = start + self.timeout_seconds, len(self._listeners) > 1
+        calls: dict[int, tuple[Replies, Problem | None]] = {}
+        for port, replies in call_all(addresses, known, self._clock, end, self._counted, own=own):
             problem = problem_of(replies, served=self._listeners[port].served)
+            calls[port] = replies, problem
+            if problem is not Problem.TIMEOUT:
+                del self._asked[port]
+        for port in addresses:  # in their order, which numbers the chips
+            replies, problem = calls[port]
             if problem is None:
-                self._answered(port, replies)
+                self._answered(port, replies, start)
             elif problem in (Problem.FOREIGN, Problem.UNREACHABLE) and not knock([port], self.timeout_seconds):
                 del self._listeners[port]  # it has ended meanwhile
             else:
                 self._failed(port, problem)
 
-    def _answered(self, port: int, replies: Replies) -> None:
+    def _answered(self, port: int, replies: Replies, now: float) -> None:
         before = itertools.takewhile(lambda other: other != port, self._listeners)
         taken = {chip.id for other in before if (said := self._listeners[other].said) for chip in said.chips}
         metrics = {name: reply.message.metric for name, reply in replies.metrics.items() if reply.code == OK}
         by_metric = {name: readings(metric) for name, metric in metrics.items() if name != HLO_QUEUE}
+        hbm_total = by_metric.setdefault(HBM_TOTAL, self._listeners[port].hbm_total)
         queue = total(metrics[HLO_QUEUE]) if HLO_QUEUE in metrics else None
         answer = RuntimePort(port, chips(by_metric, self._ports.index(port), taken), queue)
-        self._listeners[port] = _Listener(served=True, said=answer)
+        listed = self._listeners[port].listed if replies.supported is None else now
+        known = [name for name in metrics if name != HBM_TOTAL] if len(metrics) == len(replies.metrics) else ()
+        self._listeners[port] = _Listener(
+            served=True, said=answer, metrics=tuple(known), listed=listed, hbm_total=hbm_total
+        )
 
     def _failed(self, port: int, problem: Problem) -> None:
         listener = self._listeners[port]
@@ -162,9 +200,11 @@ class RuntimeWitness:
 def problem_of(replies: Replies, *, served: bool) -> Problem | None:
     """What is wrong with a port by its replies; None if it answers as libtpu does, `served` if it once did."""
     codes = {reply.code for reply in replies.metrics.values()}
-    if OK in codes or (replies.supported.code == OK and not codes):
+    supported = replies.supported.code if replies.supported is not None else None
+    if OK in codes or (supported == OK and not codes):
         return None  # a metric that fails is left out
-    codes.add(replies.supported.code)
+    if supported is not None:
+        codes.add(supported)
     if "DEADLINE_EXCEEDED" in codes:
         return Problem.TIMEOUT
     if "UNAVAILABLE" in codes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+import queue
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,11 +21,9 @@ from tpuwatch.node.runtime_proto import (
 from tpuwatch.node.runtime_values import METRICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tpuwatch.clock import Clock
-
-    _Key = tuple[int, str]  # port, metric or ""
 
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),  # a proxy in the environment is not for this machine's own ports
@@ -49,58 +48,82 @@ class Reply:
 class Replies:
     """What one port replied."""
 
-    supported: Reply
+    supported: Reply | None = None  # None: it was known which metrics to ask for
     metrics: dict[str, Reply] = field(default_factory=dict)  # by name, of those that it was asked for
 
 
 def call_all(
-    addresses: Mapping[int, str], clock: Clock, end: float, counted: Callable[[str, str], None], *, own: bool
-) -> dict[int, Replies]:
-    """Ask the processes on these ports, each at its address, which metrics they know, and then for those.
+    addresses: Mapping[int, str],
+    known: Mapping[int, Sequence[str]],
+    clock: Clock,
+    end: float,
+    counted: Callable[[str, str], None],
+    *,
+    own: bool,
+) -> Iterator[tuple[int, Replies]]:
+    """Ask the processes on these ports, each at its address, for the metrics that are `known` of it; where none are,
+    first which there are. Gives each port's replies as soon as it has all of them.
 
-    All are asked at once, and until `end` in monotonic seconds. With `own` each is to tell of itself alone: one that
-    knows the others could tell of their chips too. `counted` is told each call's method and code.
+    All are asked at once, until `end` in monotonic seconds, and none waits for another. With `own` each is to tell of
+    itself alone: one that knows the others could tell of their chips too. `counted` is told of each call its method
+    and its code, from any thread.
     """
-    with contextlib.ExitStack() as stack:
-        channels = {port: stack.enter_context(_channel(address, port)) for port, address in addresses.items()}
-        calls = _Calls(channels, clock, end, counted)
-        lists = calls.make(LIST_METRICS, {(port, ""): ListSupportedMetricsRequest() for port in addresses})
-        replies = {port: Replies(_read(reply, ListSupportedMetricsResponse)) for (port, _), reply in lists.items()}
-        requests = {
-            (port, name): MetricRequest(metric_name=name, skip_node_aggregation=own)
-            for port, reply in replies.items()
-            for name in _wanted(reply.supported)
-        }
-        for (port, name), reply in calls.make(GET_METRIC, requests).items():
-            replies[port].metrics[name] = _read(reply, MetricResponse)
-    return replies
+
+    def ask(port: int) -> Replies:
+        with _channel(addresses[port], port) as channel:
+            return _Process(channel, clock, end, counted).replies(known.get(port, ()), own=own)
+
+    if len(addresses) == 1:
+        (port,) = addresses
+        yield port, ask(port)
+        return
+    ended: queue.SimpleQueue[tuple[int, Replies | Exception]] = queue.SimpleQueue()
+
+    def run(port: int) -> None:
+        try:
+            ended.put((port, ask(port)))
+        except Exception as error:  # noqa: BLE001 # it is raised where it is waited for
+            ended.put((port, error))
+
+    for port in addresses:  # no pool of threads: the program's end would wait for one that hangs
+        threading.Thread(target=run, args=(port,), name=f"runtime {port}", daemon=True).start()
+    for _ in addresses:
+        port, replies = ended.get()
+        if isinstance(replies, Exception):
+            raise replies
+        yield port, replies
 
 
-class _Calls:
-    """Calls on several channels, by port, that share a deadline."""
+class _Process:
+    """Who answers on one channel. Its calls come one after the other, which is cheaper than all at once, and who owes
+    one answer is asked for no other."""
 
-    def __init__(
-        self, channels: Mapping[int, grpc.Channel], clock: Clock, end: float, counted: Callable[[str, str], None]
-    ) -> None:
-        self._channels = channels
+    def __init__(self, channel: grpc.Channel, clock: Clock, end: float, counted: Callable[[str, str], None]) -> None:
+        self._channel = channel
         self._clock = clock
         self._end = end
         self._counted = counted
 
-    def make(self, method: str, requests: Mapping[_Key, Any]) -> dict[_Key, Reply]:
-        """Make a call for each request, all at once; the replies' messages are bytes."""
-        seconds = max(0.0, self._end - self._clock.monotonic())
-        on = {port: channel.unary_unary(method) for port, channel in self._channels.items()}
-        calls = {
-            (port, name): on[port].future(request.SerializeToString(), timeout=seconds)
-            for (port, name), request in requests.items()
-        }
-        replies = {}
-        for key, call in calls.items():
-            code = call.code().name  # waits for the reply or the deadline
-            self._counted(method.rpartition("/")[2], code)
-            replies[key] = Reply(code, call.result() if code == OK else None)
+    def replies(self, known: Sequence[str], *, own: bool) -> Replies:
+        replies = Replies()
+        if not known:
+            replies.supported = self._call(LIST_METRICS, ListSupportedMetricsRequest(), ListSupportedMetricsResponse)
+            known = _wanted(replies.supported)
+        for name in known:
+            request = MetricRequest(metric_name=name, skip_node_aggregation=own)
+            replies.metrics[name] = reply = self._call(GET_METRIC, request, MetricResponse)
+            if reply.code in _SILENT:
+                break
         return replies
+
+    def _call(self, method: str, request: Any, kind: Any) -> Reply:
+        seconds = max(0.0, self._end - self._clock.monotonic())
+        try:
+            reply = Reply(OK, self._channel.unary_unary(method)(request.SerializeToString(), timeout=seconds))
+        except grpc.RpcError as error:
+            reply = Reply(error.code().name)
+        self._counted(method.rpartition("/")[2], reply.code)
+        return _read(reply, kind)
 
 
 def _channel(address: str, port: int) -> grpc.Channel:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.export import terminal
+from tpuwatch.model import Cause
 from tpuwatch.sim.actions import StartLaunch
 from tpuwatch.sim.machine import Machine, wait_for
 
@@ -167,7 +168,8 @@ class Demo:
     def _tell_events(self) -> None:
         for event in self.machine.get(f"/api/v1/events?after={self.after}")["events"]:
             self.after = max(self.after, event["id"])
-            self._tell_event(event)
+            if Cause(event["cause"]).is_fault:
+                self._tell_event(event)
 
     def _tell_event(self, event: dict[str, Any]) -> None:
         cause = event["cause"]

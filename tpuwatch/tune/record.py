@@ -167,6 +167,8 @@ def _value(value: Any) -> str:
 
 
 def _cause(value: Any) -> str:
+    if not Cause(value).is_fault:
+        raise ValueError("no fault")
     return Cause(value).value
 
 

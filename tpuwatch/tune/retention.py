@@ -38,9 +38,9 @@ _SLACK_SECONDS: Final = 60.0  # between a process's start and its file's time
 class Spared(str, Enum):
     """Why a file that is old enough, or that takes too much, is left. The value is a clause."""
 
-    OPEN = "a process has it open"
+    OPEN = "a process has it open for writing"
     LIVE = "its process lives"
-    RECENT = "it was written in the last day, and who has it open cannot be seen from here"
+    RECENT = "it was written in the last day, and who writes it cannot be seen from here"
     FOREIGN = "it is another user's"
     CHANGED = "it has just changed"
     REFUSED = "it may not be removed"
@@ -185,7 +185,7 @@ class _Guard:
         self._host = _short(processes.host_name())
         self._living = processes.numbered({file.log.pid for file in files if file.log.pid is not None})
         self._newest = {file.log.stream: file.key for file in files}  # the oldest come first
-        self._open, self._all_seen = open_inodes(processes)
+        self._open, self._all_seen = written_inodes(processes)
 
     def spares(self, file: _File) -> Spared | None:
         """Why the file is not removed; None if it is."""
@@ -207,17 +207,17 @@ class _Guard:
         return any(process.started <= file.entry.st_mtime + _SLACK_SECONDS for process in bearers)
 
 
-def open_inodes(processes: ProcFs) -> tuple[AbstractSet[FileKey], bool]:
-    """libtpu's files that processes have open, and whether those are all: of no process was it hidden.
+def written_inodes(processes: ProcFs) -> tuple[AbstractSet[FileKey], bool]:
+    """libtpu's files that processes have open for writing, and whether those are all: of no process was it hidden.
 
-    The path that the kernel tells has the file's present name, in a container too. A file that is open under another
-    name alone loses nothing with this one.
+    Who only reads, as tpuwatch itself does, loses nothing. The path that the kernel tells has the file's present name,
+    in a container too. A file that is open under another name alone loses nothing with this one.
     """
     found: set[FileKey] = set()
     all_seen = processes.sees_all()
     for pid in processes.pids():
         try:
-            found.update(processes.open_named(pid, f"/{LIBTPU_PREFIX}"))
+            found.update(processes.writing_named(pid, f"/{LIBTPU_PREFIX}"))
         except PermissionError:  # noqa: PERF203 (a process may hide what it has open)
             stat_of = processes.stat(pid)
             all_seen = all_seen and (stat_of is None or stat_of.kernel)
