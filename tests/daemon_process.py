@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 60.0  # for anything to happen; a loaded machine is slow
+SECONDS = 120.0  # for anything to happen; a loaded machine is slow
 _LOOK_SECONDS = (0.01, 0.05)  # from one look to the next: a look costs the one that is looked at some work, too
 
 RULES = r"""

@@ -135,5 +135,5 @@ def test_it_ends_in_time_whatever_hangs(daemon: DaemonInCloud, site: Site) -> No
         wait_for(lambda: under_way(site, "ListNodes"), "a call that hangs")
         begun = time.monotonic()
         assert daemon.stop() == 0
-    assert time.monotonic() - begun < 15  # the call had two minutes
+    assert time.monotonic() - begun < 60  # the call had two minutes
     assert "Traceback" not in daemon.said()

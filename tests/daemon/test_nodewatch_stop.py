@@ -28,7 +28,7 @@ def quiet_after(watching: Watching, watch: NodeWatch) -> None:
     took = time.monotonic() - begun
     posted, turns, shown = watch.posted, len(watching.turns), watching.metrics.exposition()[0]
     assert ended(watch)
-    assert took < 10  # its calls had minutes
+    assert took < 60  # its calls had two minutes
     assert watch.posted is posted
     assert len(watching.turns) == turns
     assert strip(watching.metrics.exposition()[0]) == strip(shown)

@@ -290,7 +290,7 @@ def test_closing_waits_for_no_idle_client_and_no_stuck_answer() -> None:
         assert view.asked_for_status.wait(DEADLINE)
         begun = time.monotonic()
         site.server.close()
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 5.0  # a connection has 15
         assert read_all(idle) == b""
         view.let_go.set()
 

@@ -236,7 +236,7 @@ def test_old_answers_are_never_bad(evidence: Evidence) -> None:
     assert verdict is Verdict.MISCONFIGURED or verdict not in BAD
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(EVIDENCE, st.sampled_from(WITNESSES), st.sampled_from(SILENT))
 def test_to_lose_a_witness_never_makes_the_rung_more_destructive(
     evidence: Evidence, witness: str, problem: Problem
@@ -259,7 +259,7 @@ def pids_that_hold(evidence: Evidence) -> set[int]:
     return {holder.pid for holder in evidence.host.value.holders} if evidence.host.value else set()
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(EVIDENCE)
 def test_what_is_destructive_is_proven_and_allowed(evidence: Evidence) -> None:
     judgement = judge(evidence, Limits())
@@ -359,7 +359,7 @@ def nonsense(draw: st.DrawFn) -> Evidence:
     return Evidence(draw(text), NOW, draw(st.booleans()), who, **said)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(nonsense())
 def test_nothing_that_witnesses_say_makes_it_raise(evidence: Evidence) -> None:
     judgement = judge(evidence, Limits())

@@ -188,7 +188,7 @@ def test_a_journal_in_memory_is_read_by_any_thread(in_memory: Journal) -> None:
     found: list[int] = []
     reader = threading.Thread(target=lambda: found.append(len(in_memory.events())))
     reader.start()
-    reader.join(timeout=10)
+    reader.join(timeout=60)
     assert found == [1]
 
 

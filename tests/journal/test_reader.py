@@ -101,7 +101,7 @@ def test_any_thread_may_read_while_another_writes(journal: Journal) -> None:
     start = threading.Barrier(3)
 
     def read() -> None:
-        start.wait(timeout=10)
+        start.wait(timeout=60)
         for _ in range(30):
             found = journal.events(after_id=0)
             seen.append(len(found))
@@ -109,11 +109,11 @@ def test_any_thread_may_read_while_another_writes(journal: Journal) -> None:
     readers = [threading.Thread(target=read) for _ in range(2)]
     for thread in readers:
         thread.start()
-    start.wait(timeout=10)
+    start.wait(timeout=60)
     for number in range(100):
         journal.commit([event(f"{number}.{part}") for part in range(5)], [])
     for thread in readers:
-        thread.join(timeout=30)
+        thread.join(timeout=60)
     assert len(seen) == 60
     assert all(count % 5 == 0 for count in seen)
 

@@ -123,7 +123,7 @@ def test_staying_serves_until_it_is_told_to_end(running: tuple[subprocess.Popen[
     process, address = running
     assert process.stdout is not None
     assert any("goes on at" in line for line in process.stdout)
-    connection = http.client.HTTPConnection(address, timeout=5)
+    connection = http.client.HTTPConnection(address, timeout=DEADLINE)
     connection.request("GET", "/healthz")
     assert connection.getresponse().status == http.client.OK
     connection.close()
