@@ -6,8 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -46,13 +44,12 @@ print(json.dumps(readable))
 
 
 @pytest.fixture
-def state() -> Iterator[Path]:
+def state(open_place: Path) -> Path:
     """A directory as systemd makes it, in a place that everybody gets to."""
-    with tempfile.TemporaryDirectory() as place:
-        Path(place).chmod(0o711)
-        (Path(place) / "state").mkdir()
-        (Path(place) / "state").chmod(0o711)
-        yield Path(place) / "state"
+    found = open_place / "state"
+    found.mkdir()
+    found.chmod(0o711)
+    return found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to be somebody else")
