@@ -113,8 +113,10 @@ class DaemonBesideJob(DaemonInCloud):
     def ended(self, rung: str) -> Any:
         """Wait until what it has done is over, and known to be; the record as it is shown."""
         wait_for(lambda: len(self.audited(rung)) > 1 and self.series("tpuwatch_restarts_total"), f"the end of {rung}")
-        wait_for(lambda: self.api("restarts")["restarts"][0]["open"] is False, "it to be shown")
-        return self.api("restarts")["restarts"][0]
+        return wait_for(
+            lambda: next((one for one in self.api("restarts")["restarts"][:1] if not one["open"]), None),
+            "it to be shown",  # which it is a moment after it was counted
+        )
 
 
 def machine(root: Path) -> Path:

@@ -59,7 +59,7 @@ def from_elsewhere(draw: st.DrawFn) -> Evidence:
     return evidence
 
 
-@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(evidence=EVIDENCE | from_elsewhere() | from_elsewhere())
 def test_the_short_way_to_healthy_comes_to_what_all_rules_come_to(
     evidence: Evidence, monkeypatch: pytest.MonkeyPatch
