@@ -231,3 +231,11 @@ def test_a_process_that_is_not_there_has_nothing_open() -> None:
     assert ProcFs().open_files(1 << 30) == []
     assert ProcFs().has_open(1 << 30, 1, 1) is False
     assert ProcFs().status(1 << 30) == {}
+
+
+def test_signals_of_a_mask(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "status").write_text("Name:\tSigCgt: 1\nShdPnd:\t0000000000004002\nSigCgt:\tnonsense\n")
+    processes = ProcFs(tmp_path)
+    assert processes.signals(7, "ShdPnd") == {2, 15}
+    assert processes.signals(7, "SigCgt") == processes.signals(7, "SigBlk") == processes.signals(8, "ShdPnd") == set()

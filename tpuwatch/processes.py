@@ -108,6 +108,15 @@ class ProcFs:
         """The fields of /proc/PID/status that begin with a number, that number: Uid is the real one, sizes are KiB."""
         return parse_numbers(self.read(f"{pid}/status", _MAX_STATUS))
 
+    def signals(self, pid: int, mask: str) -> set[int]:
+        """The signals in one of the masks of /proc/PID/status, such as SigCgt; none where it cannot be read."""
+        raw = self.read(f"{pid}/status", _MAX_STATUS)
+        try:
+            bits = int(raw.partition(f"\n{mask}:".encode())[2].partition(b"\n")[0], 16)
+        except ValueError:
+            return set()
+        return {number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1}
+
     def command(self, pid: int) -> str:
         """Its command line, fit to be shown: one line, cut, without what looks like a secret. Else its "[name]"."""
         command = shown_command(self.read(f"{pid}/cmdline", _MAX_COMMAND))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from tpuwatch.daemon.restarting import Restarting
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.sim.cloud.faults import Fault
-from tpuwatch.sim.storage import StorageServer
 
 REQUESTS = "tpuwatch_api_requests_total"
 
@@ -23,12 +21,6 @@ REQUESTS = "tpuwatch_api_requests_total"
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(NOW)
-
-
-@pytest.fixture
-def server(clock: ManualClock) -> Iterator[StorageServer]:
-    with storage_running(clock) as running:
-        yield running
 
 
 def test_the_slower_of_the_runtimes_graces_is_waited_for(clock: ManualClock, tmp_path: Path) -> None:
@@ -47,22 +39,23 @@ def requests(metrics: Metrics) -> dict[str, float]:
     return {labels.removeprefix(REQUESTS): float(value) for labels, _, value in pairs if float(value)}
 
 
-def test_requests_to_cloud_storage_are_counted(server: StorageServer, clock: ManualClock, tmp_path: Path) -> None:
+def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Path) -> None:
     metrics = Metrics(loops=["restart"], refusals=[])
-    ledger = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True}
-    config = Config.model_validate({"ledger": ledger, "state": {"dir": tmp_path}})
-    restarting = Restarting(config, metrics=metrics, clock=clock, host="vm-1", wake=lambda: None)
-    try:
-        assert requests(metrics) == {}
-        restarting.read()
-        assert restarting.acts.put(record(), 0)
-        assert not restarting.acts.put(record(), 0)  # another one has written it
-        server.faults.set(Fault(method="ListObjects", code="PERMISSION_DENIED"))
-        with pytest.raises(LedgerError):
+    with storage_running(clock) as server:
+        ledger = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True}
+        config = Config.model_validate({"ledger": ledger, "state": {"dir": tmp_path}})
+        restarting = Restarting(config, metrics=metrics, clock=clock, host="vm-1", wake=lambda: None)
+        try:
+            assert requests(metrics) == {}
             restarting.read()
-    finally:
-        restarting.stop()
-        restarting.close(5.0)
+            assert restarting.acts.put(record(), 0)
+            assert not restarting.acts.put(record(), 0)  # another one has written it
+            server.faults.set(Fault(method="ListObjects", code="PERMISSION_DENIED"))
+            with pytest.raises(LedgerError):
+                restarting.read()
+        finally:
+            restarting.stop()
+            restarting.close(5.0)
     assert requests(metrics) == {
         '{code="OK",method="storage.objects.get"}': 3,  # the fleet twice; what the refused write came upon
         '{code="OK",method="storage.objects.insert"}': 1,

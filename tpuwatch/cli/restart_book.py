@@ -74,7 +74,7 @@ class _Book:
         records = self._records(wanted)
         fleet = self._place.ledger.fleet().fleet
         everything = [stored.record for stored in self._place.ledger.records()]
-        settings = Settings.of(self._config.restart, boot_grace_seconds=self._config.health.boot_grace_seconds)
+        settings = Settings.of(self._config)
         held = budgets.Books({record.target.path: record for record in everything}, fleet)
         trips = "" if fleet.breaker.opened is not None else budgets.trips(held, settings, now)
         under_way = [record for record in records if record.open]
@@ -167,7 +167,7 @@ class _Book:
         raise TpuwatchError("the ledger is being written all the time: try again")
 
     def _would_open(self, now: float) -> bool:
-        settings = Settings.of(self._config.restart, boot_grace_seconds=self._config.health.boot_grace_seconds)
+        settings = Settings.of(self._config)
         records = {stored.record.target.path: stored.record for stored in self._place.ledger.records()}
         return bool(budgets.trips(budgets.Books(records, self._place.ledger.fleet().fleet), settings, now))
 

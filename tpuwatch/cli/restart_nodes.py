@@ -25,6 +25,7 @@ from tpuwatch.restart.ledger.opening import limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, told
 from tpuwatch.restart.machine.machine import ended, relevant_since
 from tpuwatch.restart.policy.budgets import is_request
+from tpuwatch.restart.policy.settings import Settings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.record import Lease, Phase
 
@@ -175,7 +176,7 @@ class _Command:
                 if before is None:
                     return self._interrupted(target)
             # Daemons count what operators do, so none may decide by what the ledger held before.
-            claim(self.books.ledger, target, restart_plan.rules(self.config), record.requested)
+            claim(self.books.ledger, target, Settings.of(self.config), record.requested)
             self.books.ledger.write(record, before.version if before is not None else 0)
         except ConflictError:
             return Outcome("held", f"Somebody else is at {target.node} now: see {_command('--status')}.")

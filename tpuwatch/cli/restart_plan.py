@@ -142,16 +142,11 @@ def _minutes(plan: Plan, records: Sequence[Record]) -> str:
     return f"The {len(took)} that are recorded here took {length(min(took))} to {length(max(took))}. {patience}."
 
 
-def rules(config: Config) -> Settings:
-    """The budgets that bind tpuwatch itself."""
-    return Settings.of(config.restart, boot_grace_seconds=config.health.boot_grace_seconds)
-
-
 def budget(
     config: Config, plan: Plan, cause: str, records: Sequence[Record], fleet: Fleet, now: float
 ) -> tuple[Use, list[str]]:
     """What is used of the budgets, and lines that tell it. They bind tpuwatch, and not its operators."""
-    settings = rules(config)
+    settings = Settings.of(config)
     books = budgets.Books({record.target.path: record for record in records}, fleet)
     record = plan.record
     use = budgets.use(books, record.target, _UNBOUNDED, settings, now)

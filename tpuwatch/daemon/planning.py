@@ -101,15 +101,11 @@ class Planner:
         host = self._host(workload, launches, before.generation if before is not None else "")
         plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
         found = changes(before, plan)
-        if (
-            found
-        ):  # on record before it is done: a crash in between loses none, and the same decision has the same events
-            last_launch = launches[-1].started if launches else 0.0
-            self._store(
-                tunechanges.events(
-                    plan, found, applies=self.applies, file=self._goes_to(plan), before=before, last_launch=last_launch
-                )
-            )
+        if found:
+            last, file = launches[-1].started if launches else 0.0, self._goes_to(plan)
+            told = tunechanges.events(plan, found, applies=self.applies, file=file, before=before, last_launch=last)
+            # On record before it is done: a crash in between loses none, and the same decision has the same events.
+            self._store(told)
         problem = self._write(plan)
         self._last[workload] = plan
         for change in found:

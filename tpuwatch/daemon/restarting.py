@@ -58,11 +58,7 @@ class Restarting:
 
         Raises ConfigError if [ledger] does not say where the ledger is.
         """
-        self.settings = Settings.of(
-            config.restart,
-            boot_grace_seconds=config.health.boot_grace_seconds,
-            witness_seconds=max(config.health.idle_seconds, config.logs.compile_grace_seconds),
-        )
+        self.settings = Settings.of(config)
         self._config = config
         self._metrics = metrics
         self._clock = clock

@@ -12,10 +12,11 @@ import time
 import warnings
 from typing import Final, NoReturn
 
+from tpuwatch.exec.streams import close_all_but
+
 _REACH_SECONDS: Final = 0.05  # in which what is sent to one process after the other has reached all
 _LOOK_SECONDS: Final = 0.001
 _UNTOLD: Final = frozenset({signal.SIGWINCH, signal.SIGCONT, signal.SIGCHLD})  # nobody asks whether these were for all
-_MOST_DESCRIPTORS: Final = 1 << 20
 
 
 class Bystander:
@@ -76,8 +77,7 @@ class Bystander:
 def _stand_by(over: int) -> NoReturn:
     """Hold nothing, take no signal, and end when our parent does."""
     try:
-        os.closerange(0, over)
-        os.closerange(over + 1, _MOST_DESCRIPTORS)
+        close_all_but({over})
         os.read(over, 1)
     finally:
         os._exit(0)
@@ -85,12 +85,9 @@ def _stand_by(over: int) -> NoReturn:
 
 def _waiting(pid: int) -> set[int]:
     """The signals that wait for a process."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"ShdPnd:"):
-                bits = int(line.split()[1], 16)
-                return {number for number in range(1, 65) if bits >> (number - 1) & 1} - _UNTOLD
-    return set()
+    from tpuwatch.processes import ProcFs  # not before the command has begun
+
+    return ProcFs().signals(pid, "ShdPnd") - _UNTOLD
 
 
 def _end(pid: int) -> None:

@@ -30,7 +30,7 @@ class Echo(Protocol):
         """Whether the one that we have just taken was."""
 
     def forget(self, number: int) -> None:
-        """What was sent until now is not asked for."""
+        """If this comes again, it was sent again."""
 
 
 def block() -> set[int]:

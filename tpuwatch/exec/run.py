@@ -31,19 +31,9 @@ _LOOK_SECONDS = 0.05
 _NAMES = {1: "<stdout>", 2: "<stderr>"}
 
 
-def serve(
-    pid: int,
-    begun: Beginning,
-    streams: Streams,
-    bystander: Bystander,
-    started: float,
-    config: Path | None,
-    report: Path | None,
-) -> NoReturn:
-    """Be there for the running command `pid` until it has ended, and end as it did."""
-    run = Run(pid, begun, streams, bystander, started, config)
+def serve(run: Run, begun: Beginning, config: Path | None, report: Path | None) -> NoReturn:
+    """Be there for the running command until it has ended, and end as it did."""
     status = run.wait()
-    bystander.end()
     run.copy_all()
     # Of a command that did well and launched nothing, nobody waits to hear: its output may be read to its end later.
     if status == 0 and report is None and run.launched_nothing() and not _go_behind():
@@ -69,6 +59,7 @@ class Run:
         config: Path | None,
     ) -> None:
         self._pid = pid
+        self._bystander = bystander
         self._started = self._ended = started
         self._impatient = _Impatient()
         self._oom_kills = memory.oom_kills()
@@ -90,7 +81,9 @@ class Run:
 
     def wait(self) -> int:
         """Until the command has ended; its wait status."""
-        return self._foreground.wait()
+        status = self._foreground.wait()
+        self._bystander.end()
+        return status
 
     def copy_all(self) -> None:
         """The command has ended: have all that it wrote where it was to go."""

@@ -30,9 +30,9 @@ def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report
     pid = start(command, begun.environ, streams, mask)
     streams.forget_given()
 
-    from tpuwatch.exec.run import serve  # while the command is on its way
+    from tpuwatch.exec.run import Run, serve  # while the command is on its way
 
-    serve(pid, begun, streams, bystander, started, config, report)
+    serve(Run(pid, begun, streams, bystander, started, config), begun, config, report)
 
 
 def _hold_standard_descriptors() -> set[int]:

@@ -135,3 +135,11 @@ def copy_size(source: int, target: int) -> None:
     """Give a terminal the rows and columns of another. Raises OSError."""
     size = fcntl.ioctl(source, termios.TIOCGWINSZ, b"\0" * _SIZE_BYTES)
     fcntl.ioctl(target, termios.TIOCSWINSZ, size)
+
+
+def close_all_but(kept: Collection[int]) -> None:
+    """Hold none but these descriptors any more."""
+    for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208 (pathlib would be loaded for it)
+        if number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)

@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from tpuwatch.exec.streams import close_all_but
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -209,10 +211,7 @@ def _settle(kept: set[int]) -> None:
     with contextlib.suppress(OSError):
         os.nice(_NICE)
     null = os.open(os.devnull, os.O_RDWR)
-    for number in [int(name) for name in os.listdir("/proc/self/fd")]:  # noqa: PTH208 (pathlib would be loaded for it)
-        if number > 2 and number != null and number not in kept:
-            with contextlib.suppress(OSError):
-                os.close(number)
+    close_all_but({0, 1, 2, null, *kept})
     for number in range(3):
         os.dup2(null, number)
 

@@ -166,9 +166,9 @@ class Metrics(NodeMetrics, RestartMetrics, AgentMetrics, TuneMetrics):
         else:
             self._events[cause].inc()
 
-    def premapped_failed(self, times: int = 1) -> None:
-        """So many allocations were found to have failed because the premapped buffer had no room; never for history."""
-        self._premapped_failures.inc(times)
+    def premapped_failed(self) -> None:
+        """An allocation was found to have failed because the premapped buffer had no room; never for history."""
+        self._premapped_failures.inc()
 
     def launch(self, outcome: Outcome) -> None:
         """A launch has ended its start: once per launch, never with STARTING, never for history."""

@@ -10,18 +10,19 @@ from tpuwatch.restart.policy.settings import SWITCHED, Settings
 
 def test_the_defaults_are_those_of_the_configuration() -> None:
     config = Config()
-    assert Settings.of(config.restart, boot_grace_seconds=config.health.boot_grace_seconds) == Settings()
+    assert Settings.of(config) == Settings()
     assert max(config.health.idle_seconds, config.logs.compile_grace_seconds) == Settings().witness_seconds
 
 
 def test_every_switch_allows_its_own_rung_and_no_other() -> None:
     for rung in SWITCHED:
-        made = Settings.of(Restart(mode="act", checkpoint_signal="SIGUSR1", **{rung.value: True}), boot_grace_seconds=1)
+        restart = {"mode": "act", "checkpoint_signal": "SIGUSR1", rung.value: True}
+        made = Settings.of(Config.model_validate({"restart": restart, "health": {"boot_grace_seconds": 1}}))
         assert (made.act, made.allowed, made.boot_grace_seconds) == (True, {rung}, 1)
 
 
 def test_values_are_taken_over() -> None:
-    made = Settings.of(Restart(node_max=7, storm_percent=2.5), boot_grace_seconds=0)
+    made = Settings.of(Config(restart=Restart(node_max=7, storm_percent=2.5)))
     assert (made.node_max, made.storm_percent, made.act) == (7, 2.5, False)
 
 

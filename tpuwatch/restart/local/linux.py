@@ -57,12 +57,7 @@ class Linux:
         return self._holders.holds(pid)
 
     def catches(self, pid: int, number: signal.Signals) -> bool:
-        status = self._processes.read(f"{pid}/status", _MAX_STATUS)
-        mask = status.partition(b"\nSigCgt:")[2].partition(b"\n")[0].strip()
-        try:
-            return bool(int(mask, 16) >> (number - 1) & 1)
-        except ValueError:
-            return False
+        return number in self._processes.signals(pid, "SigCgt")
 
     def told(self, pid: int, name: str) -> str:
         return clean(self._processes.read(f"{pid}/{name}", _MAX_STATUS).decode("utf-8", "replace"))

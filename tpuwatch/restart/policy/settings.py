@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.verdict import Rung
 
 if TYPE_CHECKING:
-    from tpuwatch.config.restart import Restart
+    from tpuwatch.config import Config
 
 # Each of these has a switch of its own in [restart], which is called as its value is.
 SWITCHED: Final = (
@@ -49,13 +49,14 @@ class Settings:
     storm_percent: float = 10.0
 
     @classmethod
-    def of(cls, restart: Restart, *, boot_grace_seconds: float, witness_seconds: float = 600.0) -> Settings:
+    def of(cls, config: Config) -> Settings:
         """The settings that [restart] gives, and what those of [health] and [logs] say of witnesses."""
+        restart = config.restart
         same = [name for name in cls.__dataclass_fields__ if name not in _NOT_OF_RESTART]
         return cls(
             act=restart.mode == "act",
             allowed=frozenset(rung for rung in SWITCHED if getattr(restart, rung.value)),
-            boot_grace_seconds=boot_grace_seconds,
-            witness_seconds=witness_seconds,
+            boot_grace_seconds=config.health.boot_grace_seconds,
+            witness_seconds=max(config.health.idle_seconds, config.logs.compile_grace_seconds),
             **{name: getattr(restart, name) for name in same},
         )
