@@ -96,7 +96,6 @@ def limit(available: int) -> int:
 class Course:
     """What became of one host."""
 
-    seed: int
     both: bool  # whether a size that is allowed works and is fast
     one: bool  # whether a size that is allowed works
     easy: bool  # whether libtpu's default does both
@@ -128,7 +127,6 @@ def play(seed: int, policy: Policy, launches: int = LAUNCHES) -> Course:
         lost += not MEMORY_FAULTS.isdisjoint(faults)
     both, one = possible(world)
     return Course(
-        seed=seed,
         both=both,
         one=one,
         easy=world.is_good(None),

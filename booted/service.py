@@ -116,9 +116,9 @@ class Service:
         status = self.status()
         return status and next(one for one in status["witnesses"] if one["name"] == name)
 
-    def get(self, path: str, *, url: str = URL) -> str:
+    def get(self, path: str) -> str:
         """A page of its server; "" while it does not serve it."""
-        return self.machine.run("python3", "-c", _GET, url + path, check=False)
+        return self.machine.run("python3", "-c", _GET, URL + path, check=False)
 
     def metric(self, series: str) -> float | None:
         """The value of a series; None where there is none."""

@@ -79,7 +79,6 @@ class Op:
     name: str
     verb: str
     created: float
-    by: str  # "tpuwatch" or "person"
     done: bool = False
     code: int = 0
     vanished: bool = False
@@ -89,7 +88,6 @@ class Op:
 class Down:
     """A stop or a reset of tpuwatch's that was accepted, and what was true of the node at that moment."""
 
-    at: float
     node: str
     ail: Ail | None
     episode: int
@@ -200,15 +198,15 @@ class Cloud:
             return CallAnswer(code="FAILED_PRECONDITION", message=f"Its state is {node.state}.")
         if call is not Call.START:
             worked = 0.0 if node.works_since is None else self.agenda.now - node.works_since
-            self.downs.append(Down(self.agenda.now, target.path, node.ail, node.episode, worked))
+            self.downs.append(Down(target.path, node.ail, node.episode, worked))
         operation = self.begin(call, node, "tpuwatch")
         lost = self._dice.random() < self._weather.lost
         return CallAnswer(message="The answer was lost.") if lost else CallAnswer(operation=operation.name)
 
     def begin(self, call: Call, node: Node, by: str) -> Op:
-        """Begin an operation, which ends by itself."""
+        """Begin an operation, which ends by itself. `by`: "tpuwatch" or "person"."""
         self._names += 1
-        operation = Op(f"operation-{self._names}", call.value, self.agenda.now, by)
+        operation = Op(f"operation-{self._names}", call.value, self.agenda.now)
         node.operation = operation
         node.operations = [*node.operations[-9:], operation]
         self.counts[f"{call.value}s by {by}"] += 1

@@ -47,10 +47,10 @@ class Story:
     def __init__(self, agenda: Agenda, cloud: Cloud, dice: Random) -> None:
         self._agenda, self._cloud, self._dice = agenda, cloud, dice
 
-    def nodes(self, count: int, project: str = "lab") -> None:
+    def nodes(self, count: int) -> None:
         """Put nodes into all zones; one in ten has several hosts, one in twenty is a spot node."""
         for number in range(count):
-            target = Target(project, ZONES[number % len(ZONES)], f"train-{number + 1}")
+            target = Target("lab", ZONES[number % len(ZONES)], f"train-{number + 1}")
             several = number % 10 == 7
             queued = f"queue-{number + 1}" if several else ""
             self._cloud.add(Node(target, hosts=4 if several else 1, queued_resource=queued, spot=number % 20 == 3))

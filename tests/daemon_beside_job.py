@@ -105,7 +105,7 @@ class DaemonBesideJob(DaemonInCloud):
     def audited(self, of: str) -> list[tuple[str, str | None]]:
         """What the audit has of this rung: what came of it, and why not."""
         try:
-            lines = (self.state / "audit.jsonl").read_text().splitlines()
+            *lines, _ = (self.state / "audit.jsonl").read_text().split("\n")  # one may just be written
         except OSError:
             return []
         return [(one["result"], one["blocked"]) for one in map(json.loads, lines) if one["decision"] == of]

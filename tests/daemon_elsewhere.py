@@ -1,8 +1,9 @@
-"""The daemon on a made-up machine and with a time that skips: `python -m tests.daemon_elsewhere ROOT SKIP … run …`.
+"""The daemon on a made-up machine and with a time that skips: `python -m tests.daemon_elsewhere ROOT SKIP PATIENCE …`.
 
 ROOT is a directory with what /proc would show, or with a link to the real one; what is done on the machine is done in
-it, too. SKIP is a file with the seconds by which all clocks are ahead. It has less patience, lest tests take long. All
-else is the daemon as it is. What comes after the first `tpuwatch` is its command line.
+it, too. SKIP is a file with the seconds by which all clocks are ahead. PATIENCE is how many seconds it has with the
+metadata server and with the runtime's ports: few, lest tests take long. All else is the daemon as it is. What comes
+after the first `tpuwatch` is its command line.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from pathlib import Path
 
 from tpuwatch.cli.main import main
 from tpuwatch.clock import SystemClock
-from tpuwatch.daemon import daemon, restarting
+from tpuwatch.daemon import daemon, nodewatch, restarting
 from tpuwatch.node import host, metadata, runtime
 from tpuwatch.processes import ProcFs
 from tpuwatch.restart.local.linux import Linux
 
-PATIENCE_SECONDS = 1.0  # with the metadata server and with the runtime's ports
+PATIENCE_SECONDS = 1.0  # where a test does not say
 LOOK_SECONDS = 1.0  # between two looks at the machine, which a skip does not hasten
 STATUS_SECONDS = 0.1  # between two changes of what it shows
 
@@ -36,19 +37,20 @@ def skipping(skip: Path, *, real: bool) -> None:
         ProcFs.uptime = lambda self: (uptime(self) or 0.0) + ahead()  # type: ignore[method-assign]
 
 
-def run(root: Path, skip: Path, command: list[str]) -> int:
+def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     """Run the command there and then."""
+    nodewatch.FIRST_SECONDS = max(nodewatch.FIRST_SECONDS, patience)
     host.LOOK_SECONDS = LOOK_SECONDS  # type: ignore[misc]
     daemon.STATUS_SECONDS = STATUS_SECONDS
     host.HostWitness = functools.partial(host.HostWitness, root=root)  # type: ignore[misc,assignment]
     restarting.Linux = functools.partial(Linux, root=root)  # type: ignore[misc,assignment]
-    metadata.Metadata = functools.partial(metadata.Metadata, timeout_seconds=PATIENCE_SECONDS)  # type: ignore[misc,assignment]
+    metadata.Metadata = functools.partial(metadata.Metadata, timeout_seconds=patience)  # type: ignore[misc,assignment]
     runtime.RuntimeWitness = functools.partial(  # type: ignore[misc,assignment]
-        runtime.RuntimeWitness, timeout_seconds=PATIENCE_SECONDS
+        runtime.RuntimeWitness, timeout_seconds=patience
     )
     skipping(skip, real=(root / "proc").is_symlink())
     return main(command[command.index("tpuwatch") + 1 :])
 
 
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))
+    sys.exit(run(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:]))

@@ -8,25 +8,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.daemon_process import DaemonProcess, wait_for
+from tests.daemon_elsewhere import PATIENCE_SECONDS
+from tests.daemon_process import SECONDS, DaemonProcess, wait_for
 from tests.node.machine import Machine
 from tests.simulated import Site
 
-COMMAND_SECONDS = 60.0
 IN_FORCE, AS_IT_WAS = "is in force.", "The configuration stays as it was"
 
 
 class DaemonInCloud(DaemonProcess):
     """`tpuwatch run` that watches a site, and the other commands beside it."""
 
-    def __init__(self, root: Path, site: Site, *, environ: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        site: Site,
+        *,
+        environ: dict[str, str] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`patience_seconds` it has with each of those who tell it of its machine."""
         root.mkdir(exist_ok=True)
         self.site = site
         self.machine = Machine(root / "machine")
         self._skip = root / "skip"
         self._put_skip(0.0)
         more = {**site.simulator.environment(), "HOME": str(root), **(environ or {})}
-        elsewhere = (sys.executable, "-m", "tests.daemon_elsewhere", str(self.machine.root), str(self._skip))
+        given = (str(self.machine.root), str(self._skip), str(patience_seconds))
+        elsewhere = (sys.executable, "-m", "tests.daemon_elsewhere", *given)
         super().__init__(root, environ=more, by=elsewhere)
         self.watch()
 
@@ -55,7 +64,7 @@ class DaemonInCloud(DaemonProcess):
             text=True,
             env=self.environ,
             cwd=self.root,
-            timeout=COMMAND_SECONDS,
+            timeout=SECONDS,
             check=False,
         )
         return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())

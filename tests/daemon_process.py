@@ -179,6 +179,10 @@ class DaemonProcess:
         assert found is not None, series
         return float(found[1])
 
+    def counts(self, series: str, number: float) -> None:
+        """Wait until the series has just this value: what is stored is counted a moment later."""
+        wait_for(lambda: self.metric(series) == number, f"{series} to be {number:g}")
+
     def numbers(self) -> list[int]:
         """The numbers of all test events that it has stored, in the order of their storing."""
         return [event["details"]["number_count"] for event in self.api("events?after=0&limit=1000")["events"]]

@@ -124,7 +124,7 @@ def running_fleet(directory: Path) -> Iterator[Fleet]:
 def audited(daemon: DaemonInCloud) -> list[tuple[str, str, str | None]]:
     """What the daemon has noted: what it was about, what came of it, and why not."""
     try:
-        lines = (daemon.state / "audit.jsonl").read_text().splitlines()
+        *lines, _ = (daemon.state / "audit.jsonl").read_text().split("\n")  # one may just be written
     except OSError:
         return []
     return [(one["decision"], one["result"], one["blocked"]) for one in map(json.loads, lines)]

@@ -214,12 +214,12 @@ class Machine(ThisMachine):
         return text.endswith("/gone")
 
 
-def finished(side: Side, watch: RestartWatch, node: str = "train-1") -> Record:
+def finished(side: Side, watch: RestartWatch) -> Record:
     """The record, once its driver has ended it and the watch has heard of that."""
-    wait_for(lambda: (found := side.ledger.record(node)) is not None and not found.open, "the driver's end")
+    wait_for(lambda: (found := side.ledger.record("train-1")) is not None and not found.open, "the driver's end")
     assert watch._restarting._crew.join(30)
     watch.turn()
-    found = side.ledger.record(node)
+    found = side.ledger.record("train-1")
     assert found is not None
     return found
 

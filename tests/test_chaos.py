@@ -60,10 +60,10 @@ def test_without_regard_to_storms_an_outage_makes_restarts_for_nothing(monkeypat
 
 
 def test_what_is_for_nothing() -> None:
-    assert [is_false(Down(0.0, "n", ail, 1, worked)) for ail, worked in ((None, 30.0), (None, 600.0))] == [False, True]
-    assert is_false(Down(0.0, "n", Ail.LIE, 1, 600.0))
-    assert is_false(Down(0.0, "n", Ail.MAINTENANCE, 1, 0.0))
-    assert not is_false(Down(0.0, "n", Ail.BROKEN, 1, 0.0))
+    assert [is_false(Down("n", ail, 1, worked)) for ail, worked in ((None, 30.0), (None, 600.0))] == [False, True]
+    assert is_false(Down("n", Ail.LIE, 1, 600.0))
+    assert is_false(Down("n", Ail.MAINTENANCE, 1, 0.0))
+    assert not is_false(Down("n", Ail.BROKEN, 1, 0.0))
 
 
 def test_the_most_within_a_window_that_slides() -> None:

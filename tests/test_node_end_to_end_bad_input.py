@@ -73,7 +73,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         environ = {
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificates.authority),
             "GCE_METADATA_DETECT_RETRIES": "1",
-            "GCE_METADATA_TIMEOUT": "1",
+            "GCE_METADATA_TIMEOUT": "4",
         }
         try:
             with DaemonInCloud(directory / "daemon", site, environ=environ) as daemon:
@@ -198,6 +198,12 @@ CASES = {
 }
 
 
+def is_told_by(done: tuple[int, str], words: str) -> bool:
+    """Whether a command that found something wrong has said so."""
+    status, told = done
+    return status == 1 and words in told
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 def test_what_is_wrong_is_told_and_counted_and_never_ends_the_daemon(secured: Secured, case: Case) -> None:
     daemon = secured.daemon
@@ -207,9 +213,8 @@ def test_what_is_wrong_is_told_and_counted_and_never_ends_the_daemon(secured: Se
         wait_for(lambda: daemon.counted(case.counter) > counted, case.counter)
         wait_for(lambda: case.log in daemon.said()[said:], case.log)
         wait_for(lambda: case.status in daemon.command("status")[1], case.status)
-        status, told = daemon.command("doctor", "--only", *CHECKS)
-        assert case.doctor in told
-        assert status == 1
+        # It has little patience here: who answers late once, on a busy machine, is asked once more.
+        wait_for(lambda: is_told_by(daemon.command("doctor", "--only", *CHECKS), case.doctor), case.doctor)
         daemon.judged(*case.judged)
     secured.well()
     assert daemon.process is process

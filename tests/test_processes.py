@@ -38,6 +38,27 @@ def test_a_living_process_has_a_start_and_its_tpu_variables() -> None:
     assert ProcFs().numbered({process.pid}) == {}
 
 
+def test_a_process_that_has_ended_is_gone_before_anybody_asks_how() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        (found,) = ProcFs().numbered({process.pid})[process.pid]
+        assert process.stdin is not None
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # from now on it is a zombie
+        assert not ProcFs().is_there(found)
+        assert ProcFs().numbered({process.pid}) == {}
+    finally:
+        process.communicate()
+
+
+@pytest.mark.parametrize(("state", "threads", "ended"), [("Z", 1, True), ("X", 0, True), ("Z", 4, False)])
+def test_a_process_ends_with_its_last_thread(state: str, threads: int, ended: bool) -> None:
+    stat = parse_stat(f"7 (x) {state} 1 {'0 ' * 15}{threads} 0 500".encode())
+    assert stat is not None
+    assert stat.ended is ended
+
+
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -137,7 +158,7 @@ def test_a_malformed_stat_is_like_none(tree: Tree, stat: str) -> None:
 
 @given(st.binary(max_size=300))
 def test_no_stat_can_make_reading_it_fail(raw: bytes) -> None:
-    stat = parse_stat(raw, 100)
+    stat = parse_stat(raw)
     assert stat is None or isinstance(stat.started_ticks, int)
 
 

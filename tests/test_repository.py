@@ -22,7 +22,8 @@ from tpuwatch.model import Cause
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-SOURCES = sorted(chain.from_iterable((ROOT / part).rglob("*.py") for part in ("tpuwatch", "tests", "bench", "docs")))
+PARTS = ("tpuwatch", "tests", "bench", "booted", "chaos", "soak", "docs")
+SOURCES = sorted(chain.from_iterable((ROOT / part).rglob("*.py") for part in PARTS))
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 # Put together here, so that this file does not name them either.
 REGISTRIES = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("deb", "debian", "org")))
@@ -124,8 +125,19 @@ def test_picture_is_whole_and_asks_nobody_for_anything() -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
-    targets = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (document.parent / target).exists()] == []
+    targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text(encoding="utf-8"))
+    assert [target for target, _ in targets if not (document.parent / target).exists()] == []
+    assert [
+        (target, place)
+        for target, place in targets
+        if place and place not in places(document.parent / (target or document))
+    ] == []
+
+
+def places(document: Path) -> set[str]:
+    """What links may name in it: its headings, as web pages of repositories call them."""
+    headings = words(r"^#+ (.*)$", document)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_module_has_its_place_in_the_architecture() -> None:
@@ -133,6 +145,21 @@ def test_every_module_has_its_place_in_the_architecture() -> None:
     parts = {path for path in (ROOT / "tpuwatch").iterdir() if not path.name.startswith(("_", "py.typed"))}
     names = {f"tpuwatch/{path.name}/" if path.is_dir() else f"tpuwatch/{path.name}" for path in parts}
     assert set(re.findall(r"`(tpuwatch/[\w.]+/?)`", page)) == names
+
+
+def test_imports_run_one_way() -> None:
+    """No part imports one that the architecture's sentence has above it."""
+    (sentence,) = re.findall(r"Imports run one way: ([\w, →]+)\.", text("docs", "architecture.md"))
+    level = {name: at for at, names in enumerate(sentence.split(" → ")) for name in names.split(", ")}
+    assert len(level) > 10
+    imported = re.compile(r"^\s*(?:from|import) tpuwatch\.(\w+)", re.MULTILINE)
+    upward = {
+        (str(path.relative_to(ROOT)), other)
+        for path in (ROOT / "tpuwatch").rglob("*.py")
+        for other in imported.findall(path.read_text(encoding="utf-8"))
+        if level.get(other, len(level)) < level.get(path.relative_to(ROOT / "tpuwatch").with_suffix("").parts[0], 0)
+    }
+    assert upward == set()
 
 
 def test_every_make_target_is_explained_and_every_documented_one_exists() -> None:

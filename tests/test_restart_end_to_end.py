@@ -64,8 +64,8 @@ def test_as_it_comes_it_says_what_it_would_do_and_does_nothing(fleet: Fleet) -> 
     assert not list(fleet.ledger.iterdir())
     for daemon in (inside, outside):
         assert daemon.metric(BEGUN) == daemon.metric("tpuwatch_restart_requests_total") == 0
-        assert daemon.stop() == 0
         assert "StopNode" not in daemon.ask("/metrics")[1]
+        assert daemon.stop() == 0
         assert fleet.listener.url not in daemon.said()
         assert "secret" not in daemon.said() + daemon.command("config", "show")[1].replace("(secret)", "")
 

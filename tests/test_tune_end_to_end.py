@@ -49,11 +49,11 @@ def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
         yield made
 
 
-def exhausted(daemon: DaemonProcess, pid: int = NOBODY, *, size: int = 4 * MIB) -> None:
+def exhausted(daemon: DaemonProcess, pid: int = NOBODY) -> None:
     """A launch comes up, and then its buffer has no room: three files tell of it."""
     job = SimulatedProcess(daemon.logs, pid, os.uname().nodename, "alice", SystemClock())
-    job.banner(premapped_bytes=size)
-    job.init_start(premapped_bytes=size)
+    job.banner(premapped_bytes=4 * MIB)
+    job.init_start(premapped_bytes=4 * MIB)
     job.init_ok(2.0)
     job.premapped_exhausted(3 * MIB, MIB)
     job.close()
@@ -84,14 +84,14 @@ def test_a_buffer_that_was_too_small_is_larger_in_the_next_launchs_environment_f
     wait_for(lambda: decided(daemon), "the API to tell of it")
     told = decided(daemon)
     assert (told["decision"]["step"], told["environment_file"]) == ("grow", str(file))
-    assert daemon.metric('tpuwatch_tune_changes_total{direction="up",variable="TPU_PREMAPPED_BUFFER_SIZE"}') == 1
+    daemon.counts('tpuwatch_tune_changes_total{direction="up",variable="TPU_PREMAPPED_BUFFER_SIZE"}', 1)
     assert "Next launch" in daemon.ask("/")[1]
     changes = [one for one in daemon.api("events")["events"] if one["cause"] == "tune_change"]
     (grown,) = [one for one in changes if one["details"]["direction"] == "up"]
     assert (grown["details"]["after"], grown["file"], grown["severity"]) == (str(size(file)), str(file), "I")
     assert grown["text"] in daemon.ask("/")[1]
     assert [one["cause"] for one in daemon.api("findings")["findings"]] == ["premapped_exhausted"]
-    assert daemon.metric("tpuwatch_premapped_failures_total") == 1
+    daemon.counts("tpuwatch_premapped_failures_total", 1)
     # What is decided is known again after a crash, and nothing is counted twice.
     daemon.kill()
     daemon.start()
@@ -133,8 +133,8 @@ def test_what_exec_left_is_taken_among_what_others_left(daemon: DaemonProcess) -
     (seen,) = daemon.api("launches")["launches"]
     assert (seen["workload"], seen["exit_status"], seen["premapped_failures"]) == ("train-7", 137, 2)
     wait_for(lambda: size(daemon.state / "tune" / "plans" / "train-7.env"), "its environment file")
-    assert daemon.metric('tpuwatch_tune_records_total{result="taken"}') == 1
-    assert daemon.metric('tpuwatch_tune_records_total{result="refused"}') == 3
+    daemon.counts('tpuwatch_tune_records_total{result="taken"}', 1)
+    daemon.counts('tpuwatch_tune_records_total{result="refused"}', 3)
     assert "is no record of a launch" in daemon.said()
 
 

@@ -41,7 +41,7 @@ def read(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
-    except tomli.TOMLDecodeError as error:
+    except (tomli.TOMLDecodeError, RecursionError) as error:  # the latter for lists in lists in lists …
         raise ConfigError(f"{path}: not TOML: {error}") from error
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PREFIXES = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _INITIAL_NAMESPACE: Final = "pid:[4026531836]"  # of the host's own processes: a constant of the kernel
+_ENDED: Final = (b"Z", b"X")  # states of a zombie, and of one that is just being waited for
 _MAX_ENVIRON = 1 << 20
 _MAX_STATUS = 1 << 16
 _MAX_COMMAND = 1 << 14  # bytes that are read of a command line, which may be megabytes long
@@ -71,8 +72,8 @@ class Stat:
 
     name: str  # the thread's name, which a process may choose
     kernel: bool  # a thread of the kernel, which has no files
-    cpu_seconds: float  # used since it started, by all its threads
     started_ticks: int  # since boot
+    ended: bool = False  # all of it, though whoever started it has not asked how: it has nothing open any more
 
 
 class ProcFs:
@@ -92,7 +93,7 @@ class ProcFs:
 
     def is_there(self, process: Process) -> bool:
         stat = self.stat(process.pid)
-        return stat is not None and stat.started_ticks == process.started_ticks
+        return stat is not None and not stat.ended and stat.started_ticks == process.started_ticks
 
     def number(self, pid: int) -> int:
         """The number that the process itself knows: in a container another one than ours."""
@@ -101,8 +102,8 @@ class ProcFs:
         return int(numbers[-1]) if numbers and numbers[-1].isdigit() else pid
 
     def stat(self, pid: int) -> Stat | None:
-        """Its name, age and CPU time."""
-        return parse_stat(self.read(f"{pid}/stat", _MAX_STATUS), self._ticks)
+        """Its name and age."""
+        return parse_stat(self.read(f"{pid}/stat", _MAX_STATUS))
 
     def status(self, pid: int) -> dict[str, int]:
         """The fields of /proc/PID/status that begin with a number, that number: Uid is the real one, sizes are KiB."""
@@ -186,7 +187,7 @@ class ProcFs:
         return os.uname().nodename
 
     def numbered(self, numbers: AbstractSet[int]) -> dict[int, list[Process]]:
-        """As said there. Threads of the kernel are left out, and number 1 of those that we see, which is an init.
+        """As said there, without threads of the kernel, what has ended, and number 1 of those that we see, an init.
 
         Reads a file of every process that there is: 20 µs each.
         """
@@ -198,7 +199,7 @@ class ProcFs:
         for pid in self.pids():
             number = self.number(pid) if pid != 1 else 0
             stat = self.stat(pid) if number in numbers else None
-            if stat is not None and not stat.kernel:
+            if stat is not None and not stat.kernel and not stat.ended:
                 process = Process(pid, stat.started_ticks, booted + self.seconds(stat.started_ticks))
                 found.setdefault(number, []).append(process)
         return found
@@ -249,17 +250,19 @@ class ProcFs:
             return b""
 
 
-def parse_stat(raw: bytes, ticks: int) -> Stat | None:
+def parse_stat(raw: bytes) -> Stat | None:
     """Read /proc/PID/stat; None for anything that is not like it."""
     # The name in parentheses may hold anything; the fields behind it are counted from the last parenthesis.
     head, _, tail = raw.rpartition(b")")
     fields = tail.split()
     try:
-        flags, user, system, started = int(fields[6]), int(fields[11]), int(fields[12]), int(fields[19])
+        flags, started = int(fields[6]), int(fields[19])
+        # A first thread may end before the others do: then the process goes on.
+        ended = fields[0] in _ENDED and int(fields[17]) <= 1
     except (ValueError, IndexError):
         return None
     name = head.partition(b"(")[2].decode("utf-8", "replace")
-    return Stat(name, bool(flags & 0x0020_0000), (user + system) / ticks, started)
+    return Stat(name, bool(flags & 0x0020_0000), started, ended)
 
 
 def parse_numbers(raw: bytes) -> dict[str, int]:

@@ -91,6 +91,8 @@ def test_a_process_that_is_not_there_cannot_be_found_out(capsys: pytest.CaptureF
         (["--only", "gclod"], "there is no check 'gclod'; did you mean 'gcloud'?"),
         (["--only", "x"], "there is no check 'x'; there are cloud, logs"),
         (["--process", "me"], "'me' is no number of a process"),
+        (["--python", "/nowhere/python"], "'/nowhere/python' is no interpreter"),
+        (["--python", "/"], "'/' is no interpreter"),
     ],
 )
 def test_wrong_words(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

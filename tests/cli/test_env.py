@@ -162,3 +162,12 @@ def test_what_is_wrong_is_said(
     assert ended == code
     assert said in capsys.readouterr().err
     assert not (tune / "plans").exists()
+
+
+def test_what_is_for_a_closed_standard_error_is_not_evaluated(tune: Path) -> None:
+    decide(tune)
+    words = [sys.executable, "-m", "tpuwatch", "env"]
+    script = ["sh", "-c", 'exec "$@" 2>&-', "-", *words]
+    environ = {**os.environ, "TPU_MIN_LOG_LEVEL": "3"}  # which there is a note on
+    done = subprocess.run(script, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    assert [line for line in done.stdout.splitlines() if line.startswith("tpuwatch:")] == []

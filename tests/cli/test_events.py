@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.daemon_process import ROOT, wait_for
+from tests.daemon_process import ROOT, SECONDS, wait_for
 from tests.journal.make import NOW, event
 from tpuwatch.cli.main import main
 from tpuwatch.clock import ManualClock
@@ -113,5 +113,5 @@ def test_following_goes_on_until_control_c(journal: Journal, tmp_path: Path) -> 
         journal.commit([event("c"), event("d", history=True), event("e")], [])
         wait_for(lambda: told() == [1, 2, 3, 5], "what has come")
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=30)[1] == b""
+        assert process.communicate(timeout=SECONDS)[1] == b""
     assert process.returncode == 130

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon_process import ROOT, wait_for
+from tests.daemon_process import ROOT, SECONDS, wait_for
 from tpuwatch import __version__
 from tpuwatch.cli.main import COMMANDS, main
 
@@ -112,6 +112,14 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_no_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(OOM)
+    done = shell("tpuwatch diagnose --exit-code a.log >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    done = shell("tpuwatch diagnose b.log >&-", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+
+
 def test_a_terminal_that_lacks_letters(tmp_path: Path) -> None:
     (tmp_path / "żółw.log").write_text(OOM)
     done = shell("tpuwatch diagnose żółw.log", tmp_path, PYTHONIOENCODING="ascii")
@@ -160,5 +168,5 @@ def test_control_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
         pipe.flush()
         wait_for(lambda: Path(f"/proc/{process.pid}/wchan").read_text().startswith(("pipe", "anon_pipe")), "reading")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"")

@@ -100,6 +100,8 @@ def test_a_dry_run_changes_nothing(site: Site) -> None:
         (["projects/p/locations/z/node/n"], "is no node"),
         (["Train"], "is no node"),
         (["train-1", "--project", "No Such"], "'No Such' is no project's id"),
+        (["train-1", "--project", "123456"], "123456 is a project's number: give its id"),
+        (["projects/123456/locations/us-east5-a/nodes/train-1"], "is a project's number"),
         (["train-1", "--force-rung", "end_holder"], "invalid choice: 'end_holder'"),
         (["train-1"], "there is no terminal to ask on: give --yes"),
     ],

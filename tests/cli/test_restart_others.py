@@ -51,6 +51,7 @@ def test_one_that_lives_is_left_alone_and_named(site: Site) -> None:
     site.waited = renew
     code, (document,) = site.json("train-1", "--yes")
     assert (code, document["outcome"], document["phase"], site.calls()) == (1, "held", "stopped", [])
+    assert [one["result"] for one in site.audit()] == ["resumed", "held"]
     assert "driven by process 12 on elsewhere" in document["note"]
 
 
@@ -101,6 +102,25 @@ def test_the_request_of_a_nodes_own_daemon_is_taken_up(site: Site) -> None:
     code, out, _ = site.run("train-1", "--yes")
     assert (code, site.calls()) == (0, ["StopNode", "StartNode"])
     assert "request of the node's own daemon" in flat(out)
+
+
+def test_a_request_that_was_taken_up_is_the_operators_own(site: Site) -> None:
+    """A daemon finishes what daemons decided; what he leaves before anything is done is left to him."""
+    site.add()
+    site.cloud.world.faults.set(Fault(method="StopNode", code="RESOURCE_EXHAUSTED"))
+    begun(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, witnesses=("cloud", "runtime"))
+    site.clock.advance(30)
+
+    def interrupt(show: Show) -> None:
+        show.interrupted = True
+
+    site.waited = interrupt
+    code, _, _ = site.run("train-1", "--yes", "--reason", "It hangs.")
+    left = site.record()
+    assert left is not None
+    assert (code, left.phase, left.witnesses, left.lease) == (130, Phase.REQUESTED, (), Lease())
+    assert (left.actor == "someone@vm-1", left.reason, left.requested) == (False, "It hangs.", left.began)
+    assert [one.target for one in site.ledger.fleet().fleet.claims] == [target()]
 
 
 def test_control_c_leaves_it_as_it_stands_and_says_how_to_go_on(site: Site) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -26,7 +27,7 @@ from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
 
 SPEED = 40.0
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 class Site:
@@ -105,13 +106,14 @@ class Terminal:
     def __init__(self) -> None:
         self.ours, self.theirs = pty.openpty()
         self.told = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()  # what is read may end within a letter
 
     def heard(self, words: str) -> bool:
         """Whether these words have been shown by now."""
         os.set_blocking(self.ours, False)
         with contextlib.suppress(BlockingIOError):
             while True:
-                self.told += os.read(self.ours, 65536).decode()
+                self.told += self._decoder.decode(os.read(self.ours, 65536))
         return words in " ".join(re.sub(r"\x1b\[[0-9;]*[mK]", "", self.told).split())
 
     def type(self, text: str) -> None:

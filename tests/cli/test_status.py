@@ -15,6 +15,7 @@ from tests.daemon_process import DaemonProcess, libtpu_name, wait_for
 from tests.export import samples, test_tunes
 from tests.export.samples import SampleView
 from tpuwatch.cli.main import main
+from tpuwatch.export.jsonable import iso
 from tpuwatch.health.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -70,7 +71,14 @@ def test_no_daemon(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize(
-    "answer", [b"HTTP/1.1 200 OK\r\n\r\nhello", b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\n\r\n[]"]
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\nhello",
+        b"SSH-2.0-\x1b[2JOpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+    ],
+    ids=["text", "ssh", "list", "deep"],
 )
 def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -87,7 +95,37 @@ def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: py
         daemon.configure(listen=f"127.0.0.1:{other.getsockname()[1]}")
         assert main(["status"]) == 3
         thread.join()
-        assert "no daemon answers at" in capsys.readouterr().err
+        assert " (some other program does); start it with" in capsys.readouterr().err
+
+
+def test_a_daemon_that_hangs(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tpuwatch.cli.daemon.SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as hangs:  # it takes connections, and nobody reads them
+        address = f"127.0.0.1:{hangs.getsockname()[1]}"
+        daemon.configure(listen=address)
+        assert main(["status"]) == 3
+    told = capsys.readouterr().err
+    assert f"nobody at {address} has answered for 0 s: the daemon hangs" in told
+
+
+@pytest.mark.parametrize("command", [["status"], ["nodes"], ["nodes", "trainer"]], ids=" ".join)
+@pytest.mark.parametrize("told", ["nothing", "null", "new"])
+def test_a_daemon_of_another_version(
+    command: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = {"node": "trainer", "own": False, "verdict": "asleep"}  # a verdict that we do not know
+    documents = {
+        "nothing": {"version": "9.0", "findings": [], "launches": [], "nodes": [{}]},
+        "null": {"version": "9.0", "findings": [], "launches": None, "nodes": None},
+        "new": {"version": "9.0", "findings": [], "launches": [], "nodes": [new]},
+    }
+    monkeypatch.setattr("tpuwatch.cli.daemon.ask", lambda *_: documents[told])
+    config = tmp_path / "c.toml"
+    config.write_text(f'[state]\ndir = "{tmp_path}"\n')
+    assert main([*command, "--config", str(config)]) == 3
+    assert "it may be of another version; `systemctl restart tpuwatch`" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -135,6 +173,15 @@ def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(
     ]
     assert places == sorted(places)
     assert told.index("Machine:") < told.index("1. hbm_oom_compile") < told.index("Launches, the newest first")
+
+
+def test_when_a_record_without_a_time_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = samples.event(time=None)
+    with answering(SampleView(samples.watching(), wrong=[samples.finding(first)]), tmp_path, monkeypatch):
+        assert main(["status"]) == 1
+    assert f"last at {iso(first.observed)}\n" in capsys.readouterr().out
 
 
 def test_the_next_launch_is_told(

@@ -241,6 +241,7 @@ def test_all_problems_are_told_at_once_one_a_line(tmp_path: Path) -> None:
 
 def test_a_slip_of_syntax_is_told_with_line_and_column(tmp_path: Path) -> None:
     assert refusal(tmp_path, "[logs]\npoll_seconds = = 1\n") == "not TOML: Invalid value (at line 2, column 16)"
+    assert refusal(tmp_path, f"paths = {'[' * 5000}").startswith("not TOML: ")
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from tests.fake_processes import OUTSIDE, FakeProcesses
 from tests.journal.make import NOW
 from tpuwatch.clock import ManualClock
 from tpuwatch.config import Config
+from tpuwatch.config.restart import Ledger
 from tpuwatch.config.schema import Cloud, Health, Http, Logs, Runtime, State
 from tpuwatch.daemon import daemon as module
 from tpuwatch.daemon import logwatch
 from tpuwatch.daemon.daemon import Daemon
 from tpuwatch.daemon.nodewatch import NodeWatch
+from tpuwatch.daemon.restartwatch import RestartWatch
 from tpuwatch.launches.tracker import Origin
 
 if TYPE_CHECKING:
@@ -97,3 +99,16 @@ def test_a_new_loop_may_finish_its_first_turn_before_its_start_returns(
     daemon.turn()
     assert "runtime" in daemon._node.limits()
     assert "failed" not in daemon._state
+
+
+@pytest.mark.parametrize("drives", [True, False])
+def test_the_ledger_is_not_taken_from_a_restart_that_is_under_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch, drives: bool
+) -> None:
+    monkeypatch.setattr(RestartWatch, "drives", drives)
+    before = site.daemon._restart
+    config = site.config().model_copy(update={"ledger": Ledger(dir=str(site.root / "other"))})
+    monkeypatch.setattr(site.daemon, "_load", lambda: config)
+    site.daemon._apply_reload()
+    assert (site.daemon._restart is before) == drives
+    assert ("[ledger] cannot change" in site.daemon._config_error) == drives

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import logging
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from tests.node.agent_server import agent_server, status
 from tests.node.runtime_server import listening
 from tests.simulated import OTHER_ZONE, ZONE
 from tests.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
+from tpuwatch.daemon import nodewatch
 from tpuwatch.daemon.nodewatch import FIRST_SECONDS
 from tpuwatch.export.view import NodeStatus
 from tpuwatch.health.evidence import Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Verdict
 from tpuwatch.model import Cause
+from tpuwatch.node import metadata
 
 ALWAYS = {"judge", "host", "identity"}
 
@@ -30,6 +33,10 @@ ALWAYS = {"judge", "host", "identity"}
 def watching(tmp_path: Path) -> Iterator[Watching]:
     with watched(tmp_path) as watching:
         yield watching
+
+
+def shown(watching: Watching) -> str:
+    return watching.metrics.exposition()[0].decode()
 
 
 # -- what is on
@@ -74,7 +81,8 @@ def test_what_the_configuration_switches_on_is_asked_and_nothing_else(
 
 def test_who_this_machine_is_once_told_wakes_those_who_waited_for_it(watching: Watching) -> None:
     watching.site.do("fault", method="metadata", code="UNAVAILABLE")
-    rarely = {"cloud": {"poll_seconds": 3600.0, "nodes": []}, "runtime": {"ports": [], "poll_seconds": 600.0}}
+    patient = {"poll_seconds": 3600.0, "timeout_seconds": 60.0}  # one that fails would not ask again in time
+    rarely = {"cloud": {**patient, "nodes": []}, "runtime": {"ports": [], "poll_seconds": 600.0}}
     watch = watching.start(**rarely)
     wait_for(lambda: set(watching.turns) >= {"cloud", "runtime"} and watch.nodes, "the first verdict")
     assert problem(watch, Witness.CLOUD) is Problem.UNCONFIGURED
@@ -87,12 +95,38 @@ def test_who_this_machine_is_once_told_wakes_those_who_waited_for_it(watching: W
     assert [port.port for port in answer.value.ports] == list(watching.site.simulator.runtime.ports)
 
 
+def test_the_first_words_wake_only_those_who_waited_for_them(
+    watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is woken asks at once: nobody is to be asked twice because others have come to word meanwhile."""
+    watch = watching.new(monitoring={"read": True}, agents={"enabled": True})
+    woken: list[str] = []
+    for name, (loop, _) in watch._loops.items():
+
+        def wake(name: str = name, really: Callable[[], None] = loop.wake) -> None:
+            woken.append(name)
+            really()
+
+        monkeypatch.setattr(loop, "wake", wake)
+    watch.start()
+    wait_for(lambda: set(watching.turns) == set(watch.limits()), "a turn of every loop")
+    assert {name: woken.count(name) for name in watch.limits() if name not in ("judge", "agent")} == {
+        "host": 0,
+        "identity": 0,
+        "notices": 0,
+        "cloud": 1,
+        "runtime": 1,
+        "monitoring": 1,
+    }
+    watch.stop()
+
+
 def test_a_runtime_that_owes_an_answer_is_told_of_until_it_is_not_watched(watching: Watching) -> None:
     with listening() as port:
         series = f'tpuwatch_runtime_waiting_seconds{{port="{port}"}} '
 
         def owed() -> float:
-            text = watching.metrics.exposition()[0].decode()
+            text = shown(watching)
             return float(text.partition(series)[2].split()[0]) if series in text else -1.0
 
         watch = watching.start(runtime={"ports": [port]})
@@ -107,7 +141,7 @@ def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_told(watching: Watch
         agents = {"enabled": True, "addresses": {"train-2": server.url}, "poll_seconds": 1.0, "timeout_seconds": 0.5}
         watch = watching.start(agents={**agents, "silent_seconds": 10.0})
         wait_for(lambda: verdicts(watch).get("train-2") is Verdict.IDLE, "its word")
-        assert 'tpuwatch_agent_up{node="train-2"} 1.0' in watching.metrics.exposition()[0].decode()
+        wait_for(lambda: 'tpuwatch_agent_up{node="train-2"} 1.0' in shown(watching), "it to count as up")
         server.reply = None
 
         def told() -> NodeStatus | None:
@@ -119,7 +153,7 @@ def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_told(watching: Watch
 
         other = wait_for(told, "its silence to count")
         assert other is not None
-        assert 'tpuwatch_agents{state="silent"} 1.0' in watching.metrics.exposition()[0].decode()
+        wait_for(lambda: 'tpuwatch_agents{state="silent"} 1.0' in shown(watching), "it to be counted")
         assert other.agent is not None
         assert other.agent.silent_since is not None
         assert other.judgement.verdict is Verdict.UNKNOWN
@@ -127,7 +161,11 @@ def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_told(watching: Watch
         watch.stop()
 
 
-def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(watching: Watching) -> None:
+def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(
+    watching: Watching, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nodewatch, "FIRST_SECONDS", FIRST_SECONDS + 600)  # more than the test takes by itself
+    monkeypatch.setattr(metadata, "Metadata", functools.partial(metadata.Metadata, timeout_seconds=600.0))
     watching.site.do("fault", method="metadata", **BLACK_HOLE)
     watch = watching.start()
     wait_for(lambda: {"judge", "host"} <= set(watching.turns), "the first turns")
@@ -135,7 +173,7 @@ def test_the_first_verdict_waits_for_the_first_words_but_not_for_ever(watching: 
     assert watch.posted.identity.project == Known("sim-project", "config")  # so much is known without it
     assert "ListNodes" not in {call.method for call in watching.site.world.calls}
     assert watching.turns.count("cloud") == watching.turns.count("runtime") == 0  # to wait is no success
-    watching.clock.ahead = FIRST_SECONDS
+    watching.clock.ahead = FIRST_SECONDS + 600
     wake(watch, "cloud")
     wake(watch, "judge")
     wait_for(lambda: watch.nodes, "a verdict")
@@ -199,10 +237,10 @@ def test_a_witness_that_raises_what_nobody_foresaw_is_told_and_the_others_go_on(
     watching.clock.ahead = FIRST_SECONDS  # nobody waits for its first word any more
     wake(watch, "judge")
     wait_for(lambda: verdicts(watch).get("train-2") is Verdict.HEALTHY, "the verdicts")
-    assert "A turn of the loop runtime failed." in caplog.text
+    wait_for(lambda: "A turn of the loop runtime failed." in caplog.text, "word of it")
     assert "nobody foresaw this" in caplog.text
+    wait_for(lambda: {"host", "cloud", "notices", "judge"} <= set(watching.turns), "turns of the others")
     assert "runtime" not in watching.turns
-    assert {"host", "cloud", "notices", "judge"} <= set(watching.turns)
     (late,) = [loop for loop in watch.loops() if loop.name == "runtime"]
     assert late.last_success is None
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.restart.records import record
 from tests.restart_side import NOW, Side, cloud, finished, half_done, target
+from tpuwatch.config.restart import Ledger
 from tpuwatch.daemon.restarting import LEFT_SECONDS
 from tpuwatch.health.evidence import Answer, Identity, Known, Problem, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 from tpuwatch.restart.ledger.base import LedgerError
-from tpuwatch.restart.record import Lease, Phase
+from tpuwatch.restart.record import Breaker, Fleet, Lease, Phase
 
 
 @pytest.mark.parametrize(
@@ -100,19 +102,58 @@ def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side) 
     assert side.ledger.writes == 0
 
 
-@pytest.mark.parametrize(("age", "mode", "drives"), [(60, "act", True), (60, "observe", False), (700, "act", False)])
-def test_what_a_watcher_decided_and_did_not_begin(side: Side, age: float, mode: str, drives: bool) -> None:
-    side.ledger.put(
-        half_done(phase=Phase.REQUESTED, stops=0, requested=NOW - age, entered=NOW - age, witnesses=("cloud", "host"))
-    )
-    watch = side.watch(mode=mode)
+def test_what_an_operator_asked_for_and_has_left_holds_nothing_up_for_ever(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor="someone@vm-1"))
+    watch = side.watch(mode="observe")
+    side.clock.advance(601)
     side.judge("train-1")
     watch.turn()
+    given_up = side.ledger.record("train-1")
+    assert given_up is not None
+    assert (given_up.phase, given_up.note[:13]) == (Phase.CANCELLED, "Whoever wante")
+    assert side.audited() == [("restart_node", "given_up", None)]
+    assert side.driven == []
+
+
+@pytest.mark.parametrize(
+    ("age", "restart", "verdict", "phase"),
+    [
+        (60, {}, Verdict.NODE_STUCK, Phase.DONE),
+        (60, {}, Verdict.UNKNOWN, Phase.REQUESTED),
+        (60, {}, Verdict.HEALTHY, Phase.CANCELLED),
+        (60, {"mode": "observe"}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (60, {"restart_node": False}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (700, {}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (700, {}, Verdict.UNKNOWN, Phase.CANCELLED),
+    ],
+    ids=["called for", "not seen yet", "well", "observe", "switched off", "old", "old and not seen"],
+)
+def test_what_a_watcher_decided_and_did_not_begin(
+    side: Side, age: float, restart: dict[str, Any], verdict: Verdict, phase: Phase
+) -> None:
+    began = NOW - age
+    side.ledger.put(
+        half_done(phase=Phase.REQUESTED, stops=0, requested=began, entered=began, witnesses=("cloud", "host"))
+    )
+    watch = side.watch(**restart)
+    side.judge("train-1", verdict)
+    watch.turn()
     assert watch._restarting._crew.join(30)
-    assert (side.driven == [("train-1", Rung.RESTART_NODE)]) == drives
+    assert (side.driven == [("train-1", Rung.RESTART_NODE)]) == (phase is Phase.DONE)
     now = side.ledger.record("train-1")
     assert now is not None
-    assert now.phase is (Phase.DONE if drives else Phase.CANCELLED)
+    assert now.phase is phase
+    assert (("restart_node", "given_up", None) in side.audited()) == (phase is Phase.CANCELLED)
+
+
+def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, witnesses=("cloud", "host")))
+    side.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
+    watch = side.watch()
+    side.judge("train-1", Verdict.NODE_STUCK)
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    assert side.driven == []
 
 
 def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side) -> None:
@@ -127,6 +168,7 @@ def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side
     given_up = side.ledger.record("train-1")
     assert given_up is not None
     assert given_up.phase is Phase.FAILED
+    assert side.audited() == [("end_holder", "given_up", None)]
 
     side.is_own("train-1")
     side.ledger.put(half_done(rung=Rung.END_HOLDER, phase=Phase.INTENT))
@@ -157,3 +199,61 @@ def test_a_request_is_taken_up_by_who_sees_the_same(side: Side) -> None:
     watch.turn()
     assert set(finished(side, watch).witnesses) == {"cloud", "host"}
     assert side.driven == [("train-1", Rung.RESTART_NODE)]
+
+
+@pytest.mark.parametrize("other", ["stuck", "well", "own", "of another queue"])
+def test_a_queued_resource_is_not_reset_under_its_other_nodes(side: Side, other: str) -> None:
+    if other == "own":
+        side.is_own("train-2")
+    watch = side.watch(reset_queued_resource=True)
+    proven = (Verdict.NODE_STUCK, Rung.RESET_QUEUED_RESOURCE, Witness.CLOUD, Witness.RUNTIME)
+    side.judge("train-1", *proven, shown=cloud("train-1", "READY", "TIMEOUT", hosts=4, queued_resource="q"))
+    queue = "r" if other == "of another queue" else "q"
+    shown = cloud("train-2", "READY", "TIMEOUT", hosts=4, queued_resource=queue)
+    side.judge("train-2", *proven[:1], Rung.WAIT, shown=shown)
+    if other in ("well", "of another queue"):
+        side.judge("train-2", shown=replace(shown, health="HEALTHY"))
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    acts = other in ("stuck", "of another queue")
+    assert side.driven == ([("train-1", Rung.RESET_QUEUED_RESOURCE)] if acts else [])
+    assert ("reset_queued_resource", "blocked", "hosts") in side.audited() or acts
+
+
+def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
+    side.go.clear()
+    side.ledger.put(half_done())
+    watch = side.watch()
+    side.judge("train-1")
+    assert not watch.drives
+    watch.turn()
+    assert watch.drives
+    side.go.set()
+    watch.stop()
+    assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
+    assert not watch.drives
+
+
+def test_in_a_ledger_of_many_what_was_begun_here_is_finished_here_though_it_is_watched_no_more(side: Side) -> None:
+    watch = side.watch()
+    watch._restarting._config = watch._restarting._config.model_copy(
+        update={"ledger": Ledger(kind="gcs", bucket="ours")}
+    )
+    side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._restarting.acts.actor))
+    side.ledger.put(half_done("train-2", lease=Lease(), actor="tpuwatch@elsewhere"))
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    assert side.driven == [("train-1", Rung.RESTART_NODE)]
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(60.0, []), (3600.0, [("restart_node", "blocked", "same_cause")])])
+def test_a_restart_that_ended_by_a_wrong_clock_keeps_nobody_from_being_told(
+    side: Side, ahead: float, told: list[tuple[str, str, str]]
+) -> None:
+    side.ledger.put(half_done(phase=Phase.DONE, cause="node_stuck", entered=NOW + ahead))
+    watch = side.watch()
+    side.stuck("train-1")
+    watch.turn()
+    assert side.audited() == told
+    assert len(side.called) == len(told)
+    assert side.driven == []

@@ -22,13 +22,13 @@ def install(place: Place, site: str, name: str, version: str, *requirements: str
     place.write(f"{folder}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
 
 
-def virtual_environment(place: Place, prefix: str = "/home/me/venv", *, system: bool = False) -> str:
+def virtual_environment(place: Place) -> str:
     """A venv of /usr/bin/python3.12; its site-packages."""
     place.write("/usr/bin/python3.12", mode=0o755)
     place.link("/usr/bin/python3", "python3.12")
-    place.link(f"{prefix}/bin/python3", "/usr/bin/python3")
-    place.write(f"{prefix}/pyvenv.cfg", f"home = /usr/bin\ninclude-system-site-packages = {str(system).lower()}\n")
-    site = f"{prefix}/lib/python3.12/site-packages"
+    place.link("/home/me/venv/bin/python3", "/usr/bin/python3")
+    place.write("/home/me/venv/pyvenv.cfg", "home = /usr/bin\ninclude-system-site-packages = false\n")
+    site = "/home/me/venv/lib/python3.12/site-packages"
     place.folder(site)
     return site
 

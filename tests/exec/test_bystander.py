@@ -96,7 +96,12 @@ def test_it_need_not_run_for_that(asker: Asker) -> None:
 
 
 def test_without_it_nothing_is_for_all(asker: Asker) -> None:
-    os.kill(asker.bystander, signal.SIGKILL)
+    bystander = os.pidfd_open(asker.bystander)
+    try:
+        os.kill(asker.bystander, signal.SIGKILL)
+        assert select.select([bystander], [], [], SECONDS)[0]  # until then it may still be told of signals
+    finally:
+        os.close(bystander)
     os.killpg(asker.process.pid, signal.SIGTERM)
     assert not asker.is_for_all(signal.SIGTERM)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -237,6 +238,7 @@ def _watcher(pid: int) -> int | None:
     """The child that has the same program as its parent, which the command has not, and stands back behind it."""
     own, before = Path(f"/proc/{pid}/cmdline").read_bytes(), os.getpriority(os.PRIO_PROCESS, pid)
     for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
-        if Path(f"/proc/{child}/cmdline").read_bytes() == own and os.getpriority(os.PRIO_PROCESS, child) > before:
-            return child
+        with contextlib.suppress(OSError):  # it has just ended
+            if Path(f"/proc/{child}/cmdline").read_bytes() == own and os.getpriority(os.PRIO_PROCESS, child) > before:
+                return child
     return None

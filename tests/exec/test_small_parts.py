@@ -1,4 +1,4 @@
-"""The smaller parts of `tpuwatch exec`: which logs are a command's, kills for want of memory, where commands are."""
+"""The smaller parts of `tpuwatch exec`: which logs are a command's, and kills for want of memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.exec import memory
-from tpuwatch.exec.command import find, shell_status
 from tpuwatch.exec.launchlogs import LaunchLogs
 
 
@@ -87,18 +86,3 @@ def test_only_a_counter_that_grew_tells_of_a_kill(
 def test_the_machines_counter_is_read() -> None:
     text = Path("/proc/vmstat").read_text()
     assert ("/proc/vmstat" in memory.oom_kills()) is ("\noom_kill " in text)
-
-
-def test_a_command_is_found_as_a_shell_finds_it(tmp_path: Path) -> None:
-    (tmp_path / "plain").write_text("")
-    (tmp_path / "program").write_text("")
-    (tmp_path / "program").chmod(0o755)
-    environ = {"PATH": f"/nowhere:{tmp_path}"}
-    assert find("program", environ) == f"{tmp_path}/program"
-    assert find("plain", environ) is None
-    assert find(f"{tmp_path}/plain", {}) == f"{tmp_path}/plain"
-
-
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (9, 137), (15 | 0x80, 143)])
-def test_a_wait_status_is_told_as_a_shell_does(status: int, code: int) -> None:
-    assert shell_status(status) == code

@@ -97,12 +97,37 @@ def test_the_file_has_no_name(tmp_path: Path, file: int) -> None:
     assert os.fstat(file).st_nlink == 0
 
 
-def test_where_no_directory_will_do_it_is_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", ["refused", "full"])
+def test_where_no_directory_will_do_it_is_in_memory(monkeypatch: pytest.MonkeyPatch, trouble: str) -> None:
     def refuse(*_: object, **__: object) -> int:
         raise OSError
 
-    monkeypatch.setattr(os, "open", refuse)
-    descriptor, most = open_file({})
-    os.write(descriptor, b"x")
-    os.close(descriptor)
+    def full(file: int) -> os.statvfs_result:
+        found = fstatvfs(file)
+        # f_bfree and f_bavail
+        return os.statvfs_result((*found[:3], 0, 0, *found[5:])) if found.f_blocks else found
+
+    fstatvfs = os.fstatvfs
+    with monkeypatch.context() as changed:
+        changed.setattr(os, *(("open", refuse) if trouble == "refused" else ("fstatvfs", full)))
+        descriptor, most = open_file({})
     assert most == 64 << 20
+    spool = Spool(descriptor, lambda: 0, file_bytes=most)
+    spool.start()
+    spool.put(b"x")
+    spool.close(60.0)
+    assert (_content(descriptor), spool.lost) == (b"x", 0)
+    os.close(descriptor)
+
+
+def test_where_there_can_be_no_thread_it_is_written_at_the_end(file: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    spool = Spool(file, lambda: 0, memory_bytes=8)
+    spool.start()
+    for piece in (b"1111", b"2222", b"3333"):
+        spool.put(piece)
+    spool.close(60.0)
+    assert (_content(file), spool.lost) == (b"\n22223333", 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -197,7 +198,9 @@ def test_a_command_that_somebody_stopped_goes_on_when_it_is_told_to(place: Place
 
 
 def _is_running(name: str, parent: int) -> bool:
-    return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in _children(parent))
+    with contextlib.suppress(OSError):  # one of them has just ended
+        return any(Path(f"/proc/{child}/comm").read_text().strip() == name for child in _children(parent))
+    return False
 
 
 def _children(parent: int) -> list[str]:

@@ -48,12 +48,12 @@ class Site:
             insecure=True,
         )
 
-    def stored(self, metric: str = "node_bad") -> list[monitoring_v3.TimeSeries]:
+    def stored(self) -> list[monitoring_v3.TimeSeries]:
         now = int(self.clock.time())
         found = self.client.list_time_series(
             request={
                 "name": f"projects/{PROJECT}",
-                "filter": f'metric.type = "{PREFIX}{metric}"',
+                "filter": f'metric.type = "{PREFIX}node_bad"',
                 "interval": {"start_time": {"seconds": now - 3600}, "end_time": {"seconds": now + 1}},
             },
             timeout=20,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import time
 import tracemalloc
 from dataclasses import replace
@@ -12,10 +14,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.export import samples
-from tpuwatch.export import node_metrics
+from tpuwatch.export import cloud_monitoring, node_metrics
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Chip, Host, Maintenance, Notices, Runtime, RuntimePort
 from tpuwatch.health.verdict import Verdict
+from tpuwatch.node import monitoring, runtime_proto
+from tpuwatch.restart import cloud
+from tpuwatch.restart.ledger import gcsclient
 
 if TYPE_CHECKING:
     from tpuwatch.export.view import NodeStatus
@@ -164,6 +169,14 @@ def test_five_thousand_nodes_are_rendered_soon_and_leanly() -> None:
 
 
 # -- who is asked
+
+
+def test_each_method_that_is_called_has_a_label_and_no_other() -> None:
+    runtime = {path.rpartition("/")[2] for path in (runtime_proto.GET_METRIC, runtime_proto.LIST_METRICS)}
+    lists = {"ListNodes", "ListQueuedResources", monitoring._LIST, cloud_monitoring._CREATE}
+    storage = set(re.findall(r'_ask\("([\w.]+)"', inspect.getsource(gcsclient)))
+    assert len(storage) == 4
+    assert sorted(node_metrics.METHODS) == sorted({*cloud._PERMISSIONS, *lists, *storage, *runtime, node_metrics.OTHER})
 
 
 def test_calls_count_by_method_and_code() -> None:

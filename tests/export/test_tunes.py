@@ -17,9 +17,7 @@ GIB = 1 << 30
 HOSTILE = "</td><script>alert(1)</script>\x1b[31m\n\u202e"
 
 
-def tuned(
-    workload: str = "train", step: Step = Step.GROW, why: str = "It was too small.", age: float = 60.0
-) -> TunedStatus:
+def tuned(workload: str = "train", step: Step = Step.GROW, why: str = "It was too small.") -> TunedStatus:
     made = Decision(
         step,
         8 * GIB,
@@ -31,8 +29,8 @@ def tuned(
         need_bytes=6 * GIB,
         fit=Fit(2.0, 1e-9, 5, 1, 0.1),
     )
-    plan = Plan(workload, NOW - age, (Setting(SIZE, str(8 * GIB), why),), made)
-    return TunedStatus(plan, 3, NOW - age, file="/plans/train.env", problem="")
+    plan = Plan(workload, NOW - 60, (Setting(SIZE, str(8 * GIB), why),), made)
+    return TunedStatus(plan, 3, NOW - 60, file="/plans/train.env", problem="")
 
 
 def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatus:

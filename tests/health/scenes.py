@@ -60,9 +60,9 @@ def heard(value: T, age: float = 5.0) -> Answer[T]:
     return Answer(value, NOW - age, None, "", NOW - age)
 
 
-def silent(problem: Problem, detail: str = "", *, last: Any = None, age: float = 10 * MINUTE) -> Answer[Any]:
-    """No answer a moment ago; `last` was the last good one."""
-    return Answer(last, None if last is None else NOW - age, problem, detail, NOW - 5)
+def silent(problem: Problem, detail: str = "", *, last: Any = None) -> Answer[Any]:
+    """No answer a moment ago; `last` was the last good one, ten minutes ago."""
+    return Answer(last, None if last is None else NOW - 10 * MINUTE, problem, detail, NOW - 5)
 
 
 def known(value: str) -> Known:

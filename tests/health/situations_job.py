@@ -67,8 +67,11 @@ SITUATIONS = (
             )
         ),
         Verdict.HEALTHY,
-        Rung.NOTHING,
+        Rung.ASK,
+        Sureness.WEAK,
         contradictions=("port 8432 does not answer",),
+        says=("port 8432 has not answered for 1 h.",),
+        remedy=("py-spy dump",),
     ),
     Situation("free", own(), Verdict.IDLE, Rung.NOTHING, Sureness.CERTAIN, Witness.HOST),
     Situation(
@@ -306,6 +309,7 @@ SITUATIONS = (
         Rung.ASK,
         contradictions=(WELL,),
         missing=("The node has several hosts",),
+        remedy=("Look at the other workers first", "kill 4711"),
     ),
     Situation(
         "chips that count as busy after a lost heartbeat: they may wait in a collective for ever",

@@ -18,6 +18,7 @@ from tests.health import (
     situations_past,
     situations_signs,
     situations_start,
+    situations_told,
 )
 from tests.health.scenes import HOUR, MINUTE, NOW, Situation, hung, idle, job, logs, own, silent, training
 from tpuwatch.health.evidence import Problem
@@ -37,6 +38,7 @@ THEMES = (
     situations_signs,
     situations_again,
     situations_agent,
+    situations_told,
 )
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
@@ -81,6 +83,7 @@ def test_what_is_told_is_fit_to_be_read(situation: Situation) -> None:
         assert sentence.isprintable()
         assert "None" not in sentence
         assert ".." not in sentence
+        assert "…." not in sentence
     for step in judgement.remedy:
         assert step.source.startswith("https://")
         assert "{" not in step.do

@@ -75,18 +75,18 @@ def test_the_first_run_lasts_until_a_commit(tmp_path: Path, clock: ManualClock) 
     journal.close()
 
 
-def test_a_run_knows_the_boot_and_the_end_of_the_one_before(tmp_path: Path, clock: ManualClock) -> None:
-    journal = Journal.open(tmp_path, clock, boot_id="one")
-    assert (journal.last_boot_id, journal.last_clean_stop) == (None, None)
+def test_a_run_knows_the_end_of_the_one_before(tmp_path: Path, clock: ManualClock) -> None:
+    journal = Journal.open(tmp_path, clock)
+    assert journal.last_clean_stop is None
     journal.commit([], [])
     clock.advance(5)
     journal.close()
-    journal = Journal.open(tmp_path, clock, boot_id="two")
-    assert (journal.last_boot_id, journal.last_clean_stop) == ("one", NOW + 5)
+    journal = Journal.open(tmp_path, clock)
+    assert journal.last_clean_stop == NOW + 5
     journal.commit([], [])
     journal.close(clean=False)
     journal = Journal.open(tmp_path, clock)
-    assert (journal.last_boot_id, journal.last_clean_stop) == ("two", None)
+    assert journal.last_clean_stop is None
     journal.close()
 
 

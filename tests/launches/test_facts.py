@@ -46,8 +46,8 @@ def come_up(tracker: LaunchTracker, **fields: Any) -> Launch:
     return found
 
 
-def fail(tracker: LaunchTracker, key: bytes = b"1", when: float = T + 50, **details: Any) -> None:
-    tracker.event(Cause.PREMAPPED_EXHAUSTED, details or FAILURE, OURS, when, key)
+def fail(tracker: LaunchTracker, key: bytes = b"1", **details: Any) -> None:
+    tracker.event(Cause.PREMAPPED_EXHAUSTED, details or FAILURE, OURS, T + 50, key)
 
 
 # -- faults

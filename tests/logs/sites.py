@@ -42,9 +42,9 @@ def scanner() -> Scanner:
     return Scanner(Catalogue((catalogue.rule("test-event"),)))
 
 
-def name(severity: str = "INFO", *, started: str = "20260921-141320", pid: int = DEAD_PID, host: str = "t1v.vm") -> str:
+def name(severity: str = "INFO", *, started: str = "20260921-141320", pid: int = DEAD_PID) -> str:
     """A file name as libtpu makes it."""
-    return f"tpu_driver.{host}.root.log.{severity}.{started}.{pid}"
+    return f"tpu_driver.t1v.vm.root.log.{severity}.{started}.{pid}"
 
 
 def line(number: int, letter: str = "E") -> str:

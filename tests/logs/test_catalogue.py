@@ -29,8 +29,8 @@ GOOD = """
 """
 
 
-def user(tmp_path: Path, *rules: str, name: str = "mine.toml") -> Catalogue:
-    (tmp_path / name).write_text("\n".join(textwrap.dedent(rule) for rule in rules), encoding="utf-8")
+def user(tmp_path: Path, *rules: str) -> Catalogue:
+    (tmp_path / "mine.toml").write_text("\n".join(textwrap.dedent(rule) for rule in rules), encoding="utf-8")
     return load_catalogue([tmp_path])
 
 

@@ -27,7 +27,7 @@ def test_rotation_goes_on_in_the_new_file_of_the_same_process(site: Site) -> Non
     site.append(name(pid=os.getpid()), line(2))
     site.append(name(pid=os.getpid(), started="20260921-151320"), HEADER + line(3))
     assert sorted(site.settle()) == [2, 3]
-    assert site.follower.counters.rotations == 1
+    assert [tail.rotated for tail in site.follower._tails.values()] == [True, False]
 
 
 def test_rotation_ends_the_old_file_with_its_last_half_line(site: Site) -> None:
@@ -41,7 +41,7 @@ def test_another_severity_of_the_same_process_is_no_rotation(site: Site) -> None
     site.append(name("INFO"), HEADER + line(1))
     site.append(name("ERROR", started="20260921-151320"), HEADER + line(1))
     site.settle()
-    assert site.follower.counters.rotations == 0
+    assert [tail.rotated for tail in site.follower._tails.values()] == [False, False]
 
 
 def test_links_to_the_newest_file_are_neither_read_nor_followed_nor_complained_of(site: Site) -> None:

@@ -36,12 +36,12 @@ class AgentServer:
     `asked` holds the requests.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self) -> None:
         self.reply: Any = status()
         self.asked: list[bytes] = []
         self.arrived = threading.Condition()
         self._held: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -53,8 +53,10 @@ class AgentServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            with contextlib.suppress(OSError):
+            try:
                 self._answer(connection)
+            except OSError:  # the client has left
+                connection.close()
 
     def _answer(self, connection: socket.socket) -> None:
         request = b""
@@ -79,7 +81,7 @@ class AgentServer:
     def wait(self, count: int) -> None:
         """Until so many requests have come."""
         with self.arrived:
-            assert self.arrived.wait_for(lambda: len(self.asked) >= count, 30), self.asked
+            assert self.arrived.wait_for(lambda: len(self.asked) >= count, 60), self.asked
 
     def close(self) -> None:
         """From now on the machine refuses connections."""

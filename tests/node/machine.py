@@ -49,13 +49,14 @@ class Machine:
         pinned: tuple[int, int] = (0, 0),
         parent: int = 1,
         reaped: float = 0.0,
+        state: str = "S",
     ) -> None:
         """A process that `started` so long after boot and used so much CPU, in seconds; pinned: KiB locked, pinned.
 
         `reaped` is the CPU of children that have ended.
         """
         used = [int(cpu * TICKS), 0, int(reaped * TICKS), 0]
-        fields = ["S", parent, 1, 1, 0, -1, flags, 0, 0, 0, 0, *used, 20, 0, 1, 0, int(started * TICKS)]
+        fields = [state, parent, 1, 1, 0, -1, flags, 0, 0, 0, 0, *used, 20, 0, 1, 0, int(started * TICKS)]
         self.write(f"proc/{pid}/stat", f"{pid} ({name}) {' '.join(map(str, fields))} 0 0 0\n")
         self.write(f"proc/{pid}/cmdline", command)
         self.write(

@@ -77,7 +77,7 @@ def listening(answer: Callable[[socket.socket], None] | None = None) -> Iterator
         def serve(answer: Callable[[socket.socket], None]) -> None:
             while not stopping.is_set():
                 with contextlib.suppress(TimeoutError, OSError), server.accept()[0] as connection:
-                    connection.settimeout(5)
+                    connection.settimeout(60)
                     answer(connection)
 
         thread = threading.Thread(target=serve, args=(answer,)) if answer is not None else None
@@ -89,6 +89,15 @@ def listening(answer: Callable[[socket.socket], None] | None = None) -> Iterator
             stopping.set()
             if thread is not None:
                 thread.join()
+
+
+def turn_away(connection: socket.socket) -> None:
+    """Speak HTTP/2 and take no request: GOAWAY, ENHANCE_YOUR_CALM. It ends when the other side has left."""
+    settings = b"\0\0\0\x04\0\0\0\0\0"
+    goaway = b"\0\0\x08\x07\0\0\0\0\0" + (0).to_bytes(4, "big") + (11).to_bytes(4, "big")
+    connection.sendall(settings + goaway)
+    while connection.recv(65536):
+        pass
 
 
 @contextlib.contextmanager

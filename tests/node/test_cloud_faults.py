@@ -9,6 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.daemon_process import wait_for
+from tests.node.runtime_server import listening, turn_away
 from tests.node.test_cloud import listed
 from tests.node.witnesses import Watcher
 from tests.sim.cloud.servers import ZONE, Cloud
@@ -91,34 +93,28 @@ def threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if "sim-cloud" not in thread.name}
 
 
-def sockets() -> int:
-    """Open sockets of this process; the simulator's ends are among them."""
-    return sum("socket:" in link for link in (_target(entry) for entry in Path("/proc/self/fd").iterdir()))
-
-
-def _target(entry: Path) -> str:
-    try:
-        return str(entry.readlink())
-    except OSError:  # the one that lists them
-        return ""
+def connections(cloud: Cloud) -> int:
+    """How many the server has now, that both sides keep."""
+    port, established = f":{cloud.server.port:04X}", "01"
+    text = "".join(Path("/proc/net", name).read_text() for name in ("tcp", "tcp6"))
+    rows = (line.split() for line in text.splitlines())
+    return sum(local.endswith(port) and state == established for _, local, _, state, *_ in rows)
 
 
 @pytest.mark.parametrize(("poll", "stays"), [(30.0, False), (5.0, True)], ids=["seldom", "often"])
 def test_over_a_long_rest_no_connection_is_kept(cloud: Cloud, watch: Any, poll: float, stays: bool) -> None:
     cloud.add()
-    before = sockets()
     watcher = watch(poll_seconds=poll)
     for _ in range(3):
         assert watcher.next().problem is None
-        # Connections are closed by other threads, soon.
-        assert any((sockets() > before) is stays for _ in range(10_000))
+        wait_for(lambda: (connections(cloud) > 0) is stays, f"connections to be kept: {stays}")  # others close them
 
 
 def test_ten_minutes_of_every_fault_leave_nothing_behind(cloud: Cloud, watch: Any) -> None:
     cloud.add()
     watcher = watch()
     watcher.ask()
-    before, open_before = threads(), sockets()
+    before = threads()
     codes = [code.name for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
     began, asked, last = cloud.clock.time(), 0, 0.0
     while cloud.clock.time() < began + 600:
@@ -135,8 +131,7 @@ def test_ten_minutes_of_every_fault_leave_nothing_behind(cloud: Cloud, watch: An
     assert watcher.next().problem is None
     assert cloud.clock.time() - last <= 60.0  # an interval, and as much for who was throttled
     assert threads() <= before
-    # Connections that were given up are closed by other threads, soon.
-    assert any(sockets() <= open_before for _ in range(10_000))
+    wait_for(lambda: connections(cloud) == 0, "connections that were given up to be closed")  # by other threads
 
 
 def test_a_black_hole_costs_the_deadline_and_is_left_behind(cloud: Cloud, watch: Any) -> None:
@@ -149,6 +144,15 @@ def test_a_black_hole_costs_the_deadline_and_is_left_behind(cloud: Cloud, watch:
     assert watcher.counts == {("ListNodes", "DEADLINE_EXCEEDED"): 1}
     cloud.world.faults.clear()
     assert any(watcher.next().problem is None for _ in range(50))  # at once, if the machine is not busy
+
+
+def test_a_request_that_is_turned_away_is_not_repeated_by_grpc(cloud: Cloud) -> None:
+    with listening(turn_away) as port:
+        watcher = Watcher(f"127.0.0.1:{port}", cloud.clock, timeout_seconds=2.0)
+        answer = watcher.ask()
+        watcher.witness.close()
+    assert answer.problem is Problem.SERVER  # not TIMEOUT: it would have gone on until the deadline
+    assert "GOAWAY" in answer.detail
 
 
 def test_a_server_that_comes_back_is_reached_at_once(cloud: Cloud, watch: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.daemon_process import wait_for
 from tests.watching import watched
 from tpuwatch.errors import JournalError
-from tpuwatch.health.evidence import CloudNode
+from tpuwatch.health.evidence import Answer, CloudNode
 from tpuwatch.journal import Journal, store
 from tpuwatch.node import cloudmemory
 from tpuwatch.node.cloudmemory import CloudMemory
@@ -173,13 +173,11 @@ def test_nodes_that_come_and_go_for_ever_are_not_all_kept_in_mind(
 def test_the_daemons_node_side_knows_it_after_a_reload(tmp_path: Path) -> None:
     with watched(tmp_path) as watching:
         first = watching.start()
-        wait_for(lambda: "train-1" in first.posted.cloud, "word of the node")
-        before = first.posted.cloud["train-1"].value
+        before = wait_for(lambda: first.posted.cloud.get("train-1", Answer()).value, "word of the node")
         first.stop()
         watching.clock.ahead += 300
         second = watching.start()
-        wait_for(lambda: "train-1" in second.posted.cloud, "word of the node")
-        after = second.posted.cloud["train-1"].value
+        after = wait_for(lambda: second.posted.cloud.get("train-1", Answer()).value, "word of the node")
     assert before is not None
     assert after is not None
     assert (after.changed, after.changed_unseen) == (before.changed, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.node.runtime_server import listening
 from tests.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.clock import ManualClock
 from tpuwatch.sim.cloud.certificates import make_certificates
@@ -47,6 +49,7 @@ class Site:
             "GCE_METADATA_HOST": self.metadata.address,
             "GCE_METADATA_IP": self.metadata.address,
             "GCE_METADATA_DETECT_RETRIES": "1",
+            "GCE_METADATA_TIMEOUT": "30",
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(self.certificates.authority),
         }
         self.process = subprocess.Popen(
@@ -154,6 +157,18 @@ def test_a_metadata_server_that_hangs_is_not_taken_for_none(site: Site) -> None:
     assert told["problem"] == "timeout"
     assert "gives out access tokens" in told["detail"]
     assert "did not answer in time" in told["detail"]
+
+
+def test_a_token_server_that_answers_something_else(site: Site) -> None:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 2\r\n\r\n{}")
+
+    with listening(answer) as port:
+        site.start(GCE_METADATA_HOST=f"127.0.0.1:{port}", GCE_METADATA_IP=f"127.0.0.1:{port}")
+        told = site.ask()
+    assert told["problem"] == "credentials"
+    assert "what answers where access tokens are given out gives none (KeyError)" in told["detail"]
 
 
 def test_a_missing_scope_and_a_disabled_api(site: Site) -> None:

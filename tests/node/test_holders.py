@@ -237,9 +237,10 @@ def test_processes_that_are_hidden_altogether_are_told(machine: Machine) -> None
     assert "hidepid" in held.unseen[0]
 
 
-def test_threads_of_the_kernel_hide_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_of_the_kernel_and_zombies_hide_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.process(2, command="", flags=KERNEL_THREAD)
-    _hide(monkeypatch, 2)
+    machine.process(40, state="Z")
+    _hide(monkeypatch, 2, 40)
     assert look(machine).unseen == ()
 
 

@@ -36,8 +36,8 @@ class Site:
         self.server.start()
         self.metadata = Metadata(self.server.address, clock=self.clock, timeout_seconds=20.0)
 
-    def witness(self, cloud: Cloud | None = None, ports: tuple[int, ...] = ()) -> IdentityWitness:
-        return IdentityWitness(cloud or Cloud(), self.metadata, ports, clock=self.clock, dice=random.Random(1))
+    def witness(self, cloud: Cloud | None = None) -> IdentityWitness:
+        return IdentityWitness(cloud or Cloud(), self.metadata, (), clock=self.clock, dice=random.Random(1))
 
     def identify(self, cloud: Cloud | None = None, ports: tuple[int, ...] = ()) -> tuple[Identity, Answer[Any]]:
         return identify(cloud or Cloud(), self.metadata, ports, clock=self.clock)
@@ -161,8 +161,8 @@ class Told:
         self.asked.append("closed")
 
 
-def told_by(pages: dict[str, str], cloud: Cloud | None = None) -> Identity:
-    return identify(cloud or Cloud(), Told(pages), (), clock=ManualClock())[0]  # type: ignore[arg-type]
+def told_by(pages: dict[str, str]) -> Identity:
+    return identify(Cloud(), Told(pages), (), clock=ManualClock())[0]  # type: ignore[arg-type]
 
 
 def env(**pairs: str) -> dict[str, str]:

@@ -59,7 +59,7 @@ class Server:
         self.done.set()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        self._thread.join(5)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 
@@ -81,7 +81,7 @@ def hang(server: Server) -> None:
     server.done.wait(30)
 
 
-def client(host: str, seconds: float = 10.0) -> Metadata:
+def client(host: str, seconds: float = 60.0) -> Metadata:
     return Metadata(host, clock=SystemClock(), timeout_seconds=seconds)
 
 
@@ -246,24 +246,26 @@ def test_a_host_that_is_no_name_is_a_problem_not_a_crash(host: str, monkeypatch:
 
 
 def test_a_resolver_that_hangs_costs_the_deadline_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    release, asked = threading.Event(), []
+    release, looked, asked = threading.Event(), threading.Event(), []
 
     def getaddrinfo(*_args: object, **_more: object) -> list[object]:
         asked.append(1)
-        release.wait(30)
+        looked.set()
+        release.wait(60)
         raise socket.gaierror(socket.EAI_AGAIN, "too late")
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     asking = client("metadata.invalid", 0.05)
     for _ in range(4):
         assert failure(asking).problem is Problem.TIMEOUT
+    assert looked.wait(60)
     assert len(asked) == 1  # each would have a thread
     release.set()
 
 
 def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) -> None:
     server = serve(lambda _connection, _: hang(server))
-    waiting = client(server.host, 60)
+    waiting = client(server.host, 600)
     caught: list[MetadataError] = []
 
     def wait() -> None:
@@ -274,9 +276,9 @@ def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) 
 
     thread = threading.Thread(target=wait)
     thread.start()
-    assert server.got.wait(10)
+    assert server.got.wait(60)
     waiting.close()
-    thread.join(10)
+    thread.join(60)  # a tenth of what it would wait for
     assert not thread.is_alive()
     assert [error.problem for error in caught] == [Problem.UNREACHABLE]
     assert failure(waiting).problem is Problem.UNREACHABLE

@@ -6,8 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import pytest
 
+from tests.node.runtime_server import listening, turn_away
 from tests.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.clock import ManualClock
 from tpuwatch.health.evidence import Identity, Known, Problem
@@ -129,9 +131,13 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
     made: list[Any] = []
     asked: list[Any] = []
 
+    def create_channel(server: str, *, credentials: Any, options: Any) -> Any:
+        made.append((server, credentials))
+        assert ("grpc.enable_retries", 0) in options
+        return grpc.insecure_channel(server)
+
     class Client:
-        def __init__(self, *, credentials: Any, **_: Any) -> None:
-            made.append(credentials)
+        def __init__(self, **_: Any) -> None:
             self.transport = self
             self.closed = False
 
@@ -146,6 +152,8 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
         asked.append(1)
         return "credentials", "project"
 
+    transport = "google.cloud.monitoring_v3.services.metric_service.transports.MetricServiceGrpcTransport"
+    monkeypatch.setattr(f"{transport}.create_channel", create_channel)
     monkeypatch.setattr("google.cloud.monitoring_v3.MetricServiceClient", Client)
     monkeypatch.setattr("google.auth.default", default)
     identity = Identity(project=Known("p", "config"), node=Known("n", "config"))
@@ -153,4 +161,21 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
     witness = MonitoringWitness(lambda: identity, clock=clock, dice=random.Random(1), counted=lambda *_: None)
     for _ in range(3):
         assert witness.ask().problem is None
-    assert (made, asked) == (["credentials"] * 3, [1])
+    assert (made, asked) == ([("monitoring.googleapis.com:443", "credentials")] * 3, [1])
+
+
+def test_a_request_that_is_turned_away_is_not_repeated_by_grpc(site: Site) -> None:
+    with listening(turn_away) as port:
+        witness = MonitoringWitness(
+            lambda: site.identity,
+            clock=site.clock,
+            dice=random.Random(1),
+            counted=lambda *_: None,
+            endpoint=f"127.0.0.1:{port}",
+            insecure=True,
+            timeout_seconds=2.0,
+        )
+        answer = witness.ask()
+        witness.close()
+    assert answer.problem is Problem.SERVER  # not TIMEOUT: it would have gone on until the deadline
+    assert "GOAWAY" in answer.detail

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.daemon_process import wait_for
 from tests.node.runtime_server import RuntimeProcess, listening, refused
 from tpuwatch.clock import ManualClock, SystemClock
 from tpuwatch.health.evidence import Chip, Problem
@@ -24,8 +25,8 @@ from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.world import Phase, SimNode, Workload, World
 
 GIB = 1 << 30
-START_SECONDS = 1.5  # in which a healthy process answers once, though the machine is loaded
-LONG = 30.0  # a timeout that no healthy process reaches, however loaded the machine is
+TRIES = 30  # in one of which a healthy process answers at once, though the machine is loaded
+LONG = 60.0  # a timeout that no healthy process reaches, however loaded the machine is
 
 Start = Callable[..., RuntimeProcess]
 
@@ -167,25 +168,32 @@ def test_where_nothing_runs_grpc_is_never_loaded() -> None:
 def test_a_hung_process_does_not_hide_the_others_nor_hold_them_long(start: Start) -> None:
     with listening() as hung:
         process = start(two_chips())
-        poller = Poller(hung, process.port, timeout=2.0)
-        before = time.monotonic()
-        answer = poller.witness.ask()
-        assert time.monotonic() - before < 2 * 2.0 + 5  # never one timeout for each of many calls
-    silent, well = answer.value.ports
-    assert (silent.port, silent.problem, silent.chips) == (hung, Problem.TIMEOUT, ())
-    assert (silent.since, "2 s" in silent.detail) == (poller.clock.time(), True)
-    assert (well.problem, len(well.chips)) == (None, 2)
+        for _ in range(TRIES):
+            poller = Poller(hung, process.port, timeout=2.0)
+            silent, well = poller.witness.ask().value.ports
+            assert (silent.port, silent.problem, silent.chips) == (hung, Problem.TIMEOUT, ())
+            assert (silent.since, "2 s" in silent.detail) == (poller.clock.time(), True)
+            late = [call for call in poller.calls if call[1] == "DEADLINE_EXCEEDED"]
+            assert len(late) <= 2  # never one timeout for each of many calls
+            if len(late) == 1:
+                break
+    assert (well.problem, len(well.chips), len(late)) == (None, 2, 1)
 
 
 def test_a_hung_process_takes_no_time_from_the_others(start: Start) -> None:
     with listening() as hung:
         process = start(two_chips())
-        witness = RuntimeWitness(
-            [hung, process.port], clock=SystemClock(), dice=random.Random(1), timeout_seconds=START_SECONDS
-        )
-        answer = witness.ask()
-    assert answer.value is not None
-    assert [port.problem for port in answer.value.ports] == [Problem.TIMEOUT, None]
+        for _ in range(TRIES):
+            witness = RuntimeWitness(
+                [hung, process.port], clock=SystemClock(), dice=random.Random(1), timeout_seconds=1.5
+            )
+            told = witness.ask().value
+            assert told is not None
+            silent, well = (port.problem for port in told.ports)
+            assert silent is Problem.TIMEOUT
+            if well is None:
+                break
+    assert well is None
 
 
 def test_a_process_that_hangs_is_asked_ever_less_often_and_noticed_when_it_ends() -> None:
@@ -311,10 +319,11 @@ def test_nothing_grows_over_many_polls(start: Start) -> None:
         poller = Poller(process.port, foreign)
         for _ in range(5):
             poller.next()
-        before = _resources()
+        most = [one + 8 for one in _resources()]
         for _ in range(40):
             poller.next()
-        assert all(now <= then + 8 for now, then in zip(_resources(), before, strict=True))
+        # gRPC's own threads come and go; what is left behind by each poll would be forty.
+        wait_for(lambda: all(now <= one for now, one in zip(_resources(), most, strict=True)), f"at most {most}")
 
 
 def _resources() -> tuple[int, int, int]:

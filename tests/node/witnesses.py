@@ -20,7 +20,7 @@ class Watcher:
         self.counts: Counter[tuple[str, str]] = Counter()
         self.clock = clock
         self.identity = Identity(Known(PROJECT, "config"), Known(ZONE, "config"), Known(node, "metadata"))
-        section = {"endpoint": address, "insecure": True, "poll_seconds": 30.0, "timeout_seconds": 20.0, **cloud}
+        section = {"endpoint": address, "insecure": True, "poll_seconds": 30.0, "timeout_seconds": 60.0, **cloud}
         self.section = CloudSection(**section)
         self.witness = self.new()
 

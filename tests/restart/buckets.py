@@ -27,6 +27,13 @@ class OwnClock(ManualClock):
         return self._everybody.time()
 
 
+def bucket_settings(server: StorageServer, **changes: Any) -> Settings:
+    """Those of a ledger there. A request has half a minute of real time, which none should need."""
+    patient = {"timeout_seconds": 60.0, "lease_seconds": 180.0}
+    own = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True}
+    return Settings(**{**own, **patient, **changes})
+
+
 class Machine:
     """A ledger, and what it did: its clock, its waits, its requests by method and code."""
 
@@ -35,9 +42,12 @@ class Machine:
         self.waits: list[float] = []
         self.counts: Counter[tuple[str, str]] = Counter()
         self.wants_end = False
-        given = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True, **settings}
         self.ledger = GcsLedger(
-            Settings(**given), clock, wait=self._wait, dice=random.Random(4), counted=lambda *what: self._count(what)
+            bucket_settings(server, **settings),
+            clock,
+            wait=self._wait,
+            dice=random.Random(4),
+            counted=lambda *what: self._count(what),
         )
 
     def _count(self, what: tuple[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ class Listener:
         self.heard: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.arrived = threading.Condition()
+        self.endless: threading.Event | None = None  # until it is set an answer goes on, a byte now and then
 
     def take(self, path: str, body: bytes) -> tuple[int, dict[str, str]]:
         with self.arrived:
@@ -49,8 +51,12 @@ def listener() -> Iterator[Listener]:
             self.send_response(code)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            endless = found[0].endless
+            self.send_header("Content-Length", "0" if endless is None else "4096")
             self.end_headers()
+            with contextlib.suppress(OSError):
+                while endless is not None and not endless.wait(0.01):
+                    self.wfile.write(b".")
 
         def log_message(self, *_: Any) -> None:
             """Nobody reads it."""

@@ -47,8 +47,8 @@ class Row:
     asks: bool | None = None  # whether a person is asked, where that is what the row is about
 
 
-def with_reasons(*reasons_of: Witness, age: float = 5.0, sureness: Sureness = Sureness.CERTAIN) -> Situation:
-    return situation(judged(reasons=said(*reasons_of, age=age), sureness=sureness))
+def with_reasons(*reasons_of: Witness, sureness: Sureness = Sureness.CERTAIN) -> Situation:
+    return situation(judged(reasons=said(*reasons_of), sureness=sureness))
 
 
 ALONE = judged(rung=Rung.ASK, reasons=said(CLOUD), sureness=Sureness.LIKELY)  # a watcher's word on a node
@@ -139,6 +139,12 @@ ROWS = [
     Row("an old verdict", situation(judged(at=NOW - HOUR)), Blocked.STALE, "1 h old"),
     Row("a verdict from the future", situation(judged(at=NOW + HOUR)), Blocked.STALE, "future"),
     Row("several hosts cannot be stopped", situation(cloud=QUEUED), Blocked.HOSTS, "4 hosts"),
+    Row(
+        "other nodes of the queued resource",
+        situation(RESET, cloud=QUEUED, spared=1),
+        Blocked.HOSTS,
+        "another node of it",
+    ),
     Row("no queued resource to reset", situation(RESET, cloud=cloud(hosts=4)), Blocked.HOSTS, "no queued resource"),
     Row("to end a process elsewhere", on_it(own=False), Blocked.ELSEWHERE),
     Row("a checkpoint elsewhere", situation(PREEMPTION), Blocked.ELSEWHERE),

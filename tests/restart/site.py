@@ -59,7 +59,7 @@ class Site:
         self.machine = Machine()
         self.told: list[Progress] = []
         self.ending: Callable[[float], bool] = lambda _: False  # what every wait asks, once its time has passed
-        config = schema.Cloud(endpoint=cloud.server.address, insecure=True, timeout_seconds=20)
+        config = schema.Cloud(endpoint=cloud.server.address, insecure=True, timeout_seconds=60)
         self.api = CloudNodeApi(config, clock=self.clock)
 
     def begin(self, **fields: Any) -> SimNode:

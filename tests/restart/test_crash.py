@@ -16,6 +16,7 @@ import pytest
 from tests.restart.records import TARGET
 from tests.restart.site import LIMITS, Machine, Site, site_running
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored
+from tpuwatch.restart.machine.case import Case
 from tpuwatch.restart.machine.sights import Call, CallAnswer, Sight
 from tpuwatch.restart.record import Phase, Record, Target
 from tpuwatch.sim.cloud.faults import Fault
@@ -227,8 +228,14 @@ def test_drivers_that_are_at_it_together_are_as_good_as_one(site: Site, seed: in
 
 @pytest.mark.parametrize("trusting", [False, True])
 @pytest.mark.parametrize("stale", ["GetNode", "ListOperations", "*"])
-def test_old_looks_cost_no_second_stop_though_somebody_starts_the_node(site: Site, stale: str, trusting: bool) -> None:
-    """The stop's answer is lost. One who takes each look for the truth stops the node anew, but for the list."""
+def test_old_looks_cost_no_second_stop_though_somebody_starts_the_node(
+    site: Site, stale: str, trusting: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop's answer is lost. One who takes each look for the truth, and heeds no start of somebody else's, stops
+    the node anew, but for the list.
+    """
+    if trusting:
+        monkeypatch.setattr(Case, "restarted_by_another", False)
     begin(site, (Fault(stale, stale_seconds=25), LOST_STOP))
 
     def start(_: float) -> bool:

@@ -71,6 +71,15 @@ def test_a_message_arrives_as_it_is(heard: Listener, sender: Sender) -> None:
     assert heard.heard == [MESSAGE, {**MESSAGE, "node": "train-ü\n"}]
 
 
+def test_an_answer_without_an_end_is_not_waited_for(heard: Listener, sender: Sender) -> None:
+    heard.endless = threading.Event()
+    sender.webhook.send(MESSAGE)
+    try:
+        sender.wait("sent")
+    finally:
+        heard.endless.set()
+
+
 def test_what_passes_is_tried_again(heard: Listener, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:
     heard.answers = [(503, {}), (429, {"Retry-After": "17"}), (500, {"Retry-After": "99999"})]
     sender.webhook.send(MESSAGE)

@@ -13,7 +13,7 @@ from tpuwatch.sim.actions import Action
 from tpuwatch.sim.control import MAX_BODY_BYTES, ControlServer
 from tpuwatch.sim.director import CannotDoError
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 
 
 class Site:
@@ -60,6 +60,7 @@ def test_the_state(site: Site) -> None:
     [
         ("POST", "/fault", {"method": "ListNodes", "code": "UNAVAILABLE"}, {"do": "fault", "code": "UNAVAILABLE"}),
         ("POST", "/fault", {"drop": ["health"], "share": 0.5}, {"do": "fault", "drop": ("health",), "share": 0.5}),
+        ("POST", "/fault", {"drop": ["tpu-env"]}, {"do": "fault", "drop": ("tpu-env",)}),
         ("DELETE", "/fault", None, {"do": "clear"}),
         ("DELETE", "/fault?method=metadata", None, {"do": "clear", "method": "metadata"}),
         ("POST", "/node/train-1", {"do": "hang"}, {"do": "hang", "node": "train-1"}),

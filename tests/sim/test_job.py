@@ -24,9 +24,3 @@ def test_old_version_gives_the_job_the_whole_report() -> None:
     text = written(whole=False)
     assert "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm." in text
     assert "Extra memory due to padding: 14.25G (9.1x expansion)" in text
-
-
-def test_record_before_initialisation_has_epoch_time() -> None:
-    stream = io.StringIO()
-    JobOutput(stream).preinit("I", 1_790_000_000.5, 4711, "b295.cc:1", "early")
-    assert stream.getvalue() == "I0000 00:00:1790000000.500000    4711 b295.cc:1] early\n"

@@ -113,16 +113,6 @@ def test_busy_device_fails_the_initialisation(tmp_path: Path) -> None:
     assert second.startswith("Failed to initialize TPU system with error: FAILED_PRECONDITION")
 
 
-def test_crash_loses_what_no_grave_record_has_flushed(tmp_path: Path) -> None:
-    writer = process(tmp_path)
-    writer.record("E", "kept")
-    writer.record("I", "lost")
-    path = writer.files.path("I")
-    writer.crash()
-    assert "kept" in path.read_text()
-    assert "lost" not in path.read_text()
-
-
 def test_own_process_has_this_process_id(tmp_path: Path) -> None:
     writer = own_process(tmp_path, SystemClock())
     writer.record("E", "here")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -31,6 +32,16 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(PlaceError, match=r"cannot use the directory .*give another one by --dir"):
         Place(tmp_path / "file" / "below")
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with Place(tmp_path) as place:
+        monkeypatch.setattr(Path, "write_text", full)
+        with pytest.raises(PlaceError, match=r"cannot write .*sim\.json: No space left on device; give another"):
+            place.write({"control": "127.0.0.1:1"})
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

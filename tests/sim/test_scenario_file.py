@@ -79,6 +79,7 @@ def test_the_default_is_built_in() -> None:
         ("[timing]\nstop = 'soon'\n" + NODE, 'timing.stop cannot be "soon"; give a number of seconds from 0'),
         ("[timing]\nstopp = 1\n" + NODE, "timing.stopp is not a key; did you mean stop?"),
         ("nodes", "not TOML: "),
+        (f"nodes = {'[' * 5000}", "not TOML: "),
     ],
 )
 def test_each_mistake_is_named_with_what_is_right(file: Path, text: str, answer: str) -> None:

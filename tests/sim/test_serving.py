@@ -11,7 +11,7 @@ import pytest
 
 from tpuwatch.sim.serving import LocalServer
 
-SECONDS = 20.0
+SECONDS = 60.0
 BUSY = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n"
 
 

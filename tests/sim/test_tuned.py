@@ -10,23 +10,21 @@ from tpuwatch.sim.tuned import GIB, MIB, SHAPES, Machine, Workload, World, rando
 from tpuwatch.tune.model import PAGE_BYTES
 
 
-def shape(generation: str = "v5e", chips: int = 4) -> int:
-    return next(n for n, one in enumerate(SHAPES) if (one.generation, one.chips) == (generation, chips))
+def shape(generation: str) -> int:
+    return next(n for n, one in enumerate(SHAPES) if (one.generation, one.chips) == (generation, 4))
 
 
 def world(
     *bursts: tuple[int, ...],
     generation: str = "v5e",
-    per_gib: float = 0.5,
     bend: float = 0.0,
     noise: float = 0.0,
     scatter: float = 0.0,
     job: int = 10 * GIB,
-    guesses: tuple[int, ...] = (),
 ) -> World:
     """A host on which an initialisation takes 3 s and 0.5 s for each GiB; sizes of transfers in bytes."""
-    machine = Machine(SHAPES[shape(generation)], 3.0, per_gib, bend, noise, 20.0, 10 * GIB)
-    return World(machine, Workload(bursts or ((GIB,),), scatter, job), guesses)
+    machine = Machine(SHAPES[shape(generation)], 3.0, 0.5, bend, noise, 20.0, 10 * GIB)
+    return World(machine, Workload(bursts or ((GIB,),), scatter, job), ())
 
 
 def test_a_burst_needs_room_for_all_that_is_under_way_at_once() -> None:

@@ -29,8 +29,8 @@ def log(tmp_path: Path, severity: str = "INFO") -> str:
     return (tmp_path / "logs" / f"tpu_driver.{severity}").read_text()
 
 
-def script(need: str = "0", transfer: str = "1") -> Script:
-    return Script(need=int(need) << 30, transfer=int(transfer) << 30, steps=4, pace=0.0)
+def script(need: str = "0") -> Script:
+    return Script(need=int(need) << 30, transfer=1 << 30, steps=4, pace=0.0)
 
 
 def test_a_launch_that_fits_trains_to_its_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

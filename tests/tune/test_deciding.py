@@ -83,3 +83,11 @@ def test_another_state_of_the_configuration_is_told_from_the_first(tmp_path: Pat
     path.write_text("[tune]\nleast_mib = 300\n")
     assert first.startswith(str(path))
     assert make_plan(load_config(path, {}), [], HOST, "x", NOW).config != first
+
+
+def test_a_launch_of_the_future_counts_once_its_time_has_come() -> None:
+    """It was told when the clock was ahead; else it would be the last one for as long, and no reset would forget it."""
+    launches = [launch(started=NOW + seconds) for seconds in (-5, 200, 86_400)]
+    assert [one.started - NOW for one in workloads(launches, now=NOW)["train"]] == [-5, 200]
+    assert len(workloads(launches, now=NOW + 86_400)["train"]) == 3
+    assert workloads(launches[2:], {"train": NOW}, NOW) == {}

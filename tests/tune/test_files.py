@@ -128,7 +128,7 @@ def test_a_full_disk_leaves_the_old_file_as_it_was(tmp_path: Path, monkeypatch: 
 
 
 def test_a_reader_finds_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    path, stop = tmp_path / "a", threading.Event()
+    path, begun, stop = tmp_path / "a", threading.Event(), threading.Event()
     contents = [bytes([65 + number]) * (5000 + number) for number in range(8)]
     write_whole(path, contents[0])
     seen: set[bytes] = set()
@@ -136,17 +136,18 @@ def test_a_reader_finds_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     def read() -> None:
         while not stop.is_set():
             seen.add(read_whole(path, 10_000) or b"")
+            begun.set()
 
     reader = threading.Thread(target=read)
     reader.start()
     try:
+        assert begun.wait(60)
         for content in contents * 5:
             write_whole(path, content)
     finally:
         stop.set()
         reader.join()
     assert seen <= set(contents)
-    assert seen
 
 
 def test_what_is_not_there_is_none(tmp_path: Path) -> None:

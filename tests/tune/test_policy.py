@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from tests.tune import policy_table
-from tests.tune.histories import BEGIN, GIB, HOST, MIB, gib, history, lacked, launch
+from tests.tune.histories import BEGIN, GIB, HOST, MIB, failed, gib, history, killed, lacked, launch
 from tests.tune.policy_table import Row
-from tpuwatch.tune.model import Bounds, Decision, Step
+from tpuwatch.model import Cause, Launch
+from tpuwatch.tune.model import Bounds, Decision, Host, Step
 from tpuwatch.tune.planform import SUMS_VARIABLE
 from tpuwatch.tune.policy import decide
 
@@ -112,3 +114,49 @@ def test_a_size_that_was_changed_after_tpuwatch_had_set_it_is_the_operators() ->
     assert decide([ours], HOST, Bounds()).step is Step.KEEP
     made = decide([changed], HOST, Bounds())
     assert (made.step, made.size_bytes) == (Step.START, None)
+
+
+def _run(*launches: Launch, at: float = 0.0) -> list[Launch]:
+    """Processes of one run, a moment apart, which end together."""
+    for number, one in enumerate(launches):
+        one.started, one.ended, one.pid = BEGIN + at + number, BEGIN + at + 900.0, 100 + number
+    return list(launches)
+
+
+@pytest.mark.parametrize("place", range(4))
+@pytest.mark.parametrize(
+    ("one", "step", "says"),
+    [
+        pytest.param(lambda: lacked(8, 9, 1), Step.GROW, "9 GiB are needed", id="no room"),
+        pytest.param(lambda: killed(8), Step.SHRINK, "ran out of memory", id="no memory"),
+    ],
+)
+def test_one_process_of_a_run_speaks_for_all(place: int, one: Callable[[], Launch], step: Step, says: str) -> None:
+    ranks = [launch(8) for _ in range(4)]
+    ranks[place] = one()
+    made = decide(_run(*ranks), Host("v5e", 800 * GIB, 700 * GIB), Bounds())
+    assert (made.step, says in made.reasons[0]) == (step, True)
+
+
+def test_after_a_run_another_one_has_its_own_say() -> None:
+    first = _run(lacked(8, 9, 1), launch(8))
+    assert decide([*first, *_run(launch(11.25), launch(11.25), at=1000.0)], HOST, Bounds()).step is Step.KEEP
+    again = launch(8)
+    again.started = BEGIN + 30.0
+    for one in first:
+        one.ended = BEGIN + 20.0
+    assert decide([*first, again], HOST, Bounds()).step is Step.KEEP  # begun anew after the end of those
+
+
+def test_processes_that_run_together_share_the_memory() -> None:
+    alone = decide(_run(launch()), HOST, Bounds())
+    four = decide(_run(*(launch() for _ in range(4))), HOST, Bounds())
+    assert (alone.ceiling_bytes, four.ceiling_bytes) == (40 * GIB, 10 * GIB)
+    eight = decide(_run(*(launch(8) for _ in range(8))), HOST, Bounds())
+    assert (eight.step, eight.size_bytes) == (Step.SHRINK, 5 * GIB)
+    assert "25 % of the 160 GiB of memory that is available, for 8 processes together" in eight.reasons[0]
+
+
+def test_what_has_no_buffer_takes_no_share() -> None:
+    beside = failed(Cause.TPU_IN_USE)
+    assert decide(_run(launch(), beside), HOST, Bounds()).ceiling_bytes == 40 * GIB

@@ -49,7 +49,7 @@ class Machine(ProcFs):
         return {(entry.st_dev, entry.st_ino) for entry in entries}
 
     def stat(self, pid: int) -> Stat:
-        return Stat(f"job{pid}", kernel=False, cpu_seconds=0.0, started_ticks=1)
+        return Stat(f"job{pid}", kernel=False, started_ticks=1)
 
 
 class Place:

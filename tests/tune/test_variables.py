@@ -44,6 +44,8 @@ def test_a_known_name_is_never_taken_for_another(name: str) -> None:
         (SIZE, "", "turns the buffer off silently", f"export {SIZE}=4294967296"),
         (SIZE, "-1", "turns the buffer off silently", f"export {SIZE}=4294967296"),
         (SIZE, "0", "turns the premapped buffer off without a word", f"unset {SIZE}"),
+        (SIZE, "4", "no multiple of 4096", f"export {SIZE}=4294967296"),
+        (SIZE, "500", "no multiple of 4096", f"export {SIZE}=524288000"),
         (SIZE, "1000000", "no multiple of 4096", f"export {SIZE}=1003520"),
         ("TPU_PREMAPPED_BUFFER_PARTITION_COUNT", "3", "ends the process", "PARTITION_COUNT=2"),
         ("TPU_PREMAPPED_BUFFER_PARTITION_COUNT", "0", "ends the process", "PARTITION_COUNT=1"),

@@ -112,6 +112,11 @@ def test_libtpus_own_second_choice_is_the_second_one(tmp_path: Path) -> None:
         ({"LIBTPU_INIT_ARGS": "--logbuflevel -1"}, []),
         ({"LIBTPU_INIT_ARGS": "--logbufsecs=30"}, ["has the log buffered"]),
         ({"LIBTPU_INIT_ARGS": "-logbufsecs=1"}, []),
+        ({"LIBTPU_INIT_ARGS": "--logbufsecs 1"}, []),
+        ({"LIBTPU_INIT_ARGS": "--logbuflevel  -1"}, []),
+        ({"LIBTPU_INIT_ARGS": "--logbuflevel=0 --logbuflevel=-1"}, []),
+        ({"LIBTPU_INIT_ARGS": "--logbuflevel=-1 --logbuflevel=0"}, ["has the log buffered"]),
+        ({"LIBTPU_INIT_ARGS": "--logbuflevel 0 -- --logbuflevel=-1"}, ["has the log buffered"]),
     ],
     ids=str,
 )

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--python",
-        default="",
+        type=_python,
         metavar="PATH",
         help="look at the packages of this interpreter; else of those that run, or of python3",
     )
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         os.environ,
         SystemClock(),
         pids=tuple(args.process),
-        python=os.path.abspath(args.python) if args.python else "",  # noqa: PTH100 (resolving it would leave its venv)
+        python=args.python or "",
     )
     findings = run_checks(_chosen(args.only), environment)
     if args.json:
@@ -91,6 +91,12 @@ def _name(text: str) -> str:
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise argparse.ArgumentTypeError(f"there is no check {text!r}; {hint}")
     return text
+
+
+def _python(text: str) -> str:
+    if not (os.path.isfile(text) and os.access(text, os.X_OK)):  # noqa: PTH113 (a text, as it was given)
+        raise argparse.ArgumentTypeError(f"{text!r} is no interpreter: there is no such program")
+    return os.path.abspath(text)  # noqa: PTH100 (resolving it would leave its venv)
 
 
 def _pid(text: str) -> int:

@@ -42,6 +42,9 @@ _EPILOG = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as the help tells them."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    # Where one of them is closed Python has none, and would print to the other what is for that one. No descriptor is
+    # opened in its place: it would be the closed one, which `tpuwatch exec` leaves closed for the command.
+    sys.stdout, sys.stderr = sys.stdout or io.StringIO(), sys.stderr or io.StringIO()
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
@@ -71,7 +74,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 def _drop_output() -> None:
     """Have what is still to be written to standard output go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

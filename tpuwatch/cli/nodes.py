@@ -25,10 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when no node that is shown is bad, 1 when one is, 3 when nobody answers or a node is not watched."""
+    address = daemon.address(options.load(args))
+    with daemon.understood(address):
+        return _run(args, address)
+
+
+def _run(args: argparse.Namespace, address: str) -> int:
     from tpuwatch.export.api import MAX_NODES
     from tpuwatch.export.words import is_bad
 
-    document = daemon.ask(daemon.address(options.load(args)), "nodes", "nodes", f"?limit={MAX_NODES}")
+    document = daemon.ask(address, "nodes", "nodes", f"?limit={MAX_NODES}")
     if args.names:
         document["nodes"] = _named(document["nodes"], args.names)
     if args.json:

@@ -11,7 +11,7 @@ from tpuwatch.cli import options, restart_plan
 from tpuwatch.cli.restart_outcome import DONE, Outcome
 from tpuwatch.cli.restart_place import Books, Here, MisuseError, books, here, targets
 from tpuwatch.cli.restart_seen import Seen, see
-from tpuwatch.cli.restart_show import Show, ToldApi, ask, phase_words, standing
+from tpuwatch.cli.restart_show import Show, ToldApi, ask, begun_there, phase_words, standing
 from tpuwatch.clock import SystemClock
 from tpuwatch.export.paper import Paper
 from tpuwatch.export.terminal import printable
@@ -139,7 +139,7 @@ class _Command:
         )
         self._tell_seen(seen, plan)
         if before is not None and before.record.open:
-            self.show.line(_local(before.record, self.clock.time()), indent=3, style="yellow")
+            self.show.line(begun_there(before.record, self.clock.time()), indent=3, style="yellow")
         if plan.hopeless:
             near = f" Is {seen.near} meant?" if sight.gone and seen.near else ""
             return self._refused(plan, seen, "needs_person", f"{restart_plan.advice(plan, seen)}{near}", None)
@@ -179,7 +179,7 @@ class _Command:
             claim(self.books.ledger, target, Settings.of(self.config), record.requested)
             self.books.ledger.write(record, before.version if before is not None else 0)
         except ConflictError:
-            return Outcome("held", f"Somebody else is at {target.node} now: see {_command('--status')}.")
+            return self._refused(plan, seen, "held", _held(target), use)
         self._audit(plan, seen, "begun", record.reason, use)
         return self._drive(target)
 
@@ -274,11 +274,25 @@ class _Command:
                 "misused", f"This machine belongs, or may belong, to {target.node}: go on from another machine.", record
             )
         if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, well=False):
+            self._audit_record(record, "declined")
             return Outcome("declined", "Nothing was done; the request stands.", record)
         if is_request(record):
             self.show.line("It is a request of the node's own daemon, which is taken up now.", indent=3)
+            try:
+                record = self._taken_up(stored)
+            except ConflictError:
+                self._audit_record(record, "held")
+                return Outcome("held", _held(target))
         self._audit_record(record, "resumed")
         return self._drive(target)
+
+    def _taken_up(self, stored: Stored) -> Record:
+        """The request as the operator's own: if he leaves it before anything is done, no daemon goes on with it."""
+        reason = self.args.reason or stored.record.reason
+        now = self.clock.time()
+        record = replace(stored.record, actor=self.books.actor, reason=reason, requested=now, entered=now, witnesses=())
+        claim(self.books.ledger, record.target, Settings.of(self.config), now)
+        return self.books.ledger.write(record, stored.version).record
 
     def _would_carry_on(self, record: Record) -> Outcome:
         sight = self.api.look(record.target, since=relevant_since(record))
@@ -303,7 +317,9 @@ class _Command:
             try:
                 record = driver.drive()
             except ConflictError as error:
-                return Outcome("held", f"{_sentence(str(error))} See {_command('--status')}.", self._record(target))
+                if (stands := self._record(target)) is not None:
+                    self._audit_record(stands, "held")
+                return Outcome("held", f"{_sentence(str(error))} See {_command('--status')}.", stands)
             except LedgerError as error:
                 stands = self._record(target)
                 return Outcome("unknown", f"{_sentence(str(error))} {self._how_to_go_on(target)}", stands)
@@ -365,13 +381,8 @@ def _full_name(target: Target) -> str:
     return f"{target.node} (zone {target.zone}, project {target.project})"
 
 
-def _local(record: Record, now: float) -> str:
-    """What the node's own tpuwatch is at."""
-    since = length(now - record.requested)
-    return (
-        f"The node's own tpuwatch has begun something on it {since} ago, which ends with this restart: "
-        f"{record.rung.value.replace('_', ' ')}, at {phase_words(record.phase)!r}."
-    )
+def _held(target: Target) -> str:
+    return f"Somebody else is at {target.node} now: see {_command('--status')}."
 
 
 def _command(option: str) -> str:

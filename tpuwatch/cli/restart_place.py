@@ -66,7 +66,12 @@ def targets(names: Iterable[str], zone: str, project: str, config: Config, this:
     """The nodes of these names, each once. Raises MisuseError for what is no node, and where its place is not known."""
     zone = zone or config.cloud.zone or this.told.get("zone", "")
     project = project or config.cloud.project or this.told.get("project", "")
-    return list(dict.fromkeys(_target(name, zone, project) for name in names))
+    found = list(dict.fromkeys(_target(name, zone, project) for name in names))
+    for target in found:
+        if target.project.isdecimal() and target.project != config.cloud.project:
+            # By another name the same node would have another record, and nobody would see what is under way there.
+            raise MisuseError(f"{target.project} is a project's number: give its id, by which restarts are recorded")
+    return found
 
 
 def _target(name: str, zone: str, project: str) -> Target:

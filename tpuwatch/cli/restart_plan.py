@@ -98,6 +98,7 @@ def costs(plan: Plan, seen: Seen, records: Sequence[Record], *, own: bool) -> It
         yield "All that runs on the node ends; what its jobs have not written to a checkpoint is lost."
         yield from _jobs(seen)
     if plan.move.call is Call.RESET:
+        yield "If the queued resource has made other nodes besides, they are restarted with it, and their jobs end."
         yield "The machines and their disks are kept, as far as is known."
     elif plan.move.call is Call.START:
         yield "If the zone has no capacity for it now, the start is tried until it has."

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.export.paper import WIDTH, Paper
 from tpuwatch.export.terminal import printable
+from tpuwatch.health.words import length
 from tpuwatch.restart.record import Phase
 from tpuwatch.waker import Waker
 
@@ -230,3 +231,12 @@ def standing(record: Record) -> str:
         Phase.STARTING: f"{node} is being started; if that fails, nobody tries again until somebody goes on.",
         Phase.VERIFYING: f"{node} runs again; whether it stays well has not been seen.",
     }.get(record.phase, "")
+
+
+def begun_there(record: Record, now: float) -> str:
+    """What the node's own tpuwatch is at."""
+    since = length(now - record.requested)
+    return (
+        f"The node's own tpuwatch has begun something on it {since} ago, which ends with this restart: "
+        f"{record.rung.value.replace('_', ' ')}, at {phase_words(record.phase)!r}."
+    )

@@ -68,7 +68,9 @@ def _add_fault(fault: Any) -> None:
     fault.add_argument("--black-hole", action="store_true", help="never answer")
     fault.add_argument("--wrong-enum", action="store_true", help="states and health that no client knows")
     fault.add_argument("--stale-seconds", type=float, metavar="S", help="show nodes and operations as they were")
-    fault.add_argument("--drop", nargs="+", metavar="FIELD", help="fields that are left out")
+    fault.add_argument(
+        "--drop", nargs="+", metavar="FIELD", help="fields, or values of the metadata server, that are left out"
+    )
     fault.add_argument("--share", type=float, metavar="F", help="of the calls, 0 to 1")
     fault.add_argument("--times", type=int, metavar="N", help="how often it strikes")
     fault.add_argument("--for-seconds", type=float, metavar="S", help="how long it is set")

@@ -24,9 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when nothing is wrong with this machine, 1 when something is, 3 when the daemon does not answer."""
+    address = daemon.address(options.load(args))
+    with daemon.understood(address):
+        return _run(args, address)
+
+
+def _run(args: argparse.Namespace, address: str) -> int:
     from tpuwatch.export.words import is_bad
 
-    address = daemon.address(options.load(args))
     status = daemon.ask(address, "status", "version")
     findings = daemon.ask(address, "findings", "findings")["findings"]
     launches = daemon.ask(address, "launches", "launches")["launches"][:_LAUNCHES]
@@ -67,7 +72,7 @@ def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches
         paper.line("Nothing was wrong in the last 24 hours that tpuwatch knows of.", style="green")
     for number, finding in enumerate(findings, 1):
         tell_finding(paper, finding, number=number)
-        paper.line(f"last at {finding['last']['time']}", indent=3, style="dim")
+        paper.line(f"last at {finding['seen']}", indent=3, style="dim")
     _tell_next(paper, status.get("tune"))
     if launches:
         paper.line()

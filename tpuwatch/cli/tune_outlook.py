@@ -77,7 +77,7 @@ def look_ahead(here: Here, history: History, wanted: str | None, forgotten: Mapp
     shown as they are.
     """
     resets = {**read_resets(here.directory), **forgotten}
-    found = workloads(history.launches, resets)
+    found = workloads(history.launches, resets, here.now)
     alive = _alive(history.launches)
     standing = _standing(here, wanted)
     if history.kind == UNREAD:

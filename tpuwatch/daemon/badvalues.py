@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health.words import clean
 from tpuwatch.model import Cause, Event
 from tpuwatch.tune.model import PAGE_BYTES, SIZE
-from tpuwatch.tune.variables import judge_all
+from tpuwatch.tune.variables import MIB_UP_TO, judge_all, meant_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 RULE: Final = "bad-value"  # the built-in rule that stands for it
 SOURCE: Final = "environment"  # stands where a log's events have their file
-# Numbers up to these are no sizes in bytes: they were meant as GiB, or as MiB.
-_GIB_UP_TO: Final = 64
-_MIB_UP_TO: Final = 1 << 14
 _TEXT: Final = 300
 
 
@@ -41,14 +38,12 @@ def found(launch: Launch, now: float) -> list[Event]:
 
 
 def _announced(size: int | None) -> Iterator[tuple[str, str, str]]:
-    if not size or (size % PAGE_BYTES == 0 and size > _MIB_UP_TO):
+    if not size or (size % PAGE_BYTES == 0 and size > MIB_UP_TO):
         return
-    if size > _MIB_UP_TO:
-        right, why = -(-size // PAGE_BYTES) * PAGE_BYTES, f"that is no multiple of {PAGE_BYTES}"
-    else:
-        right = size << 30 if size <= _GIB_UP_TO else size << 20
+    why = f"that is no multiple of {PAGE_BYTES}"
+    if size <= MIB_UP_TO:
         why = "libtpu reads the digits of a value alone, so that 4GB is 4 bytes"
-    yield SIZE, f"The premapped buffer is set to {size} bytes: {why}.", f"export {SIZE}={right}"
+    yield SIZE, f"The premapped buffer is set to {size} bytes: {why}.", f"export {SIZE}={meant_bytes(size)}"
 
 
 def _event(launch: Launch, name: str, fault: str, fix: str, now: float) -> Event:

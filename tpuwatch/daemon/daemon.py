@@ -73,7 +73,7 @@ class Daemon:
         self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
         self._boot_id = ProcFs().boot_id()
         with contextlib.ExitStack() as undo:
-            self._journal = Journal.open(self._config.state.dir, clock, boot_id=self._boot_id)
+            self._journal = Journal.open(self._config.state.dir, clock)
             undo.callback(self._journal.close)
             for notice in self._journal.notices:
                 _log.warning("%s", notice)
@@ -312,6 +312,7 @@ class Daemon:
         try:
             config = self._load()
             _require_same_state(config, self._config)
+            _require_same_ledger(config, self._config, drives=self._restart.drives)
             other = _restart_part(config) != _restart_part(self._config)
             restart = self._new_restart(config) if other else None
             http = None if config.http == self._config.http else self._serve(config)
@@ -370,6 +371,14 @@ class Daemon:
 def _require_same_state(new: Config, old: Config) -> None:
     if new.state.dir != old.state.dir:
         raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
+
+
+def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:
+    if drives and new.ledger != old.ledger:
+        raise ConfigError(
+            "[ledger] cannot change while a restart is under way, which is recorded in the old one; reload again when "
+            "`tpuwatch restart --status` shows none"
+        )
 
 
 def _node_part(config: Config) -> tuple[object, ...]:

@@ -5,11 +5,12 @@ Of a node for which nothing is called for no more is done than to see that its v
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Problem
-from tpuwatch.health.verdict import WELL, Rung
+from tpuwatch.health.verdict import STUCK, WELL, Rung
 from tpuwatch.node.board import HERE
 from tpuwatch.restart.policy.confirm import Confirmation, confirm
 from tpuwatch.restart.policy.policy import decide
@@ -89,9 +90,17 @@ class Deciding:
         if not calling:
             return [], fallen
         everywhere = self._peaks.over(crowds((one.zone, one.judgement, one.cloud) for one in nodes), now)
-        return [self._called(memory, posted, everywhere, now) for memory in calling], fallen
+        spared = Counter(place for one in nodes if _is_spared(one) and (place := _queue(one)) is not None)
+        return [self._called(memory, posted, everywhere, spared, now) for memory in calling], fallen
 
-    def _called(self, memory: _Memory, posted: Posted, everywhere: dict[str, Crowds], now: float) -> Called:
+    def _called(
+        self,
+        memory: _Memory,
+        posted: Posted,
+        everywhere: dict[str, Crowds],
+        spared: Counter[tuple[str, str, str]],
+        now: float,
+    ) -> Called:
         status = memory.status
         answer = posted.cloud.get(status.node)
         cloud = answer.current(now, self._cloud_seconds) if answer is not None else None
@@ -107,6 +116,7 @@ class Deciding:
             own=own,
             up_since=self._up_since(memory, posted),
             crowds=everywhere[status.zone],
+            spared=spared[queue] - _is_spared(status) if (queue := _queue(status)) is not None else 0,
             books=None,
             watching_since=self._watching_since,
         )
@@ -136,6 +146,17 @@ def may_be_own(target: Target, posted: Posted) -> bool:
     # Where the machine is may be the configuration's word alone: then the name decides.
     elsewhere = me.zone.source == "metadata" and me.zone.value != target.zone
     return me.node.value == target.node and not elsewhere
+
+
+def _queue(status: NodeStatus) -> tuple[str, str, str] | None:
+    """The queued resource that the node is of; None for one of none."""
+    name = status.cloud.queued_resource if status.cloud is not None else ""
+    return (status.project, status.zone, name) if name else None
+
+
+def _is_spared(status: NodeStatus) -> bool:
+    """Whether it must not be restarted along with another node of its queued resource."""
+    return status.own or status.judgement.verdict not in STUCK
 
 
 def _take(memory: _Memory, status: NodeStatus) -> None:

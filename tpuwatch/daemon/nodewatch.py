@@ -83,6 +83,7 @@ class NodeWatch:
         self._successes: dict[str, float] = {}
         self._witnesses: list[Witness] = []
         self._unheard: set[str] = set()  # witnesses that have not been asked yet
+        self._after: dict[str, list[str]] = {}  # who waits, at first, for whose first word
         self._began = clock.monotonic()
         self._began_at = clock.time()
         self._misplaced = ""  # what the configuration says of the machine that is not so
@@ -208,6 +209,7 @@ class NodeWatch:
 
         self._witnesses.append(witness)
         self._unheard.add(name)
+        self._after.setdefault(after, []).append(name)
         self._add(name, turn, interval, calls)
 
     def _first_wait(self, *names: str) -> float:
@@ -218,7 +220,7 @@ class NodeWatch:
     def _heard(self, name: str) -> None:
         if name in self._unheard:
             self._unheard.discard(name)
-            self._wake("judge", "cloud", "runtime", "monitoring", "agent")  # who may have waited for it
+            self._wake("judge", *self._after.get(name, ()))  # nobody else: who is woken asks, due or not
 
     def _wake(self, *names: str) -> None:
         for name in names:
@@ -338,7 +340,8 @@ class NodeWatch:
             _log.warning("%s", self._misplaced or "This machine is where the configuration says.")
         if answer.value is not None and answer.value != self._board.posted.identity:
             self._board.post(identity=answer.value)
-            self._wake("cloud", "runtime")  # there may be another node to ask for, or other ports
+            if "identity" not in self._unheard:  # else they wait for it still
+                self._wake("cloud", "runtime")  # there may be another node to ask for, or other ports
 
     def _hear_cloud(self, api: CloudWitness, answer: Answer[tuple[CloudNode, ...]]) -> None:
         counted = Answer(len(answer.value or ()), answer.at, answer.problem, answer.detail, answer.tried)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.daemon.deciding import may_be_own, target_of
-from tpuwatch.health.verdict import WELL, Rung
+from tpuwatch.health.verdict import STUCK, WELL, Rung
 from tpuwatch.restart.acts import Acts, Begun, Reading, read
 from tpuwatch.restart.crew import Crew
 from tpuwatch.restart.executor import Driver
@@ -74,6 +74,11 @@ class Restarting:
     def read(self) -> Reading:
         """All that the ledger holds now. Raises LedgerError."""
         return read(self._ledger)
+
+    @property
+    def drives(self) -> bool:
+        """Whether something is being done from here now."""
+        return self._crew.is_busy
 
     @property
     def progress(self) -> list[Progress]:
@@ -147,8 +152,8 @@ class Restarting:
         if not standing:
             return False
         own = next((one for one in nodes if one.own), None)
-        placed = [target for one in nodes if (target := target_of(one)) is not None]
-        watched = {target for target in placed if not may_be_own(target, posted)}
+        placed = {target: one for one in nodes if (target := target_of(one)) is not None}
+        watched = {target: one for target, one in placed.items() if not may_be_own(target, posted)}
         now = self._clock.monotonic()
         wrote = False
         for stored in standing:
@@ -158,50 +163,76 @@ class Restarting:
             if self._leases.remaining(stored) > 0:
                 continue
             if stored.record.rung in OF_THE_MACHINE:
-                wrote |= self._finish_local(stored, own, target in watched, posted)
+                wrote |= self._finish_local(stored, own, target in watched, posted, telling)
             elif own is not None and target == target_of(own):
-                wrote |= self._withdraw_own(stored, own)
+                wrote |= self._withdraw_own(stored, own, telling)
             elif self._is_ours(stored.record, target in watched, posted):
-                wrote |= self._finish_node(stored, target in watched, posted, telling)
+                wrote |= self._finish_node(stored, watched.get(target), reading, posted, telling)
         return wrote
 
-    def _finish_local(self, stored: Stored, own: NodeStatus | None, is_watched: bool, posted: Posted) -> bool:
+    def _finish_local(
+        self, stored: Stored, own: NodeStatus | None, is_watched: bool, posted: Posted, telling: Telling
+    ) -> bool:
         """An act on a machine is finished by the machine itself; one that does not is given up by its watchers."""
         record = stored.record
         if own is not None and record.target == (target_of(own) or self.nowhere):
             self._drive(stored, own, posted)
         elif is_watched and (over := orphaned(record, self._clock.time())) is not None:
-            return self.acts.put(over, stored.version)
+            wrote = self.acts.put(over, stored.version)
+            if wrote:
+                telling.given_up(over, over.note)
+            return wrote
         return False
 
-    def _withdraw_own(self, stored: Stored, own: NodeStatus) -> bool:
+    def _withdraw_own(self, stored: Stored, own: NodeStatus, telling: Telling) -> bool:
         """The own node is never restarted from here; but what was asked of others may have become wrong."""
         record = stored.record
         asked = budgets.is_request(record) and record.actor == self.acts.actor
         if not asked or own.judgement.verdict not in WELL:
             return False
-        return self.acts.withdraw(stored, "The node is well again: nobody has to restart it.")
+        return self._withdraw(stored, "The node is well again: nobody has to restart it.", telling)
 
-    def _finish_node(self, stored: Stored, is_watched: bool, posted: Posted, telling: Telling) -> bool:
+    def _finish_node(
+        self, stored: Stored, node: NodeStatus | None, reading: Reading, posted: Posted, telling: Telling
+    ) -> bool:
+        """`node` is how it was judged here, if it is watched from here."""
         record = stored.record
         if record.phase in TOUCHED:
             telling.took_up(record)
             self._drive(stored, None, posted)
             return False
-        if not record.witnesses or budgets.is_request(record) or not is_watched:
-            return False  # a person wanted it, and has to say so again; or the policy decides on it
-        # A watcher decided on it and ended before anything was done. What it decided on may have gone by.
-        if self.settings.act and 0 <= self._clock.time() - record.requested <= REQUEST_SECONDS:
-            self._drive(stored, None, posted)
+        if budgets.is_request(record):
+            return False  # the policy decides on it
+        is_young = 0 <= self._clock.time() - record.requested <= REQUEST_SECONDS
+        if not record.witnesses:  # a person wanted it, and has to say so again
+            why = "Whoever wanted it left before anything was done, and has not come back."
+            return not is_young and self._withdraw(stored, why, telling)
+        if node is None:
             return False
-        return self.acts.withdraw(stored, "Whoever had decided on it ended before anything was done.")
+        # A watcher decided on it and ended before anything was done. What it decided on may have gone by.
+        verdict, breaker = node.judgement.verdict, reading.fleet.fleet.breaker
+        if verdict in WELL:
+            return self._withdraw(stored, "The node is well again, and nothing was done.", telling)
+        if not (is_young and self.settings.act and record.rung in self.settings.allowed) or breaker.opened is not None:
+            return self._withdraw(stored, "Whoever had decided on it ended before anything was done.", telling)
+        if verdict in STUCK:  # else it is seen anew first
+            self._drive(stored, None, posted)
+        return False
+
+    def _withdraw(self, stored: Stored, why: str, telling: Telling) -> bool:
+        wrote = self.acts.withdraw(stored, why)
+        if wrote:
+            telling.given_up(stored.record, why)
+        return wrote
 
     def _is_ours(self, record: Record, is_watched: bool, posted: Posted) -> bool:
         """Whether this daemon is one to finish it: it watches the node, or it was begun on this machine."""
         if not self._config.cloud.enabled or may_be_own(record.target, posted):
             return False
         owner = parse(record.lease.owner)
-        begun_here = self._config.ledger.kind == "sqlite" or (owner is not None and owner.host == self._host)
+        # Who drives it tells it no more once the lease was given back; who wanted it still does.
+        by_this_host = record.actor == self.acts.actor or (owner is not None and owner.host == self._host)
+        begun_here = self._config.ledger.kind == "sqlite" or by_this_host
         return is_watched or begun_here
 
     # -- drivers

@@ -21,6 +21,7 @@ from tpuwatch.health.verdict import STUCK, Rung
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.situation import SKEW_SECONDS
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
 
@@ -129,6 +130,12 @@ class RestartWatch:
         until = self._clock.monotonic() + STOP_SECONDS
         if self._loop.join(STOP_SECONDS):
             self._restarting.close(max(0.0, until - self._clock.monotonic()))
+            self._hear()  # what has come to its end since the last turn is noted all the same
+
+    @property
+    def drives(self) -> bool:
+        """Whether something is being done from here, of which the ledger must not be taken away."""
+        return self._restarting.drives
 
     def limits(self) -> dict[str, float]:
         """How long the loop may go without success, in seconds."""
@@ -224,7 +231,7 @@ class RestartWatch:
         record = books.records.get(called.target.path) if books is not None else None
         if decision.act is None and decision.blocked is None and budgets.under_way(record):
             return None  # a person would be asked for what is being done
-        if record is not None and not record.open and _is_older(called, record.entered):
+        if record is not None and not record.open and self._is_past(record) and _is_older(called, record.entered):
             return None  # the cloud has not been asked since
         begun = False
         try:
@@ -246,6 +253,10 @@ class RestartWatch:
             decision = called.decided(None, self._settings, self._clock.time())
         self._telling.decided(label, called.target, decision, begun=begun)
         return label, decision
+
+    def _is_past(self, record: Record) -> bool:
+        """Whether it ended by now. By a clock that was wrong it may be hours ahead: then it is decided as ever."""
+        return record.entered <= self._clock.time() + SKEW_SECONDS
 
     def _open_breaker(self, called: Called) -> None:
         """Open it, if that is still called for by what the ledger holds now."""

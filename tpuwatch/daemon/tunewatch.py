@@ -67,7 +67,6 @@ class TuneWatch:
         """`adopt` has the log side take a record in, `put` has it store an event. `progress` is told of each turn of
         the loop, from its thread.
         """
-        self._config = config
         self._journal = journal
         self._metrics = metrics
         self._clock = clock
@@ -237,7 +236,7 @@ class TuneWatch:
         due = [name for name, at in self._due.items() if at <= now]
         if not due:
             return
-        found = workloads((self._launches or {}).values(), self._resets)
+        found = workloads((self._launches or {}).values(), self._resets, self._clock.time())
         # Those launched last come first: where there is no room for all, they have it.
         for name in sorted(due, key=lambda name: -found[name][-1].started if name in found else 0.0):
             del self._due[name]
@@ -288,7 +287,8 @@ class TuneWatch:
 
     def _show(self) -> None:
         made = sorted(self._decided.values(), key=lambda one: -one.last_launch)
-        stale = [one.plan.workload for one in made if not self._planner.applies and one.file and self._is_stale(one)]
+        written = [] if self._planner.applies else [one.plan for one in made if one.file]
+        stale = [plan.workload for plan in written if self._planner.is_stale(plan)]
         names = f"{', '.join(stale[:5])}{' …' if len(stale) > 5 else ''}"
         told = (
             f"[tune] mode is observe: the environment files of {names} stay as they are, and do not give what is "
@@ -303,6 +303,3 @@ class TuneWatch:
         )
         problems = tuple(filter(None, self._problems.values()))
         self.status = TuneStatus(self._planner.applies, str(self._planner.directory), tuple(made), problems)
-
-    def _is_stale(self, one: TunedStatus) -> bool:
-        return self._planner.is_stale(one.plan)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as shells have them
 _SHELL = "/bin/sh"
+_MISSING = (errno.ENOENT, errno.ENOTDIR)
+_PASSED_OVER = (*_MISSING, errno.EACCES, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT)  # another one in PATH may do
 _LOST = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; whoever called it had them as they usually are
 
 
@@ -43,8 +45,16 @@ def start(command: Sequence[str], environ: Mapping[str, str], streams: Streams, 
         failure = file.read()  # nothing once the command runs: its end of the pipe is closed by that
     if failure:
         os.waitpid(pid, 0)
-        raise _error(command[0], int(failure))
+        raise _error(command[0], int(failure), environ)
     return pid
+
+
+def become(command: Sequence[str], environ: Mapping[str, str], mask: set[int]) -> NoReturn:
+    """Be the command ourselves, where no other process can. Raises CommandError."""
+    try:
+        _execute(command, environ, mask)
+    except OSError as error:
+        raise _error(command[0], error.errno or errno.EIO, environ) from error
 
 
 def _become(
@@ -56,10 +66,7 @@ def _become(
         for stream in streams.copied:
             for place in stream.numbers:
                 os.dup2(stream.given, place)
-        for lost in _LOST:
-            signal.signal(lost, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        _execute(command, environ)
+        _execute(command, environ, mask)
     except OSError as error:
         number = error.errno or number
     finally:
@@ -68,38 +75,46 @@ def _become(
         os._exit(NOT_FOUND)
 
 
-def _execute(command: Sequence[str], environ: Mapping[str, str]) -> None:
-    try:
-        os.execvpe(command[0], list(command), environ)  # noqa: S606 (what the operator wrote, without a shell)
-    except OSError as error:
-        if error.errno != errno.ENOEXEC:
-            raise
-    # A script that does not say what runs it: a shell does.
-    path = find(command[0], environ)
-    os.execve(_SHELL, [_SHELL, path or command[0], *command[1:]], environ)  # noqa: S606
+def _execute(command: Sequence[str], environ: Mapping[str, str], mask: set[int]) -> NoReturn:
+    """Be the first file that can be executed of those that the name means. Raises OSError."""
+    for lost in _LOST:
+        signal.signal(lost, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    failure = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for path in _files(command[0], environ):
+        try:
+            os.execve(path, list(command), environ)  # noqa: S606 (what the operator wrote, without a shell)
+        except OSError as error:  # noqa: PERF203 (each may fail in its own way)
+            if error.errno == errno.ENOEXEC:  # a script that does not say what runs it: a shell does
+                os.execve(_SHELL, [_SHELL, path, *command[1:]], environ)  # noqa: S606
+            if error.errno not in _MISSING:
+                failure = error
+            if error.errno not in _PASSED_OVER:
+                break
+    raise failure
 
 
-def find(name: str, environ: Mapping[str, str]) -> str | None:
-    """The file that a command's name means."""
-    if "/" in name:
-        return name if os.path.exists(name) else None  # noqa: PTH110 (pathlib would be loaded for it)
-    for directory in environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(directory, name)  # noqa: PTH118
-        if os.path.isfile(path) and os.access(path, os.X_OK):  # noqa: PTH113
-            return path
-    return None
+def _files(name: str, environ: Mapping[str, str]) -> list[str]:
+    """Where a command may be, as a shell looks for it. Without a name it is nowhere."""
+    if "/" in name or not name:
+        return [name] * bool(name)
+    return [os.path.join(directory, name) for directory in environ.get("PATH", os.defpath).split(os.pathsep)]  # noqa: PTH118 (pathlib would be loaded for it)
 
 
-def _error(name: str, number: int) -> CommandError:
-    missing = number in (errno.ENOENT, errno.ENOTDIR)
-    if missing and "/" in name and os.path.exists(name):  # noqa: PTH110
+def _error(name: str, number: int, environ: Mapping[str, str]) -> CommandError:
+    files = [path for path in _files(name, environ) if os.path.exists(path)]  # noqa: PTH110 (as above)
+    programs = [path for path in files if not os.path.isdir(path)]  # noqa: PTH112
+    if "/" not in name and not programs:
+        told = f"{name or 'an empty name'}: there is no such command in PATH; check its name, or give its path"
+        return CommandError(told, NOT_FOUND)
+    if number in _MISSING and programs:
         return CommandError(
             f"cannot run {name}: the program that its first line names is not there; correct that line", NOT_EXECUTABLE
         )
-    if missing and "/" not in name:
-        return CommandError(f"{name}: there is no such command in PATH; check its name, or give its path", NOT_FOUND)
-    if missing:
+    if number in _MISSING:
         return CommandError(f"{name}: there is no such file; check the path of the command", NOT_FOUND)
+    if files and not programs:
+        return CommandError(f"cannot run {name}: it is a directory; name a program in it", NOT_EXECUTABLE)
     if number == errno.EACCES:
         return CommandError(f"cannot run {name}: it is not executable; run `chmod +x` on it", NOT_EXECUTABLE)
     return CommandError(f"cannot run {name}: {os.strerror(number)}", NOT_EXECUTABLE)

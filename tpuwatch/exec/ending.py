@@ -102,11 +102,12 @@ def decide(begun: Beginning, config: Path | None) -> Plan:
     except OSError as error:
         raise TpuwatchError(f"cannot read the records in {begun.directory}: {error.strerror}") from error
     launches = [launch for record in records for launch in record.launches]
-    own: Sequence[Launch] = workloads(launches, read_resets(begun.directory)).get(begun.workload, [])
+    now = time.time()
+    own: Sequence[Launch] = workloads(launches, read_resets(begun.directory), now).get(begun.workload, [])
     known = begun.plan.generation if begun.plan is not None else ""
     host = read_host(launches=launches, environ=os.environ, pids=(os.getpid(),), standing=known)
     places = visibility.places(str(settings.tune.log_dir))
-    plan = make_plan(settings, own, host, begun.workload, time.time(), places)
+    plan = make_plan(settings, own, host, begun.workload, now, places)
     write_plan(begun.directory, plan)
     return plan
 

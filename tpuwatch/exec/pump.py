@@ -42,9 +42,13 @@ class Pump:
         self._flushed = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"pump-{sink}")
 
-    def start(self) -> None:
-        """Begin to copy."""
-        self._thread.start()
+    def start(self) -> bool:
+        """Begin to copy; False where there can be no thread for it now."""
+        try:
+            self._thread.start()
+        except RuntimeError:
+            return False
+        return True
 
     def flush(self, seconds: float) -> bool:
         """Copy what has been written so far; whether that was done in time."""

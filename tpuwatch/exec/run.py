@@ -71,10 +71,9 @@ class Run:
         self._watcher.start(job)
         self._pumps = [self._pump(number, stream) for number, stream in enumerate(streams.all)]
         self._running = [pump for pump in self._pumps if pump is not None]
+        self._start_pumps()
         for spool in self._spools.values():
             spool.start()
-        for pump in self._running:
-            pump.start()
         self._foreground = Foreground(
             pid, echo=bystander, resize=streams.resize, flush=self._flush, others=self._look_after_watcher
         )
@@ -137,6 +136,14 @@ class Run:
         spool = self._spools.get(number)
         return Pump(stream.source, stream.sink, None if spool is None else spool.put)
 
+    def _start_pumps(self) -> None:
+        """The command waits for them. Where there can be no further thread, those who only look on make room."""
+        for pump in self._running:
+            while not pump.start():
+                self._bystander.end()
+                self._watcher.give_way()
+                time.sleep(_LOOK_SECONDS)
+
     def _flush(self, seconds: float) -> None:
         for pump in self._running:
             pump.flush(seconds)
@@ -150,7 +157,7 @@ class Run:
     def _leave_behind(self) -> None:
         """Where processes outlive the command and hold its output, one of ours stays and passes on what they write."""
         held = [pump for pump in self._running if pump.rest is Rest.HELD and pump.ended(0)]
-        if not held or os.fork():
+        if not held or not _fork("what its children still write is not passed on"):
             return
         try:
             self._watcher.forget()
@@ -172,6 +179,15 @@ def _go_behind() -> bool:
     for number in range(3):
         os.dup2(null, number)
     return True
+
+
+def _fork(otherwise: str) -> bool:
+    """Whether this is the new process. Where there can be none, `otherwise` says what comes of it."""
+    try:
+        return os.fork() == 0
+    except OSError as error:
+        say(f"{otherwise}: {error.strerror}.")
+        return False
 
 
 def copy_rest(pumps: Sequence[Pump]) -> None:

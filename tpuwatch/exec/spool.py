@@ -42,8 +42,9 @@ class Spool:
         self._thread = threading.Thread(target=self._run, daemon=True, name="spool")
 
     def start(self) -> None:
-        """Begin to write what is handed over."""
-        self._thread.start()
+        """Begin to write what is handed over. Where there can be no further thread that is done at the end."""
+        with contextlib.suppress(RuntimeError):
+            self._thread.start()
 
     def put(self, data: bytes) -> None:
         """Hand over a piece. Never waits: where there is no room, the oldest pieces are left out."""
@@ -61,7 +62,10 @@ class Spool:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self._thread.join(seconds)
+        if self._thread.ident is None:  # it could not be started
+            self._run()
+        else:
+            self._thread.join(seconds)
         with self._changed:
             while self._pieces:
                 self._lose(self._pieces.popleft())
@@ -103,8 +107,7 @@ class Spool:
     def _has_room(self, size: int) -> bool:
         """Whether the file may grow: by what its reader is behind, and what the disk has."""
         if self._room < size:
-            disk = os.fstatvfs(self.file)
-            most = min(self._file_bytes, disk.f_bavail * disk.f_frsize // _FREE_SHARE)
+            most = min(self._file_bytes, _disk_bytes(self.file))
             self._room = min(_LOOK_BYTES, most - (self._written - self._taken()))
         if self._room < size:
             return False
@@ -120,9 +123,22 @@ class Spool:
 
 
 def open_file(environ: Mapping[str, str]) -> tuple[int, int]:
-    """A file without a name to read and write, and how large it may become. Raises OSError."""
+    """A file without a name to read and write, and how large it may become. Raises OSError.
+
+    It is in memory where no disk has room: a full disk may be what the output is about.
+    """
     for directory in (environ.get("TMPDIR"), "/var/tmp", "/tmp"):  # noqa: S108 (nobody else can find the file)
         if directory:
             with contextlib.suppress(OSError):
-                return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), FILE_BYTES
+                file = os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                if _disk_bytes(file) >= MEMORY_BYTES:
+                    return file, FILE_BYTES
+                os.close(file)
     return os.memfd_create("tpuwatch-exec"), MEMORY_BYTES
+
+
+def _disk_bytes(file: int) -> int:
+    """What a file may take of its disk: a share of what is free."""
+    disk = os.fstatvfs(file)
+    # Memory that no one has set a limit to tells of no blocks at all.
+    return disk.f_bavail * disk.f_frsize // _FREE_SHARE if disk.f_blocks else FILE_BYTES

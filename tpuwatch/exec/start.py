@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch.exec import foreground
 from tpuwatch.exec.bystander import Bystander
-from tpuwatch.exec.command import start
+from tpuwatch.exec.command import become, start
 from tpuwatch.exec.saying import say
 from tpuwatch.exec.streams import open_streams
 
@@ -24,10 +24,17 @@ def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report
     for note in begun.notes:
         say(note)
     started = time.time()
-    streams = open_streams(_hold_standard_descriptors())
     mask = foreground.block()
-    bystander = Bystander()
-    pid = start(command, begun.environ, streams, mask)
+    bystander = None
+    try:
+        streams = open_streams(_hold_standard_descriptors())
+        bystander = Bystander()
+        pid = start(command, begun.environ, streams, mask)
+    except OSError as error:  # there can be no further process, or too many files are open
+        say(f"this run goes unwatched: {error.strerror}.")
+        if bystander is not None:
+            bystander.end()
+        become(command, begun.environ, mask)
     streams.forget_given()
 
     from tpuwatch.exec.run import Run, serve  # while the command is on its way

@@ -120,6 +120,11 @@ class Watcher:
                 self._ended = pid != 0
         return self._ended
 
+    def give_way(self) -> None:
+        """End, and leave the place to what is needed more."""
+        self.trouble = "this user may have too few processes for that"
+        self._kill()
+
     def forget(self) -> None:
         """In a process of ours that goes on after us: hold nothing that the watcher waits for the end of."""
         os.close(self._over)
@@ -144,16 +149,20 @@ class Watcher:
         `give_up` is asked now and then whether to wait no longer.
         """
         raw = self._take(give_up)
-        if not self.has_ended():
-            with contextlib.suppress(OSError):  # it is not our child, but of the process that we go on for
-                os.kill(self._pid, signal.SIGKILL)
-                os.waitpid(self._pid, 0)
+        self._kill()
         try:
             document = json.loads(raw) if raw else None
         except ValueError:
             document = None
         self.trouble = self.trouble or "what reads it ended too early"
         return document if isinstance(document, dict) else None
+
+    def _kill(self) -> None:
+        if not self.has_ended():
+            with contextlib.suppress(OSError):  # it is not our child, but of the process that we go on for
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+                self._ended = True
 
     def _take(self, give_up: Callable[[], bool]) -> bytes | None:
         """What it writes until its end; None when it takes too long."""

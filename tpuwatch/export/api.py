@@ -60,9 +60,14 @@ class Api:
         return {"events": [jsonable.event(event) for event in events]}
 
     def findings(self, query: str) -> dict[str, Any]:
-        """What is wrong, in the order in which to act."""
+        """What is wrong, in the order in which to act, each with when it was last seen: many records have no time."""
         parameters(query, ())
-        return {"findings": [jsonable.finding(finding) for finding in self._view.findings()]}
+        return {
+            "findings": [
+                {**jsonable.finding(finding), **jsonable.times("seen", finding.last.when)}
+                for finding in self._view.findings()
+            ]
+        }
 
     def launches(self, query: str) -> dict[str, Any]:
         """Launches, the newest first."""

@@ -59,11 +59,9 @@ METHODS: Final = (
     "GetNode",
     "StopNode",
     "StartNode",
-    "UpdateNode",
+    "ListOperations",
     "ListQueuedResources",
-    "GetQueuedResource",
     "ResetQueuedResource",
-    "GetOperation",
     "ListTimeSeries",
     "CreateTimeSeries",
     "storage.objects.get",
@@ -72,7 +70,6 @@ METHODS: Final = (
     "storage.objects.delete",
     "GetRuntimeMetric",
     "ListSupportedMetrics",
-    "GetTpuRuntimeStatus",
     OTHER,
 )
 POLLED: Final = ("ListNodes", "GetRuntimeMetric")  # these have their series from the start, others from the first call

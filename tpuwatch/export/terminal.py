@@ -20,15 +20,15 @@ _PADDED = 1.05  # an allocation that is this many times its contents is worth a 
 _EXCERPT = 160
 
 
-def tell_finding(paper: Paper, finding: Mapping[str, Any], *, number: int, indent: int = 0) -> None:
+def tell_finding(paper: Paper, finding: Mapping[str, Any], *, number: int) -> None:
     """A finding: the cause, what it says in numbers, where it stands, and what to do."""
     times = f", {finding['count']} times" if finding["count"] > 1 else ""
-    paper.line(f"{number}. {finding['cause']}{times}", style="bold red", indent=indent)
-    paper.line(printable(finding["summary"]), indent=indent + 3)
+    paper.line(f"{number}. {finding['cause']}{times}", style="bold red")
+    paper.line(printable(finding["summary"]), indent=3)
     for fact in facts(finding["details"], finding["summary"]):
-        paper.line(printable(fact), indent=indent + 3, hang=2, style="dim")
-    tell_place(paper, finding, indent=indent + 3)
-    tell_remedy(paper, finding, indent=indent + 3)
+        paper.line(printable(fact), indent=3, hang=2, style="dim")
+    tell_place(paper, finding, indent=3)
+    tell_remedy(paper, finding, indent=3)
 
 
 def tell_place(paper: Paper, finding: Mapping[str, Any], *, indent: int) -> None:

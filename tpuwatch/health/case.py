@@ -24,6 +24,7 @@ _WEIGHTY: Final = frozenset({Witness.CLOUD, Witness.RUNTIME, Witness.HOST})
 # A node's own tpuwatch that says anything else has a reason why nothing should be interrupted.
 _MAY_AGREE: Final = STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
 _OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
+_OF_THE_PROGRAM: Final = frozenset({Rung.END_HOLDER, Rung.RESTART_RUNTIME})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,12 @@ def advised(case: Case, facts: Facts) -> tuple[Rung, str]:
         return case.rung, ""
     objection = _objection(case, facts)
     return (Rung.ASK, objection) if objection else (case.rung, "")
+
+
+def steps(case: Case, facts: Facts) -> tuple[Step, ...]:
+    """What a person does: where a program that rests may wait for another worker, that one is looked at first."""
+    waits = case.rung in _OF_THE_PROGRAM and facts.hosts > 1
+    return (Step.OTHER_WORKERS, *case.steps) if waits else case.steps
 
 
 def of_the_node(facts: Facts) -> tuple[Rung, tuple[Step, ...]]:
@@ -81,9 +88,9 @@ def _objection(case: Case, facts: Facts) -> str:
         return f"Nothing that interrupts is advised without a word from {listed(silent)}."
     if case.rung is Rung.END_HOLDER and not facts.holders:
         return "No process is seen to hold the TPU, so there is none to end."
-    if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.holders and not case.pids:
+    if case.rung in _OF_THE_PROGRAM and facts.holders and not case.pids:
         return "Nothing tells which of the processes that hold the TPU is at fault, so none is to be ended."
-    if case.rung in (Rung.END_HOLDER, Rung.RESTART_RUNTIME) and facts.hosts > 1:
+    if case.rung in _OF_THE_PROGRAM and facts.hosts > 1:
         return "The node has several hosts, and a program that rests may wait for another: look at all of them first."
     if case.verdict in STUCK and facts.event(OTHERS_FAULTS) is not None:
         return "This worker reports another one's fault, so nothing that interrupts is advised here."

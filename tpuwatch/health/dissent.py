@@ -178,7 +178,9 @@ def _not_told(facts: Facts) -> Iterator[str]:
         elif port.problem is not None and port.problem is not Problem.TIMEOUT:
             why = clean(port.detail) or f"the problem is {port.problem.value}"
             yield ended(f"Port {port.port} serves no runtime metrics: {why}")
+    if facts.runtime is not None and facts.runtime.chips and not facts.chips:
+        yield "The runtime answers, and does not tell what the chips do."
     for what in facts.host.unseen if facts.host else ():
         yield ended(capital(clean(what)))
-    if facts.own and facts.holders and facts.absent and not facts.serves_metrics:
+    if facts.own and facts.holders and facts.absent and facts.lacks_metrics:
         yield "This type of TPU serves no runtime metrics, so nothing tells what runs on the chips."

@@ -146,6 +146,12 @@ class Chip:
     duty_cycle: float | None = None  # 0 to 1
     idle_seconds: float | None = None  # since the last program ran
 
+    @property
+    def mute(self) -> bool:
+        """Whether it tells neither use nor rest, or nothing but zeros: a program that has just run holds memory."""
+        told = (self.duty_cycle, self.idle_seconds, self.hbm_used_bytes)
+        return told[:2] == (None, None) or told == (0, 0, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class RuntimePort:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
 
+_SERVING: Final = (None, Problem.TIMEOUT)  # problems of a port behind which there is a program
 _WORKING_CORES: Final = 0.5  # a compile keeps at least one core busy
 _RESTING_CORES: Final = 0.1  # what a program's own waiting takes
 _WORKING_MACHINE: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
@@ -121,9 +122,17 @@ class Facts:
 
     @cached_property
     def serves_metrics(self) -> bool:
-        """Whether a program on this TPU serves runtime metrics. v2 and v3 do not; without a type it is not known."""
-        kind = self.identity.accelerator.value or (self.cloud.accelerator if self.cloud else "")
-        return bool(kind) and not kind.lower().startswith(("v2-", "v3-"))
+        """Whether a program on this TPU is known to serve runtime metrics."""
+        return bool(self._type) and not self.lacks_metrics
+
+    @cached_property
+    def lacks_metrics(self) -> bool:
+        """Whether it is known to serve none, as on v2 and v3; without a type neither is known."""
+        return self._type.startswith(("v2-", "v3-"))
+
+    @cached_property
+    def _type(self) -> str:
+        return (self.identity.accelerator.value or (self.cloud.accelerator if self.cloud else "")).lower()
 
     @cached_property
     def gone(self) -> bool:
@@ -176,8 +185,8 @@ class Facts:
 
     @cached_property
     def chips(self) -> tuple[Chip, ...]:
-        """All chips of which the runtime tells."""
-        return self.runtime.chips if self.runtime else ()
+        """All chips of which the runtime tells whether they run anything."""
+        return tuple(chip for chip in self.runtime.chips if not chip.mute) if self.runtime else ()
 
     @cached_property
     def working_chips(self) -> tuple[Chip, ...]:
@@ -239,14 +248,17 @@ class Facts:
     def culprits(self) -> tuple[int, ...]:
         """Pids of the program that holds the TPU: of its launches where logs tell of them, else the oldest holders.
 
-        There are none where holders are of several users: it may be one of them alone.
+        There are none where several programs may hold it, as it may be one of them alone: holders of several users,
+        launches that did not begin together, or more processes that serve metrics than began together.
         """
         if len({one.user for one in self.holding}) != 1:
             return ()
-        launched = tuple(one.pid for one in self.holding if self.logs is not None and one.pid in self.logs.alive)
-        first = self.holding[0].started
-        together = (one.pid for one in self.holding if (one.started or 0.0) <= (first or 0.0) + SLACK_SECONDS)
-        return launched or tuple(together)
+        launched = tuple(one for one in self.holding if self.logs is not None and one.pid in self.logs.alive)
+        oldest = (launched or self.holding)[0].started or 0.0
+        together = [one for one in launched or self.holding if (one.started or 0.0) <= oldest + SLACK_SECONDS]
+        ports = [port for port in self.runtime.ports if port.problem in _SERVING] if self.runtime else []
+        others = len(together) < len(launched) or len(together) < min(len(self.holding), len(ports))
+        return () if others else tuple(one.pid for one in together)
 
     @cached_property
     def cpu(self) -> Cpu:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health import dissent, rules_agent, rules_cloud, rules_config, rules_free, rules_job
-from tpuwatch.health.case import Case, advised
+from tpuwatch.health.case import Case, advised, steps
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.remedies import remedy
 from tpuwatch.health.verdict import Held, Judgement, Rung, Sureness, Verdict
@@ -53,7 +53,7 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
     case = next((case for rule in RULES if (case := rule(facts)) is not None), _UNKNOWN)
     rung, objection = advised(case, facts)
     missing = dissent.missing(case, facts)
-    fault = rules_config.fault(facts)
+    fault, todo = rules_config.fault(facts), steps(case, facts)
     return Judgement(
         node=evidence.node,
         verdict=case.verdict,
@@ -64,7 +64,7 @@ def judge(evidence: Evidence, limits: Limits) -> Judgement:
         reasons=case.reasons,
         contradictions=dissent.contradictions(case, facts),
         missing=(*missing, objection) if objection else missing,
-        remedy=remedy((*case.steps, fault[1]) if fault else case.steps, facts, case.pids),
+        remedy=remedy((*todo, fault[1]) if fault else todo, facts, case.pids),
         pids=case.pids,
     )
 

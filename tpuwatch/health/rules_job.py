@@ -36,6 +36,10 @@ def training(facts: Facts) -> Case | None:
     if (told := facts.event(OTHERS_FAULTS | HARDWARE_FAULTS)) is not None:
         summary = f"The chips count as busy, though the log told of {told.cause.value}: look whether it goes on."
         return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.OTHER_WORKERS,))
+    if (port := facts.hung) is not None and facts.older(port.since, facts.limits.compile_grace_seconds):
+        silence = length(facts.age(port.since) or 0.0)
+        summary = f"Programs run on some chips, and port {port.port} has not answered for {silence}."
+        return Case(Verdict.HEALTHY, Sureness.WEAK, Rung.ASK, summary, reasons, (Step.LOOK,))
     if facts.slow:
         summary = "Programs run on the chips, minutes apart."
         return Case(Verdict.HEALTHY, Sureness.LIKELY, Rung.NOTHING, summary, reasons)
@@ -106,10 +110,13 @@ def idling(facts: Facts) -> Case | None:
     said = testimony.idle(facts)
     within = facts.quiet is not None and facts.quiet < limits.compile_grace_seconds
     longest = max(limits.longest_compile_seconds, limits.idle_seconds)
+    if facts.waiting:
+        longest = limits.idle_seconds  # they are compiled
     if within or (facts.cpu is Cpu.WORKING and (idle is None or idle < longest)):
         return _compiling(facts, said)
     if idle is None or idle < limits.idle_seconds:
-        summary = f"The chips run nothing under a live program, which counts from {length(limits.idle_seconds)} on."
+        counts = f"which counts from {length(limits.idle_seconds)} on" if idle is not None else "since when is not told"
+        summary = f"The chips run nothing under a live program, {counts}."
         sureness = Sureness.LIKELY if idle is not None else Sureness.WEAK
         return Case(Verdict.IDLE, sureness, Rung.WAIT, summary, (said,))
     return _without_work(facts, said, f"The chips have run nothing for {length(idle)} under a live program")
@@ -203,7 +210,7 @@ def _works_unseen(facts: Facts) -> Case:
 
 
 def _up_unseen(facts: Facts) -> Case:
-    if facts.serves_metrics:
+    if not facts.lacks_metrics:
         summary = "A program came up and holds the TPU; without runtime metrics nothing tells whether it works."
         return Case(Verdict.UNKNOWN, Sureness.WEAK, Rung.WAIT, summary, _held(facts))
     summary = "A program came up and holds the TPU; this TPU serves no runtime metrics that would tell more."

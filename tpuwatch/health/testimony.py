@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.health.causes import NODE_SYMPTOMS
 from tpuwatch.health.evidence import Witness
 from tpuwatch.health.facts import Cpu, number
-from tpuwatch.health.words import capital, clean, length, listed
+from tpuwatch.health.words import capital, clean, ended, length, listed
 from tpuwatch.model import Outcome
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def cloud_word(facts: Facts) -> str:
     node = facts.cloud
     if node is None:
         return "nothing"
+    if node.state == "UNKNOWN" and node.health == "UNHEALTHY_MAINTENANCE":
+        return f"{node.state} and {node.health}"
     if node.state != "READY":
         return node.state or "no state"
     return f"READY and {node.health}" if node.health else "READY without a health"
@@ -47,7 +49,7 @@ def cloud(facts: Facts) -> Reason:
     age = facts.age(node.changed) if node else None
     text += f", for {length(age)} as far as tpuwatch has seen" if age is not None else ""
     described = clean(node.health_description) if node else ""
-    return facts.says(Witness.CLOUD, text + (f": {described.rstrip('.')}." if described else "."))
+    return facts.says(Witness.CLOUD, _with(text, described))
 
 
 def symptom(facts: Facts) -> Reason | None:
@@ -56,8 +58,7 @@ def symptom(facts: Facts) -> Reason | None:
         if one.kind in NODE_SYMPTOMS:
             where = f" on worker {clean(one.worker, 40)}" if one.worker else ""
             text = f"The API names the symptom {one.kind}{where}, {_ago(facts, one.at)}"
-            details = clean(one.details)
-            return facts.says(Witness.CLOUD, text + (f": {details.rstrip('.')}." if details else "."), one.at)
+            return facts.says(Witness.CLOUD, _with(text, clean(one.details)), one.at)
     return None
 
 
@@ -156,8 +157,8 @@ def launch(facts: Facts, one: Launch) -> Reason:
 def event(facts: Facts, one: Event) -> Reason:
     """What the logs told: the cause, and the beginning of the record."""
     process = f" of process {one.pid}" if one.pid is not None else ""
-    text = f"The log{process} told of {one.cause.value} {_ago(facts, one.when)}: {clean(one.text, 120).rstrip('.')}."
-    return facts.says(Witness.LOGS, text, one.when)
+    text = f"The log{process} told of {one.cause.value} {_ago(facts, one.when)}"
+    return facts.says(Witness.LOGS, _with(text, clean(one.text, 120)), one.when)
 
 
 def announced(facts: Facts, maintenance: Maintenance, witness: Witness) -> Reason:
@@ -201,9 +202,8 @@ def word(facts: Facts) -> Reason | None:
     agent, said = facts.agent, facts.word
     if agent is None or said is None:
         return None
-    summary = clean(said.summary).rstrip(".")
     text = f"Its own tpuwatch calls it {said.verdict.value} ({said.sureness.value})"
-    return facts.says(Witness.AGENT, f"{text}: {summary}." if summary else f"{text}.", agent.answered)
+    return facts.says(Witness.AGENT, _with(text, clean(said.summary)), agent.answered)
 
 
 def silent(facts: Facts) -> Reason | None:
@@ -218,6 +218,11 @@ def silent(facts: Facts) -> Reason | None:
 def told(*reasons: Reason | None) -> tuple[Reason, ...]:
     """Those of the reasons that there are."""
     return tuple(reason for reason in reasons if reason is not None)
+
+
+def _with(text: str, words: str) -> str:
+    """A sentence, with somebody's own words behind it."""
+    return ended(f"{text}: {words.rstrip('.')}" if words else text)
 
 
 def _ago(facts: Facts, when: float | None) -> str:

@@ -34,30 +34,33 @@ class JournalReads:
         self,
         *,
         since: float | None = None,
-        until: float | None = None,
         cause: Cause | None = None,
         history: bool | None = None,
         after_id: int | None = None,
         limit: int = 1000,
         newest_first: bool = False,
     ) -> list[Event]:
-        """At most `limit` events, by their own time (`Event.when`): since <= when < until, in seconds since the epoch.
+        """At most `limit` events, by their own time (`Event.when`), from `since` on, in seconds since the epoch.
 
         They come in the order of that time; with `after_id`, only those journalled after it, in the order of arrival.
         `newest_first` turns either order round before the limit is applied.
         """
-        where, values = _where(since=since, until=until, cause=cause, history=history, after_id=after_id)
+        asked = {
+            "at >= ?": since,
+            "cause = ?": None if cause is None else cause.value,
+            "history = ?": history,
+            "id > ?": after_id,
+        }
+        given = {condition: value for condition, value in asked.items() if value is not None}
+        where = f" WHERE {' AND '.join(given)}" if given else ""
         down = " DESC" if newest_first else ""
         order = f"at{down}, id{down}" if after_id is None else f"id{down}"
-        found = self._select(f"{rows.SELECT_EVENTS}{where} ORDER BY {order} LIMIT ?", *values, limit)
+        found = self._select(f"{rows.SELECT_EVENTS}{where} ORDER BY {order} LIMIT ?", *given.values(), limit)
         return [event for row in found if (event := rows.event_of(row)) is not None]
 
-    def counts(
-        self, *, since: float | None = None, until: float | None = None, history: bool | None = None
-    ) -> dict[Cause, int]:
-        """How many events there are of each cause that has any, by the events' own time as in `events`."""
-        where, values = _where(since=since, until=until, history=history)
-        found = self._select(f"{rows.COUNT_EVENTS}{where} GROUP BY cause", *values)
+    def counts(self) -> dict[Cause, int]:
+        """How many events there are of each cause that has any."""
+        found = self._select(f"{rows.COUNT_EVENTS} GROUP BY cause")
         return {cause: count for value, count in found if (cause := rows.cause_of(value)) is not None}
 
     def last_id(self) -> int:
@@ -143,22 +146,3 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
         raise JournalError(f"the journal {path} is of a newer tpuwatch (schema {version}): upgrade this one")
     if version < schema.VERSION:
         raise JournalError(f"the journal {path} is of an older tpuwatch: restart `tpuwatch run`, which converts it")
-
-
-def _where(
-    *,
-    since: float | None,
-    until: float | None,
-    history: bool | None,
-    cause: Cause | None = None,
-    after_id: int | None = None,
-) -> tuple[str, list[object]]:
-    asked = {
-        "at >= ?": since,
-        "at < ?": until,
-        "cause = ?": None if cause is None else cause.value,
-        "history = ?": history,
-        "id > ?": after_id,
-    }
-    given = {condition: value for condition, value in asked.items() if value is not None}
-    return (f" WHERE {' AND '.join(given)}" if given else ""), list(given.values())

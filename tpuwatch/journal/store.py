@@ -62,7 +62,6 @@ class Journal(JournalReads):
     durable: bool  # False: the directory cannot be written, all is kept in memory and ends with the process
     first_run: bool  # no earlier run has left anything here; stays so until one commit has been made
     first_run_time: float  # when tpuwatch first ran here, in seconds since the epoch
-    last_boot_id: str | None  # the boot id that the run before was given
     last_clean_stop: float | None  # when the run before was closed, in seconds since the epoch; None if it was not
 
     def __init__(
@@ -72,7 +71,6 @@ class Journal(JournalReads):
         clock: Clock,
         *,
         durable: bool,
-        boot_id: str = "",
         lock: opening.DirectoryLock | None = None,
         notices: Iterable[str] = (),
     ) -> None:
@@ -85,14 +83,14 @@ class Journal(JournalReads):
         self._directory_lock = lock
         self._turn = threading.RLock()  # for the connection
         self._damaged = False
-        self._next_id = self._recall(boot_id)
+        self._next_id = self._recall()
 
     @classmethod
-    def open(cls, directory: Path, clock: Clock, *, boot_id: str = "") -> Journal:
+    def open(cls, directory: Path, clock: Clock) -> Journal:
         """Lock `directory` (made if it is not there) and open its journal; `notices` tells what had to be done.
 
-        `boot_id` names the machine's boot, for the next run to compare. Where the directory cannot be written, the
-        journal is one in memory (see `durable`). Raises JournalBusyError if another process holds the directory.
+        Where it cannot be written, the journal is one in memory (see `durable`). Raises JournalBusyError if another
+        process holds the directory.
         """
         path = directory / schema.FILE_NAME
         notices: list[str] = []
@@ -107,8 +105,8 @@ class Journal(JournalReads):
                 "make the directory writable, with room, and restart tpuwatch"
             )
             connection = opening.open_memory(path, notices)
-            return cls(path, connection, clock, durable=False, boot_id=boot_id, lock=lock, notices=notices)
-        return cls(path, connection, clock, durable=True, boot_id=boot_id, lock=lock, notices=notices)
+            return cls(path, connection, clock, durable=False, lock=lock, notices=notices)
+        return cls(path, connection, clock, durable=True, lock=lock, notices=notices)
 
     def commit(
         self, events: Sequence[Event], cursors: Sequence[Cursor], launches: Sequence[Launch] = ()
@@ -210,7 +208,7 @@ class Journal(JournalReads):
                 self._directory_lock.release()
                 self._directory_lock = None
 
-    def _recall(self, boot_id: str) -> int:
+    def _recall(self) -> int:
         """Take over what earlier runs left; returns the first id to give.
 
         What this run leaves is written with its first commit: a run that got no further has not been one.
@@ -218,11 +216,10 @@ class Journal(JournalReads):
         meta = dict(self._connection.execute("SELECT name, value FROM meta"))
         self.first_run = "first_run_time" not in meta
         self.first_run_time = self._clock.time() if self.first_run else float(meta["first_run_time"])
-        self.last_boot_id = meta.get("boot_id")
         self.last_clean_stop = float(meta["clean_stop"]) if meta.get("clean_stop") else None
         now, at_work = self._clock.time(), max(float(meta.get("at_work", 0)), self.last_clean_stop or 0.0)
         self._cloud_nodes_from = now if now - at_work > CLOUD_NODES_SECONDS else 0.0
-        self._unwritten = {"first_run_time": repr(self.first_run_time), "boot_id": boot_id, "clean_stop": ""}
+        self._unwritten = {"first_run_time": repr(self.first_run_time), "clean_stop": ""}
         return max(self.last_id(), int(meta.get("last_id", 0))) + 1
 
     def _put_new_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> list[tuple[int, Event]]:

@@ -131,7 +131,6 @@ class Follower:
         self._shelf.look_round()
         if self._hints is not None:
             self._hints.watch(self._discovery.directories(), now)
-            self.counters.watcher_restarts = self._hints.restarts
 
     def _discover(self) -> None:
         changes = self._discovery.look()
@@ -288,7 +287,6 @@ class Follower:
         older, newer = sorted((other, tail), key=_started)
         older.rotated = True
         self._newest[stream] = newer
-        self.counters.rotations += 1
 
     def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
         now = self._clock.time()

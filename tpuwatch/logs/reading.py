@@ -29,9 +29,7 @@ class Counters:
     """What happened to files since the start."""
 
     truncations: int = 0  # cut off or written anew
-    rotations: int = 0  # a newer file of the same process and severity
     refusals: Counter[Refusal] = field(default_factory=Counter)
-    watcher_restarts: int = 0
 
 
 class FileStatus(NamedTuple):

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
 from tpuwatch.health.evidence import Problem
-from tpuwatch.node.apifaults import SCOPE, ApiError, Asked, Fault, TokenTimeout, explain
+from tpuwatch.node.apifaults import SCOPE, ApiError, Asked, Fault, explain
+from tpuwatch.node.tokens import BoundedRequest
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
@@ -21,7 +22,6 @@ with warnings.catch_warnings():
     import google.auth.transport.grpc
     import google.auth.transport.requests
     import grpc
-    import requests.exceptions
     from google.api_core.gapic_v1.client_info import ClientInfo
 
 if TYPE_CHECKING:
@@ -35,8 +35,10 @@ logging.getLogger("google.auth").setLevel(logging.ERROR)  # each failed attempt 
 PAGE_SIZE: Final = 1000
 MAX_PAGES: Final = 200
 GOOGLE: Final = "tpu.googleapis.com:443"
-_CHANNEL_OPTIONS: Final = (
+CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", 32 << 20),
+    # Else gRPC repeats by itself, without a pause, what a server turns away by GOAWAY: a gigabyte in ten seconds.
+    ("grpc.enable_retries", 0),
     ("grpc.use_local_subchannel_pool", 1),  # a new channel is a new connection
 )
 # After these the connection is not used again: it may be half-open, or wait in a back-off of gRPC's own. tpuwatch
@@ -49,6 +51,11 @@ _ENDED: Final = Fault(
 )
 
 _log = logging.getLogger(__name__)
+
+
+def insecure_channel(server: str) -> Any:
+    """A channel to a simulator, which no proxy knows the way to."""
+    return grpc.insecure_channel(server, options=(*CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)))
 
 
 class CloudClient:
@@ -176,12 +183,11 @@ class CloudClient:
 
     def _connected(self) -> Any:
         if self._cloud.insecure:
-            # A simulator, which no proxy knows the way to.
-            return grpc.insecure_channel(self.server, options=(*_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)))
+            return insecure_channel(self.server)
         self._renew()
         request = google.auth.transport.requests.Request()
         return google.auth.transport.grpc.secure_authorized_channel(
-            self._credentials, request, self.server, options=_CHANNEL_OPTIONS
+            self._credentials, request, self.server, options=CHANNEL_OPTIONS
         )
 
     def _renew(self) -> None:
@@ -189,33 +195,11 @@ class CloudClient:
         if self._credentials is not None and self._credentials.valid:
             return
         request = BoundedRequest(self._clock, self._cloud.timeout_seconds)
-        if self._credentials is None:
-            self._credentials, _ = google.auth.default(scopes=[SCOPE], request=request)
-        if not self._credentials.valid:
-            self._credentials.refresh(request)
-
-
-class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[misc]
-    """Google's HTTP transport, with one deadline for all attempts. Raises TokenTimeout when one of them hangs."""
-
-    def __init__(self, clock: Clock, seconds: float) -> None:
-        super().__init__()
-        self._clock = clock
-        self._deadline = clock.monotonic() + seconds
-
-    def __call__(self, url: str, *args: Any, timeout: float | None = None, **more: Any) -> Any:
         try:
-            left = max(0.001, self._left)
-            return super().__call__(url, *args, timeout=min(timeout or left, left), **more)
-        except google.auth.exceptions.TransportError as error:
-            # One that takes the request and does not answer is there: google.auth must not find that it is not.
-            hangs = isinstance(error.__cause__, requests.exceptions.ReadTimeout)
-            if self._left > 0 and not hangs:
-                raise
-            # Not passed on as it is: google.auth tries again after those, with pauses.
-            text = f"{url.partition('?')[0]} did not answer in time"
-            raise TokenTimeout(text) from error
-
-    @property
-    def _left(self) -> float:
-        return self._deadline - self._clock.monotonic()
+            if self._credentials is None:
+                self._credentials, _ = google.auth.default(scopes=[SCOPE], request=request)
+            if not self._credentials.valid:
+                self._credentials.refresh(request)
+        except (KeyError, TypeError, AttributeError) as error:  # google.auth takes what is in a reply on trust
+            text = f"what answers where access tokens are given out gives none ({type(error).__name__})"
+            raise google.auth.exceptions.RefreshError(text) from error

@@ -76,10 +76,10 @@ class _Scan:
 class Holders:
     """Looks for holders, and remembers what makes the next look cheap and its CPU times meaningful."""
 
-    def __init__(self, processes: ProcFs, root: Path, lock_file: str = LOCK_FILE) -> None:
+    def __init__(self, processes: ProcFs, root: Path) -> None:
         self._processes = processes
         self._contained = processes.contained()
-        self._lock_path = str(root / lock_file)
+        self._lock_path = str(root / LOCK_FILE)
         self._locks = root / "proc/locks"
         self._users = _Users(root)
         self._kernel: set[int] = set()
@@ -142,7 +142,7 @@ class Holders:
             entry = self._processes.stat(pid)
             if entry is not None and entry.kernel:
                 self._kernel.add(pid)
-            elif entry is not None and targets is None:
+            elif entry is not None and targets is None and not entry.ended:  # what has ended has nothing open
                 scan.unreadable.add(pid)
             return
         opened = {target for target in targets if target.startswith("/dev/")}  # far quicker than the expression

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Answer, Host, Problem
-from tpuwatch.node.holders import LOCK_FILE, Holders
+from tpuwatch.node.holders import Holders
 from tpuwatch.node.memory import read_memory
 from tpuwatch.node.usage import Mean
 from tpuwatch.processes import ProcFs, parse_numbers
@@ -25,11 +25,11 @@ _NO_PROC = "This machine cannot be looked at, since {} tells of no process and n
 class HostWitness:
     """Looks at the machine below `root`. Not for several threads at once."""
 
-    def __init__(self, *, clock: Clock, root: Path = Path("/"), lock_file: str = LOCK_FILE) -> None:
+    def __init__(self, *, clock: Clock, root: Path = Path("/")) -> None:
         self._clock = clock
         self._root = root
         self._processes = ProcFs(root / "proc")
-        self._holders = Holders(self._processes, root, lock_file)
+        self._holders = Holders(self._processes, root)
         self._last: Answer[Host] = Answer()
         self._used = Mean()
         self._cores: int | None = None

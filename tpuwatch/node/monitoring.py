@@ -150,17 +150,19 @@ class Connection:
         from google.cloud import monitoring_v3
         from google.cloud.monitoring_v3.services.metric_service.transports import MetricServiceGrpcTransport
 
+        from tpuwatch.node.cloudclient import CHANNEL_OPTIONS, insecure_channel
+
         if self._insecure and self._endpoint:
-            import grpc
+            channel = insecure_channel(self._endpoint)
+        else:
+            if self._credentials is None:
+                import google.auth
 
-            transport = MetricServiceGrpcTransport(channel=grpc.insecure_channel(self._endpoint))
-            return monitoring_v3.MetricServiceClient(transport=transport)
-        if self._credentials is None:
-            import google.auth
-
-            self._credentials, _ = google.auth.default(default_scopes=MetricServiceGrpcTransport.AUTH_SCOPES)
-        options = {"api_endpoint": self._endpoint} if self._endpoint else None
-        return monitoring_v3.MetricServiceClient(credentials=self._credentials, client_options=options)
+                self._credentials, _ = google.auth.default(default_scopes=MetricServiceGrpcTransport.AUTH_SCOPES)
+            channel = MetricServiceGrpcTransport.create_channel(
+                self._endpoint or SERVER, credentials=self._credentials, options=CHANNEL_OPTIONS
+            )
+        return monitoring_v3.MetricServiceClient(transport=MetricServiceGrpcTransport(channel=channel))
 
 
 def asked(what: str, project: str, endpoint: str, seconds: float, needs: tuple[str, str]) -> Asked:

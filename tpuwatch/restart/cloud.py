@@ -90,6 +90,7 @@ class CloudNodeApi:
             spot=node.spot,
             hosts=node.hosts,
             queued_resource=node.queued_resource,
+            created=node.created,
         )
         return self._with_operations(sight, target, since, deadline)
 

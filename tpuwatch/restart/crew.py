@@ -37,11 +37,10 @@ class Driven:
 class Crew:
     """Used from one thread, but for `wait` and `told`, which the drivers call."""
 
-    def __init__(self, clock: Clock, *, news: Callable[[], None], most: int = MOST) -> None:
+    def __init__(self, clock: Clock, *, news: Callable[[], None]) -> None:
         """`news` is called from any thread when one of them has come further, or to its end."""
         self._clock = clock
         self._news = news
-        self._most = most
         self._ending = threading.Event()
         self._lock = threading.Lock()
         self._threads: dict[Target, threading.Thread] = {}
@@ -63,7 +62,12 @@ class Crew:
     @property
     def has_room(self) -> bool:
         """Whether one more may be driven."""
-        return len(self._threads) < self._most and not self._ending.is_set()
+        return len(self._threads) < MOST and not self._ending.is_set()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any is being driven from here. May be asked from any thread."""
+        return bool(self._threads)
 
     def drives(self, target: Target) -> bool:
         """Whether the node's record is being driven from here."""

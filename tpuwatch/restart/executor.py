@@ -17,7 +17,7 @@ from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, told
 from tpuwatch.restart.machine import machine
 from tpuwatch.restart.machine.sights import Limits
-from tpuwatch.restart.record import Lease, Phase, Record, Target
+from tpuwatch.restart.record import TOUCHED, Lease, Phase, Record, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,8 +165,11 @@ class Keeper(ABC):
     def _read(self) -> Stored:
         stored = self._ledger.read(self._target)
         if stored is None:
-            raise NoRecordError(f"no restart of node {self._target.node} is recorded: there is nothing to carry on")
+            raise self._nothing()
         return stored
+
+    def _nothing(self) -> NoRecordError:
+        return NoRecordError(f"no restart of node {self._target.node} is recorded: there is nothing to carry on")
 
     def _write(self, record: Record) -> None:
         """Store the record with this driver's lease, or without one if it has ended."""
@@ -178,11 +181,30 @@ class Keeper(ABC):
         try:
             stored = self._ledger.write(record, self._stored.version)
         except ConflictError as error:
-            stored = self._read()
-            if stored.record != record:  # else it was written by a call before, of which that was not known
-                raise ConflictError(_taken_over(stored.record)) from error
+            found = self._ledger.read(self._target)
+            if self._is_lost(found):
+                _log.warning(
+                    "The ledger has lost how far the restart of node %s is: it is written again.", self._target.node
+                )
+                stored = self._ledger.write(record, found.version if found is not None else 0)
+            elif found is None:
+                raise self._nothing() from error
+            elif found.record != record:  # else it was written by a call before, of which that was not known
+                raise ConflictError(_taken_over(found.record)) from error
+            else:
+                stored = found
         self._renewed = began
         return stored
+
+    def _is_lost(self, found: Stored | None) -> bool:
+        """Whether what this driver had written is gone, or older: the ledger was removed, or put back from a copy.
+
+        While its lease holds nobody else can have gone on. Who gave up now could leave the node stopped, with nobody
+        left who knows of it; but what nothing was done about yet ends with its record.
+        """
+        mine, holds = self._stored.record, self._clock.monotonic() - self._renewed < self._lease.seconds
+        older = found is None or found.version < self._stored.version
+        return older and holds and mine.lease.owner == self._lease.owner and mine.phase in TOUCHED
 
     def _insist(self, do: Callable[[], _T]) -> _T:
         """Do it again after faults of the ledger, for as long as a lease holds."""

@@ -93,6 +93,11 @@ class Telling:
         self._note(record.target, record.rung.value, "taken_up", sentence, record.cause)
         _log.warning("%s", sentence)
 
+    def given_up(self, record: Record, why: str) -> None:
+        """What nobody drives any more was taken back, or counts as failed, without anything being done from here."""
+        self._note(record.target, record.rung.value, "given_up", why, record.cause, record.evidence)
+        _log.info("%s of %s is given up: %s", record.rung.value, record.target.node, one_line(why))
+
     def over(self, record: Record) -> None:
         """What was driven from here has ended."""
         self._metrics.restart_ended(record.rung, record.phase)

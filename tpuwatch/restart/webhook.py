@@ -30,7 +30,6 @@ TRIES: Final = 5
 PAUSE_SECONDS: Final = 1.0  # after the first try that failed; doubles, and a random part of it is waited
 LONGEST_PAUSE_SECONDS: Final = 60.0
 MOST_WAITING: Final = 100
-_ANSWER_BYTES: Final = 4096
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TEXT: Final = 2000  # characters
 
@@ -129,8 +128,8 @@ class Webhook:
         headers = {"Content-Type": "application/json", "User-Agent": f"tpuwatch/{__version__}"}
         try:
             request = urllib.request.Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310
-            with self._opener.open(request, timeout=TIMEOUT_SECONDS) as reply:
-                reply.read(_ANSWER_BYTES)
+            # What is in the answer does not matter, and it may never end.
+            self._opener.open(request, timeout=TIMEOUT_SECONDS).close()
         except urllib.error.HTTPError as error:
             error.close()
             after = parse_retry_after(error.headers.get("Retry-After")) if error.headers else None

@@ -81,7 +81,8 @@ Resource = Annotated[
     str, matching(r"[A-Za-z0-9_.:/*?-]{1,256}"), Allowed('a pattern for resource names: "*/locations/us-east5-a*"')
 ]
 FieldNames = Annotated[
-    tuple[Annotated[str, matching(r"[a-z_]{1,63}")], ...], Allowed("a list of names of a node's fields")
+    tuple[Annotated[str, matching(r"[A-Za-z_-]{1,63}")], ...],
+    Allowed('a list of names of fields, such as "health", or of the metadata server\'s values, such as "tpu-env"'),
 ]
 Worker = Annotated[int, Field(strict=True, ge=0, le=4095), Allowed("a worker's number")]
 Count = Annotated[int, Field(strict=True, ge=1, le=1_000_000), Allowed("a whole number")]
@@ -182,7 +183,7 @@ class SetFault(Action):
     black_hole: YesNo = Field(default=False, description="Take the request and never answer.")
     wrong_enum: YesNo = Field(default=False, description="States and health with numbers that no enum has.")
     stale_seconds: Wait = Field(default=0.0, description="Nodes and operations are shown as they were so long ago.")
-    drop: FieldNames = Field(default=(), description="Fields that are left out of nodes.")
+    drop: FieldNames = Field(default=(), description="Fields and values that are left out of answers.")
     share: Share = Field(default=1.0, description="Of the calls that it strikes.")
     times: Count | None = Field(default=None, description="How often it strikes; else until it is cleared.")
     resource: Resource = Field(default="*", description="A pattern for the name or parent that is asked for.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 from typing import TYPE_CHECKING, Any
@@ -48,18 +49,16 @@ class Client:
     def _ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> dict[str, Any]:
         address = self.note["control"]
         body = None if document is None else json.dumps(document)
-        connection = http.client.HTTPConnection(address, timeout=SECONDS)
         try:
-            connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
-            reply = connection.getresponse()
-            answer = json.loads(reply.read())
+            with contextlib.closing(http.client.HTTPConnection(address, timeout=SECONDS)) as connection:
+                connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+                reply = connection.getresponse()
+                answer = json.loads(reply.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise TpuwatchError(
                 f"the simulator in {self.directory} does not answer at {address} ({error}); "
                 "start one with `tpuwatch sim`"
             ) from error
-        finally:
-            connection.close()
         if not isinstance(answer, dict):
             raise TpuwatchError(f"some other program answers at {address}; start the simulator again")
         if reply.status != http.client.OK:

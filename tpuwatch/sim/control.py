@@ -44,21 +44,14 @@ class _BadRequestError(Exception):
 class ControlServer(LocalServer):
     """Serves on an address of this machine, from threads of its own."""
 
-    def __init__(
-        self,
-        do: Callable[[actions.Action], str],
-        state: Callable[[], dict[str, Any]],
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-    ) -> None:
-        """Binds at once, serves after `start`. `do` is Director.do, `state` gives the document of GET /state.
+    def __init__(self, do: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]) -> None:
+        """Binds a free port of this host at once, serves after `start`. Raises OSError.
 
-        Raises OSError.
+        `do` is Director.do, `state` gives the document of GET /state.
         """
         self.do = do
         self.state = state
-        super().__init__(_Handler, "sim-control", host=host, port=port, most=MAX_CONNECTIONS)
+        super().__init__(_Handler, "sim-control", most=MAX_CONNECTIONS)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tpuwatch.sim.actions import Action
 
 LAUNCH_SECONDS = 60.0  # the longest launch of the story takes six
-SEEN_SECONDS = 10.0  # how long the daemon may take to tell of what is written; it needs a tenth of a second
-VERDICT_SECONDS = 30.0  # how long it may take to judge the node: the first question to the cloud loads its client
+SEEN_SECONDS = 60.0  # how long the daemon may take to tell of what is written; it needs a tenth of a second
+VERDICT_SECONDS = 60.0  # how long it may take to judge the node: the first question to the cloud loads its client
 INDENT = 12  # below a line with a time
 _LAUNCH_STYLES = {"starting": "dim", "ok": "green"}
 SHOWN_METRICS = (

@@ -26,10 +26,6 @@ class JobOutput:
         self.stream.write(f"{text}\n")
         self.stream.flush()
 
-    def preinit(self, severity: str, now: float, thread: int, source: str, text: str) -> None:
-        """A record from before logging is set up: epoch time in place of a date, and stderr in place of a file."""
-        self.line(f"{severity}0000 00:00:{now:.6f} {thread:>7} {source}] {text}")
-
     def step(self, step: int, loss: float, seconds: float) -> None:
         """One line of training progress."""
         self.line(f"step {step}: loss: {loss:.4f}, {seconds:.3f} s/step")
@@ -54,7 +50,6 @@ jax.errors.JaxRuntimeError: {error}"""
         allocations: Sequence[report.Allocation],
         *,
         limit: int,
-        module: str = "jit_train_step",
         whole: bool = True,
     ) -> None:
         """SimulatedProcess.hbm_oom as the job sees it; not `whole` where the report stands here and not in the log."""
@@ -63,7 +58,7 @@ jax.errors.JaxRuntimeError: {error}"""
             self.traceback(
                 "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
                 f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(limit)})."
-                f" HLO module: {module}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
+                f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
             )
             return
         self.traceback(

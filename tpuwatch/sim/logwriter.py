@@ -25,7 +25,7 @@ class SimulatedProcess:
     """Writes libtpu's log files for one process id.
 
     Records carry the clock's time. What is written at INFO reaches the disk when its block is full or when a graver
-    record follows, as with the real library; `crash()` loses the rest.
+    record follows, as with the real library.
     """
 
     def __init__(
@@ -132,13 +132,13 @@ class SimulatedProcess:
         )
         self.record("I", "tpu::System initialized, current host id: 0, logical device ids: 0,1,2,3", f"{_SYSTEM}:221")
 
-    def compile_ok(self, module: str = "jit_train_step", *, used: int = 6 << 30, limit: int = HBM_BYTES) -> None:
-        """A program compiles and fits: INFO lines that name HBM use without being a complaint. Sizes are bytes."""
-        self._compile_start(module)
+    def compile_ok(self, *, used: int = 6 << 30) -> None:
+        """A program compiles and fits: INFO lines that name HBM use without being a complaint. `used`: bytes."""
+        self._compile_start()
         backend = f"{self.dialect.chip}_compiler_backend.cc"
         worker = self.pid + 23
         self.record("I", "BACKEND_PASSES stage duration: 1.420642247s", f"{self.dialect.compiler}:3840", thread=worker)
-        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(limit)}"
+        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(HBM_BYTES)}"
         self.record("I", usage, f"{backend}:2397", thread=worker)
         self.record(
             "I",
@@ -151,20 +151,15 @@ class SimulatedProcess:
         self.record("I", "CODE_GENERATION stage duration: 11.51724ms", f"{backend}:1700", thread=worker)
         self._compile_end()
 
-    def hbm_oom(
-        self,
-        allocations: Sequence[report.Allocation],
-        *,
-        module: str = "jit_train_step",
-        limit: int = HBM_BYTES,
-    ) -> None:
+    def hbm_oom(self, allocations: Sequence[report.Allocation]) -> None:
         """A program does not fit into HBM at compile time; old versions leave the sentence to stderr."""
-        self._compile_start(module)
+        self._compile_start()
         used = sum(allocation.size for allocation in allocations)
         source = f"{self.dialect.compiler}:{3563 if self.dialect.whole_report else 2612}"
         worker = self.pid + 21
         if self.dialect.whole_report:
-            text = f"{report.headline(used, limit, module)} Memory usage report: \n{report.usage_table(allocations)}"
+            headline = report.headline(used, HBM_BYTES, report.MODULE)
+            text = f"{headline} Memory usage report: \n{report.usage_table(allocations)}"
             self.record("E", text, source, thread=worker)
             self.record("E", "Failed to verify buffer assignment.", f"{self.dialect.compiler}:3787", thread=worker)
         else:
@@ -189,20 +184,18 @@ class SimulatedProcess:
         """End in order: nothing is lost."""
         self.files.close()
 
-    def crash(self) -> None:
-        """End as by SIGKILL: buffered INFO records are lost."""
-        self.files.abandon()
-
     def _premapped_setting(self, size: int, threshold: int | None, partitions: int) -> None:
         text = f"TPU premapped buffer enabled. Size: {size} Threshold: {size if threshold is None else threshold}"
         if self.dialect.partitions:
             text += f" Partitions: {partitions}"
         self.record("I", text, "singleton_tpu_states_manager.cc:86")
 
-    def _compile_start(self, module: str) -> None:
+    def _compile_start(self) -> None:
         passes = f"{self.dialect.chip}_compiler_hlo_passes.cc"
-        self.record("I", f"XLA::TPU running hlo passes for 2114 instructions, module: {module}", f"{passes}:6721")
-        self.record("I", f"HLO optimizing module: {module} instructions: 2114", f"{passes}:6616")
+        self.record(
+            "I", f"XLA::TPU running hlo passes for 2114 instructions, module: {report.MODULE}", f"{passes}:6721"
+        )
+        self.record("I", f"HLO optimizing module: {report.MODULE} instructions: 2114", f"{passes}:6616")
         self.record("I", "HLO_PASSES stage duration: 16.2020725ms", f"{passes}:6836")
         self.record("I", "Trying strategy: 1, 4", "buffer_assignment.cc:3752", thread=self.pid + 21)
 

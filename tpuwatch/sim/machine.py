@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.sim.actions import Action, StartLaunch
 
-START_SECONDS = 20.0  # a cold daemon needs about one
+START_SECONDS = 60.0  # a cold daemon needs about one; a busy machine is slow
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
 POLL_SECONDS = 0.05

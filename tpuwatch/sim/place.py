@@ -66,10 +66,13 @@ class Place:
         self.put(NOTE, json.dumps(note, indent=2) + "\n")
 
     def put(self, name: str, text: str) -> Path:
-        """A file of the directory with this text."""
+        """A file of the directory with this text. Raises PlaceError when it cannot be written."""
         path, draft = self.directory / name, self.directory / f".{name}.new"
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            raise PlaceError(f"cannot write {path}: {error.strerror}; give another directory by --dir") from error
         return path
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MODULE = "jit_train_step"  # the program that does not fit
 _UNITS = ((1 << 40, "T", 2), (1 << 30, "G", 2), (1 << 20, "M", 2), (1 << 10, "K", 1))  # bytes, letter, decimals
 
 

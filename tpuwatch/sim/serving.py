@@ -28,8 +28,8 @@ class LocalServer(socketserver.TCPServer):
         handler: type[BaseHTTPRequestHandler],
         name: str,
         *,
-        host: str,
-        port: int,
+        host: str = "127.0.0.1",
+        port: int = 0,
         most: int,
         busy: bytes = b"",
     ) -> None:

@@ -56,7 +56,6 @@ class Simulator:
         speed: float = 1.0,
         pace: float | None = None,
         listen: tuple[str, int] = (HOST, 0),
-        clock: Clock | None = None,
     ) -> None:
         """`speed` is how many seconds of the world's time pass in one.
 
@@ -67,8 +66,8 @@ class Simulator:
         self.scenario = scenario
         self.place = place
         self.speed = speed
-        clock = clock or SystemClock()
-        self.clock = clock if speed == 1 else ScaledClock(clock, speed)
+        clock = SystemClock()
+        self.clock: Clock = clock if speed == 1 else ScaledClock(clock, speed)
         self.world = World(self.clock)
         self.launches = Launches(
             place.directory / "tpu_logs", place.directory / "jobs", pace=1 / speed if pace is None else pace

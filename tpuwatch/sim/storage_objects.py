@@ -109,10 +109,8 @@ class SimObject:
 class Change:
     """One write or removal that was carried out."""
 
-    at: float
     name: str
     before: int  # the generation; 0: there was none
-    after: int  # 0: removed
 
 
 class Objects:
@@ -156,7 +154,7 @@ class Objects:
                 if given.get(key, is_so) != is_so:
                     raise Refusal(400, "invalid", f"Provided {key} does not match the content.")
             objects[name] = made
-            self._note(now, made, before.generation if before is not None else 0, made.generation)
+            self._note(name, before.generation if before is not None else 0)
             return made
 
     def delete(self, bucket: str, name: str, conditions: Conditions) -> None:
@@ -164,9 +162,9 @@ class Objects:
         with self._lock:
             found = self._live(bucket, name)
             conditions.check(found)
-            now = self._changing(bucket, name)
+            self._changing(bucket, name)
             del self._objects(bucket)[name]
-            self._note(now, found, found.generation, 0)
+            self._note(name, found.generation)
 
     def page(self, bucket: str, prefix: str, after: str, most: int) -> tuple[list[SimObject], str]:
         """The live objects whose names begin so and come after that one, and the last one's name if there are more."""
@@ -195,8 +193,8 @@ class Objects:
         self._changed[bucket, name] = now
         return self._clock.time()
 
-    def _note(self, now: float, changed: SimObject, before: int, after: int) -> None:
-        self.changes.append(Change(now, changed.name, before, after))
+    def _note(self, name: str, before: int) -> None:
+        self.changes.append(Change(name, before))
         del self.changes[:-CHANGES]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.tune.model import Decision, Host
     from tpuwatch.tune.visibility import LogFacts
 
+_AHEAD_SECONDS: Final = 300.0  # by which a launch may be ahead of our clock
 _NONE: Final[Mapping[str, float]] = MappingProxyType({})
 
 
@@ -36,16 +38,19 @@ def bounds_of(config: Config) -> Bounds:
     )
 
 
-def workloads(launches: Iterable[Launch], resets: Mapping[str, float] = _NONE) -> dict[str, list[Launch]]:
+def workloads(
+    launches: Iterable[Launch], resets: Mapping[str, float] = _NONE, now: float = math.inf
+) -> dict[str, list[Launch]]:
     """The launches of each workload, the oldest first; those that nobody named are of DEFAULT_WORKLOAD.
 
     The workload that was launched last comes last. What was launched before the reset of its workload
-    (tpuwatch.tune.resets) is left out.
+    (tpuwatch.tune.resets) is left out, and what is of the future: a clock that was ahead, and was set right since, is
+    to have no last word for ever.
     """
     found: dict[str, list[Launch]] = {}
     for launch in sorted(launches, key=lambda one: one.started):
         name = name_of(launch)
-        if launch.started >= resets.get(name, 0.0):
+        if resets.get(name, 0.0) <= launch.started <= now + _AHEAD_SECONDS:
             found.setdefault(name, []).append(launch)
     return dict(sorted(found.items(), key=lambda item: item[1][-1].started))
 

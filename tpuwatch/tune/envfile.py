@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tpuwatch.tune.model import Decision, Plan
     from tpuwatch.tune.plan import Given
 
-FORMATS: Final = ("shell", "systemd", "json", "docker")
 _ESCAPED: Final = str.maketrans({char: f"\\{char}" for char in '\\"`$'})
 _STEPS: Final = {
     Step.START: "start",
@@ -36,7 +35,7 @@ _STEPS: Final = {
 
 
 def render(plan: Plan, given: Given, form: str) -> str:
-    """The environment that `given` is, in one of FORMATS, with the plan's words on it.
+    """The environment that `given` is, as `form` (shell, systemd, json or docker), with the plan's words on it.
 
     Raises TuneError for a value that the format cannot carry.
     """

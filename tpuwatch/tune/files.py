@@ -21,7 +21,7 @@ _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Put `data` in the place of whatever is at `path`, in one step: a reader finds the old file or the new one, whole.
 
     A link at `path` is replaced, not followed. Its directory may be a link of root's or one's own, and no other user's.
@@ -35,7 +35,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     except OSError as error:
         raise TuneError(f"cannot write {path}: {path.parent}: {error.strerror}") from error
     try:
-        _replace(directory, path.name, data, mode)
+        _replace(directory, path.name, data)
     except IsADirectoryError as error:
         raise TuneError(f"cannot write {path}: a directory is in its place; remove it, or name another file") from error
     except OSError as error:
@@ -44,7 +44,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         os.close(directory)
 
 
-def _replace(directory: int, name: str, data: bytes, mode: int) -> None:
+def _replace(directory: int, name: str, data: bytes) -> None:
     fresh = f".{name[:100]}.{os.urandom(8).hex()}"
     file = os.open(fresh, _NEW, 0o600, dir_fd=directory)
     try:
@@ -53,7 +53,7 @@ def _replace(directory: int, name: str, data: bytes, mode: int) -> None:
             if os.geteuid() == 0:
                 owner = os.fstat(directory)
                 os.fchown(file, owner.st_uid, owner.st_gid)
-            os.fchmod(file, mode)  # after the owner, whose change may take bits away
+            os.fchmod(file, 0o644)  # after the owner, whose change may take bits away
             os.fsync(file)
         finally:
             os.close(file)

@@ -39,6 +39,7 @@ _WAITS: Final = (
 _CAUSES: Final = frozenset(cause.value for cause in Cause)
 _LONGEST: Final = 86_400.0  # no initialisation takes longer
 _SHORT: Final = 600.0  # a launch that failed within so many seconds had little time to need its buffer
+_TOGETHER: Final = 60.0  # processes of one run begin within so many seconds
 _GRACE: Final = 1.0  # a cause that is told so much after the TPU is up is still what it waited for
 
 
@@ -67,6 +68,7 @@ class Seen:
     need: int | None = None  # what was needed at once; None where nothing told
     asked: int | None = None  # the largest single buffer that there was no room for
     cause: str = ""  # why it failed
+    processes: int = 1  # of its run, each with such a buffer
     short: bool = False  # it came up, and was ended before it could show that its buffer will do
 
     @property
@@ -89,17 +91,22 @@ class Seen:
 
 
 def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
-    """What the launches say, the oldest first. Those under way that tell no failure yet are left out."""
-    seen: list[Seen] = []
+    """What the launches say, the oldest first. Those under way that tell no failure yet are left out.
+
+    Several that ran beside each other are one run, of a process for each chip: where one of them lacked room or memory,
+    the others do not show that the size will do.
+    """
+    runs: list[list[tuple[Launch, Seen]]] = []
     size, boot = host.default_bytes, ""
     for launch in sorted(launches, key=lambda one: _finite(one.started)):
         size = _size(launch, host, size)
         fresh = bool(launch.boot_id) and launch.boot_id != boot
         boot = launch.boot_id or boot
-        kind = _kind(launch)
-        if kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING:
-            seen.append(_seen(launch, size, kind, fresh=fresh))
-    return tuple(seen)
+        one = _seen(launch, size, _kind(launch), fresh=fresh)
+        if not (runs and _is_beside(launch, one, runs[-1])):
+            runs.append([])
+        runs[-1].append((launch, one))
+    return tuple(replace(one, processes=_buffers(run)) for run in runs for one in _telling(run))
 
 
 def shown(launches: Iterable[Launch], host: Host) -> Host:
@@ -114,6 +121,25 @@ def shown(launches: Iterable[Launch], host: Host) -> Host:
 def set_bytes(value: str) -> int:
     """The bytes that libtpu reads from a variable's value; 0 where it reads none."""
     return min(max(0, leading_integer(value) or 0), MOST_BYTES)
+
+
+def _is_beside(launch: Launch, one: Seen, run: Sequence[tuple[Launch, Seen]]) -> bool:
+    """Whether a launch is of the run: it began with it, with the same size, and not after its end."""
+    first = run[0][1]
+    together = one.when - first.when <= _TOGETHER and (one.size, one.ours) == (first.size, first.ours)
+    return together and any(before.ended is None or before.ended > launch.started for before, _ in run)
+
+
+def _buffers(run: Sequence[tuple[Launch, Seen]]) -> int:
+    """How many of a run came to have a buffer. What only asks libtpu something, beside a job, has none."""
+    return max(1, sum(one.kind not in (Kind.NO_START, Kind.NOTHING) for _, one in run))
+
+
+def _telling(run: Sequence[tuple[Launch, Seen]]) -> Sequence[Seen]:
+    """Those of a run that tell of its size."""
+    told = [one for launch, one in run if one.kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING]
+    failed = [one for one in told if one.kind in (Kind.EXHAUSTED, Kind.HOST_OOM)]
+    return sorted(failed, key=lambda one: one.kind is Kind.HOST_OOM) or told
 
 
 def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:

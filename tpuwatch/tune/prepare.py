@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.errors import TuneError
 from tpuwatch.tune import visibility
-from tpuwatch.tune.config import StartConfig, read_config
+from tpuwatch.tune.config import read_config
 from tpuwatch.tune.plan import Given, environment, fresh_plan, plan_directory, read_plan, renewed, stamp, workload_name
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 class Prepared:
     """All that a start needs to know."""
 
-    config: StartConfig
     directory: Path  # the tune directory, which need not exist
     plan: Plan
-    decided: bool  # whether the plan was decided; else there is no history yet
     given: Given
     warnings: tuple[str, ...]  # sentences for the operator
 
@@ -50,9 +48,8 @@ def prepare(
         warnings.append("The plan was decided by another state of the configuration; the next one goes by this one.")
     places = visibility.places(str(start.log_dir), as_me=not elsewhere)
     visible = visibility.settings(places, log_mib=start.log_mib, stderr_level=start.stderr_level)
-    decided = plan is not None
     whole = renewed(plan or fresh_plan(name, (), now, config=stamp(start.path)), visible.settings, start.pins)
     given = environment(whole, {} if elsewhere else environ)
     if not elsewhere:
         warnings += visibility.hidden({**environ, **given.set})
-    return Prepared(start, directory, whole, decided, given, (*warnings, *visible.warnings))
+    return Prepared(directory, whole, given, (*warnings, *visible.warnings))

@@ -151,7 +151,7 @@ def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
         said=said,
         host=host,
         bounds=bounds,
-        room=room(host, bounds, worked=worked, refused=_refused(said)),
+        room=room(host, bounds, worked=worked, refused=_refused(said), processes=said[-1].processes if said else 1),
         fit=fit_line(points, left_out=timed - len(points)),
     )
 

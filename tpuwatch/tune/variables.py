@@ -39,6 +39,9 @@ _NAMES: Final = """
     TPU_VISIBLE_DEVICE_PATHS TPU_VLOG_LEVEL TPU_VMODULE TPU_WORKER_HOSTNAMES TPU_WORKER_ID TPU_ZONE
     """
 KNOWN: Final = frozenset(_NAMES.split())
+# Numbers up to these are no sizes in bytes: they were meant as GiB, or as MiB.
+_GIB_UP_TO: Final = 64
+MIB_UP_TO: Final = 1 << 14
 _OWN: Final = "TPUWATCH_"  # tpuwatch's own variables
 _NAME: Final = re.compile(r"(?:LIB_?)?TPU|CLOUD_TPU_|PJRT_DEVICE|ALLOW_MULTIPLE_LIBTPU", re.IGNORECASE)
 _ALIKE = 0.9  # from here on two names are taken for the same one misspelt
@@ -158,12 +161,18 @@ def _size(name: str, value: str) -> Fault | None:
 def _page(name: str, size: int) -> Fault | None:
     if size % PAGE_BYTES == 0:
         return None
-    right = -(-size // PAGE_BYTES) * PAGE_BYTES
     return Fault(
         f"{name}={size} is no multiple of {PAGE_BYTES}: libtpu takes it without a check, and asks for whole pages.",
-        f"export {name}={right}",
+        f"export {name}={meant_bytes(size)}",
         GUIDE,
     )
+
+
+def meant_bytes(size: int) -> int:
+    """The size in whole pages that was meant by a number: one too small for a size in bytes is one in GiB or MiB."""
+    if size <= MIB_UP_TO:
+        return size << 30 if size <= _GIB_UP_TO else size << 20
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
 
 
 def _bytes(value: str) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.tune.flags import ARGUMENTS, UNBUFFERED, merged
+from tpuwatch.tune.flags import ARGUMENTS, UNBUFFERED, merged, whole_flags
 from tpuwatch.tune.model import Setting
 
 if TYPE_CHECKING:
@@ -173,5 +173,8 @@ _LOST: Final = {
 
 def unbuffered(arguments: str) -> bool:
     """Whether lines are written at once, or a second later at most."""
-    words = [word.lstrip("-") for word in arguments.replace("logbuflevel ", "logbuflevel=").split(" ")]
-    return any(word.startswith("logbuflevel=-") or word in ("logbufsecs=0", "logbufsecs=1") for word in words)
+    given = {}
+    for flag in whole_flags(arguments):  # the last one of a name counts
+        name, _, value = flag.replace(" ", "=", 1).lstrip("-").partition("=")
+        given[name] = value
+    return given.get("logbuflevel", "").startswith("-") or given.get("logbufsecs") in ("0", "1")

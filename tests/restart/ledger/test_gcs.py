@@ -52,9 +52,9 @@ def machine(opened: Open, machines: list[Machine]) -> Machine:
     return machines[0]
 
 
-def replaced(server: StorageServer, text: bytes, name: str = NAME) -> int:
+def replaced(server: StorageServer, text: bytes) -> int:
     """What somebody else has put in the object's place."""
-    return server.objects.insert(BUCKET, name, text, "application/json", {}, Conditions()).generation
+    return server.objects.insert(BUCKET, NAME, text, "application/json", {}, Conditions()).generation
 
 
 class TestContract(LedgerContract):

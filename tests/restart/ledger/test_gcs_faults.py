@@ -14,12 +14,12 @@ from google.oauth2.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.restart.buckets import BUCKET, Machine, OwnClock, storage_running
+from tests.restart.buckets import BUCKET, Machine, OwnClock, bucket_settings, storage_running
 from tests.restart.records import NOW, TARGET, record
 from tests.restart.site import Site, site_running
-from tpuwatch.clock import ManualClock, SystemClock
+from tpuwatch.clock import ManualClock
 from tpuwatch.config.restart import Ledger as Settings
-from tpuwatch.node.cloudclient import BoundedRequest
+from tpuwatch.node.tokens import BoundedRequest
 from tpuwatch.restart.ledger import gcsclient
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError
 from tpuwatch.restart.ledger.gcs import GcsLedger
@@ -162,7 +162,8 @@ def test_faults_that_stay_end_the_call_in_time(server: StorageServer, machine: M
     assert (machine.clock.monotonic(), machine.counts.total()) == (began, asked + 1)
 
 
-def test_pauses_grow_and_are_spread_at_random(server: StorageServer, machine: Machine) -> None:
+def test_pauses_grow_and_are_spread_at_random(server: StorageServer, clock: ManualClock) -> None:
+    machine = Machine(server, OwnClock(clock), timeout_seconds=5.0)
     server.faults.set(REFUSED)
     for _ in range(60):
         with pytest.raises(LedgerError):
@@ -170,6 +171,7 @@ def test_pauses_grow_and_are_spread_at_random(server: StorageServer, machine: Ma
     assert min(machine.waits) < 0.05
     assert 1.0 < max(machine.waits) <= 4.0
     assert len({round(wait, 3) for wait in machine.waits}) > 100
+    machine.ledger.close()
 
 
 def test_a_throttled_call_waits_as_it_is_told(server: StorageServer, machine: Machine) -> None:
@@ -237,13 +239,24 @@ def test_a_bucket_that_is_not_there_is_no_empty_ledger(server: StorageServer, cl
     machine.ledger.close()
 
 
-def test_one_request_that_hangs_does_not_cost_the_call(server: StorageServer) -> None:
-    given = Settings(kind="gcs", bucket=BUCKET, endpoint=server.address, insecure=True, timeout_seconds=3.0)
-    ledger = GcsLedger(given, SystemClock(), wait=lambda _: False)
+def test_one_request_that_hangs_does_not_cost_the_call(
+    server: StorageServer, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = gcsclient.Bucket.put
+    hangs = [0.2]  # real seconds, for all of its time by the clock
+
+    def hang(bucket: gcsclient.Bucket, name: str, content: bytes, generation: int, seconds: float) -> int:
+        if not hangs:
+            return put(bucket, name, content, generation, seconds)
+        try:
+            return put(bucket, name, content, generation, hangs.pop())
+        finally:
+            machine.clock.advance(seconds)
+
+    monkeypatch.setattr(gcsclient.Bucket, "put", hang)
     plan(server, Fault(black_hole=True, after_work=True))
-    assert ledger.write(record(), 0).version == generation(server)
+    assert machine.ledger.write(record(), 0).version == generation(server)
     assert len(server.objects.changes) == 1
-    ledger.close()
 
 
 def test_an_address_without_a_server_is_told(clock: ManualClock) -> None:
@@ -319,8 +332,7 @@ def restarting(site: Site) -> Iterator[tuple[StorageServer, GcsLedger]]:
     """The site with a request in a bucket, which keeps the service's limit of writes."""
     site.begin()
     with storage_running(site.clock, write_seconds=1.0) as server:
-        given = Settings(kind="gcs", bucket=BUCKET, endpoint=server.address, insecure=True)
-        ledger = GcsLedger(given, site.clock, wait=site.wait, dice=random.Random(1))
+        ledger = GcsLedger(bucket_settings(server), site.clock, wait=site.wait, dice=random.Random(1))
         ledger.write(site.record, 0)
         site.clock.advance(1)
         yield server, ledger

@@ -92,8 +92,8 @@ def test_the_boot_tells_namespaces_of_processes_apart(tmp_path: Path) -> None:
     assert boots == {"b00b.pid4026531836", "b00b.pid4026532001"}
 
 
-def held(version: int, owner: str = "somebody", seconds: float = 60.0) -> Stored:
-    return Stored(record(lease=Lease(owner, seconds)), version)
+def held(version: int, owner: str = "somebody") -> Stored:
+    return Stored(record(lease=Lease(owner, 60.0)), version)
 
 
 def test_a_lease_holds_while_its_version_changes_and_no_longer() -> None:

@@ -35,7 +35,7 @@ for tries in range(1, 10_000):
 
 @pytest.fixture
 def opened(tmp_path: Path, clock: ManualClock) -> Open:
-    return lambda: SqliteLedger(tmp_path, clock)
+    return lambda: SqliteLedger(tmp_path, clock, busy_seconds=60.0)  # many write at once, and a disk may be slow
 
 
 def execute(path: Path, statement: str, *values: object) -> None:

@@ -50,12 +50,12 @@ def stopped(at: float = T + 60) -> Record:
     return step(stopping(), see("STOPPED", at)).record
 
 
-def starting(at: float = T + 61) -> Record:
-    return answered(stopped(), Call.START, CallAnswer(operation="op-2"), at, LIMITS)
+def starting() -> Record:
+    return answered(stopped(), Call.START, CallAnswer(operation="op-2"), T + 61, LIMITS)
 
 
-def verifying(at: float = T + 200) -> Record:
-    return step(starting(), see("READY", at)).record
+def verifying() -> Record:
+    return step(starting(), see("READY", T + 200)).record
 
 
 def test_a_restart_from_the_request_to_the_end() -> None:

@@ -23,13 +23,13 @@ STEP_SECONDS = 10
 Story = Callable[[float], Answer[Runtime]]  # what its runtime answers, so long after the cloud called it bad
 
 
-def life(story: Story, settings: Settings, seconds: int = 3600) -> list[tuple[int, Judgement, Decision]]:
+def life(story: Story, settings: Settings) -> list[tuple[int, Judgement, Decision]]:
     """What its own daemon judges and decides, step by step, while the cloud calls the node bad."""
     told: list[tuple[int, Judgement, Decision]] = []
     seen: Confirmation | None = None
     before: Judgement | None = None
     machine = scenes.host(scenes.holder(0.3), cpu_busy=None)
-    for since in range(0, seconds, STEP_SECONDS):
+    for since in range(0, 3600, STEP_SECONDS):
         bad = scenes.heard(scenes.node(health="TIMEOUT", held=since))
         made = judge(scenes.job(story(since), 0.3, host=machine, cloud=bad), Limits())
         now = NOW + since

@@ -19,7 +19,7 @@ from tpuwatch.sim.cloud.runtime_metrics import DUTY_CYCLE, HBM_TOTAL, HBM_USED, 
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.world import GIB, Phase, SimNode, Workload, World
 
-DEADLINE = 20.0  # of a call that is to succeed: long, for none should need it
+DEADLINE = 60.0  # of a call that is to succeed: long, for none should need it
 SOON = 0.3  # of a call that is to hang
 
 
@@ -41,9 +41,9 @@ class Site:
         with grpc.insecure_channel(f"127.0.0.1:{self.service.ports[at]}") as channel:
             return metric_of(channel, name, timeout)
 
-    def listens(self, at: int = 0) -> bool:
+    def listens(self) -> bool:
         try:
-            socket.create_connection(("127.0.0.1", self.service.ports[at]), timeout=DEADLINE).close()
+            socket.create_connection(("127.0.0.1", self.service.ports[0]), timeout=DEADLINE).close()
         except ConnectionRefusedError:
             return False
         return True

@@ -64,7 +64,7 @@ def test_the_key_is_for_its_owner_only_and_certificates_can_be_made_again(tmp_pa
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_so() -> None:
-    with cloud_running() as cloud, pytest.raises(TpuwatchError, match="another program has the port"):
+    with cloud_running() as cloud, pytest.raises(TpuwatchError, match="another program has the port, or that is"):
         CloudServer(World(ManualClock()), port=cloud.server.port)
     assert not sim_threads()
 

@@ -28,7 +28,7 @@ with warnings.catch_warnings():
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    from tpuwatch.node.cloudclient import BoundedRequest
+    from tpuwatch.node.tokens import BoundedRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

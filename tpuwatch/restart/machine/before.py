@@ -41,6 +41,9 @@ def requested(case: Case) -> Move:
             f"tried for up to {length(left)} more.",
             again=max(case.held_for, case.limits.poll_seconds),
         )
+    if case.restarted_by_another:
+        sentence = f"Somebody else has restarted {case.record.target.node} since this was asked for, so it is not done"
+        return case.enter(Phase.VERIFYING, f"{sentence} again: what the node is like is looked at.", down=case.now)
     if case.several:
         name = sight.queued_resource
         sentence = f"{case.node} has {sight.hosts} hosts: its queued resource {clean(name, 100)} is reset now."

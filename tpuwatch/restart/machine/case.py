@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.health.verdict import Rung
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart.machine import commands
 from tpuwatch.restart.machine.sights import Call, Move
@@ -13,7 +14,6 @@ from tpuwatch.restart.record import TOUCHED, Attempt, Lease, Phase, Record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tpuwatch.health.verdict import Rung
     from tpuwatch.restart.machine.sights import Limits, Operation, Sight
     from tpuwatch.restart.record import Target
 
@@ -24,6 +24,7 @@ MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _UNSEEN: Final = "It is not known how node "
 _TEXT: Final = 300
 _EVIDENCE: Final = 10  # sentences
+_ANEW: Final = frozenset({"start", "reset", "create"})  # after these it is another boot
 
 
 def begin(
@@ -144,8 +145,8 @@ class Case:
 
     @property
     def several(self) -> bool:
-        """Whether it has several hosts: then it cannot be stopped."""
-        return self.sight.hosts > 1
+        """Whether it has several hosts: then it cannot be stopped. While it is down the API may show none of them."""
+        return self.sight.hosts > 1 or self.record.rung is Rung.RESET_QUEUED_RESOURCE
 
     @property
     def elapsed(self) -> float:
@@ -195,6 +196,21 @@ class Case:
             one.created is not None and one.created > last
             for one in self.sight.operations
             if one.name not in ours and one.verb.lower() == "stop"
+        )
+
+    @property
+    def restarted_by_another(self) -> bool:
+        """Whether somebody else has started, reset or made the node since its restart was asked for.
+
+        It may have been done by hand, by another ledger, or for another node of the same queued resource.
+        """
+        if self.sight.created is not None and self.sight.created > self.record.requested:
+            return True
+        known = {*self.record.operations, *self.record.foreign}
+        return any(
+            one.done and not one.code and one.created is not None and one.created >= self.record.requested
+            for one in self.sight.operations
+            if one.verb.lower() in _ANEW and one.name not in known
         )
 
     # Moves

@@ -43,6 +43,7 @@ class Sight:
     queued_resource: str = ""
     operations: tuple[Operation, ...] = ()  # on this node or its queued resource, the newest first
     listed: bool = False  # whether `operations` is known to be all there are since the time asked for
+    created: float | None = None  # when the node was made, where that is told
     answers: bool | None = None  # whether its daemon or its runtime answers; None where nobody can ask
     fault: str = ""  # a sentence: why the node, or its operations, could not be asked for
 

@@ -106,6 +106,10 @@ def _kind(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
         return Hold(Blocked.HOSTS, f"the node has {node.hosts} hosts, and only those of one can be stopped")
     if rung is Rung.RESET_QUEUED_RESOURCE and not node.queued_resource:
         return Hold(Blocked.HOSTS, "the node has no queued resource that could be reset")
+    if rung is Rung.RESET_QUEUED_RESOURCE and situation.spared > 0:
+        others = "another node" if situation.spared == 1 else f"{situation.spared} other nodes"
+        sentence = f"a reset of its queued resource would restart {others} of it, which must not be interrupted"
+        return Hold(Blocked.HOSTS, sentence)
     return None
 
 

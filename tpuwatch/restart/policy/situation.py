@@ -38,6 +38,7 @@ class Situation:
     crowds: Crowds
     books: Books | None  # what the ledger holds; None where it cannot be read
     watching_since: float  # when tpuwatch began
+    spared: int = 0  # other watched nodes of its queued resource that are not stuck, or on which tpuwatch runs
 
     @property
     def record(self) -> Record | None:

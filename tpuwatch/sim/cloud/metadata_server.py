@@ -56,12 +56,12 @@ class MetadataServer(LocalServer):
     A fault that drops "Metadata-Flavor" makes it a web server of another kind; names of values leave those out.
     """
 
-    def __init__(self, world: World, pages: Pages, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Binds the address at once (port 0: any free one); requests are answered after `start`. Raises OSError."""
+    def __init__(self, world: World, pages: Pages) -> None:
+        """Binds a free port of this host at once; requests are answered after `start`. Raises OSError."""
         self.world = world
         self.pages = pages
         self.wake = threading.Condition()
-        super().__init__(_Handler, "sim-metadata", host=host, port=port, most=MAX_CONNECTIONS, busy=_BUSY)
+        super().__init__(_Handler, "sim-metadata", most=MAX_CONNECTIONS, busy=_BUSY)
 
     def changed(self) -> None:
         """Let requests that wait for a change look at once; they look by themselves a little later."""

@@ -19,7 +19,7 @@ from google.rpc import status_pb2
 from tpuwatch.sim.cloud import monitoring_filter
 from tpuwatch.sim.cloud.codes import number_of
 from tpuwatch.sim.cloud.monitoring_samples import Recorder, descriptors
-from tpuwatch.sim.cloud.monitoring_store import Failure, Store, key_of
+from tpuwatch.sim.cloud.monitoring_store import Store, key_of
 from tpuwatch.sim.cloud.paging import page_of
 from tpuwatch.sim.cloud.refusal import Refusal
 
@@ -99,7 +99,7 @@ class MonitoringService:
     def _create_series(self, request: Any, context: Any) -> Any:
         failures = self._store.write(self._project(request.name), request.time_series)
         if failures:
-            told = "; ".join(failure.message for failure in failures)
+            told = "; ".join(failures)
             refusal = Refusal("INVALID_ARGUMENT", f"One or more TimeSeries could not be written: {told}")
             _tell(context, refusal, len(request.time_series), failures)
             raise refusal
@@ -181,14 +181,14 @@ def _named(project: str, descriptor: Any) -> Any:
     return named
 
 
-def _tell(context: Any, refusal: Refusal, total: int, failures: list[Failure]) -> None:
+def _tell(context: Any, refusal: Refusal, total: int, failures: list[str]) -> None:
     """Put into the answer how many points were written and what became of the others."""
     summary = monitoring_v3.CreateTimeSeriesSummary.pb()(
         total_point_count=total, success_point_count=total - len(failures)
     )
-    for failure in failures:
+    for message in failures:
         one = summary.errors.add(point_count=1)
-        one.status.code, one.status.message = number_of(refusal.code), failure.message
+        one.status.code, one.status.message = number_of(refusal.code), message
     packed = any_pb2.Any()
     packed.Pack(summary)
     status = status_pb2.Status(code=number_of(refusal.code), message=refusal.message, details=[packed])

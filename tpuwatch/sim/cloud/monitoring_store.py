@@ -43,14 +43,6 @@ class _Stored:
     points: deque[Any]  # the newest first
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why a series of a call was not written."""
-
-    index: int
-    message: str
-
-
 class Store:
     """Written series and their descriptors. Call it under the world's lock."""
 
@@ -59,8 +51,8 @@ class Store:
         self._series: dict[Key, _Stored] = {}
         self.descriptors: dict[tuple[str, str], Any] = {}  # by project and metric type
 
-    def write(self, project: str, batch: Sequence[Any]) -> list[Failure]:
-        """Write one point of each series that may be written; returns what became of the others. Raises Refusal."""
+    def write(self, project: str, batch: Sequence[Any]) -> list[str]:
+        """Write one point of each series that may be written; returns why the others were not. Raises Refusal."""
         if not 1 <= len(batch) <= MAX_SERIES:
             raise Refusal(
                 _INVALID,
@@ -74,7 +66,7 @@ class Store:
                 _check_first(key, seen, index)
                 self._write(project, key, series, f"timeSeries[{index}]")
             except Refusal as refusal:
-                failures.append(Failure(index, refusal.message))
+                failures.append(refusal.message)
         return failures
 
     def series(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.world import World
 
 _SERVING: Final = frozenset({Phase.COMPILING, Phase.TRAINING, Phase.STUCK})
+_HOST: Final = "127.0.0.1"
 _THREADS: Final = 4  # of a port: calls that take longer than others wait here
 _STOP_SECONDS: Final = 5.0
 _BACKLOG: Final = 128  # connections that a hung process lets the kernel take
@@ -38,7 +39,6 @@ class RuntimeService:
         worker: int = 0,
         *,
         ports: Sequence[int] = (0,),
-        host: str = "127.0.0.1",
         version: Version | None = None,
     ) -> None:
         """`node` is a resource name. Port 0 takes any free one and keeps it, open or not.
@@ -58,7 +58,7 @@ class RuntimeService:
             for at, port in enumerate(ports):
                 held = range(min(chips, at * share), min(chips, (at + 1) * share))
                 serve = handler(world, node, worker, held, version or Version())
-                self._processes.append(_Process(host, port, serve, world))
+                self._processes.append(_Process(port, serve, world))
         except OSError:
             self.close()
             raise
@@ -96,12 +96,11 @@ class RuntimeService:
 class _Process:
     """One process's port: closed, served by gRPC, or taken and silent."""
 
-    def __init__(self, host: str, port: int, serve: grpc.GenericRpcHandler, world: World) -> None:
-        self._host = host
+    def __init__(self, port: int, serve: grpc.GenericRpcHandler, world: World) -> None:
         self._serve = serve
         self._world = world
         # Bound and never listening: it keeps the number while the port is closed, and connections are refused.
-        self._place = _place(host, port)
+        self._place = _place(port)
         self.port: int = self._place.getsockname()[1]
         self._served: tuple[grpc.Server, ThreadPoolExecutor, Interceptor] | None = None
         self._mute: socket.socket | None = None
@@ -128,7 +127,7 @@ class _Process:
             pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"sim-runtime-{self.port}")
             options = [("grpc.so_reuseport", 1)]
             server = grpc.server(pool, handlers=[self._serve], interceptors=[interceptor], options=options)
-            server.add_insecure_port(f"{self._host}:{self.port}")
+            server.add_insecure_port(f"{_HOST}:{self.port}")
             server.start()
             self._served = server, pool, interceptor
 
@@ -142,7 +141,7 @@ class _Process:
 
     def _silence(self, wanted: bool) -> None:
         if wanted and self._mute is None:
-            self._mute = _shared(self._host, self.port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+            self._mute = _shared(self.port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
             self._mute.listen(_BACKLOG)
         elif not wanted and self._mute is not None:
             self._mute.close()
@@ -161,21 +160,21 @@ def _has_metrics(node: SimNode) -> bool:
     return node.accelerator_type.split("-")[0] not in ("v2", "v3")
 
 
-def _place(host: str, port: int) -> socket.socket:
+def _place(port: int) -> socket.socket:
     """Take a port for good. Raises OSError where another program has it, though it would share it."""
     if port:
         with socket.socket() as alone:
             alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # closed connections do not count
-            alone.bind((host, port))
-    return _shared(host, port, socket.SO_REUSEPORT)  # without SO_REUSEADDR: else the next one's check would succeed
+            alone.bind((_HOST, port))
+    return _shared(port, socket.SO_REUSEPORT)  # without SO_REUSEADDR: else the next one's check would succeed
 
 
-def _shared(host: str, port: int, *options: int) -> socket.socket:
+def _shared(port: int, *options: int) -> socket.socket:
     shared = socket.socket()
     try:
         for option in options:
             shared.setsockopt(socket.SOL_SOCKET, option, 1)
-        shared.bind((host, port))
+        shared.bind((_HOST, port))
     except OSError:
         shared.close()
         raise

@@ -80,5 +80,8 @@ class CloudServer:
         if not bound:
             self._server.stop(0)
             self._pool.shutdown(wait=False)
-            raise TpuwatchError(f"Cannot listen on {wanted}: another program has the port. Give another, or 0 for any.")
+            raise TpuwatchError(
+                f"Cannot listen on {wanted}: another program has the port, or that is no address of this machine. Give "
+                "another, or port 0 for any."
+            )
         return int(bound)
