@@ -66,6 +66,11 @@ def _add_fault(fault: Any) -> None:
     fault.add_argument("--latency-seconds", type=float, metavar="S", help="how long an answer takes")
     fault.add_argument("--retry-after-seconds", type=float, metavar="S", help="when to try again")
     fault.add_argument("--black-hole", action="store_true", help="never answer")
+    fault.add_argument(
+        "--half-open",
+        action="store_true",
+        help="connections to the Cloud TPU API stay open, new ones are taken, and nobody answers (takes no method)",
+    )
     fault.add_argument("--wrong-enum", action="store_true", help="states and health that no client knows")
     fault.add_argument("--stale-seconds", type=float, metavar="S", help="show nodes and operations as they were")
     fault.add_argument(

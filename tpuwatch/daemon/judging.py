@@ -15,12 +15,12 @@ from tpuwatch.health.verdict import BAD
 from tpuwatch.logsetup import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tpuwatch.clock import Clock
     from tpuwatch.config import Config
     from tpuwatch.export.metrics import Metrics
-    from tpuwatch.health.evidence import Evidence
+    from tpuwatch.health.evidence import Answer, CloudNode, Evidence
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.journal import Journal
     from tpuwatch.node.board import Posted
@@ -29,7 +29,7 @@ EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace is over, an answer g
 OTHERS_SECONDS = 60.0  # of nodes that only the cloud speaks of, unless it spoke again
 MOST_CHANGES = 20  # of one node's verdict that are told and stored within the time
 MOST_CHANGES_SECONDS = 3600.0
-_TOLD = 20  # changes of verdict that one turn writes into tpuwatch's log
+_TOLD = 20  # changes of verdict that one turn writes into tpuwatch's log, and nodes that are watched no longer
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Judging:
         self._untold: list[Judgement] = []
         self._others: tuple[NodeStatus, ...] = ()
         self._others_of: tuple[Mapping[str, object], ...] = ()  # what they were judged by last
+        self._listed: Mapping[str, Answer[CloudNode]] = {}  # what the cloud had said by then
         self._others_due = float("-inf")
 
     def _recalled(self) -> dict[str, Judgement]:
@@ -80,6 +81,8 @@ class Judging:
         if not same or self._clock.monotonic() >= self._others_due:
             self._others_of, self._others_due = told, self._clock.monotonic() + OTHERS_SECONDS
             self._others = tuple(self._judged(evidence) for evidence in posted.others(now))
+            _tell_left(list(_left(self._listed, posted.cloud)))
+            self._listed = posted.cloud
         self.nodes = (self._judged(posted.evidence(now)), *self._others)
         self._tell()
         self._forget()
@@ -139,6 +142,26 @@ class Judging:
         if len(self._untold) > _TOLD:
             _log.warning("… and %d more nodes changed; `tpuwatch nodes` lists them.", len(self._untold) - _TOLD)
         self._untold.clear()
+
+
+def _left(before: Mapping[str, Answer[CloudNode]], now: Mapping[str, Answer[CloudNode]]) -> Iterator[str]:
+    """Nodes of which the cloud says nothing more. One that is only called otherwise now is none of them."""
+    if labels := sorted(before.keys() - now.keys()):
+        there = {_place(answer.value) for answer in now.values()}
+        there.add(None)  # it was never seen
+        yield from (label for label in labels if _place(before[label].value) not in there)
+
+
+def _place(node: CloudNode | None) -> tuple[str, str, str] | None:
+    return None if node is None else (node.project, node.zone, node.name)
+
+
+def _tell_left(nodes: list[str]) -> None:
+    """A line, or else such nodes would leave no trace: they were watched by a pattern, so they are not judged gone."""
+    if nodes:
+        more = f" and {len(nodes) - _TOLD} more" if len(nodes) > _TOLD else ""
+        names = one_line(", ".join(nodes[:_TOLD]))
+        _log.info("No longer watched: %s%s; deleted, or no longer matched by `nodes` under [cloud].", names, more)
 
 
 class _Changes:

@@ -319,7 +319,7 @@ class NodeWatch:
 
             witness = MonitoringWitness(self._identity, endpoint=monitoring.endpoint, **common)
             heard = self._hear("monitoring", lambda _: None)
-            calls = 2 * cloud.timeout_seconds
+            calls = 3 * cloud.timeout_seconds  # the token, and a list of each metric
             self._add_witness("monitoring", witness, POLL_SECONDS, heard, after="identity", calls=calls)
         else:
             self._board.post(monitoring=_OFF)
@@ -329,7 +329,7 @@ class NodeWatch:
             self._export = CloudMonitoringExport(
                 monitoring, lambda: samples(self._board.posted, self.nodes), self._identity, **common
             )
-            self._add("export", self._export.turn, monitoring.export_seconds, cloud.timeout_seconds)
+            self._add("export", self._export.turn, monitoring.export_seconds, 2 * cloud.timeout_seconds)
 
     def _identity(self) -> Identity:
         return self._board.posted.identity

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tpuwatch.health.evidence import Problem
 from tpuwatch.health.verdict import BAD
 from tpuwatch.node.apifaults import Fault, explain
 from tpuwatch.node.monitoring import Connection, asked
@@ -107,7 +108,9 @@ class CloudMonitoringExport:
         self._clock = clock
         self._counted = counted
         self._endpoint = monitoring.endpoint
-        self._connection = Connection(monitoring.endpoint, insecure=insecure)
+        self._connection = Connection(
+            monitoring.endpoint, insecure=insecure, clock=clock, timeout_seconds=timeout_seconds
+        )
         self._timeout = timeout_seconds
         self._pacing = Pacing(monitoring.export_seconds, clock=clock, dice=dice, longest=_LONGEST_PAUSE)
         self._least = monitoring.export_seconds
@@ -145,6 +148,8 @@ class CloudMonitoringExport:
             what = f"custom metrics of project {project}"
             fault = explain(error, asked(what, project, self._endpoint, self._timeout, _WRITING))
             self._counted(_CREATE, fault.code)
+            if fault.problem is Problem.CREDENTIALS:
+                self._connection.forget()
             return fault
         self._counted(_CREATE, "OK")
         return None

@@ -115,7 +115,7 @@ def _load_file(path: Path, rules: dict[str, Rule], refused: list[RuleError], che
     except OSError as error:
         refused.append(RuleError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it"))
         return
-    except ValueError as error:  # bad TOML, bad UTF-8, or no rules in it
+    except (ValueError, RecursionError) as error:  # bad TOML, bad UTF-8, no rules in it, or lists in lists in lists …
         refused.append(RuleError(f"{path}: {error}; mend the file, none of its rules is in force"))
         return
     loaded: dict[str, Rule] = {}

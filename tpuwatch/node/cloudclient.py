@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch import __version__
 from tpuwatch.health.evidence import Problem
 from tpuwatch.node.apifaults import SCOPE, ApiError, Asked, Fault, explain
-from tpuwatch.node.tokens import BoundedRequest
+from tpuwatch.node.tokens import Tokens
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    import google.auth
-    import google.auth.exceptions
     import google.auth.transport.grpc
     import google.auth.transport.requests
     import grpc
@@ -66,12 +64,11 @@ class CloudClient:
         self.server = cloud.endpoint or GOOGLE
         self._ended = False
         self._cloud = cloud
-        self._clock = clock
         self._counted = counted
         self._alpha = cloud.alpha
         self._channel: Any = None
         self._clients: dict[str, Any] = {}
-        self._credentials: Any = None
+        self._tokens = Tokens([SCOPE], clock, cloud.timeout_seconds)
 
     def list_nodes(self, project: str, zone: str) -> Iterator[Any]:
         """All nodes of a zone: raw pages, each of them one call. Raises ApiError."""
@@ -108,7 +105,7 @@ class CloudClient:
             if fault.problem in _LOST:
                 self.close()
             if fault.problem is Problem.CREDENTIALS:
-                self._credentials = None  # there may be others by the next time
+                self._tokens.forget()
             if fault.problem is Problem.INTERNAL:
                 _log.warning("A call of %s failed in an unforeseen way.", method, exc_info=error)
             raise ApiError(fault) from error
@@ -168,8 +165,8 @@ class CloudClient:
         channel = self._channel
         if channel is None:
             channel = self._channel = self._connected()
-        elif self._credentials is not None:
-            self._renew()
+        elif not self._cloud.insecure:
+            self._tokens.renew()  # asked for here, a fault in it is not taken for one of the API
         clients = self._clients
         if version not in clients:
             with warnings.catch_warnings():
@@ -184,22 +181,7 @@ class CloudClient:
     def _connected(self) -> Any:
         if self._cloud.insecure:
             return insecure_channel(self.server)
-        self._renew()
         request = google.auth.transport.requests.Request()
         return google.auth.transport.grpc.secure_authorized_channel(
-            self._credentials, request, self.server, options=CHANNEL_OPTIONS
+            self._tokens.renew(), request, self.server, options=CHANNEL_OPTIONS
         )
-
-    def _renew(self) -> None:
-        """Have a token that is good for this call. Asked for here, a fault in it is not taken for one of the API."""
-        if self._credentials is not None and self._credentials.valid:
-            return
-        request = BoundedRequest(self._clock, self._cloud.timeout_seconds)
-        try:
-            if self._credentials is None:
-                self._credentials, _ = google.auth.default(scopes=[SCOPE], request=request)
-            if not self._credentials.valid:
-                self._credentials.refresh(request)
-        except (KeyError, TypeError, AttributeError) as error:  # google.auth takes what is in a reply on trust
-            text = f"what answers where access tokens are given out gives none ({type(error).__name__})"
-            raise google.auth.exceptions.RefreshError(text) from error

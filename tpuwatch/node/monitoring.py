@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
     from tpuwatch.health.evidence import Identity
+    from tpuwatch.node.tokens import Tokens
 
 POLL_SECONDS: Final = 60.0  # there is no more than one sample in that time
 WINDOW_SECONDS: Final = 600  # how far back a sample may lie
@@ -50,7 +51,7 @@ class MonitoringWitness:
         self._clock = clock
         self._counted = counted
         self._endpoint = endpoint
-        self._connection = Connection(endpoint, insecure=insecure)
+        self._connection = Connection(endpoint, insecure=insecure, clock=clock, timeout_seconds=timeout_seconds)
         self.timeout_seconds = timeout_seconds
         self._pacing = Pacing(POLL_SECONDS, clock=clock, dice=dice, longest=10 * POLL_SECONDS)
         self._closed = False
@@ -62,7 +63,7 @@ class MonitoringWitness:
         return self._pacing.due_in
 
     def ask(self) -> Answer[Monitoring]:
-        """The latest samples of this machine's worker; takes little more than two timeouts at most."""
+        """The latest samples of this machine's worker; takes little more than three timeouts at most."""
         try:
             return self._ask(self._clock.time(), self._identity())
         finally:
@@ -79,6 +80,8 @@ class MonitoringWitness:
             what = f"the samples of node {identity.node.value}"
             fault = explain(error, asked(what, identity.project.value, self._endpoint, self.timeout_seconds, _READING))
             self._counted(_LIST, fault.code)
+            if fault.problem is Problem.CREDENTIALS:
+                self._connection.forget()
             self._pacing.failed(fault.retry_after)
             return self._without(fault.problem, fault.sentence, now)
         self._pacing.succeeded()
@@ -127,18 +130,27 @@ class Connection:
     gRPC's threads wake several times a second while a connection is open, which costs more than a new one.
     """
 
-    def __init__(self, endpoint: str, *, insecure: bool) -> None:
+    def __init__(self, endpoint: str, *, insecure: bool, clock: Clock, timeout_seconds: float) -> None:
+        """Access tokens are asked for within `timeout_seconds`."""
         self._endpoint = endpoint
         self._insecure = insecure
-        self._credentials: Any = None
+        self._clock = clock
+        self._timeout = timeout_seconds
+        self._tokens: Tokens | None = None
         self._client: Any = None
 
     def client(self) -> Any:
-        """The client. Raises what google.auth raises."""
+        """The client, with a token that is good for a call. Raises what google.auth raises, and TokenTimeout."""
         client = self._client
         if client is None:
             client = self._client = self._connected()
+        elif self._tokens is not None:
+            self._tokens.renew()
         return client
+
+    def forget(self) -> None:
+        """Find credentials anew the next time. For the thread that asks."""
+        self._tokens = None
 
     def let_go(self) -> None:
         """Close the connection; breaks off what is under way. May be called from any thread."""
@@ -155,12 +167,12 @@ class Connection:
         if self._insecure and self._endpoint:
             channel = insecure_channel(self._endpoint)
         else:
-            if self._credentials is None:
-                import google.auth
+            from tpuwatch.node.tokens import Tokens
 
-                self._credentials, _ = google.auth.default(default_scopes=MetricServiceGrpcTransport.AUTH_SCOPES)
+            if self._tokens is None:
+                self._tokens = Tokens(MetricServiceGrpcTransport.AUTH_SCOPES, self._clock, self._timeout)
             channel = MetricServiceGrpcTransport.create_channel(
-                self._endpoint or SERVER, credentials=self._credentials, options=CHANNEL_OPTIONS
+                self._endpoint or SERVER, credentials=self._tokens.renew(), options=CHANNEL_OPTIONS
             )
         return monitoring_v3.MetricServiceClient(transport=MetricServiceGrpcTransport(channel=channel))
 

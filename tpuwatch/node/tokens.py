@@ -17,13 +17,14 @@ from tpuwatch.node.channel import Channel, Dialer, TooLargeError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
+    import google.auth
     import google.auth.transport.requests
     import requests.exceptions
-    from google.auth.exceptions import TransportError
+    from google.auth.exceptions import RefreshError, TransportError
     from requests.structures import CaseInsensitiveDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tpuwatch.clock import Clock
 
@@ -93,6 +94,36 @@ class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[mi
     @property
     def _left(self) -> float:
         return self._deadline - self._clock.monotonic()
+
+
+class Tokens:
+    """Application Default Credentials with a token that is good now. For one thread."""
+
+    def __init__(self, scopes: Sequence[str], clock: Clock, seconds: float) -> None:
+        """Finding credentials and asking for a token take `seconds` at most."""
+        self.credentials: Any = None  # once they were found
+        self._scopes = scopes
+        self._clock = clock
+        self._seconds = seconds
+
+    def renew(self) -> Any:
+        """The credentials, with a token that is good for a call. Raises what google.auth raises, and TokenTimeout."""
+        if self.credentials is not None and self.credentials.valid:
+            return self.credentials
+        request = BoundedRequest(self._clock, self._seconds)
+        try:
+            if self.credentials is None:
+                self.credentials, _ = google.auth.default(scopes=self._scopes, request=request)
+            if not self.credentials.valid:
+                self.credentials.refresh(request)
+        except (KeyError, TypeError, AttributeError) as error:  # google.auth takes what is in a reply on trust
+            text = f"what answers where access tokens are given out gives none ({type(error).__name__})"
+            raise RefreshError(text) from error
+        return self.credentials
+
+    def forget(self) -> None:
+        """Find credentials anew the next time: there may be others by then."""
+        self.credentials = None
 
 
 class _Unanswered(TimeoutError):  # noqa: N818 # named as the builtin one is

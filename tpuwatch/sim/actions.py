@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, PlainValidator, TypeAdapter
+from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 
 from tpuwatch.config.section import Section
 from tpuwatch.config.types import Allowed, Seconds, YesNo
@@ -34,6 +34,13 @@ CODES = (
     *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
 )
 PHASES = tuple(phase.value for phase in Phase)
+# What a fault can do; all other keys of it say to which calls, and how often. A half-open connection has no calls.
+EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "half_open")
+_WITH_HALF_OPEN = frozenset({"do", "at", "say", "half_open", "for_seconds"})
+
+
+class WrongError(ValueError):
+    """What a validator of ours found: whole lines, which are told as they are."""
 
 
 def one_of(names: tuple[str, ...], *, number: bool = False) -> PlainValidator:
@@ -188,7 +195,22 @@ class SetFault(Action):
     times: Count | None = Field(default=None, description="How often it strikes; else until it is cleared.")
     resource: Resource = Field(default="*", description="A pattern for the name or parent that is asked for.")
     after_work: YesNo = Field(default=False, description="Do what was asked, then strike: only the answer is lost.")
+    half_open: YesNo = Field(
+        default=False, description="Connections to the cloud stay open, new ones are taken, and nobody answers."
+    )
     for_seconds: Wait | None = Field(default=None, description="How long it is set; else until it is cleared.")
+
+    @model_validator(mode="after")
+    def _strikes(self) -> SetFault:
+        if not any(getattr(self, effect) for effect in EFFECTS):
+            raise WrongError(f"the fault has no effect; give one of {', '.join(EFFECTS)}")
+        fields = type(self).model_fields
+        calls = [name for name in fields.keys() - _WITH_HALF_OPEN if getattr(self, name) != fields[name].default]
+        if self.half_open and calls:
+            raise WrongError(
+                f"half_open strikes all connections to the cloud, no calls; leave out {', '.join(sorted(calls))}"
+            )
+        return self
 
     def fault(self, now: float) -> Fault:
         """It as the services know it. `now` is the world's time."""

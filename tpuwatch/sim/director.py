@@ -171,6 +171,7 @@ def _fault(action: actions.SetFault) -> str:
         word
         for word, given in (
             ("no answer", action.black_hole),
+            ("half-open connections to the cloud", action.half_open),
             ("unknown enums", action.wrong_enum),
             ("done, but the answer is lost", action.after_work),
         )
@@ -183,4 +184,4 @@ def _fault(action: actions.SetFault) -> str:
     parts += [f"{action.times} times"] if action.times else []
     parts += [f"for {action.resource}"] if action.resource != "*" else []
     parts += [f"for {action.for_seconds:g} s"] if action.for_seconds else []
-    return ", ".join(parts) or "a fault without effect"
+    return ", ".join(parts)

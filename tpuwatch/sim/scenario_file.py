@@ -13,11 +13,23 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from tpuwatch.config.section import Section
 from tpuwatch.config.types import Allowed, Name, Project, YesNo
 from tpuwatch.errors import ConfigError
-from tpuwatch.sim.actions import AnyAction, Health, OnNode, PhaseName, State, Text, Wait, Worker, matching, one_of
+from tpuwatch.sim.actions import (
+    AnyAction,
+    Health,
+    OnNode,
+    PhaseName,
+    State,
+    Text,
+    Wait,
+    Worker,
+    WrongError,
+    matching,
+    one_of,
+)
 from tpuwatch.sim.cloud.metadata_tree import Dialect
 from tpuwatch.sim.cloud.nodes import shape_of
 from tpuwatch.sim.cloud.world import Phase, SimNode, Timing, Workload
-from tpuwatch.sim.wording import WrongError, nearest, problems
+from tpuwatch.sim.wording import nearest, problems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -28,6 +40,7 @@ SCENARIOS = Path(__file__).parent / "scenarios"
 DEFAULT = "quiet"
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
+MAX_NAME = 63  # characters, once the number is in it
 NUMBER = "{number}"
 _SHOWN_NODES = 20
 
@@ -193,6 +206,11 @@ class Scenario(Section):
         if not 0 < total <= MAX_NODES:
             yield f"nodes: there are {total}; give tables [[nodes]] with a count of 1 to {MAX_NODES} in all"
             return
+        for index, spec in enumerate(self.nodes):
+            longest = len(spec.name.replace(NUMBER, str(spec.count)))
+            if longest > MAX_NAME:
+                with_it = f"{longest} characters with the number {spec.count} in it"
+                yield f"nodes[{index}].name {spec.name} has {with_it}; give one of at most {MAX_NAME}"
         names = Counter(name for spec in self.nodes for name in spec.names)
         for name, number in names.items():
             if number > 1:

@@ -222,6 +222,7 @@ class Simulator:
     def _settle(self) -> None:
         self.world.advance()
         self.runtime.advance()
+        self.cloud.advance()
         self.metadata.changed()
 
 

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from tpuwatch.config.schema import Setting
 from tpuwatch.config.section import Section
-from tpuwatch.sim.actions import ACTIONS, AnyAction
+from tpuwatch.sim.actions import ACTIONS, AnyAction, WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 60  # characters of a wrong value that a message repeats
 _MAX_PROBLEMS = 20  # more are told by their number
-
-
-class WrongError(ValueError):
-    """What a validator of ours found: whole lines, which are told as they are."""
 
 
 def problems(error: ValidationError, kind: Any = AnyAction) -> list[str]:
@@ -42,9 +38,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def _told(problem: ErrorDetails, kind: Any) -> list[str]:
     context = problem.get("ctx", {})
-    if isinstance(context.get("error"), WrongError):
-        return str(context["error"]).splitlines()
     name, model, key = _place(problem["loc"], kind)
+    if isinstance(context.get("error"), WrongError):
+        return [f"{name}: {line}" if name else line for line in str(context["error"]).splitlines()]
     what = problem["type"]
     if what == "union_tag_not_found":
         return [f"{_under(name, 'do')} is missing; give one of {', '.join(ACTIONS)}"]

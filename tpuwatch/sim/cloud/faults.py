@@ -36,6 +36,7 @@ class Fault:
     until: float | None = None  # the world's time at which it ends
     resource: str = "*"  # a pattern for the name or parent that is asked for: "*/locations/us-east5-a*"
     after_work: bool = False  # do what was asked, then strike: only the answer is lost
+    half_open: bool = False  # strikes no call but the connections to the cloud: they stay open, and nobody answers
 
 
 class Faults:
@@ -67,6 +68,11 @@ class Faults:
             self._drop_ended()
             return tuple(one.fault for one in self._faults)
 
+    @property
+    def half_open(self) -> bool:
+        """Whether connections to the cloud are half-open now."""
+        return any(fault.half_open for fault in self.now)
+
     def take(self, method: str, resource: str = "", *, service: str = "") -> Fault | None:
         """The fault that strikes this call, which is then counted as struck; None where the call goes well.
 
@@ -96,6 +102,8 @@ class _Set:
     left: int | None
 
     def matches(self, method: str, full: str, resource: str) -> bool:
+        if self.fault.half_open:
+            return False
         pattern = self.fault.method
         if pattern == "*":  # calls only: an operation is struck when it is named
             named = not method.endswith("Operation") or method in _CALLS_ON_OPERATIONS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +11,7 @@ import grpc
 
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.sim.cloud.interceptor import Interceptor
+from tpuwatch.sim.cloud.relay import Relay
 from tpuwatch.sim.cloud.tpu import OperationsService, TpuService
 from tpuwatch.sim.cloud.wire import Api
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 THREADS: Final = 64  # calls in a black hole hold one each
 STOP_SECONDS: Final = 5.0
+_BACKLOG: Final = 128
 
 
 class CloudServer:
@@ -41,23 +44,40 @@ class CloudServer:
         """
         apis = {version: Api(version) for version in ("v2", "v2alpha1")}
         handlers = [TpuService(world, api).handler() for api in apis.values()]
+        self._world = world
         self._interceptor = Interceptor(world)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="sim-cloud")
         self._server = grpc.server(
             self._pool,
             handlers=[*handlers, OperationsService(world, apis).handler(), *services],
             interceptors=[self._interceptor],
-            options=[("grpc.so_reuseport", 0)],  # a second server on the same port must fail, not share it
         )
         self._stopped = threading.Lock()
+        self._looking = threading.Lock()
         self._host = host
-        self.port = self._bind(host, port, tls)
+        inner = self._bind(tls)
+        try:
+            listening = _listening(host, port)
+        except OSError as error:
+            self._server.stop(0)
+            self._pool.shutdown(wait=False)
+            raise TpuwatchError(
+                f"Cannot listen on {host}:{port}: another program has the port, or that is no address of this machine. "
+                "Give another, or port 0 for any."
+            ) from error
+        self.port: int = listening.getsockname()[1]
         self._server.start()
+        self._relay = Relay(listening, inner, "sim-cloud-relay")
 
     @property
     def address(self) -> str:
         """host:port."""
         return f"{self._host}:{self.port}"
+
+    def advance(self) -> None:
+        """Look whether a fault makes its connections half-open, and fall silent or speak again."""
+        with self._looking:
+            self._relay.silence(self._world.faults.half_open)
 
     def stop(self) -> None:
         """Cut all calls and connections, and wait until the threads are gone. A second call does nothing."""
@@ -65,23 +85,19 @@ class CloudServer:
             return
         self._interceptor.close()
         self._server.stop(0).wait(STOP_SECONDS)
+        self._relay.close()
         self._pool.shutdown(wait=True)
 
-    def _bind(self, host: str, port: int, tls: Certificates | None) -> int:
-        wanted = f"{host}:{port}"
-        try:
-            if tls is None:
-                bound = self._server.add_insecure_port(wanted)
-            else:
-                keys = [(tls.key.read_bytes(), tls.certificate.read_bytes())]
-                bound = self._server.add_secure_port(wanted, grpc.ssl_server_credentials(keys))
-        except RuntimeError:
-            bound = 0
-        if not bound:
-            self._server.stop(0)
-            self._pool.shutdown(wait=False)
-            raise TpuwatchError(
-                f"Cannot listen on {wanted}: another program has the port, or that is no address of this machine. Give "
-                "another, or port 0 for any."
-            )
-        return int(bound)
+    def _bind(self, tls: Certificates | None) -> int:
+        """Take a port that only the relay knows."""
+        if tls is None:
+            return int(self._server.add_insecure_port("127.0.0.1:0"))
+        keys = [(tls.key.read_bytes(), tls.certificate.read_bytes())]
+        return int(self._server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(keys)))
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A second one on the same port fails. Raises OSError."""
+    family, _, _, _, address = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    return socket.create_server(address, family=family, backlog=_BACKLOG, dualstack_ipv6=both)
