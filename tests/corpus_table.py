@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tpuwatch.diagnose import diagnose_text
+from tests.whole_text import findings_in
 from tpuwatch.logs.catalogue import load_catalogue
 from tpuwatch.logs.scan import Scanner
 
@@ -49,7 +49,7 @@ def _judged(labels: Path, texts: Path) -> Iterator[Labelled]:
         name, accept = row.split("\t")[:2]
         if accept == UNSCORED:
             continue
-        findings = diagnose_text((texts / name).read_bytes(), scanner, name)
+        findings = findings_in((texts / name).read_bytes(), scanner, name)
         yield Labelled(name, tuple(accept.split(",")), tuple(finding.cause.value for finding in findings))
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.diagnose import diagnose_text, fold, kind_of, matches, seen
+from tests.whole_text import findings_in, matches_in
+from tpuwatch.diagnose import fold, kind_of, seen
 from tpuwatch.logs.catalogue import load_catalogue
 from tpuwatch.logs.parser import StreamKind
 from tpuwatch.logs.scan import Scanner
@@ -20,7 +21,7 @@ STEP = "completed step: {step}, seconds: 1.5, loss: {loss}\n"
 
 
 def findings(*lines: str, name: str = "job.txt") -> list[Finding]:
-    return diagnose_text("".join(lines).encode(), SCANNER, name, NOW)
+    return findings_in("".join(lines).encode(), SCANNER, name, NOW)
 
 
 def causes(*lines: str) -> list[Cause]:
@@ -171,7 +172,7 @@ def test_copies_of_a_record_count_once() -> None:
     record = "E0101 01:02:03.000000    4711 c.cc:1] Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm.\n"
     found = [
         seen(match, "a", NOW)
-        for match in matches(record.encode(), SCANNER, "tpu_driver.h.u.log.INFO.20260101-010203.1", NOW)
+        for match in matches_in(record.encode(), SCANNER, "tpu_driver.h.u.log.INFO.20260101-010203.1", NOW)
     ]
     copies = [replace(record, event=replace(record.event, file="b")) for record in found if record.event]
     (finding,) = fold([*found, *copies])
@@ -233,7 +234,7 @@ def test_what_quotes_a_fault_is_a_finding(line: str) -> None:
 
 def test_marks_alone_are_no_findings_but_matches() -> None:
     text = "I0101 01:02:03.000000    4711 d.cc:1] Found 4 TPU v5 lite chips.\n"
-    marks = {match.rule.mark: match.details for match in matches(text.encode(), SCANNER, "job.txt", NOW)}
+    marks = {match.rule.mark: match.details for match in matches_in(text.encode(), SCANNER, "job.txt", NOW)}
     assert marks["chips"] == {"chips_count": 4, "chip_kind": "TPU v5 lite"}
     assert findings(text) == []
 
@@ -257,7 +258,7 @@ def test_a_storm_is_counted_whole_and_kept_in_part() -> None:
         b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, n)
         for n in range(2500)
     )
-    (finding,) = diagnose_text(storm, SCANNER, "storm")
+    (finding,) = findings_in(storm, SCANNER, "storm")
     assert finding.count == 2500
     assert finding.last.details["requested_bytes"] == 2499 * 1024
     assert finding.first.details["requested_bytes"] == 0

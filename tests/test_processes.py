@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpuwatch.processes import COMMAND_CHARS, ProcFs, parse_numbers, parse_stat, shown_command
+from tpuwatch.processes import COMMAND_CHARS, ProcFs, Stat, parse_numbers, parse_stat, shown_command
 
 
 def test_a_living_process_has_a_start_and_its_tpu_variables() -> None:
@@ -57,6 +57,12 @@ def test_a_process_ends_with_its_last_thread(state: str, threads: int, ended: bo
     stat = parse_stat(f"7 (x) {state} 1 {'0 ' * 15}{threads} 0 500".encode())
     assert stat is not None
     assert stat.ended is ended
+
+
+@pytest.mark.parametrize(("flags", "kernel"), [(0x0040_0100, False), (0x0020_8040, True)], ids=["program", "kernel"])
+def test_a_stat_is_read_whatever_the_process_calls_itself(flags: int, kernel: bool) -> None:
+    raw = f"7 (a) S 1 (\xff) D 5 6 6 0 -1 {flags} {'0 ' * 12}500 9".encode("latin-1")
+    assert parse_stat(raw) == Stat("a) S 1 (\N{REPLACEMENT CHARACTER}", kernel, 500, state="D", parent=5, group=6)
 
 
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -181,8 +181,33 @@ def test_a_leak_is_found_out(
     what: str,
 ) -> None:
     at_each_look(monkeypatch, lambda: leak(leaks))
-    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0, rounds=2).faults
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0, rounds=2, patience=0).faults
     assert f" {what} in the last round, " in fault
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_ends_by_itself_after_a_while_is_no_leak(
+    tmp_path: Path, leaks: list[Callable[[], object]], ends: bool
+) -> None:
+    waited: list[float] = []
+
+    def begin_three(line: str) -> None:
+        if line.startswith("1 "):  # after the first round
+            for _ in range(3):
+                start_a_thread(leaks)
+
+    def end_one(seconds: float) -> None:
+        waited.append(seconds)
+        if ends and leaks:
+            for give_back in (leaks.pop(0), leaks.pop(0)):
+                give_back()
+
+    more = {"patience": 3.0, "wait": end_one, "say": begin_three}
+    faults = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0, rounds=2, **more).faults
+    assert sum(waited) <= 3.0
+    assert bool(waited)
+    assert [fault for fault in faults if " threads in the last round, " not in fault] == []
+    assert bool(faults) != ends
 
 
 def test_the_command_fails_with_an_account_of_what_is_wrong(

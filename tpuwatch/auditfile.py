@@ -12,8 +12,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.export.jsonable import dumps
-from tpuwatch.restart.ledger.files import open_private
+from tpuwatch.jsontext import dumps
+from tpuwatch.privatefile import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.parser import LogParser, Match, StreamKind
-from tpuwatch.model import Cause, Event, Finding
+from tpuwatch.logs.parser import StreamKind
+from tpuwatch.model import Cause, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tpuwatch.logs.catalogue import Rule
-    from tpuwatch.logs.scan import Scanner
+    from tpuwatch.logs.parser import Match
+    from tpuwatch.model import Event
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that the run went on
@@ -56,21 +57,7 @@ class Seen:
 
 def seen(match: Match, file: str, observed: float) -> Seen:
     """What the parser recognised, as the fold takes it."""
-    event = None
-    if match.rule.cause is not None:
-        event = Event(
-            key=match.key,
-            rule=match.rule.id,
-            cause=match.rule.cause,
-            observed=observed,
-            time=match.time,
-            severity=match.severity,
-            pid=match.details.get("pid"),
-            file=file,
-            offset=match.offset,
-            text=match.text,
-            details=match.details,
-        )
+    event = match.event(file, match.details.get("pid"), observed)
     return Seen(match.rule, event, match.details, match.line or None)
 
 
@@ -98,17 +85,6 @@ def fold(records: Iterable[Seen]) -> list[Finding]:
         return []
     findings = [group.finding() for group in groups.values() if not group.explained(marks)]
     return [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
-
-
-def diagnose_text(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Finding]:
-    """The findings of a whole text: a libtpu log, a job's output, a pasted traceback. `now` guesses years that lack."""
-    return fold(seen(match, name, now) for match in matches(data, scanner, name, now))
-
-
-def matches(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Match]:
-    """All that the rules recognise in a whole text, marks among it."""
-    parser = LogParser(scanner, kind_of(name, data), now=now, count_lines=True)
-    return [*parser.feed(data), *parser.finish()]
 
 
 def kind_of(name: str, head: bytes) -> StreamKind:

@@ -7,7 +7,7 @@ import logging
 import sys
 from typing import TextIO
 
-from tpuwatch.export.jsonable import iso
+from tpuwatch.jsontext import iso
 
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
 _PREFIXES = ("TPU_", "LIBTPU_", "TPUWATCH_")
+_KERNEL: Final = 0x0020_0000  # PF_KTHREAD
 _INITIAL_NAMESPACE: Final = "pid:[4026531836]"  # of the host's own processes: a constant of the kernel
 _ENDED: Final = (b"Z", b"X")  # states of a zombie, and of one that is just being waited for
 _MAX_ENVIRON = 1 << 20
@@ -74,6 +75,9 @@ class Stat:
     kernel: bool  # a thread of the kernel, which has no files
     started_ticks: int  # since boot
     ended: bool = False  # all of it, though whoever started it has not asked how: it has nothing open any more
+    state: str = ""  # of the thread: "S", "D", "Z", …
+    parent: int = 0
+    group: int = 0  # its process group; 0 for one that cannot be seen from here
 
 
 class ProcFs:
@@ -251,18 +255,18 @@ class ProcFs:
 
 
 def parse_stat(raw: bytes) -> Stat | None:
-    """Read /proc/PID/stat; None for anything that is not like it."""
+    """Read /proc/PID/stat, or that of one of its threads; None for anything that is not like it."""
     # The name in parentheses may hold anything; the fields behind it are counted from the last parenthesis.
     head, _, tail = raw.rpartition(b")")
     fields = tail.split()
     try:
-        flags, started = int(fields[6]), int(fields[19])
+        parent, group, flags, started = (int(fields[at]) for at in (1, 2, 6, 19))
         # A first thread may end before the others do: then the process goes on.
         ended = fields[0] in _ENDED and int(fields[17]) <= 1
     except (ValueError, IndexError):
         return None
     name = head.partition(b"(")[2].decode("utf-8", "replace")
-    return Stat(name, bool(flags & 0x0020_0000), started, ended)
+    return Stat(name, bool(flags & _KERNEL), started, ended, fields[0].decode("ascii", "replace"), parent, group)
 
 
 def parse_numbers(raw: bytes) -> dict[str, int]:

@@ -168,6 +168,19 @@ def test_failures_that_would_open_it_are_told_and_forgotten(site: Site) -> None:
     assert site.run("--status")[0] == 0
 
 
+@pytest.mark.parametrize(("ahead", "closes"), [(90.0, True), (7200.0, False)])
+def test_failures_by_a_clock_ahead_are_forgotten_too_or_that_they_are_not_is_told(
+    site: Site, ahead: float, closes: bool
+) -> None:
+    for number in range(3):
+        failed = attempt(site, Phase.FAILED, ago=-ahead)
+        put(site, f"train-{number}", phase=Phase.FAILED, entered=failed.ended, history=(failed,))
+    code, out, _ = site.run("--reset-breaker")
+    assert code == (0 if closes else 1)
+    assert ("by this machine's clock some failed in the future: 3 restarts have failed" in flat(out)) != closes
+    assert site.run("--status")[0] == code
+
+
 def test_a_ledger_that_cannot_be_read(site: Site) -> None:
     site.state.mkdir()
     (site.state / "ledger.db").write_bytes(b"no database" * 1000)

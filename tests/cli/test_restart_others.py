@@ -55,6 +55,15 @@ def test_one_that_lives_is_left_alone_and_named(site: Site) -> None:
     assert "driven by process 12 on elsewhere" in document["note"]
 
 
+def test_what_a_daemon_decided_and_left_is_the_operators_own_once_he_wants_it(site: Site) -> None:
+    """A daemon would leave a node to those who stopped it meanwhile."""
+    node = site.add(bad=False, state="STOPPED")
+    begun(site, Phase.REQUESTED, lease=Lease(), stops=0, witnesses=("cloud", "runtime"))
+    code, out, _ = site.run("train-1", "--yes")
+    assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
+    assert "It is what another daemon decided, which is taken up now." in flat(out)
+
+
 def test_a_dry_run_of_one_that_is_under_way(site: Site) -> None:
     site.add(bad=False, state="STOPPED")
     begun(site, Phase.STOPPED)

@@ -112,6 +112,8 @@ def test_it_can_be_broken_and_mended(
     state = json.loads(run(capsys, *at, "state", "--json")[1])
     assert [(fault["black_hole"], fault["drop"]) for fault in state["faults"]] == [(True, ["health", "state"])]
     assert json.loads(run(capsys, *at, "--json", "clear")[1]) == {"done": "no more faults"}
+    assert run(capsys, *at, "fault", "--half-open")[:2] == (0, "*: half-open connections to the cloud\n")
+    assert "fault: method *, share 1.0, resource *, half_open True" in run(capsys, *at, "state")[1]
     assert run(capsys, *at, "launch", "busy")[1].startswith("launch busy, process ")
 
 
@@ -122,6 +124,8 @@ def test_it_can_be_broken_and_mended(
         (["node", "train-1", "hagn"], 2, "do must be one of hang, lie"),
         (["node", "train-1", "phase=stuk"], 2, 'phase cannot be "stuk"; give one of'),
         (["fault", "--code", "NO"], 2, 'code cannot be "NO"; give one of'),
+        (["fault", "--method", "ListNodes", "--times", "3"], 2, "the fault has no effect; give one of code, latency_s"),
+        (["fault", "--half-open", "--method", "ListNodes"], 2, "half_open strikes all connections to the cloud, no"),
         (["launch", "nothing"], 2, 'launch cannot be "nothing"; give one of'),
     ],
 )

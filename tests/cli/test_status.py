@@ -15,8 +15,8 @@ from tests.daemon_process import DaemonProcess, libtpu_name, wait_for
 from tests.export import samples, test_tunes
 from tests.export.samples import SampleView
 from tpuwatch.cli.main import main
-from tpuwatch.export.jsonable import iso
 from tpuwatch.health.verdict import Verdict
+from tpuwatch.jsontext import iso
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from tests.whole_text import findings_in
 from tpuwatch.daemon.announce import SOURCE, announce
-from tpuwatch.diagnose import diagnose_text
 from tpuwatch.health.evidence import Maintenance, Notices
 from tpuwatch.logs.catalogue import load_catalogue
 from tpuwatch.logs.scan import Scanner
@@ -61,5 +61,5 @@ def test_a_notice_has_a_rule_with_a_remedy_and_its_text_is_known_to_diagnose(not
     rules = {rule.id: rule for rule in load_catalogue().rules}
     assert rules[event.rule].cause is event.cause
     assert rules[event.rule].remedy
-    findings = diagnose_text(event.text.encode(), Scanner(load_catalogue()), "notice.txt", NOW)
+    findings = findings_in(event.text.encode(), Scanner(load_catalogue()), "notice.txt", NOW)
     assert [finding.cause for finding in findings] == [event.cause]

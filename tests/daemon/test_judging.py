@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tpuwatch.clock import ManualClock
-from tpuwatch.daemon.judging import MOST_CHANGES, MOST_CHANGES_SECONDS, OTHERS_SECONDS, Judging
+from tpuwatch.config import Config
+from tpuwatch.daemon.judging import MOST_CHANGES, MOST_CHANGES_SECONDS, OTHERS_SECONDS, Judging, limits_of
 from tpuwatch.errors import JournalError
 from tpuwatch.export.metrics import Metrics
 from tpuwatch.health.evidence import Answer, CloudNode, Identity, Known
@@ -111,6 +113,49 @@ def test_others_are_judged_anew_when_the_cloud_spoke_or_after_a_while(bench: Ben
     assert bench.judging.nodes[1] is not second
 
 
+def test_nodes_that_leave_the_list_are_told_in_one_line(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+    def told() -> list[str]:
+        lines = [line for line in caplog.messages if line.startswith("No longer watched")]
+        caplog.clear()
+        return lines
+
+    bench.cloud(own="READY", a="READY", b="READY", c="READY")
+    bench.turn()
+    bench.cloud(own="READY", c="STOPPED")
+    bench.turn()
+    assert told() == ["No longer watched: a, b; deleted, or no longer matched by `nodes` under [cloud]."]
+    bench.clock.advance(OTHERS_SECONDS)
+    bench.turn()
+    assert told() == []
+    assert {one.node for one in bench.journal.verdicts()} >= {"a", "b"}  # what was said of them stays
+    many = {f"n-{number:03}": "READY" for number in range(500)}
+    bench.cloud(own="READY", **many)
+    bench.turn()
+    assert told() == ["No longer watched: c; deleted, or no longer matched by `nodes` under [cloud]."]
+    bench.cloud(own="READY")
+    bench.turn()
+    (line,) = told()
+    assert "n-000, n-001, " in line
+    assert "n-019 and 480 more; deleted" in line
+    assert "n-020" not in line
+
+
+def test_a_node_that_is_called_otherwise_or_was_never_seen_has_not_left(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    bench.cloud(own="READY", other="READY")
+    never: Answer[CloudNode] = Answer(detail="It is not known where to ask.")
+    cloud = {**bench.posted.cloud, "never": never}
+    bench.posted = replace(bench.posted, cloud=cloud)
+    bench.turn()
+    bench.posted = replace(bench.posted, cloud={"own": cloud["own"], "z/other": cloud["other"]})
+    assert set(bench.turn()) == {"own", "z/other"}
+    assert "No longer watched" not in caplog.text
+
+
 def test_a_node_that_is_not_watched_any_more_is_forgotten(bench: Bench) -> None:
     bench.cloud(other="READY")
     bench.turn()
@@ -205,3 +250,17 @@ def test_a_journal_that_cannot_be_read_does_not_keep_it_from_judging(
     bench.cloud(own="STOPPED")
     assert bench.turn() == {"own": Verdict.STOPPED}
     assert "the journal is damaged" in caplog.text
+
+
+def test_the_judge_goes_by_the_configuration() -> None:
+    assert limits_of(Config()) == Limits()
+    config = Config.model_validate(
+        {
+            "logs": {"compile_grace_seconds": 61},
+            "health": {"idle_seconds": 62, "settle_seconds": 63, "boot_grace_seconds": 64},
+            "cloud": {"poll_seconds": 65},
+            "runtime": {"poll_seconds": 66},
+            "agents": {"poll_seconds": 67, "silent_seconds": 68},
+        }
+    )
+    assert limits_of(config) == Limits(61, 62, 63, 64, 65, 66, 67, 68)

@@ -146,6 +146,32 @@ def test_what_a_watcher_decided_and_did_not_begin(
     assert (("restart_node", "given_up", None) in side.audited()) == (phase is Phase.CANCELLED)
 
 
+def test_what_a_watcher_decided_by_a_clock_a_little_ahead_is_begun(side: Side) -> None:
+    later = NOW + 100
+    side.ledger.put(
+        half_done(phase=Phase.REQUESTED, stops=0, requested=later, entered=later, witnesses=("cloud", "host"))
+    )
+    watch = side.watch()
+    side.judge("train-1", Verdict.NODE_STUCK)
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    assert side.driven == [("train-1", Rung.RESTART_NODE)]
+
+
+def test_what_a_watcher_decided_on_a_node_that_nobody_watches_any_more_holds_no_budget_for_ever(side: Side) -> None:
+    side.ledger.put(half_done("train-9", phase=Phase.REQUESTED, stops=0, witnesses=("cloud", "host")))
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert side.ledger.writes == 0
+    side.clock.advance(700)
+    watch.turn()
+    given_up = side.ledger.record("train-9")
+    assert given_up is not None
+    assert given_up.phase is Phase.CANCELLED
+    assert side.audited() == [("restart_node", "given_up", None)]
+
+
 def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) -> None:
     side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, witnesses=("cloud", "host")))
     side.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
@@ -231,6 +257,23 @@ def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
     side.go.set()
     watch.stop()
     assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
+    assert not watch._restarting.drives
+
+
+def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(side: Side) -> None:
+    side.outcome = LedgerError("the ledger is asleep")
+    side.ledger.put(half_done())
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert watch._restarting._crew.join(30)
+    watch.turn()
+    assert not watch._restarting.drives
+    assert watch.drives
+    side.outcome = Phase.DONE
+    side.clock.advance(LEFT_SECONDS + 15)
+    watch.turn()
+    finished(side, watch)
     assert not watch.drives
 
 

@@ -34,7 +34,7 @@ class Site:
         self.world = World(self.clock)
         self.world.add(SimNode(PROJECT, ZONE, "train-1"))
         self.server = CloudServer(self.world, services=[MonitoringService(self.world).handler()])
-        self.client = Connection(self.server.address, insecure=True).client()
+        self.client = Connection(self.server.address, insecure=True, clock=self.clock, timeout_seconds=SECONDS).client()
         self.told: Sequence[Sample] = [Sample("node_bad", 1.0, "train-1", ZONE, "3")]
         self.identity = IDENTITY
         self.calls: list[tuple[str, str]] = []
@@ -120,6 +120,15 @@ def test_a_fault_is_told_once_and_what_failed_is_not_written_later(
     assert "again" in caplog.text
     (series,) = site.stored()
     assert len(series.points) == 1
+
+
+def test_credentials_that_are_refused_are_found_anew(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgotten: list[str] = []
+    monkeypatch.setattr(site.export._connection, "forget", lambda: forgotten.append(site.calls[-1][1]))
+    for code in ("UNAVAILABLE", "UNAUTHENTICATED"):
+        site.world.faults.set(Fault(method="CreateTimeSeries", code=code))
+        site.clock.advance(site.export.turn())
+    assert forgotten == ["UNAUTHENTICATED"]
 
 
 def test_it_is_never_faster_than_the_interval_whatever_fails(site: Site) -> None:

@@ -17,6 +17,7 @@ from tpuwatch.export.paper import Paper
 from tpuwatch.export.view import WitnessStatus
 from tpuwatch.health.evidence import Holder, Identity, Known, Problem, Runtime, Witness
 from tpuwatch.health.verdict import Reason, Rung, Verdict
+from tpuwatch.jsontext import dumps
 from tpuwatch.model import Remedy
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ ATTACK = "\x1b[2J\u202e\r\n\x07"
 
 def as_received(document: Any) -> Any:
     """A document as a command gets it from the daemon."""
-    return json.loads(jsonable.dumps(document))
+    return json.loads(dumps(document))
 
 
 def node_text(node: NodeStatus, *, colour: bool = False) -> str:

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from tests.export import samples
 from tests.export.samples import NOW, SampleView
-from tpuwatch.export import jsonable, page
+from tpuwatch.export import page
 from tpuwatch.export.api import Api, status_document
 from tpuwatch.export.tunes import lines
 from tpuwatch.export.view import TunedStatus, TuneStatus
+from tpuwatch.jsontext import dumps, iso
 from tpuwatch.tune.model import SIZE, Decision, Fit, Plan, Setting, Step
 
 GIB = 1 << 30
@@ -40,8 +41,8 @@ def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatu
 def test_the_api_tells_the_decision_with_its_reasons() -> None:
     view = SampleView(samples.status(tune=status(tuned())))
     document = Api(view).tune("")
-    assert json.loads(jsonable.dumps(document)) == {
-        "now": jsonable.iso(NOW),
+    assert json.loads(dumps(document)) == {
+        "now": iso(NOW),
         "now_epoch": NOW,
         "mode": "apply",
         "directory": "/var/lib/tpuwatch/tune",
@@ -49,10 +50,10 @@ def test_the_api_tells_the_decision_with_its_reasons() -> None:
         "workloads": [
             {
                 "workload": "train",
-                "decided": jsonable.iso(NOW - 60),
+                "decided": iso(NOW - 60),
                 "decided_epoch": NOW - 60,
                 "launches": 3,
-                "last_launch": jsonable.iso(NOW - 60),
+                "last_launch": iso(NOW - 60),
                 "last_launch_epoch": NOW - 60,
                 "environment_file": "/plans/train.env",
                 "problem": None,
@@ -92,7 +93,7 @@ def test_a_limit_is_kept_and_a_daemon_that_does_not_tune_says_nothing() -> None:
 def test_text_of_others_is_cleaned_wherever_it_is_shown() -> None:
     shown = status(tuned(why=HOSTILE), problems=(HOSTILE,))
     document = Api(SampleView(samples.status(tune=shown))).tune("")
-    told = jsonable.dumps([document["problems"], document["workloads"]])
+    told = dumps([document["problems"], document["workloads"]])
     assert "\\u001b" not in told
     assert "\\u202e" not in told
     html = page.render(samples.status(tune=shown), [], [], [])

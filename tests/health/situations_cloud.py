@@ -16,13 +16,19 @@ from tests.health.scenes import (
     symptom,
     training,
 )
-from tpuwatch.health.evidence import Monitoring, Notices, Problem, Witness
+from tpuwatch.health.evidence import Answer, CloudNode, Monitoring, Notices, Problem, Witness
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
 
 PREEMPTED = heard(Notices(preempted=True))
 SPOT = identity(spot="yes")
 SICK = Monitoring(infra_healthy=False, infra_at=NOW - 3 * MINUTE)
 BUILD = "--accelerator-type=v5litepod-4 --version=v2-alpha-tpuv5-lite"
+
+
+def lost(said: CloudNode, problem: Problem, age: float = 40.0) -> Answer[CloudNode]:
+    """What the cloud said so long ago; the attempts since then failed."""
+    return Answer(said, NOW - age, problem, "", NOW - 5)
+
 
 SITUATIONS = (
     # Watched from elsewhere: the cloud's word alone.
@@ -264,5 +270,58 @@ SITUATIONS = (
         Verdict.PREEMPTED,
         Rung.ASK,
         remedy=("tpu-vm delete trainer",),
+    ),
+    # A poll that failed, after one that did not.
+    Situation(
+        "elsewhere: well, and the next poll failed",
+        elsewhere(lost(node(), Problem.SERVER)),
+        Verdict.HEALTHY,
+        Rung.NOTHING,
+        Sureness.LIKELY,
+        missing=("an error on its side",),
+    ),
+    Situation(
+        "elsewhere: well, and the next poll was denied",
+        elsewhere(lost(node(), Problem.DENIED)),
+        Verdict.HEALTHY,
+        Rung.NOTHING,
+        missing=("a permission is missing",),
+        remedy=("roles/tpu.viewer",),
+    ),
+    Situation(
+        "elsewhere: well three polls ago, and all since were denied",
+        elsewhere(lost(node(), Problem.DENIED, age=91.0)),
+        Verdict.MISCONFIGURED,
+        Rung.ASK,
+    ),
+    Situation(
+        "elsewhere: well three polls ago, and none since was answered",
+        elsewhere(lost(node(), Problem.TIMEOUT, age=91.0)),
+        Verdict.UNKNOWN,
+        Rung.WAIT,
+    ),
+    Situation(
+        "elsewhere: stuck by a poll of just now, and the next failed",
+        elsewhere(lost(node(health="TIMEOUT"), Problem.SERVER)),
+        Verdict.UNKNOWN,
+        Rung.WAIT,
+    ),
+    Situation(
+        "elsewhere: ready with a symptom by a poll of just now, and the next failed",
+        elsewhere(lost(node(symptoms=(symptom("LOW_MEMORY"),)), Problem.SERVER)),
+        Verdict.UNKNOWN,
+        Rung.WAIT,
+    ),
+    Situation(
+        "elsewhere: preempted by a poll of just now, and the next failed",
+        elsewhere(lost(node("PREEMPTED", ""), Problem.UNREACHABLE)),
+        Verdict.UNKNOWN,
+        Rung.WAIT,
+    ),
+    Situation(
+        "elsewhere: well by the last good poll, and gone by the next",
+        elsewhere(lost(node(), Problem.GONE)),
+        Verdict.GONE,
+        Rung.ASK,
     ),
 )

@@ -22,7 +22,7 @@ from tests.health import (
 )
 from tests.health.scenes import HOUR, MINUTE, NOW, Situation, hung, idle, job, logs, own, silent, training
 from tpuwatch.health.evidence import Problem
-from tpuwatch.health.judge import SHORT_UNKNOWN_SECONDS, following, judge
+from tpuwatch.health.judge import SHORT_SILENCE_SECONDS, following, judge
 from tpuwatch.health.limits import Limits
 from tpuwatch.health.remedies import STEPS, Step
 from tpuwatch.health.verdict import BAD, DESTRUCTIVE, Judgement, Rung, Verdict
@@ -133,17 +133,22 @@ def test_what_witnesses_word_is_cleaned_and_cut() -> None:
 
 
 def test_the_limits_follow_from_the_configuration() -> None:
-    limits = Limits.of(compile_grace_seconds=60, cloud_poll_seconds=100, runtime_poll_seconds=1)
+    limits = Limits(compile_grace_seconds=60, cloud_poll_seconds=100, runtime_poll_seconds=1)
     assert limits.compile_grace_seconds == 60
     assert limits.cloud_seconds == 300
     assert limits.runtime_seconds == 10  # a slow answer to fast polls is no silence
-    assert Limits.of() == Limits()
+    rare = Limits(agent_poll_seconds=100, agent_silent_seconds=120, idle_seconds=4000)
+    assert (rare.agent_seconds, rare.silent_seconds, rare.longest_compile_seconds) == (300, 200, 8000)
+    assert (rare.step_seconds, rare.slow_step_seconds) == (60, 300)
+    often = Limits(agent_poll_seconds=1, agent_silent_seconds=120, idle_seconds=60)
+    assert (often.agent_seconds, often.silent_seconds, often.longest_compile_seconds) == (10, 120, 7200)
+    assert (often.step_seconds, often.slow_step_seconds) == (30, 30)
 
 
 def test_a_longer_grace_makes_a_stuck_job_a_compile() -> None:
     evidence = job(hung(20 * MINUTE), 0.0, 30 * MINUTE)
     assert judge(evidence, Limits()).verdict is Verdict.RUNTIME_STUCK
-    assert judge(evidence, Limits.of(compile_grace_seconds=40 * MINUTE)).verdict is Verdict.UNKNOWN
+    assert judge(evidence, Limits(compile_grace_seconds=40 * MINUTE)).verdict is Verdict.UNKNOWN
 
 
 @pytest.mark.parametrize("cores", [None, 0.0, 0.2, 3.0])
@@ -158,7 +163,7 @@ def test_a_notebook_that_waits_for_its_user_is_never_to_be_ended(cores: float | 
 
 @pytest.mark.parametrize("idle_seconds", [10, 60, 600, 3600])
 def test_steps_that_are_minutes_apart_do_not_make_the_verdict_flap(idle_seconds: float) -> None:
-    limits = Limits.of(idle_seconds=idle_seconds)
+    limits = Limits(idle_seconds=idle_seconds)
     for since in range(0, int(min(300, idle_seconds / 2)), 5):
         assert judge(job(idle(since), 0.2), limits).verdict is Verdict.HEALTHY
     assert judge(job(idle(idle_seconds * 0.9), 0.2), limits).verdict is Verdict.IDLE
@@ -214,8 +219,21 @@ def test_a_short_unknown_does_not_interrupt_it() -> None:
 
 def test_a_long_unknown_interrupts_it() -> None:
     stuck, unknown = Verdict.JOB_STUCK, Verdict.UNKNOWN
-    late = NOW + 101 + SHORT_UNKNOWN_SECONDS
+    late = NOW + 101 + SHORT_SILENCE_SECONDS
     assert followed((NOW, stuck), (NOW + 100, unknown), (late - 1, unknown), (late, stuck)).since == late
+
+
+@pytest.mark.parametrize("order", [("misconfigured",), ("unknown", "misconfigured"), ("misconfigured", "unknown")])
+def test_whatever_nobody_can_tell_for_does_not_interrupt_it(order: tuple[str, ...]) -> None:
+    silence = [(NOW + 100 + 50 * place, Verdict(name)) for place, name in enumerate(order)]
+    assert followed((NOW, Verdict.NODE_STUCK), *silence, (NOW + 300, Verdict.NODE_STUCK)).since == NOW
+    late = silence[0][0] + SHORT_SILENCE_SECONDS + 1  # by the first of them, not by the last
+    assert followed((NOW, Verdict.NODE_STUCK), *silence, (late, Verdict.NODE_STUCK)).since == late
+
+
+def test_misconfigured_outlives_a_short_unknown() -> None:
+    wrong, unknown = Verdict.MISCONFIGURED, Verdict.UNKNOWN
+    assert followed((NOW, wrong), (NOW + 100, unknown), (NOW + 200, wrong)).since == NOW
 
 
 def test_another_verdict_after_a_short_unknown_begins_anew() -> None:

@@ -150,7 +150,11 @@ def test_the_same_id_twice_in_a_file(tmp_path: Path) -> None:
     assert catalogue.rule("my-rule")
 
 
-@pytest.mark.parametrize("text", ["rule = 3", "[rules]", "[[rule]\nid=", "[[rule]]\nid='a'\n[other]"])
+@pytest.mark.parametrize(
+    "text",
+    ["rule = 3", "[rules]", "[[rule]\nid=", "[[rule]]\nid='a'\n[other]", "rule = " + "[" * 5000 + "]" * 5000],
+    ids=["no table", "another table", "no TOML", "more than rules", "deep"],
+)
 def test_a_file_that_is_no_file_of_rules(tmp_path: Path, text: str) -> None:
     catalogue = user(tmp_path, text)
     assert "none of its rules is in force" in str(catalogue.refused[0])

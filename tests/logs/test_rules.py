@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tpuwatch.diagnose import matches
+from tests.whole_text import matches_in
 from tpuwatch.logs.catalogue import Rule, load_catalogue
 from tpuwatch.logs.scan import Scanner
 
@@ -24,7 +24,7 @@ COUNTEREXAMPLES = [
 
 
 def recognised(text: str, name: str = "job.txt") -> set[str]:
-    return {match.rule.id for match in matches(text.encode(), SCANNER, name, now=1_790_000_000.0)}
+    return {match.rule.id for match in matches_in(text.encode(), SCANNER, name, now=1_790_000_000.0)}
 
 
 def same_kind(rule: Rule) -> set[str]:
@@ -148,4 +148,5 @@ def test_numbers_are_extracted(rule: str, text: str, details: dict[str, object])
     ],
 )
 def test_nothing_is_found_where_nothing_is_wrong_with_the_tpu(text: str) -> None:
-    assert [match.rule.id for match in matches(text.encode(), SCANNER, "job.txt") if match.rule.cause is not None] == []
+    found = matches_in(text.encode(), SCANNER, "job.txt")
+    assert [match.rule.id for match in found if match.rule.cause is not None] == []

@@ -11,9 +11,10 @@ import pytest
 from tests.export import samples
 from tests.node.agent_server import AgentServer, agent_server, http, status
 from tpuwatch.clock import SystemClock
-from tpuwatch.export import api, jsonable
+from tpuwatch.export import api
 from tpuwatch.health.evidence import Problem, Witness, Word
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
+from tpuwatch.jsontext import dumps
 from tpuwatch.node import agentcall
 from tpuwatch.node.agentcall import MAX_REPLY_BYTES, AgentError, Told
 from tpuwatch.node.channel import Dialer
@@ -39,7 +40,7 @@ def failure(url: str, seconds: float = 30.0) -> AgentError:
 
 
 def test_what_a_real_daemon_serves_is_understood(server: AgentServer) -> None:
-    server.reply = json.loads(jsonable.dumps(api.status_document(samples.watching(Verdict.RUNTIME_STUCK))))
+    server.reply = json.loads(dumps(api.status_document(samples.watching(Verdict.RUNTIME_STUCK))))
     told = ask(server.url)
     assert (told.project, told.zone, told.node) == ("research-7", "us-central2-b", "train-1")
     assert told.word == Word(

@@ -36,6 +36,26 @@ def test_one_zone_in_trouble_does_not_blank_another(cloud: Cloud, watch: Any) ->
     assert watcher.answer("europe-west4-b/far-1").problem is Problem.SERVER
 
 
+def test_half_open_connections_cost_the_deadline_and_are_given_up(cloud: Cloud, watch: Any) -> None:
+    cloud.add()
+    watcher = watch(timeout_seconds=2.0, poll_seconds=5.0)
+    assert watcher.ask().problem is None
+    before = watcher.node()
+    cloud.world.faults.set(Fault(half_open=True))
+    cloud.server.advance()
+    answer = watcher.next()
+    assert answer.problem is Problem.TIMEOUT
+    assert "within 2 s. It is asked again" in answer.detail
+    assert watcher.node() == before  # what was last known
+    assert watcher.next().problem is Problem.TIMEOUT  # by a new connection
+    cloud.world.faults.clear()
+    cloud.server.advance()
+    cleared = cloud.clock.time()
+    assert watcher.next().problem is None
+    assert cloud.clock.time() - cleared <= 5.0
+    assert watcher.counts == {("ListNodes", "OK"): 2, ("ListNodes", "DEADLINE_EXCEEDED"): 2}
+
+
 def test_retry_after_holds_back_this_zone_only(cloud: Cloud, watch: Any) -> None:
     cloud.add()
     cloud.add("far-1", zone="europe-west4-b")

@@ -8,12 +8,14 @@ from typing import Any
 
 import grpc
 import pytest
+from google.auth.exceptions import RefreshError
 
 from tests.node.runtime_server import listening, turn_away
 from tests.sim.cloud.servers import PROJECT, ZONE
-from tpuwatch.clock import ManualClock
+from tpuwatch.clock import ManualClock, SystemClock
 from tpuwatch.health.evidence import Identity, Known, Problem
-from tpuwatch.node.monitoring import MonitoringWitness
+from tpuwatch.node.monitoring import Connection, MonitoringWitness
+from tpuwatch.node.tokens import BoundedRequest
 from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.metadata_tree import instance_id
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
@@ -127,6 +129,22 @@ def test_a_missing_permission_is_named(site: Site) -> None:
     assert "monitoring.timeSeries.list" in site.witness.ask().detail
 
 
+class TokenHolder:
+    """Credentials whose tokens somebody at this address gives out; once `broken`, nobody does."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.valid = False
+        self.broken = False
+        self.asked = 0
+
+    def refresh(self, request: Any) -> None:
+        self.asked += 1
+        if self.broken:
+            raise RefreshError("there is no such account")
+        request(self.url)
+
+
 def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
     asked: list[Any] = []
@@ -148,9 +166,12 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
         def close(self) -> None:
             self.closed = True
 
-    def default(**_: Any) -> tuple[str, str]:
-        asked.append(1)
-        return "credentials", "project"
+    credentials = TokenHolder("http://127.0.0.1:9")
+    credentials.valid = True
+
+    def default(**given: Any) -> tuple[TokenHolder, str]:
+        asked.append(given)
+        return credentials, "project"
 
     transport = "google.cloud.monitoring_v3.services.metric_service.transports.MetricServiceGrpcTransport"
     monkeypatch.setattr(f"{transport}.create_channel", create_channel)
@@ -161,7 +182,54 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
     witness = MonitoringWitness(lambda: identity, clock=clock, dice=random.Random(1), counted=lambda *_: None)
     for _ in range(3):
         assert witness.ask().problem is None
-    assert (made, asked) == ([("monitoring.googleapis.com:443", "credentials")] * 3, [1])
+    assert made == [("monitoring.googleapis.com:443", credentials)] * 3
+    assert len(asked) == 1
+    assert "https://www.googleapis.com/auth/cloud-platform" in asked[0]["scopes"]
+    assert isinstance(asked[0]["request"], BoundedRequest)
+    credentials.valid, credentials.broken = False, True
+    answer = witness.ask()
+    assert answer.problem is Problem.CREDENTIALS
+    credentials.valid = True
+    assert witness.ask().problem is None
+    assert len(asked) == 2  # there may have been others by then
+
+
+def test_a_token_that_has_expired_since_is_renewed_before_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = TokenHolder("http://127.0.0.1:9")
+    credentials.valid = True
+    transport = "google.cloud.monitoring_v3.services.metric_service.transports.MetricServiceGrpcTransport"
+    monkeypatch.setattr(f"{transport}.create_channel", lambda server, **_: grpc.insecure_channel(server))
+    monkeypatch.setattr("google.auth.default", lambda **_: (credentials, "project"))
+    connection = Connection("", insecure=False, clock=ManualClock(), timeout_seconds=1.0)
+    client = connection.client()
+    assert connection.client() is client
+    assert credentials.asked == 0
+    credentials.valid, credentials.broken = False, True
+    with pytest.raises(RefreshError):
+        connection.client()
+    connection.let_go()
+
+
+def test_where_tokens_are_given_out_silence_costs_the_deadline_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    identity = Identity(project=Known("p", "config"), node=Known("n", "config"))
+    clock = SystemClock()
+    calls: list[tuple[str, str]] = []
+    with listening() as port:
+        credentials = TokenHolder(f"http://127.0.0.1:{port}/token")
+        monkeypatch.setattr("google.auth.default", lambda **_: (credentials, "project"))
+        witness = MonitoringWitness(
+            lambda: identity,
+            clock=clock,
+            dice=random.Random(1),
+            counted=lambda method, code: calls.append((method, code)),
+            timeout_seconds=0.5,
+        )
+        answer = witness.ask()
+    assert answer.problem is Problem.TIMEOUT
+    assert "gives out access tokens" in answer.detail
+    assert calls == [("ListTimeSeries", "DEADLINE_EXCEEDED")]
+    assert credentials.asked == 1
+    witness.close()
 
 
 def test_a_request_that_is_turned_away_is_not_repeated_by_grpc(site: Site) -> None:

@@ -94,6 +94,7 @@ class Checker:
     advance: Advance = machine.advance
     answered: Answered = machine.answered
     limits: Limits = LIMITS
+    watched: bool = False  # whether a daemon wants it, and no operator
     futures: bool = True  # whether a good end is looked for from each state
     good: set[State] = field(default_factory=set)
     moves: dict[tuple[Record, service.View, bool], Move] = field(default_factory=dict)
@@ -103,7 +104,7 @@ class Checker:
 
     def run(self, depth: int) -> int:
         """Explore to this depth. Returns the number of states. Raises Violation."""
-        first = canonical(State(World(budget=self.budget), _first_record()))
+        first = canonical(State(World(budget=self.budget), _first_record(watched=self.watched)))
         self.came, front = {first: (None, "begin")}, [first]
         gc.disable()  # nothing here goes in circles, and it would look for that among all states, again and again
         try:
@@ -262,9 +263,10 @@ def _line(label: str, state: State) -> str:
     return f"{label:45} {state.record.phase.value:12} {state.world.view.state:10} {drivers}"
 
 
-def _first_record() -> Record:
-    target = Target("p", "z", "n")
-    return _moved(Kept(target, Rung.RESTART_NODE, Phase.REQUESTED, "operator", "", (), "me", requested=NOW), 0)
+def _first_record(*, watched: bool) -> Record:
+    target, witnesses = Target("p", "z", "n"), ("cloud", "agent") if watched else ()
+    first = Kept(target, Rung.RESTART_NODE, Phase.REQUESTED, "", "", (), "me", requested=NOW, witnesses=witnesses)
+    return _moved(first, 0)
 
 
 def _put(state: State, who: int, actor: Actor) -> State:
@@ -357,19 +359,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check the state machine of restarts.")
     parser.add_argument("--depth", type=int, help="steps (12, or with --pairs without end)")
     parser.add_argument("--hosts", type=int, default=1, help="of the node: with several it is reset, not stopped")
+    parser.add_argument("--watched", action="store_true", help="a daemon wants it, and no operator")
     parser.add_argument("--pairs", action="store_true", help="each two faults, instead of all together")
     for name, count in Budget()._asdict().items():
         parser.add_argument(f"--{name}", type=int, default=count, help=f"at most ({count})")
     options = parser.parse_args()
     if options.pairs:
         pairs = itertools.combinations(Budget._fields, 2)
-        return max([_told(alone(*pair), options.hosts, options.depth or 10_000) for pair in pairs])
+        return max([_told(alone(*pair), options, options.depth or 10_000) for pair in pairs])
     budget = Budget(**{name: getattr(options, name) for name in Budget._fields})
-    return _told(budget, options.hosts, options.depth or 12)
+    return _told(budget, options, options.depth or 12)
 
 
-def _told(budget: Budget, hosts: int, depth: int) -> int:
-    checker, began = Checker(budget, hosts), time.monotonic()
+def _told(budget: Budget, options: argparse.Namespace, depth: int) -> int:
+    checker, began = Checker(budget, options.hosts, watched=options.watched), time.monotonic()
     faults = ", ".join(f"{count} {name}" for name, count in budget._asdict().items() if count)
     try:
         count = checker.run(depth)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import logging
 import os
 import stat
 from pathlib import Path
@@ -78,68 +76,6 @@ def test_what_the_policy_has_decided_is_written_in_its_words(audit: Audit) -> No
     assert line["sentence"] == decision.sentence
 
 
-def test_it_is_set_aside_once_it_is_large(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    audit = Audit(path, max_bytes=1000)
-    for number in range(30):
-        audit.note(entry(sentence=f"{number}"))
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["audit.jsonl", "audit.jsonl.1"]
-    kept = [int(line["sentence"]) for line in [*lines(Path(f"{path}.1")), *lines(path)]]
-    assert kept == list(range(kept[0], 30))
-    assert all(file.stat().st_size <= 1000 for file in tmp_path.iterdir())
-
-
-def test_one_that_another_process_sets_aside_is_left_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "audit.jsonl"
-    audit = Audit(path, max_bytes=100)
-    audit.note(entry())
-    with open(path, "rb") as other:
-        import fcntl
-
-        fcntl.flock(other, fcntl.LOCK_EX)
-        audit.note(entry())
-        assert not Path(f"{path}.1").exists()
-        assert len(lines(path)) == 2
-    audit.note(entry())
-    assert (len(lines(path)), len(lines(Path(f"{path}.1")))) == (1, 2)
-
-
-def test_a_full_disk_is_a_warning_and_the_next_line_is_whole(
-    audit: Audit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    audit.note(entry(sentence="1"))
-    write = os.write
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", lambda fd, data: write(fd, data[:20]))
-        audit.note(entry(sentence="2"))
-        patch.setattr(os, "write", raising(errno.ENOSPC))
-        audit.note(entry(sentence="3"))
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-    assert "No space left on device" in caplog.text
-    audit.note(entry(sentence="4"))
-    assert "is written again" in caplog.text
-    first, torn, last = audit.path.read_text("ascii").splitlines()
-    assert [json.loads(first)["sentence"], json.loads(last)["sentence"]] == ["1", "4"]
-    assert len(torn) == 20
-
-
-def raising(number: int) -> Any:
-    def fail(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
-def test_a_link_in_its_place_is_not_followed(audit: Audit, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    audit.path.parent.mkdir()
-    audit.path.symlink_to(victim)
-    audit.note(entry())
-    assert victim.read_text() == "mine"
-    assert "cannot be written" in caplog.text
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_what_root_makes_in_the_daemons_directory_is_the_daemons(tmp_path: Path) -> None:
     from tests.restart.records import record
@@ -151,7 +87,3 @@ def test_what_root_makes_in_the_daemons_directory_is_the_daemons(tmp_path: Path)
     Audit(state / "audit.jsonl").note(entry())
     SqliteLedger(state, SystemClock()).write(record(), 0)
     assert {(file.name, file.stat().st_uid) for file in state.iterdir()} == {("audit.jsonl", 4321), ("ledger.db", 4321)}
-    theirs = state / "other.jsonl"
-    theirs.touch()
-    Audit(theirs).note(entry())
-    assert theirs.stat().st_uid == 0  # what was there already stays whose it was

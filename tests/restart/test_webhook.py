@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.restart.listener import PATH, Listener, listener
+from tpuwatch.clock import Clock, ManualClock
 from tpuwatch.config import as_dict, load_config, show
 from tpuwatch.errors import ConfigError
 from tpuwatch.restart.webhook import LONGEST_PAUSE_SECONDS, MOST_WAITING, TRIES, Webhook, slack
@@ -34,11 +35,11 @@ def heard() -> Iterator[Listener]:
 class Sender:
     """A webhook whose pauses take no time, and what it counted."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.results: list[str] = []
         self.pauses: list[float] = []
         self.changed = threading.Condition()
-        self.webhook = Webhook(url, counted=self.count, dice=random.Random(7), wait=self.pause)
+        self.webhook = Webhook(url, counted=self.count, dice=random.Random(7), wait=self.pause, clock=clock)
 
     def count(self, result: str) -> None:
         with self.changed:
@@ -78,6 +79,37 @@ def test_an_answer_without_an_end_is_not_waited_for(heard: Listener, sender: Sen
         sender.wait("sent")
     finally:
         heard.endless.set()
+
+
+class Hasty(ManualClock):
+    """Some time passes whenever it is asked for the time."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def monotonic(self) -> float:
+        self.advance(self._seconds)
+        return self.mono
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.5, "it did not answer within 10 s"), (0.0, "its answer has no end")], ids=["slow", "fast"]
+)
+def test_an_answer_that_comes_to_no_status_is_given_up(
+    heard: Listener, caplog: pytest.LogCaptureFixture, seconds: float, said: str
+) -> None:
+    heard.headless = True
+    sender = Sender(heard.url, Hasty(seconds))
+    sender.webhook.send(MESSAGE)
+    try:
+        sender.wait("failed")
+    finally:
+        heard.headless = False
+    sender.webhook.close()
+    assert sender.webhook.join(30)
+    assert len(heard.asked) == TRIES
+    assert said in caplog.text
 
 
 def test_what_passes_is_tried_again(heard: Listener, sender: Sender, caplog: pytest.LogCaptureFixture) -> None:

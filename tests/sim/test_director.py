@@ -158,11 +158,23 @@ def test_faults_are_set_and_cleared(stage: Stage) -> None:
     assert stage.world.faults.now == ()
 
 
+def test_connections_become_half_open_and_older_faults_stay_as_they_are(stage: Stage) -> None:
+    stage.do("fault", method="metadata", code="UNAVAILABLE")
+    assert stage.do("fault", half_open=True, for_seconds=10.0) == "*: half-open connections to the cloud, for 10 s"
+    assert stage.world.faults.half_open
+    struck = stage.world.faults.take("metadata")
+    assert struck is not None
+    assert struck.code == "UNAVAILABLE"
+    assert stage.world.faults.take("ListNodes") is None
+    stage.later(11)
+    assert not stage.world.faults.half_open
+
+
 def test_each_field_of_a_fault_can_be_set() -> None:
     ours = set(SetFault.model_fields) - {"do", "at", "say", "for_seconds"}
     assert ours == {field.name for field in dataclasses.fields(Fault)} - {"until"}
-    defaults = SetFault.model_validate({"do": "fault"}).fault(0.0)
-    assert defaults == Fault()
+    defaults = SetFault.model_validate({"do": "fault", "code": "ABORTED"}).fault(0.0)
+    assert defaults == Fault(code="ABORTED")
 
 
 def test_a_launch_is_a_process_and_its_worker_works_as_long(stage: Stage) -> None:

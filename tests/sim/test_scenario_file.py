@@ -62,6 +62,14 @@ def test_the_default_is_built_in() -> None:
         (NODE + '[[steps]]\ndo = "hang"\nnod = "x"\nnode = "*"\n', "steps[0].nod is not a key of 'hang'; did you mean"),
         (NODE + '[[steps]]\nat = -1\ndo = "hang"\nnode = "*"\n', "steps[0].at cannot be -1; give a number of seconds"),
         (NODE + '[[steps]]\ndo = "fault"\ncode = "NO"\n', 'steps[0].code cannot be "NO"; give one of an empty text, C'),
+        (
+            NODE + '[[steps]]\ndo = "fault"\nmethod = "GetNode"\n',
+            "steps[0]: the fault has no effect; give one of code,",
+        ),
+        (
+            NODE + '[[steps]]\ndo = "fault"\nhalf_open = true\ncode = "ABORTED"\n',
+            "steps[0]: half_open strikes all connections to the cloud, no calls; leave out code",
+        ),
         (NODE + '[[steps]]\ndo = "launch"\nlaunch = "x"\n', 'steps[0].launch cannot be "x"; give one of healthy, '),
         (NODE + '[[steps]]\ndo = "workload"\nnode = "*"\nphase = "x"\n', 'steps[0].phase cannot be "x"; give one of n'),
         (NODE + '[[steps]]\ndo = "hang"\nnode = "tain-1"\n', "steps[0].node tain-1 is no node of the scenario; did yo"),
@@ -72,6 +80,10 @@ def test_the_default_is_built_in() -> None:
         (
             '[[nodes]]\nname = "x-{number}"\ncount = 40000\n[[nodes]]\nname = "y-{number}"\ncount = 40000\n',
             "there are 8",
+        ),
+        (
+            f'[[nodes]]\nname = "{"n" * 60}-{{number}}"\ncount = 100\n',
+            f"nodes[0].name {'n' * 60}-{{number}} has 64 characters with the number 100 in it; give one of at most 63",
         ),
         ('title = "x"\n', "nodes is missing; give tables [[nodes]]"),
         ("nodes = []\n", "nodes: there are 0; give tables [[nodes]] with a count of 1 to 50000 in all"),
@@ -93,6 +105,14 @@ def test_all_mistakes_are_told_at_once_but_not_without_end(file: Path) -> None:
     told = wrong(file, NODE + "".join(f"x{number} = 1\n" for number in range(500)))
     assert len(told) == 21
     assert told[-1] == "and 480 more of the kind"
+
+
+def test_the_longest_name_that_a_node_can_have(file: Path) -> None:
+    file.write_text(f'[[nodes]]\nname = "{"n" * 60}-{{number}}"\ncount = 99\n')
+    scenario = read_scenario(file)
+    assert max(map(len, scenario.nodes[0].names)) == 63
+    with pytest.raises(ConfigError, match="has 64 characters with the number 100 in it"):
+        scenario.with_nodes(100)
 
 
 def test_a_file_that_cannot_be_read(file: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 import tomli
+from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
@@ -60,11 +61,12 @@ def running(tmp_path: Path, told: queue.SimpleQueue[tuple[float, str]]) -> Itera
     simulator.place.close()
 
 
-def nodes(simulator: Simulator) -> dict[str, str]:
+def nodes(simulator: Simulator, timeout: float = DEADLINE) -> dict[str, str]:
     """The own zone's nodes and their health, as the unmodified client lists them."""
-    with grpc.insecure_channel(simulator.cloud.address) as channel:
+    own = [("grpc.use_local_subchannel_pool", 1)]  # a new channel is a new connection
+    with grpc.insecure_channel(simulator.cloud.address, options=own) as channel:
         client = tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
-        found = client.list_nodes(request={"parent": ZONE}, timeout=DEADLINE, retry=None)
+        found = client.list_nodes(request={"parent": ZONE}, timeout=timeout, retry=None)
         return {node.name.rpartition("/")[2]: node.health.name for node in found}
 
 
@@ -133,6 +135,18 @@ def test_faults_strike_each_service(running: Simulator) -> None:
     assert metadata(running, "instance/preempted") == "no luck"
     assert client.clear() == "no more faults"
     assert metadata(running, "instance/preempted") == "FALSE"
+
+
+def test_connections_to_the_cloud_become_half_open_and_are_mended(running: Simulator) -> None:
+    client = Client(running.place.directory)
+    assert len(nodes(running)) == 3
+    assert client.fault({"half_open": True}) == "*: half-open connections to the cloud"
+    with pytest.raises(exceptions.DeadlineExceeded):
+        nodes(running, timeout=0.5)
+    assert metadata(running, "instance/preempted") == "FALSE"
+    assert duty_cycle(running) > 0
+    assert client.clear() == "no more faults"
+    assert len(nodes(running)) == 3
 
 
 def test_the_state_says_how_it_stands(running: Simulator) -> None:

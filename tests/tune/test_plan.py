@@ -25,6 +25,7 @@ from tpuwatch.tune.plan import (
     environment,
     fresh_plan,
     make_directory,
+    marks,
     ours,
     own_directory,
     pinned,
@@ -270,6 +271,17 @@ def test_what_the_operator_changed_since_is_his_own() -> None:
 def test_marks_that_make_no_sense_harm_nothing(sums: str | None) -> None:
     environ = {"TPU_A": "1", SET_VARIABLE: "TPU_A,,TPU_GONE,=", **({} if sums is None else {"TPUWATCH_SUMS": sums})}
     assert ours(environ) == ({"TPU_A"} if sums is None else set())
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_PRELOAD", "HOME", "TPU_LIBRARY_PATH", "TPUWATCH_WORKLOAD"])
+def test_what_no_plan_may_set_is_not_taken_back_whatever_the_marks_say(name: str) -> None:
+    environ = {"TPU_A": "1", name: "bert"}
+    environ |= marks("bert", environ)
+    assert environment(plan(), environ).unset == ("TPU_A",)
+
+
+def test_without_sums_nothing_is_taken_back() -> None:
+    assert environment(plan(), {"TPU_A": "1", "PATH": "/bin", SET_VARIABLE: "PATH,TPU_A"}).unset == ()
 
 
 def test_flags_are_merged_and_the_operators_win() -> None:

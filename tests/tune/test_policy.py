@@ -12,6 +12,7 @@ from tests.tune import policy_table
 from tests.tune.histories import BEGIN, GIB, HOST, MIB, failed, gib, history, killed, lacked, launch
 from tests.tune.policy_table import Row
 from tpuwatch.model import Cause, Launch
+from tpuwatch.tune.history import latest, read
 from tpuwatch.tune.model import Bounds, Decision, Host, Step
 from tpuwatch.tune.planform import SUMS_VARIABLE
 from tpuwatch.tune.policy import decide
@@ -120,6 +121,7 @@ def _run(*launches: Launch, at: float = 0.0) -> list[Launch]:
     """Processes of one run, a moment apart, which end together."""
     for number, one in enumerate(launches):
         one.started, one.ended, one.pid = BEGIN + at + number, BEGIN + at + 900.0, 100 + number
+        one.last_heard = BEGIN + at + 90.0
     return list(launches)
 
 
@@ -148,6 +150,17 @@ def test_after_a_run_another_one_has_its_own_say() -> None:
     assert decide([*first, again], HOST, Bounds()).step is Step.KEEP  # begun anew after the end of those
 
 
+@pytest.mark.parametrize("past", [True, False], ids=["before tpuwatch ran", "since"])
+def test_starts_one_after_another_are_no_run_where_nobody_saw_their_ends(past: bool) -> None:
+    tries = [lacked(8, 9, 1, history=past) for _ in range(3)]
+    for number, one in enumerate(tries):
+        one.started = BEGIN + 15.0 * number
+        one.last_heard = one.started + 12.0
+    assert [one.processes for one in read(tries, HOST)] == [1, 1, 1]
+    worked = [launch(8, history=past, started=one.started, last_heard=one.last_heard) for one in tries]
+    assert [one.processes for one in read(worked, HOST)] == ([1, 1, 1] if past else [3])  # these may run yet
+
+
 def test_processes_that_run_together_share_the_memory() -> None:
     alone = decide(_run(launch()), HOST, Bounds())
     four = decide(_run(*(launch() for _ in range(4))), HOST, Bounds())
@@ -160,3 +173,54 @@ def test_processes_that_run_together_share_the_memory() -> None:
 def test_what_has_no_buffer_takes_no_share() -> None:
     beside = failed(Cause.TPU_IN_USE)
     assert decide(_run(launch(), beside), HOST, Bounds()).ceiling_bytes == 40 * GIB
+
+
+def test_the_window_counts_runs_and_not_their_processes() -> None:
+    short = _run(*(lacked(2, 6, 4) for _ in range(8)))
+    later = [one for number in range(1, 9) for one in _run(*(launch(7.5) for _ in range(8)), at=3600.0 * number)]
+    bounds = Bounds(window=10)
+    assert decide([*short, *later], Host("v5e", 800 * GIB, 700 * GIB), bounds).need_bytes == 6 * GIB
+    assert latest([*short, *later], HOST, 2) == later[-16:]
+
+
+def test_one_slow_run_is_one_slow_launch_however_many_processes_it_has() -> None:
+    slow = [launch(4, 17.8) for _ in range(4)]
+    host = Host("v5e", 800 * GIB, 700 * GIB)
+    first = decide(_run(*slow), host, Bounds())
+    assert (first.step, "one launch alone" in first.reasons[0]) == (Step.KEEP, True)
+    assert (
+        decide([*_run(*slow), *_run(*(launch(4, 17.8) for _ in range(4)), at=3600.0)], host, Bounds()).size_bytes
+        == 2 * GIB
+    )
+
+
+def test_the_first_run_after_a_boot_has_cold_caches_in_all_its_processes() -> None:
+    cold = _run(*(launch(8, 25.0, boot_id="b") for _ in range(4)))
+    made = decide(cold, Host("v5e", 800 * GIB, 700 * GIB), Bounds())
+    assert made.reasons[0].endswith("explained by something else: the first since the machine started.")
+
+
+@pytest.mark.parametrize(
+    ("last", "seconds"),
+    [
+        pytest.param(launch(8, 20.0), 13.0, id="a straggler"),
+        pytest.param(launch(8, 13.5, faults={Cause.METADATA_UNREACHABLE: 3.0}), 12.0, id="one that waited"),
+    ],
+)
+def test_a_run_took_what_its_middle_process_took(last: Launch, seconds: float) -> None:
+    (one,) = read(_run(launch(8, 12.0), launch(8, 13.0), last), HOST)
+    assert (one.seconds, one.waited) == (seconds, "")
+
+
+def test_a_run_that_lacked_room_and_memory_says_both() -> None:
+    run = _run(launch(8), lacked(8, 9, 1), killed(8), lacked(8, 8.5, 0.5))
+    made = decide(run, Host("v5e", 800 * GIB, 700 * GIB), Bounds())
+    assert (made.step, made.need_bytes) == (Step.STUCK, 9 * GIB)
+    assert "ran out of memory" in made.reasons[0]
+
+
+def test_a_run_of_which_one_process_ended_early_does_not_show_that_its_size_will_do() -> None:
+    ended = [launch(8), launch(8, exit_status=1)]
+    for one in _run(*ended):
+        one.ended = BEGIN + 100.0
+    assert not any(one.proved for one in read(ended, HOST))

@@ -98,7 +98,7 @@ class _Printer:
 
 
 def _since(text: str) -> float:
-    from tpuwatch.export.jsonable import parse_time
+    from tpuwatch.jsontext import parse_time
     from tpuwatch.units import parse_seconds
 
     try:

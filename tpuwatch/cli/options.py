@@ -50,7 +50,7 @@ def load(args: argparse.Namespace) -> Config:
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
     """One JSON document on standard output."""
-    from tpuwatch.export.jsonable import dumps
+    from tpuwatch.jsontext import dumps
 
     sys.stdout.write(dumps(document, indent=indent) + "\n")
     sys.stdout.flush()

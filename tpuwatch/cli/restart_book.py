@@ -12,9 +12,10 @@ from tpuwatch.cli.restart_place import Books, Here, books, here, targets
 from tpuwatch.cli.restart_show import phase_words, standing, tell
 from tpuwatch.clock import SystemClock
 from tpuwatch.errors import TpuwatchError
-from tpuwatch.export.jsonable import times
 from tpuwatch.export.paper import Paper
 from tpuwatch.health.words import length
+from tpuwatch.jsontext import times
+from tpuwatch.restart.acts import read
 from tpuwatch.restart.audit import Entry
 from tpuwatch.restart.ledger.base import ConflictError
 from tpuwatch.restart.ledger.owner import ThisMachine, told
@@ -150,26 +151,24 @@ class _Book:
     def reset_breaker(self) -> int:
         """Close the breaker: failures until now count no more."""
         for _ in range(_TRIES):
-            stored, now = self._place.ledger.fleet(), self._clock.time()
-            was = stored.fleet.breaker
-            if was.opened is None and not self._would_open(now):
+            reading, now, settings = read(self._place.ledger), self._clock.time(), Settings.of(self._config)
+            was = reading.fleet.fleet.breaker
+            if was.opened is None and not budgets.trips(reading.books, settings, now):
                 self._tell_reset("closed", "The breaker is closed: nothing is to be done.", was)
                 return _DONE
-            breaker = Breaker(reset_at=now, reset_by=self._place.actor)
+            fleet = budgets.closed(reading.books, self._place.actor, now)
             try:
-                self._place.ledger.write_fleet(replace(stored.fleet, breaker=breaker), stored.version)
+                self._place.ledger.write_fleet(fleet, reading.fleet.version)
             except ConflictError:
                 continue
             self._note(None, "reset_breaker", "done", was.reason)
             why = f" It had been opened because of this: {was.reason}" if was.reason else ""
-            self._tell_reset("reset", f"The breaker is closed; failures until now count no more.{why}", breaker)
-            return _DONE
+            if ahead := budgets.trips(replace(reading.books, fleet=fleet), settings, now):
+                why += f" But it opens again, for by this machine's clock some failed in the future: {ahead}"
+            told = f"The breaker is closed; failures until now count no more.{why}"
+            self._tell_reset("reset", told, fleet.breaker)
+            return _WRONG if ahead else _DONE
         raise TpuwatchError("the ledger is being written all the time: try again")
-
-    def _would_open(self, now: float) -> bool:
-        settings = Settings.of(self._config)
-        records = {stored.record.target.path: stored.record for stored in self._place.ledger.records()}
-        return bool(budgets.trips(budgets.Books(records, self._place.ledger.fleet().fleet), settings, now))
 
     def _note(self, target: Target | None, decision: str, result: str, sentence: str) -> None:
         path = target.path if target is not None else ""

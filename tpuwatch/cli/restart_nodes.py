@@ -276,8 +276,9 @@ class _Command:
         if record.phase is Phase.REQUESTED and not record.lease.owner and not self._agreed(target, well=False):
             self._audit_record(record, "declined")
             return Outcome("declined", "Nothing was done; the request stands.", record)
-        if is_request(record):
-            self.show.line("It is a request of the node's own daemon, which is taken up now.", indent=3)
+        if record.phase is Phase.REQUESTED and record.witnesses and not record.lease.owner:
+            what = "a request of the node's own daemon" if is_request(record) else "what another daemon decided"
+            self.show.line(f"It is {what}, which is taken up now.", indent=3)
             try:
                 record = self._taken_up(stored)
             except ConflictError:
@@ -288,9 +289,9 @@ class _Command:
 
     def _taken_up(self, stored: Stored) -> Record:
         """The request as the operator's own: if he leaves it before anything is done, no daemon goes on with it."""
-        reason = self.args.reason or stored.record.reason
-        now = self.clock.time()
-        record = replace(stored.record, actor=self.books.actor, reason=reason, requested=now, entered=now, witnesses=())
+        reason, now = self.args.reason or stored.record.reason, self.clock.time()
+        own = {"actor": self.books.actor, "reason": reason, "requested": now, "entered": now, "began": 0.0}
+        record = replace(stored.record, witnesses=(), **own)
         claim(self.books.ledger, record.target, Settings.of(self.config), now)
         return self.books.ledger.write(record, stored.version).record
 

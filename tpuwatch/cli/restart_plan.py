@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.health.evidence import WELL_HEALTH
 from tpuwatch.health.verdict import Rung
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart.machine import machine
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _UNBOUNDED: Final = 1_000_000  # nodes: their number is not known here, so the share of them bounds nothing
 _MOST_RUNNING: Final = 5  # lines
-_WELL: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Plan:
     @property
     def well(self) -> bool:
         """Whether the cloud has nothing against the node."""
-        return self.sight.state == "READY" and self.sight.health in _WELL
+        return self.sight.state == "READY" and self.sight.health in WELL_HEALTH
 
     def steps(self) -> str:
         """What will be done, a sentence."""

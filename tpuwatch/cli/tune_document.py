@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.export import jsonable
+from tpuwatch.jsontext import times
 from tpuwatch.tune.deciding import bounds_of
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
     plan, decision, standing = outlook.plan, outlook.plan.decision, outlook.standing
     return {
         "workload": plan.workload,
-        **jsonable.times("decided", plan.decided),
+        **times("decided", plan.decided),
         **asdict(decision),
         "settings": [asdict(setting) for setting in plan.settings],
         "environment": {
@@ -45,11 +46,9 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
             "kept": [asdict(kept) for kept in outlook.given.kept],
         },
         "unusable": outlook.unusable,
-        "standing": None
-        if standing is None
-        else {**jsonable.times("decided", standing.decided), "same": outlook.stands},
+        "standing": None if standing is None else {**times("decided", standing.decided), "same": outlook.stands},
         "host": asdict(outlook.host),
         "warnings": list(outlook.warnings),
-        **jsonable.times("reset", outlook.reset),
+        **times("reset", outlook.reset),
         "launches": [jsonable.launch(launch) for launch in outlook.launches],
     }

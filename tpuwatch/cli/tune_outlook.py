@@ -13,7 +13,7 @@ from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.processes import ProcFs
 from tpuwatch.tune import visibility
 from tpuwatch.tune.deciding import make_plan, workloads
-from tpuwatch.tune.history import shown
+from tpuwatch.tune.history import latest, shown
 from tpuwatch.tune.host import read_host
 from tpuwatch.tune.model import DEFAULT_WORKLOAD
 from tpuwatch.tune.plan import Given, environment, plan_directory, planned, read_plan
@@ -97,11 +97,13 @@ def _decided(
 ) -> Outlook:
     tune, launches = here.config.tune, found.get(name, [])
     known = standing[0].generation if standing[0] is not None else ""
-    host = shown(launches, _host(here, name, found, alive, known))
+    told = _host(here, name, found, alive, known)
+    counted = latest(launches, told, tune.window_launches)
+    host = shown(counted, told)
     places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
     plan = make_plan(here.config, launches, host, name, here.now, places)
     warnings = visibility.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level).warnings
-    given, counted = environment(plan, here.environ), launches[-tune.window_launches :]
+    given = environment(plan, here.environ)
     return Outlook(plan, counted, host, given, *standing, reset, warnings)
 
 

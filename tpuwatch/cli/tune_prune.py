@@ -11,8 +11,8 @@ from tpuwatch.cli import options
 from tpuwatch.cli.tune_show import paper_for
 from tpuwatch.clock import SystemClock
 from tpuwatch.errors import TuneError
-from tpuwatch.export import jsonable
 from tpuwatch.export.terminal import printable
+from tpuwatch.jsontext import times
 from tpuwatch.processes import ProcFs
 from tpuwatch.tune.retention import prune
 from tpuwatch.units import format_size
@@ -64,7 +64,7 @@ def _old(old: Old) -> dict[str, Any]:
     return {
         "path": old.path,
         "size_bytes": old.size,
-        **jsonable.times("written", old.written),
+        **times("written", old.written),
         "why": old.why,
         "spared": old.spared.value if old.spared else None,
     }

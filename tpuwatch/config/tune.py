@@ -49,7 +49,11 @@ class Tune(Section):
         default=25.0, ge=0, le=400, description="What is added to the need that a failed transfer showed."
     )
     window_launches: Count = Field(
-        default=50, ge=5, le=1000, description="How many of a workload's latest launches are looked at."
+        default=50,
+        ge=5,
+        le=1000,
+        description="How many of a workload's latest launches are looked at. Processes of one run, such as one for "
+        "each chip, are one launch.",
     )
     pathways: YesNo = Field(
         default=False, description="Whether Pathways workers run here, whose buffer has to be a power of two."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.errors import JournalError
 from tpuwatch.launches.tracker import Origin
-from tpuwatch.model import Cause, Event, Outcome
+from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpuwatch.launches.tracker import LaunchTracker
     from tpuwatch.logs.files import Refusal
     from tpuwatch.logs.follow import Follower, Sighting
-    from tpuwatch.model import Cursor, Launch
+    from tpuwatch.model import Cursor, Event, Launch
     from tpuwatch.tune.record import Record
 
 RETRY_SECONDS = 1.0
@@ -156,30 +156,15 @@ class Ingest:
 
     def _take(self, sighting: Sighting, now: float) -> Event | None:
         match, file = sighting.match, sighting.file
-        rule, path = match.rule, str(file.path)
-        if file.pid is None and rule.mark == "banner" and "pid" in match.details:
+        path = str(file.path)
+        if file.pid is None and match.rule.mark == "banner" and "pid" in match.details:
             if len(self._pids) >= _MAX_PIDS:
                 self._pids.clear()
             self._pids[path] = match.details["pid"]
         pid = file.pid if file.pid is not None else self._pids.get(path)
         origin = Origin(pid, file.user, file.host, sighting.history, output=file.pid is None)
         self.tracker.hear(match, origin, now)
-        if rule.cause is None:
-            return None
-        return Event(
-            match.key,
-            rule.id,
-            rule.cause,
-            now,
-            match.time,
-            match.severity,
-            pid,
-            path,
-            match.offset,
-            match.text,
-            match.details,
-            sighting.history,
-        )
+        return match.event(path, pid, now, history=sighting.history)
 
     def _count_files(self) -> None:
         counters = self.follower.counters

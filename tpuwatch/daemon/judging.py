@@ -194,7 +194,7 @@ class _Changes:
 def limits_of(config: Config) -> Limits:
     """What the judge goes by, as the configuration has it."""
     health = config.health
-    return Limits.of(
+    return Limits(
         compile_grace_seconds=config.logs.compile_grace_seconds,
         idle_seconds=health.idle_seconds,
         settle_seconds=health.settle_seconds,
@@ -202,5 +202,5 @@ def limits_of(config: Config) -> Limits:
         cloud_poll_seconds=config.cloud.poll_seconds,
         runtime_poll_seconds=config.runtime.poll_seconds,
         agent_poll_seconds=config.agents.poll_seconds,
-        silent_seconds=config.agents.silent_seconds,
+        agent_silent_seconds=config.agents.silent_seconds,
     )

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.auditfile import AuditFile
 from tpuwatch.daemon import tunechanges
 from tpuwatch.errors import TuneError
-from tpuwatch.export.jsonable import times
 from tpuwatch.export.view import TunedStatus
+from tpuwatch.jsontext import times
 from tpuwatch.tune import visibility
 from tpuwatch.tune.changes import changes
 from tpuwatch.tune.deciding import make_plan, name_of
 from tpuwatch.tune.envfile import environment_path, render, write_environment
 from tpuwatch.tune.files import read_whole
+from tpuwatch.tune.history import latest
 from tpuwatch.tune.host import read_host
 from tpuwatch.tune.model import SIZE, THRESHOLD, Step
 from tpuwatch.tune.plan import environment, plan_path, planned, read_plan, write_plan
@@ -84,25 +85,15 @@ class Planner:
 
     def decide(self, workload: str, launches: Sequence[Launch]) -> TunedStatus:
         """Decide a workload's next launch by its launches, the oldest first; write that, and tell what has changed."""
-        plan, problem = self._decide(workload, launches)
-        counted = min(len(launches), self._config.tune.window_launches)
-        return TunedStatus(plan, counted, launches[-1].started, self._file(plan), problem)
-
-    def begin_again(self, workload: str) -> None:
-        """Its launches turned out to be another workload's, or were forgotten: what they led to is given no more."""
-        if workload in self._last or plan_path(self.directory, workload).exists():
-            self._decide(workload, ())
-
-    def _decide(self, workload: str, launches: Sequence[Launch]) -> tuple[Plan, str]:
-        """The plan, and why it could not be written."""
         tune = self._config.tune
         places = visibility.places(str(tune.log_dir), as_me=False)  # nobody knows who will launch it
         before = self._last.get(workload) or self._standing(workload)
         host = self._host(workload, launches, before.generation if before is not None else "")
         plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
         found = changes(before, plan)
+        last = launches[-1].started if launches else 0.0
         if found:
-            last, file = launches[-1].started if launches else 0.0, self._goes_to(plan)
+            file = self._goes_to(plan)
             told = tunechanges.events(plan, found, applies=self.applies, file=file, before=before, last_launch=last)
             # On record before it is done: a crash in between loses none, and the same decision has the same events.
             self._store(told)
@@ -113,7 +104,13 @@ class Planner:
         made = plan.decision
         if made.step is Step.STUCK and (before is None or before.decision.step is not Step.STUCK):
             _log.warning("No premapped buffer that is allowed will do for %s: %s", workload, " ".join(made.reasons))
-        return plan, problem
+        counted = latest(launches, host, tune.window_launches)
+        return TunedStatus(plan, len(counted), last, self._file(plan), problem)
+
+    def begin_again(self, workload: str) -> None:
+        """Its launches turned out to be another workload's, or were forgotten: what they led to is given no more."""
+        if workload in self._last or plan_path(self.directory, workload).exists():
+            self.decide(workload, ())
 
     def planned(self) -> dict[str, float]:
         """The workloads that have a plan on disk, and when it was written, in seconds since the epoch."""

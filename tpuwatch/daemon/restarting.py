@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.telling import Telling
 
 LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
+_ENDED_BEFORE: Final = "Whoever had decided on it ended before anything was done."
 
 
 class Restarting:
@@ -203,18 +204,18 @@ class Restarting:
             return False
         if budgets.is_request(record):
             return False  # the policy decides on it
-        is_young = 0 <= self._clock.time() - record.requested <= REQUEST_SECONDS
+        is_young = -budgets.SKEW_SECONDS <= self._clock.time() - record.requested <= REQUEST_SECONDS
         if not record.witnesses:  # a person wanted it, and has to say so again
             why = "Whoever wanted it left before anything was done, and has not come back."
             return not is_young and self._withdraw(stored, why, telling)
-        if node is None:
-            return False
+        if node is None:  # nobody here would ever decide on it
+            return not is_young and self._withdraw(stored, _ENDED_BEFORE, telling)
         # A watcher decided on it and ended before anything was done. What it decided on may have gone by.
         verdict, breaker = node.judgement.verdict, reading.fleet.fleet.breaker
         if verdict in WELL:
             return self._withdraw(stored, "The node is well again, and nothing was done.", telling)
         if not (is_young and self.settings.act and record.rung in self.settings.allowed) or breaker.opened is not None:
-            return self._withdraw(stored, "Whoever had decided on it ended before anything was done.", telling)
+            return self._withdraw(stored, _ENDED_BEFORE, telling)
         if verdict in STUCK:  # else it is seen anew first
             self._drive(stored, None, posted)
         return False

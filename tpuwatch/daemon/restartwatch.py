@@ -21,7 +21,7 @@ from tpuwatch.health.verdict import STUCK, Rung
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.policy import budgets
-from tpuwatch.restart.policy.situation import SKEW_SECONDS
+from tpuwatch.restart.record import TOUCHED
 from tpuwatch.restart.telling import Telling
 from tpuwatch.restart.webhook import Webhook
 
@@ -96,7 +96,7 @@ class RestartWatch:
             actor=self._restarting.acts.actor,
             call=self._webhook.send if self._webhook is not None else lambda _: None,
         )
-        cloud_seconds = Limits.of(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
+        cloud_seconds = Limits(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
         self._deciding = Deciding(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
         self._reading: Reading | None = None
         self._read_at = float("-inf")  # by the monotonic clock
@@ -134,8 +134,10 @@ class RestartWatch:
 
     @property
     def drives(self) -> bool:
-        """Whether something is being done from here, of which the ledger must not be taken away."""
-        return self._restarting.drives
+        """Whether something is being done from here, or is half done, of which the ledger must not be taken away."""
+        reading = self._reading
+        half_done = reading is not None and any(one.record.phase in TOUCHED for one in reading.stored.values())
+        return half_done or self._restarting.drives
 
     def limits(self) -> dict[str, float]:
         """How long the loop may go without success, in seconds."""
@@ -256,7 +258,7 @@ class RestartWatch:
 
     def _is_past(self, record: Record) -> bool:
         """Whether it ended by now. By a clock that was wrong it may be hours ahead: then it is decided as ever."""
-        return record.entered <= self._clock.time() + SKEW_SECONDS
+        return record.entered <= self._clock.time() + budgets.SKEW_SECONDS
 
     def _open_breaker(self, called: Called) -> None:
         """Open it, if that is still called for by what the ledger holds now."""

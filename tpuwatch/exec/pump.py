@@ -40,13 +40,14 @@ class Pump:
         self._offer = offer
         self._asked, self._bell = os.pipe()
         self._flushed = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True, name=f"pump-{sink}")
+        self._thread = self._new_thread()
 
     def start(self) -> bool:
         """Begin to copy; False where there can be no thread for it now."""
         try:
             self._thread.start()
         except RuntimeError:
+            self._thread = self._new_thread()  # one that could not be started is not to be started again
             return False
         return True
 
@@ -69,6 +70,9 @@ class Pump:
         """Copy, in this thread, until nobody writes any more: for what outlives the command."""
         self._offer = None
         self._run()
+
+    def _new_thread(self) -> threading.Thread:
+        return threading.Thread(target=self._run, daemon=True, name=f"pump-{self._sink}")
 
     def _run(self) -> None:
         poll = select.poll()

@@ -254,7 +254,7 @@ def _document(begun: Beginning, end: End, plan: Plan | None) -> Mapping[str, Any
 
 
 def _write_report(path: Path, document: Mapping[str, Any]) -> None:
-    from tpuwatch.export.jsonable import dumps
+    from tpuwatch.jsontext import dumps
 
     try:
         path.write_text(dumps(document, indent=2) + "\n")

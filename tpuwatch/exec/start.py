@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tpuwatch.exec import foreground
 from tpuwatch.exec.bystander import Bystander
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tpuwatch.exec.beginning import Beginning
 
+_FILES: Final = 16  # that are opened when the command runs, at most: pipes, copies of its output, what is loaded
+
 
 def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report: Path | None = None) -> NoReturn:
     """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
@@ -29,6 +31,7 @@ def run(command: Sequence[str], begun: Beginning, *, config: Path | None, report
     try:
         streams = open_streams(_hold_standard_descriptors())
         bystander = Bystander()
+        _try_room()
         pid = start(command, begun.environ, streams, mask)
     except OSError as error:  # there can be no further process, or too many files are open
         say(f"this run goes unwatched: {error.strerror}.")
@@ -53,3 +56,13 @@ def _hold_standard_descriptors() -> set[int]:
         closed.add(null)
         null = os.dup(null)
     return closed
+
+
+def _try_room() -> None:
+    """Whoever serves a command cannot stop half way. Raises OSError where too few files may be open for that."""
+    room: list[int] = []
+    try:
+        room += (os.dup(0) for _ in range(_FILES))
+    finally:
+        for number in room:
+            os.close(number)

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 from tpuwatch.export import jsonable, restarts, tunes
 from tpuwatch.export.view import RestartsStatus, TuneStatus
 from tpuwatch.export.words import rank, worst_first
+from tpuwatch.jsontext import parse_time, times
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
@@ -64,8 +65,7 @@ class Api:
         parameters(query, ())
         return {
             "findings": [
-                {**jsonable.finding(finding), **jsonable.times("seen", finding.last.when)}
-                for finding in self._view.findings()
+                {**jsonable.finding(finding), **times("seen", finding.last.when)} for finding in self._view.findings()
             ]
         }
 
@@ -82,7 +82,7 @@ class Api:
         wanted = worst_first(node for node in watched if "node" not in given or node.node == given["node"])
         counted = Counter(node.judgement.verdict.value for node in watched)
         return {
-            **jsonable.times("now", self._view.status().now),
+            **times("now", self._view.status().now),
             "nodes": [jsonable.node(node) for node in wanted[:limit]],
             "watched": len(watched),
             "verdicts": dict(sorted(counted.items(), key=lambda item: rank(item[0]))),
@@ -108,11 +108,11 @@ def status_document(status: Status) -> dict[str, Any]:
         "state": status.state,
         "ready": not not_ready,
         "not_ready": not_ready,
-        **jsonable.times("now", status.now),
-        **jsonable.times("started", status.started),
+        **times("now", status.now),
+        **times("started", status.started),
         "uptime_seconds": status.uptime_seconds,
         "loops": [
-            {"name": loop.name, "fresh": loop.fresh, **jsonable.times("last_success", loop.last_success)}
+            {"name": loop.name, "fresh": loop.fresh, **times("last_success", loop.last_success)}
             for loop in status.loops
         ],
         "files": [
@@ -121,7 +121,7 @@ def status_document(status: Status) -> dict[str, Any]:
                 "size_bytes": file.size_bytes,
                 "read_bytes": file.read_bytes,
                 "lag_bytes": file.lag_bytes,
-                **jsonable.times("last_written", file.last_written),
+                **times("last_written", file.last_written),
             }
             for file in status.files
         ],
@@ -174,7 +174,7 @@ def _integer(name: str, value: str, lowest: int, highest: int) -> int:
 
 def _time(name: str, value: str) -> float:
     try:
-        return jsonable.parse_time(value)
+        return parse_time(value)
     except ValueError as error:
         raise BadRequestError(
             f"{name} must be seconds since the epoch or an ISO 8601 time such as 2026-11-20T13:44:14Z (write the + of a"

@@ -1,87 +1,22 @@
-"""The JSON that tpuwatch prints and serves: one place for the commands and for the HTTP API.
+"""The documents that tpuwatch prints and serves as JSON: one place for the commands and for the HTTP API.
 
-Times appear twice: `started` as ISO 8601 in UTC, `started_epoch` as seconds since the Unix epoch. Sizes are bytes,
-durations seconds, a cause or an outcome its value, an event's key hexadecimal. What was read from logs is made valid
-Unicode, and a number that JSON cannot carry becomes null. Imports nothing heavy.
+Sizes are bytes, durations seconds, times and all else as tpuwatch.jsontext has them. Imports nothing heavy.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from datetime import datetime, timezone
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch.jsontext import times
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tpuwatch.export.view import NodeStatus, WitnessStatus
     from tpuwatch.health.evidence import Agent, Chip, CloudNode, Holder, Host, Identity, Maintenance, Runtime
     from tpuwatch.health.verdict import Judgement
     from tpuwatch.model import Event, Finding, Launch, Remedy
-
-
-def dumps(document: Any, *, indent: int | None = None) -> str:
-    """A document as JSON text in ASCII, without a newline at its end; whatever it holds, the result is valid JSON."""
-    return json.dumps(plain(document), indent=indent, allow_nan=False)
-
-
-def plain(value: Any) -> Any:
-    """A value in JSON's own types."""
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int)):
-        return value
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Mapping):
-        return {plain(str(key)): plain(entry) for key, entry in value.items()}
-    if isinstance(value, Iterable):
-        return [plain(entry) for entry in value]
-    return plain(str(value))
-
-
-def iso(epoch: float | None) -> str | None:
-    """A time as `2026-11-20T13:44:14.250Z`; null for no time, and for one that no calendar has."""
-    if epoch is None:
-        return None
-    try:
-        moment = datetime.fromtimestamp(epoch, tz=timezone.utc)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def times(name: str, epoch: float | None) -> dict[str, Any]:
-    """A time under its name as ISO 8601, and under `<name>_epoch` as a number."""
-    return {name: iso(epoch), f"{name}_epoch": epoch}
-
-
-def parse_time(text: str) -> float:
-    """Seconds since the Unix epoch of an epoch number or an ISO 8601 time; without a zone it is UTC.
-
-    Raises ValueError for anything else, and for a time that is not finite.
-    """
-    try:
-        epoch = _epoch(text)
-    except ValueError:
-        epoch = math.nan
-    if not math.isfinite(epoch):
-        raise ValueError(f"{text!r} is no time: write seconds since the epoch or 2026-11-20T13:44:14Z")
-    return epoch
-
-
-def _epoch(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:  # datetime reads a final Z only from Python 3.11 on
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()
 
 
 def event(event: Event) -> dict[str, Any]:

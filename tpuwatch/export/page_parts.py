@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpuwatch.export import jsonable
 from tpuwatch.export.markup import Markup, element, join
+from tpuwatch.jsontext import iso
 from tpuwatch.units import format_seconds
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def since(epoch: float | None, now: float) -> str:
 
 def moment(epoch: float, now: float) -> Markup:
     """A time as an age, with the exact time for who points at it."""
-    exact = jsonable.iso(epoch)
+    exact = iso(epoch)
     if exact is None:
         return join("at an unknown time")
     age = now - epoch
@@ -53,7 +53,7 @@ def moment(epoch: float, now: float) -> Markup:
 
 def clock(epoch: float) -> str:
     """A time as date and time of day."""
-    exact = jsonable.iso(epoch)
+    exact = iso(epoch)
     return f"{exact[:10]} {exact[11:19]} UTC" if exact else "an unknown time"
 
 

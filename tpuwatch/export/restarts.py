@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean, length
+from tpuwatch.jsontext import times
 from tpuwatch.restart.ledger.owner import told
 from tpuwatch.restart.policy.decision import Blocked
 from tpuwatch.restart.record import Phase

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.errors import TpuwatchError
-from tpuwatch.export import jsonable, page
+from tpuwatch.export import page
 from tpuwatch.export.api import Api, BadRequestError
+from tpuwatch.jsontext import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,4 +97,4 @@ def error_reply(code: int) -> Reply:
 
 
 def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Reply:
-    return Reply(code, "application/json", f"{jsonable.dumps(document)}\n".encode(), headers or {})
+    return Reply(code, "application/json", f"{dumps(document)}\n".encode(), headers or {})

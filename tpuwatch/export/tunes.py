@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean
+from tpuwatch.jsontext import times
 from tpuwatch.units import format_size
 
 if TYPE_CHECKING:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from tpuwatch.health.verdict import Rung, Sureness, Verdict
     from tpuwatch.model import Event, Launch
 
 T = TypeVar("T")
+
+WELL_HEALTH: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})  # the API has nothing against the node
 
 
 class Witness(str, Enum):
@@ -134,6 +136,11 @@ class CloudNode:
     labels: tuple[tuple[str, str], ...] = ()
     changed: float | None = None  # when tpuwatch first saw it in this state and health
     changed_unseen: bool = False  # it came to be so when tpuwatch did not look, who knows how long before `changed`
+
+    @property
+    def well(self) -> bool:
+        """Whether the cloud has nothing to say against it."""
+        return self.state == "READY" and self.health in WELL_HEALTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +267,19 @@ class Agent:
 
 
 OFF: Answer[Any] = Answer(problem=Problem.OFF)
+
+
+def latest_word(answer: Answer[CloudNode], now: float, seconds: float) -> CloudNode | None:
+    """What the cloud says of a node, if it said so within `seconds`.
+
+    Where it had nothing to say against the node, attempts since then may have failed: one lost poll makes no fleet
+    unknown. Anything else counts only as the answer to the latest attempt.
+    """
+    node = answer.value
+    if node is None or answer.problem is None or answer.problem is Problem.GONE:
+        return answer.current(now, seconds)
+    calm = node.well and not node.symptoms and node.maintenance is None
+    return node if calm and answer.at is not None and now - answer.at <= seconds else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
-from tpuwatch.health.evidence import Identity, Problem, Witness
+from tpuwatch.health.evidence import Identity, Problem, Witness, latest_word
 from tpuwatch.health.verdict import Reason
 from tpuwatch.model import Outcome
 
@@ -50,7 +50,7 @@ class Facts:
         self.limits = limits
         self.now = evidence.now
         self.own = evidence.own
-        self.cloud = evidence.cloud.current(self.now, limits.cloud_seconds)
+        self.cloud = latest_word(evidence.cloud, self.now, limits.cloud_seconds)
         self.monitoring = evidence.monitoring.current(self.now, limits.monitoring_seconds)
         self.runtime = evidence.runtime.current(self.now, limits.runtime_seconds) if self.own else None
         self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tpuwatch.health.evidence import Evidence
     from tpuwatch.health.limits import Limits
 
-SHORT_UNKNOWN_SECONDS: Final = 600.0  # a verdict that comes back within this time has not ceased to hold
+SHORT_SILENCE_SECONDS: Final = 600.0  # a verdict that comes back within this time has not ceased to hold
+_SILENCE: Final = (Verdict.UNKNOWN, Verdict.MISCONFIGURED)  # nobody can tell of the node
 
 # The first rule that makes something of the facts decides.
 RULES: Final[tuple[Callable[[Facts], Case | None], ...]] = (
@@ -78,18 +79,18 @@ def _undisputed(facts: Facts) -> Judgement:
 def following(previous: Judgement | None, new: Judgement) -> Judgement:
     """`new` with the time since which its verdict holds, as the sequence of judgements shows it.
 
-    A verdict that was followed by `unknown` for a short while, and then comes back, has held all the time.
+    A verdict that comes back after a short while in which nobody could tell has held all the time.
     """
     if previous is None:
         return replace(new, since=new.at)
     began = previous.at if previous.since is None else previous.since
     if new.verdict is previous.verdict:
         return replace(new, since=min(began, new.at), interrupted=previous.interrupted)
-    if new.verdict is Verdict.UNKNOWN:
-        return replace(new, since=new.at, interrupted=Held(previous.verdict, began, new.at))
     held = previous.interrupted
-    if held is not None and held.verdict is new.verdict and new.at - held.until <= SHORT_UNKNOWN_SECONDS:
+    if held is not None and held.verdict is new.verdict and new.at - held.until <= SHORT_SILENCE_SECONDS:
         return replace(new, since=min(held.since, new.at))
+    if new.verdict in _SILENCE:
+        return replace(new, since=new.at, interrupted=held or Held(previous.verdict, began, new.at))
     return replace(new, since=new.at)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.health import testimony
 from tpuwatch.health.case import Case, of_the_node
 from tpuwatch.health.causes import NODE_FAULTS
-from tpuwatch.health.evidence import OFF, Problem, Witness
+from tpuwatch.health.evidence import OFF, WELL_HEALTH, Problem, Witness
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.remedies import Step
 from tpuwatch.health.verdict import Rung, Sureness, Verdict
@@ -22,8 +22,7 @@ COMING_UP: Final = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING",
 TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STOPPING", "DELETING", "UNKNOWN"}
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
-KNOWN_HEALTH: Final = BAD_HEALTH | {"", "HEALTHY", "HEALTH_UNSPECIFIED", "UNHEALTHY_MAINTENANCE"}
-_WELL: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})
+KNOWN_HEALTH: Final = BAD_HEALTH | WELL_HEALTH | {"UNHEALTHY_MAINTENANCE"}
 _OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE, Rung.RECREATE})
 _ALONE: Final = "The API says {}; nobody else tells of the node."
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
@@ -37,7 +36,7 @@ def is_bad(facts: Facts) -> bool:
 
 def is_well(facts: Facts) -> bool:
     """Whether the cloud has nothing to say against the node."""
-    return facts.cloud is not None and facts.cloud.state == "READY" and facts.cloud.health in _WELL
+    return facts.cloud is not None and facts.cloud.well
 
 
 def taken(facts: Facts) -> Case | None:
@@ -207,6 +206,7 @@ def undisputed(facts: Facts) -> bool:
     node, evidence = facts.cloud, facts.evidence
     return (
         node is not None
+        and evidence.cloud.problem is None
         and not facts.own
         and node.state == "READY"
         and node.health == "HEALTHY"

@@ -82,7 +82,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A verdict that held until nothing was known any more."""
+    """A verdict that held until nobody could tell of the node any more."""
 
     verdict: Verdict
     since: float
@@ -105,4 +105,4 @@ class Judgement:
     remedy: tuple[Remedy, ...] = ()
     pids: tuple[int, ...] = ()  # of the program that the remedy is about
     since: float | None = None  # since when the verdict holds, as far as tpuwatch has seen; `following` fills it in
-    interrupted: Held | None = None  # while the verdict is unknown: what held before; `following` fills it in
+    interrupted: Held | None = None  # while nobody can tell: what held before; `following` fills it in

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.logs.counting import LineCounter, RecordCounter
 from tpuwatch.logs.frame import Times
 from tpuwatch.logs.records import MAX_RECORD, RecordBuffer
+from tpuwatch.model import Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,6 +54,25 @@ class Match:
     text: str
     details: dict[str, Any]
     key: bytes  # the same for each copy of the record
+
+    def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
+        """It as an event that a process wrote to a file and that was read at a time; None for a mark."""
+        if self.rule.cause is None:
+            return None
+        return Event(
+            key=self.key,
+            rule=self.rule.id,
+            cause=self.rule.cause,
+            observed=observed,
+            time=self.time,
+            severity=self.severity,
+            pid=pid,
+            file=file,
+            offset=self.offset,
+            text=self.text,
+            details=self.details,
+            history=history,
+        )
 
 
 @dataclass(slots=True)

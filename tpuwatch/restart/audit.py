@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.auditfile import AuditFile
-from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean
+from tpuwatch.jsontext import times
 
 if TYPE_CHECKING:
     from tpuwatch.restart.policy.decision import Decision, Use

@@ -203,8 +203,13 @@ class Keeper(ABC):
         left who knows of it; but what nothing was done about yet ends with its record.
         """
         mine, holds = self._stored.record, self._clock.monotonic() - self._renewed < self._lease.seconds
-        older = found is None or found.version < self._stored.version
+        older = found is None or (found.version < self._stored.version and not self._is_done_by_another(found))
         return older and holds and mine.lease.owner == self._lease.owner and mine.phase in TOUCHED
+
+    def _is_done_by_another(self, found: Stored) -> bool:
+        """Whether somebody else has gone on from the copy meanwhile, and may have called something: he finishes it."""
+        touched, owner = found.record.phase in TOUCHED, found.record.lease.owner
+        return touched and owner != self._lease.owner and self._leases.remaining(found) > 0
 
     def _insist(self, do: Callable[[], _T]) -> _T:
         """Do it again after faults of the ledger, for as long as a lease holds."""

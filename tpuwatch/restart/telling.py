@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.export.jsonable import times
 from tpuwatch.health.words import clean, ended
+from tpuwatch.jsontext import times
 from tpuwatch.logsetup import one_line
 from tpuwatch.restart.audit import Entry
 from tpuwatch.restart.policy.decision import Blocked

@@ -18,18 +18,23 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tpuwatch import __version__
-from tpuwatch.export.jsonable import dumps
+from tpuwatch.clock import SystemClock
 from tpuwatch.health.words import clean
+from tpuwatch.jsontext import dumps
+from tpuwatch.node.channel import Channel, TooLargeError
 from tpuwatch.node.pacing import parse_retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-TIMEOUT_SECONDS: Final = 10.0  # for each step of a try: connecting, sending, each part of the answer
+    from tpuwatch.clock import Clock
+
+TIMEOUT_SECONDS: Final = 10.0  # for a try: to connect, and for all that is sent and answered together
 TRIES: Final = 5
 PAUSE_SECONDS: Final = 1.0  # after the first try that failed; doubles, and a random part of it is waited
 LONGEST_PAUSE_SECONDS: Final = 60.0
 MOST_WAITING: Final = 100
+_ANSWER_BYTES: Final = 1 << 18
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TEXT: Final = 2000  # characters
 
@@ -46,9 +51,10 @@ class Webhook:
         counted: Callable[[str], None] = lambda _: None,
         dice: random.Random | None = None,
         wait: Callable[[float], bool] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """`counted` is told "sent", "failed" or "dropped" for each document. `wait` waits so many seconds, or until
-        `close`, and says whether that was called.
+        `close`, and says whether that was called. A try is bounded by `clock`.
         """
         self._url = url
         self.host = urlsplit(url).hostname or ""
@@ -60,7 +66,8 @@ class Webhook:
         self._waiting: deque[bytes] = deque()
         self._thread: threading.Thread | None = None
         self._failing = False
-        self._opener = urllib.request.build_opener(_NoRedirects())
+        clock = clock or SystemClock()
+        self._opener = urllib.request.build_opener(_NoRedirects(), _Http(clock), _Https(clock))
 
     def send(self, document: Mapping[str, Any]) -> None:
         """Have it sent soon. Returns at once, and never raises."""
@@ -136,6 +143,8 @@ class Webhook:
             return error.code in _AGAIN, f"it answers with status {error.code}", after or 0.0
         except (ValueError, http.client.InvalidURL):  # what they say would quote the address
             return False, "webhook_url under [restart] is none that can be asked", 0.0
+        except TooLargeError:
+            return True, "its answer has no end", 0.0
         except TimeoutError:
             return True, f"it did not answer within {TIMEOUT_SECONDS:g} s", 0.0
         except urllib.error.URLError as error:
@@ -143,6 +152,46 @@ class Webhook:
         except (OSError, http.client.HTTPException) as error:
             return True, f"it broke off ({_reason(error)})", 0.0
         return False, "", 0.0
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(lambda host, **more: _Connection(host, self._clock, **more), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(lambda host, **more: _SecureConnection(host, self._clock, **more), req)
+
+
+class _Connection(http.client.HTTPConnection):
+    """Has one deadline for all that it sends and reads: a socket's own timeout begins anew with every byte."""
+
+    def __init__(self, host: str, clock: Clock, *, timeout: float) -> None:
+        super().__init__(host, timeout=timeout)
+        self._clock = clock
+        self._deadline = clock.monotonic() + timeout
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock: Any = _Closing(self.sock, self._deadline, self._clock, _ANSWER_BYTES)
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    pass
+
+
+class _Closing(Channel):
+    def close(self) -> None:
+        self._connection.close()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

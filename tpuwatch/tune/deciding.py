@@ -74,7 +74,7 @@ def make_plan(
     which they are wanted (tpuwatch.tune.visibility.places); without them nothing is said of logs.
     """
     tune, bounds = config.tune, bounds_of(config)
-    decision = decide(launches[-bounds.window :], host, bounds)
+    decision = decide(launches, host, bounds)
     visible = visibility.settings(facts, log_mib=tune.log_mib, stderr_level=tune.stderr_level) if facts else None
     plan = Plan(workload, now, _premapped(decision), decision, stamp(config.source), host.generation)
     return renewed(plan, visible.settings if visible is not None else (), dict(sorted(bounds.pins.items())))

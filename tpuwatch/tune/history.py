@@ -15,10 +15,12 @@ from tpuwatch.tune.sizes import MOST_BYTES
 from tpuwatch.tune.variables import leading_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.model import Launch
     from tpuwatch.tune.model import Host
+
+    _Run = list[tuple[Launch, int]]  # each with its size in bytes
 
 # What keeps a start waiting that the size has nothing to do with, when it comes before the TPU is up.
 _WAITS: Final = (
@@ -55,7 +57,7 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One launch, as far as its premapped buffer goes."""
+    """One launch, of one process or several beside each other, as far as its premapped buffer goes."""
 
     when: float
     size: int
@@ -68,7 +70,7 @@ class Seen:
     need: int | None = None  # what was needed at once; None where nothing told
     asked: int | None = None  # the largest single buffer that there was no room for
     cause: str = ""  # why it failed
-    processes: int = 1  # of its run, each with such a buffer
+    processes: int = 1  # that ran beside each other, each with such a buffer
     short: bool = False  # it came up, and was ended before it could show that its buffer will do
 
     @property
@@ -91,22 +93,24 @@ class Seen:
 
 
 def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
-    """What the launches say, the oldest first. Those under way that tell no failure yet are left out.
+    """What the runs say, the oldest first. Those under way that tell no failure yet are left out.
 
-    Several that ran beside each other are one run, of a process for each chip: where one of them lacked room or memory,
-    the others do not show that the size will do.
+    Several launches beside each other are one run, of a process for each chip: it speaks once, or twice where it lacked
+    room and memory.
     """
-    runs: list[list[tuple[Launch, Seen]]] = []
-    size, boot = host.default_bytes, ""
-    for launch in sorted(launches, key=lambda one: _finite(one.started)):
-        size = _size(launch, host, size)
-        fresh = bool(launch.boot_id) and launch.boot_id != boot
-        boot = launch.boot_id or boot
-        one = _seen(launch, size, _kind(launch), fresh=fresh)
-        if not (runs and _is_beside(launch, one, runs[-1])):
-            runs.append([])
-        runs[-1].append((launch, one))
-    return tuple(replace(one, processes=_buffers(run)) for run in runs for one in _telling(run))
+    seen: list[Seen] = []
+    boot = ""
+    for run in _runs(launches, host):
+        first = run[0][0]
+        fresh = bool(first.boot_id) and first.boot_id != boot
+        boot = first.boot_id or boot
+        seen += _telling([(launch, _seen(launch, size, _kind(launch), fresh=fresh)) for launch, size in run])
+    return tuple(seen)
+
+
+def latest(launches: Sequence[Launch], host: Host, count: int) -> list[Launch]:
+    """The launches of the last so many runs, the oldest first."""
+    return [launch for run in _runs(launches, host)[-max(1, count) :] for launch, _ in run]
 
 
 def shown(launches: Iterable[Launch], host: Host) -> Host:
@@ -123,23 +127,64 @@ def set_bytes(value: str) -> int:
     return min(max(0, leading_integer(value) or 0), MOST_BYTES)
 
 
-def _is_beside(launch: Launch, one: Seen, run: Sequence[tuple[Launch, Seen]]) -> bool:
+def _runs(launches: Sequence[Launch], host: Host) -> list[_Run]:
+    """The launches that belong together, the oldest first, each with its size."""
+    runs: list[_Run] = []
+    size = host.default_bytes
+    for launch in sorted(launches, key=lambda one: _finite(one.started)):
+        size = _size(launch, host, size)
+        if not (runs and _is_beside(launch, size, runs[-1])):
+            runs.append([])
+        runs[-1].append((launch, size))
+    return runs
+
+
+def _is_beside(launch: Launch, size: int, run: _Run) -> bool:
     """Whether a launch is of the run: it began with it, with the same size, and not after its end."""
-    first = run[0][1]
-    together = one.when - first.when <= _TOGETHER and (one.size, one.ours) == (first.size, first.ours)
-    return together and any(before.ended is None or before.ended > launch.started for before, _ in run)
+    first, its = run[0]
+    if _finite(launch.started) - _finite(first.started) > _TOGETHER or size != its:
+        return False
+    alike = _is_own(launch.environment, SIZE) == _is_own(first.environment, SIZE)
+    return alike and any(_until(before) > launch.started for before, _ in run)
 
 
-def _buffers(run: Sequence[tuple[Launch, Seen]]) -> int:
-    """How many of a run came to have a buffer. What only asks libtpu something, beside a job, has none."""
-    return max(1, sum(one.kind not in (Kind.NO_START, Kind.NOTHING) for _, one in run))
+def _until(launch: Launch) -> float:
+    """As long as it ran, as far as is known: one that failed, or is of the past, hardly outlived what it said last."""
+    ended = math.inf if launch.ended is None else launch.ended
+    if launch.history or _kind(launch) not in (Kind.WORKED, Kind.NOTHING):
+        return min(ended, launch.started if launch.last_heard is None else launch.last_heard)
+    return ended
 
 
-def _telling(run: Sequence[tuple[Launch, Seen]]) -> Sequence[Seen]:
-    """Those of a run that tell of its size."""
+def _telling(run: Sequence[tuple[Launch, Seen]]) -> Iterator[Seen]:
+    """What a run tells of its size: what one process lacked, the others do not show to be there."""
     told = [one for launch, one in run if one.kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING]
-    failed = [one for one in told if one.kind in (Kind.EXHAUSTED, Kind.HOST_OOM)]
-    return sorted(failed, key=lambda one: one.kind is Kind.HOST_OOM) or told
+    kinds = {one.kind for one in told}
+    speaking = [kind for kind in (Kind.EXHAUSTED, Kind.HOST_OOM) if kind in kinds]
+    for kind in speaking or [kind for kind in Kind if kind in kinds][:1]:
+        alike = [one for one in told if one.kind is kind]
+        middle = _middle(told)
+        yield replace(
+            max(alike, key=lambda one: one.need or 0),
+            seconds=middle.seconds,
+            waited=middle.waited,
+            short=any(one.short for one in alike),
+            processes=_buffers(told),
+        )
+
+
+def _middle(told: Sequence[Seen]) -> Seen:
+    """The process that took the middle time to come up, of those that waited for nothing else if there are any: one
+    that straggles is not slow by the size, which all have.
+    """
+    timed = [one for one in told if one.seconds is not None] or told
+    calm = [one for one in timed if not one.waited] or timed
+    return sorted(calm, key=lambda one: one.seconds or 0.0)[(len(calm) - 1) // 2]
+
+
+def _buffers(told: Iterable[Seen]) -> int:
+    """How many of a run came to have a buffer. What only asks libtpu something, beside a job, has none."""
+    return max(1, sum(one.kind not in (Kind.NO_START, Kind.NOTHING) for one in told))
 
 
 def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:

@@ -71,7 +71,7 @@ class Bounds:
     memory_share: float = 0.25  # of the memory that is available, the largest buffer
     init_seconds: float = 15.0  # a launch that takes longer is slow
     headroom: float = 0.25  # on top of what a failure showed to be needed
-    window: int = 50  # the latest launches of the workload that are looked at
+    window: int = 50  # the latest runs of the workload that are looked at, of one process or several each
     power_of_two: bool = False  # Pathways workers take no other size
     pins: Mapping[str, str] = field(default_factory=dict)  # variables that the configuration decides
 

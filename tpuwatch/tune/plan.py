@@ -252,7 +252,8 @@ def environment(plan: Plan, environ: Mapping[str, str]) -> Given:
             given[name] = value
         elif own != value:
             kept.append(Kept(name, own, value))
-    gone = tuple(sorted(mine - given.keys() - {ARGUMENTS}))
+    over = mine - given.keys() - {ARGUMENTS} if SUMS_VARIABLE in environ else ()  # else nobody knows whose it is
+    gone = tuple(sorted(filter(planform.may_set, over)))
     return Given({**given, **marks(plan.workload, given)}, tuple(kept), gone)
 
 

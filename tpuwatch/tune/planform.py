@@ -49,6 +49,11 @@ class FormError(ValueError):
     """It is no plan that can be used; the message is a clause that says why."""
 
 
+def may_set(name: str) -> bool:
+    """Whether a plan may set a variable of this name."""
+    return _NAME.fullmatch(name) is not None and name not in _REFUSED
+
+
 def dumps(plan: Plan) -> bytes:
     """The plan as JSON. Raises FormError for one that could not be read again."""
     try:
@@ -82,7 +87,7 @@ def loads(data: bytes) -> Plan:
 
 def _setting(item: Any) -> Setting:
     name = _text(item, "name")
-    if not _NAME.fullmatch(name) or name in _REFUSED:
+    if not may_set(name):
         raise FormError(f"{name[:80]} is no variable that it may set")
     return Setting(name, _text(item, "value", _MAX_VALUE), _text(item, "why"))
 

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.fit import fit_line, largest_within
-from tpuwatch.tune.history import Kind, Seen, read, shown
+from tpuwatch.tune.history import Kind, Seen, latest, read, shown
 from tpuwatch.tune.sizes import Room, down, room, up
 
 if TYPE_CHECKING:
@@ -140,8 +140,9 @@ class Situation:
 
 def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
     """Put together what is decided on."""
+    launches = latest(launches, host, bounds.window)
     host = shown(launches, host)
-    seen = read(launches, host)[-max(1, bounds.window) :]
+    seen = read(launches, host)
     said = _said(seen)
     worked = max((one.size for one in said if one.kind is Kind.WORKED), default=0)
     points = clean(seen)

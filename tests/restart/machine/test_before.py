@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.restart.machine.test_machine import REQUESTED, T, intent, op, see, step
+from tests.restart.machine.test_machine import LIMITS, REQUESTED, T, intent, op, see, step
 from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.machine.machine import Call
+from tpuwatch.restart.machine.machine import Call, CallAnswer, answered
 from tpuwatch.restart.machine.sights import Operation
 from tpuwatch.restart.record import Phase
 
@@ -57,3 +57,46 @@ def test_a_node_whose_hosts_are_not_shown_is_reset_all_the_same() -> None:
     assert move.call is Call.RESET
     move = step(move.record, see("STARTING", T + 5, hosts=1, queued_resource="q"))
     assert move.record.phase is Phase.STARTING
+
+
+WANTED_BY_A_DAEMON = replace(REQUESTED, witnesses=("cloud", "agent"), entered=T)
+
+
+@pytest.mark.parametrize("state", ["STOPPING", "STOPPED"])
+def test_what_somebody_else_stops_before_anything_was_called_is_left_to_them(state: str) -> None:
+    move = step(WANTED_BY_A_DAEMON, see(state, T + 1))
+    assert (move.call, move.record.phase) == (None, Phase.REQUESTED)  # that may be an old look
+    move = step(move.record, see(state, T + 31))
+    assert (move.call, move.record.phase, move.record.stops) == (None, Phase.NEEDS_PERSON, 0)
+    assert "somebody else stopped it before anything was done about it" in move.record.note
+    assert "tpu-vm start v5e-1" in move.record.note
+
+
+def test_a_node_that_runs_again_meanwhile_is_not_left() -> None:
+    record = step(WANTED_BY_A_DAEMON, see("STOPPED", T + 1)).record
+    assert step(record, see("READY", T + 31)).call is Call.STOP
+
+
+def test_what_an_operator_wants_is_started_whoever_stopped_it() -> None:
+    assert step(REQUESTED, see("STOPPED", T + 31)).call is Call.START
+
+
+@pytest.mark.parametrize("answer", [CallAnswer(code="RESOURCE_EXHAUSTED"), CallAnswer()], ids=["refused", "lost"])
+def test_once_a_stop_was_called_for_it_a_node_is_never_left_stopped(answer: CallAnswer) -> None:
+    record = step(WANTED_BY_A_DAEMON, see("READY", T + 1)).record
+    record = answered(record, Call.STOP, answer, T + 2, LIMITS)
+    record = step(record, see("READY", T + 3)).record
+    health = {"health": "UNHEALTHY_MAINTENANCE"}  # nothing is called now
+    record = step(record, see("READY", T + 70, **health)).record
+    assert record.phase is Phase.REQUESTED
+    record = step(record, see("STOPPING", T + 80)).record
+    record = step(record, see("STOPPING", T + 120)).record
+    assert step(record, see("STOPPED", T + 130)).call is Call.START
+
+
+@pytest.mark.parametrize("behind", [7200.0, 600.0])
+def test_by_a_clock_that_is_behind_nothing_old_counts_as_a_restart_since(behind: float) -> None:
+    """The node was made, and started, a few minutes before the restart was asked for, by the API's clock."""
+    before = T + behind - 300
+    move = step(REQUESTED, see("READY", T + 1, created=before, operations=(op("start", done=True, created=before),)))
+    assert move.call is Call.STOP

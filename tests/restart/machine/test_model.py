@@ -17,17 +17,23 @@ PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the en
 
 
 @pytest.mark.parametrize(
-    ("budget", "hosts", "depth"),
+    ("checker", "depth"),
     [
-        (Budget(), 1, 9),
-        (Budget(), 2, 10),
-        (alone("losses"), 1, WHOLE),
-        (alone("losses"), 2, WHOLE),
+        (Checker(Budget(), 1), 9),
+        (Checker(Budget(), 2), 10),
+        (Checker(alone("losses"), 1), WHOLE),
+        (Checker(alone("losses"), 2), WHOLE),
+        (Checker(alone("losses"), 1, watched=True), WHOLE),
     ],
-    ids=["all faults", "all faults, several hosts", "a lost answer", "a lost answer, several hosts"],
+    ids=[
+        "all faults",
+        "all faults, several hosts",
+        "a lost answer",
+        "a lost answer, several hosts",
+        "a lost answer, wanted by a daemon",
+    ],
 )
-def test_nothing_is_violated(budget: Budget, hosts: int, depth: int) -> None:
-    checker = Checker(budget, hosts)
+def test_nothing_is_violated(checker: Checker, depth: int) -> None:
     count = checker.run(depth)
     print(f"{count:,} states to a depth of {checker.depth} steps; all: {checker.whole}")
     assert count > 5_000

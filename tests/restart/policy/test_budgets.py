@@ -225,6 +225,19 @@ def test_a_breaker_is_opened_once_and_closed_by_a_name() -> None:
     open_ = budgets.opened(Fleet(claims=(Claim(TARGET, NOW),)), "They failed.", NOW)
     assert (open_.breaker.opened, open_.breaker.reason) == (NOW, "They failed.")
     assert budgets.opened(open_, "Others failed.", NOW + 1) == open_
-    again = budgets.closed(open_, "alice", NOW + 2)
+    again = budgets.closed(books(fleet=open_), "alice", NOW + 2)
     assert again.breaker == Breaker(reset_at=NOW + 2, reset_by="alice")
     assert again.claims == open_.claims
+
+
+@pytest.mark.parametrize(("ahead", "counts"), [(-60.0, False), (100.0, False), (3600.0, True)])
+def test_a_breaker_is_closed_by_a_clock_behind_of_those_whose_restarts_failed(ahead: float, counts: bool) -> None:
+    failed = [
+        record(Phase.FAILED, target=replace(TARGET, node=f"n-{number}"), entered=NOW + ahead + number)
+        for number in range(3)
+    ]
+    before = books(*failed)
+    assert budgets.trips(before, ALL_ON, NOW)
+    after = replace(before, fleet=budgets.closed(before, "alice", NOW))
+    assert bool(budgets.trips(after, ALL_ON, NOW)) == counts
+    assert after.fleet.breaker.reset_at <= NOW + 120

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
+import select
 import socket
 import stat
 import threading
@@ -130,12 +133,56 @@ def test_a_half_open_server_takes_connections_and_says_nothing() -> None:
         socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
 
 
+def test_half_open_connections_stay_open_and_new_ones_are_as_silent(cloud: Cloud) -> None:
+    cloud.add()
+    names = list_through(cloud.channel)
+    assert names == [f"{PARENT}/nodes/train-1"]
+    with socket.create_connection(("127.0.0.1", cloud.server.port), timeout=DEADLINE) as old:
+        cloud.world.faults.set(Fault(half_open=True, until=cloud.clock.time() + 60))
+        cloud.server.advance()
+        drain(old)  # the server's greeting
+        calls = len(cloud.world.calls)
+        with pytest.raises(exceptions.DeadlineExceeded):
+            list_through(cloud.channel, timeout=0.2)
+        with socket.create_connection(("127.0.0.1", cloud.server.port), timeout=DEADLINE) as new:
+            for connection in (old, new):
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            with pytest.raises(exceptions.DeadlineExceeded), new_channel(cloud) as another:
+                list_through(another, timeout=0.2)
+            assert len(cloud.world.calls) == calls
+            assert not select.select([old, new], [], [], 0)[0]  # neither a word nor an end
+            cloud.pass_time(60)
+            cloud.server.advance()
+            for connection in (old, new):
+                with contextlib.suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
+    with new_channel(cloud) as fresh:
+        assert list_through(fresh) == names
+    states: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    cloud.channel.subscribe(states.put)
+    while states.get(timeout=DEADLINE) is grpc.ChannelConnectivity.READY:
+        pass  # until the old one has noticed that it was cut
+    cloud.channel.unsubscribe(states.put)
+    assert list_through(cloud.channel) == names
+
+
 def test_two_clouds_are_two_worlds(cloud: Cloud) -> None:
     cloud.add("a")
     with cloud_running() as other:
         other.add("b")
         assert list_through(cloud.channel) == [f"{PARENT}/nodes/a"]
         assert list_through(other.channel) == [f"{PARENT}/nodes/b"]
+
+
+def new_channel(cloud: Cloud) -> grpc.Channel:
+    """One with a connection of its own: gRPC lets channels to the same address share theirs."""
+    return grpc.insecure_channel(cloud.server.address, options=[("grpc.use_local_subchannel_pool", 1)])
+
+
+def drain(connection: socket.socket) -> None:
+    """Read what is there."""
+    while select.select([connection], [], [], 0)[0]:
+        connection.recv(65536)
 
 
 def sim_threads() -> list[threading.Thread]:

@@ -17,9 +17,9 @@ import sqlite3
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.journal.schema import is_damage
+from tpuwatch.privatefile import make_private
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored, StoredFleet
 from tpuwatch.restart.ledger.codec import decode, decode_fleet, encode
-from tpuwatch.restart.ledger.files import make_private
 from tpuwatch.restart.record import Fleet
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.words import clean
 from tpuwatch.node.holders import LOCK_FILE, Held, Holders
-from tpuwatch.processes import ProcFs
+from tpuwatch.processes import ProcFs, parse_stat
 from tpuwatch.restart.local import command, lockfile
 from tpuwatch.restart.local.system import Entry, Grip, Ran, Who
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from tpuwatch.clock import Clock
 
-_KERNEL: Final = 0x0020_0000  # PF_KTHREAD
 _BLIND_SECONDS: Final = 0.2  # between two looks where the kernel tells nobody's end
 _MAX_THREADS: Final = 4096
 _MAX_STATUS: Final = 1 << 16
@@ -130,13 +129,10 @@ class Linux:
 
     def _entry(self, name: str, pid: int) -> Entry | None:
         """What such a file says; None for one that is gone or makes no sense."""
-        fields = self._processes.read(name, 4096).rpartition(b")")[2].split()
-        try:
-            state = fields[0].decode("ascii", "replace")
-            parent, group, flags, started = (int(fields[at]) for at in (1, 2, 6, 19))
-        except (ValueError, IndexError):
+        stat = parse_stat(self._processes.read(name, _MAX_STATUS))
+        if stat is None:
             return None
-        return Entry(Who(pid, started), parent, group, state, bool(flags & _KERNEL))
+        return Entry(Who(pid, stat.started_ticks), stat.parent, stat.group, stat.state, stat.kernel)
 
 
 def _descriptor(pid: int) -> int:

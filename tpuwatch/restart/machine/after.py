@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from tpuwatch.health.evidence import WELL_HEALTH
 from tpuwatch.health.words import clean, length
 from tpuwatch.restart.machine import commands
 from tpuwatch.restart.machine.case import MAINTENANCE, backoff
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.machine.case import Case
     from tpuwatch.restart.machine.sights import Move, Operation
     from tpuwatch.restart.record import Target
-
-_WELL: Final = frozenset({"", "HEALTH_UNSPECIFIED", "HEALTHY"})
 
 
 def stopping(case: Case) -> Move:
@@ -164,7 +163,7 @@ def verifying(case: Case) -> Move:
         what = f"{case.node} was restarted, and is {state if state != 'READY' else 'under maintenance'}"
         then = f"{_look(case)}"
         return case.wait(what, case.limits.verify_seconds, then)
-    if case.sight.health in _WELL and case.sight.answers is not False:
+    if case.sight.health in WELL_HEALTH and case.sight.answers is not False:
         return _well(case)
     return _unwell(case)
 
@@ -182,9 +181,8 @@ def _well(case: Case) -> Move:
 
 
 def _unwell(case: Case) -> Move:
-    told = (
-        f"its health is {clean(case.sight.health, 40)}" if case.sight.health not in _WELL else "nothing in it answers"
-    )
+    bad = case.sight.health not in WELL_HEALTH
+    told = f"its health is {clean(case.sight.health, 40)}" if bad else "nothing in it answers"
     unwell_for = min(case.elapsed, case.since(case.record.shown_since))
     if unwell_for < case.limits.verify_seconds:
         left = length(case.limits.verify_seconds - unwell_for)

@@ -29,6 +29,8 @@ def requested(case: Case) -> Move:
     record, sight = case.record, case.sight
     if (why := _out_of_reach(case)) is not None:
         return case.end(Phase.NEEDS_PERSON, why)
+    if sight.state in ("STOPPING", "STOPPED") and record.witnesses and case.untouched:
+        return _left_to_others(case)
     if sight.state == "STOPPED":
         return start(case)
     if case.since(record.began) >= case.limits.wait_seconds:
@@ -79,7 +81,8 @@ def _in_doubt(case: Case, call: Call) -> Move:
             "are given for that to show."
         )
     if case.sight.listed:  # it was not
-        again = replace(case.record, phase=Phase.REQUESTED, note=f"The {call.value} was not carried out.")
+        tries, note = case.record.tries + 1, f"The {call.value} was not carried out."
+        again = replace(case.record, phase=Phase.REQUESTED, tries=tries, note=note)
         return requested(replace(case, record=again))
     if case.elapsed < case.limits.wait_seconds:
         return case.stay(
@@ -99,6 +102,18 @@ def _accepted(case: Case, phase: Phase, sentence: str, **changes: float) -> Move
     # What was found may be somebody else's stop, with ours still on its way: nothing is called before that is over.
     changes["not_before"] = case.record.entered + case.limits.doubt_seconds
     return case.adopt(phase, operation, sentence, stops=max(1, case.record.stops), tries=0, **changes)
+
+
+def _left_to_others(case: Case) -> Move:
+    """Nothing was ever called for this record: whoever stops the node wants that. An operator's wish is carried out."""
+    what = f"{case.node} is {case.sight.state}, and not by tpuwatch"
+    if not case.lasting:
+        return case.stay(f"{what}; that is looked at again before it is believed.")
+    return case.end(
+        Phase.NEEDS_PERSON,
+        f"{what}: somebody else stopped it before anything was done about it, so it is left to them. To start it: "
+        f"{commands.start(case.record.target)}.",
+    )
 
 
 def _out_of_reach(case: Case) -> str | None:

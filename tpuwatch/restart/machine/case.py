@@ -149,6 +149,11 @@ class Case:
         return self.sight.hosts > 1 or self.record.rung is Rung.RESET_QUEUED_RESOURCE
 
     @property
+    def untouched(self) -> bool:
+        """Whether nothing was ever called for this record, with success or in vain."""
+        return not (self.record.tries or self.record.stops or self.record.operations)
+
+    @property
     def elapsed(self) -> float:
         """Seconds in this phase."""
         return self.since(self.record.entered)
@@ -202,13 +207,15 @@ class Case:
     def restarted_by_another(self) -> bool:
         """Whether somebody else has started, reset or made the node since its restart was asked for.
 
-        It may have been done by hand, by another ledger, or for another node of the same queued resource.
+        It may have been done by hand, by another ledger, or for another node of the same queued resource. What seems
+        to be done in the future proves nothing: then the clock here is behind, and it may be of before the request.
         """
-        if self.sight.created is not None and self.sight.created > self.record.requested:
+        latest = self.now + SKEW_SECONDS
+        if self.sight.created is not None and self.record.requested < self.sight.created <= latest:
             return True
         known = {*self.record.operations, *self.record.foreign}
         return any(
-            one.done and not one.code and one.created is not None and one.created >= self.record.requested
+            one.done and not one.code and one.created is not None and self.record.requested <= one.created <= latest
             for one in self.sight.operations
             if one.verb.lower() in _ANEW and one.name not in known
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import Settings
     from tpuwatch.restart.record import Record, Target
 
+SKEW_SECONDS: Final = 120.0  # between the clocks of those who write records
 _MOST_DOUBLINGS: Final = 32
 _NAMED: Final = 5  # nodes, in a sentence
 
@@ -151,9 +152,13 @@ def opened(fleet: Fleet, why: str, now: float) -> Fleet:
     return replace(fleet, breaker=replace(fleet.breaker, opened=now, reason=why))
 
 
-def closed(fleet: Fleet, by: str, now: float) -> Fleet:
-    """With the breaker closed by a person; what failed until now counts no more."""
-    return replace(fleet, breaker=Breaker(reset_at=now, reset_by=by))
+def closed(books: Books, by: str, now: float) -> Fleet:
+    """With the breaker closed by a person; what failed until now counts no more, by another's clock or by this one.
+
+    What is dated further ahead than clocks may differ counts still: else nothing would count until then.
+    """
+    latest = max((ended for ended, _, failed in books.over if failed and ended <= now + SKEW_SECONDS), default=now)
+    return replace(books.fleet, breaker=Breaker(reset_at=max(now, latest), reset_by=by))
 
 
 def allowance(watched: int, settings: Settings) -> int:

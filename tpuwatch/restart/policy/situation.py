@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health.evidence import Witness
 from tpuwatch.health.verdict import STUCK, Rung
-from tpuwatch.restart.policy.budgets import is_request
+from tpuwatch.restart.policy.budgets import SKEW_SECONDS, is_request
 from tpuwatch.restart.policy.confirm import DECIDING
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.record import Record, Target
 
 REQUEST_SECONDS: Final = 600.0  # how long the word of a node's own daemon counts for those who watch it
-SKEW_SECONDS: Final = 120.0  # between the clocks of two machines
 OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE})  # done by somebody else
 OF_THE_MACHINE: Final = frozenset({Rung.CHECKPOINT, Rung.END_HOLDER, Rung.RESTART_RUNTIME})  # done on it
 

@@ -6,7 +6,6 @@ Apart from HTTP and its sockets, and so without any I/O.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import math
@@ -95,7 +94,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What an access token of the simulator says, for servers that check it."""
+    """What an access token of the simulator says to whoever looks into it; servers go by `World.tokens`."""
 
     email: str
     scopes: tuple[str, ...]
@@ -105,16 +104,6 @@ class Token:
     def text(self) -> str:
         """The token as clients carry it, without meaning to them."""
         return "sim." + base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode().rstrip("=")
-
-
-def read_token(text: str) -> Token | None:
-    """What an access token says; None if no simulator made it."""
-    encoded = text.removeprefix("sim.")
-    try:
-        fields = json.loads(base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)))
-        return Token(**{**fields, "scopes": tuple(fields["scopes"])})
-    except (binascii.Error, ValueError, TypeError, KeyError):
-        return None
 
 
 @dataclass

@@ -38,6 +38,8 @@ class Relay:
         with self._lock:
             if wanted == self._silent:
                 return
+            while self._silent and self._accept():  # those that came before it speaks again are cut too
+                pass
             self._silent = wanted
             for end in list(self._ends):
                 if wanted:
@@ -69,22 +71,24 @@ class Relay:
                     elif key.data in self._ends:  # else it was dropped a moment ago
                         self._move(key.data, events)
 
-    def _accept(self) -> None:
+    def _accept(self) -> bool:
+        """Take one connection; whether there was one."""
         try:
             client = _End(self._listening.accept()[0])
-        except OSError:  # whoever it was has left
-            return
+        except OSError:  # nobody is there, any more
+            return False
         self._ends.add(client)
         if not self._silent:
             try:
                 server = _End(socket.create_connection(self._server, CONNECT_SECONDS))
             except OSError:
                 self._drop(client)
-                return
+                return True
             self._ends.add(server)
             client.other, server.other = server, client
             self._watch(server)
         self._watch(client)
+        return True
 
     def _move(self, end: _End, events: int) -> None:
         """Send what could not be sent before, and pass on what has come."""
