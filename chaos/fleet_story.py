@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from chaos.fleet_cloud import STUCK, Ail, Node
 from tpuwatch.health.evidence import Maintenance
+from tpuwatch.restart.acts import read
 from tpuwatch.restart.ledger.base import LedgerError
 from tpuwatch.restart.machine.sights import Call
 from tpuwatch.restart.policy.budgets import closed
@@ -173,9 +174,9 @@ class People:
 
         def reset() -> None:
             try:
-                stored = self._ledger.fleet()
-                fleet = closed(stored.fleet, "person", self._agenda.now)
-                self._ledger.write_fleet(fleet, stored.version)
+                reading = read(self._ledger)
+                fleet = closed(reading.books, "person", self._agenda.now)
+                self._ledger.write_fleet(fleet, reading.fleet.version)
             except LedgerError:
                 self._agenda.after(60.0, reset)
 

@@ -290,8 +290,8 @@ class _Command:
     def _taken_up(self, stored: Stored) -> Record:
         """The request as the operator's own: if he leaves it before anything is done, no daemon goes on with it."""
         reason, now = self.args.reason or stored.record.reason, self.clock.time()
-        own = {"actor": self.books.actor, "reason": reason, "requested": now, "entered": now, "began": 0.0}
-        record = replace(stored.record, witnesses=(), **own)
+        record = replace(stored.record, actor=self.books.actor, reason=reason, requested=now, entered=now)
+        record = replace(record, began=0.0, witnesses=())
         claim(self.books.ledger, record.target, Settings.of(self.config), now)
         return self.books.ledger.write(record, stored.version).record
 
