@@ -25,10 +25,10 @@ def test_nothing_asked_is_nothing_found() -> None:
 def test_a_port_that_listens_on_ipv6_alone_is_found() -> None:
     with contextlib.ExitStack() as stack:
         try:
-            server = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+            port = stack.enter_context(refused())  # so that no other program listens on it by IPv4
+            stack.enter_context(socket.create_server(("::1", port), family=socket.AF_INET6))
         except OSError:
             pytest.skip("no IPv6 here")
-        port = server.getsockname()[1]
         assert knock([port], 5) == {port: "::1"}
 
 
