@@ -10,7 +10,7 @@ from collections import deque
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.sim.cloud.halfopen import HalfOpenServer
+from tpuwatch.sim.cloud.faults import Fault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import Dialect
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.clock import Clock
-    from tpuwatch.sim.cloud.faults import Fault
 
 PROJECT, ZONE = "soak", "us-east5-a"
 OWN, TAKEN = "train-1", "train-4"  # this machine's node, and one that is rightly called preempted
@@ -50,7 +49,6 @@ class Stage:
             self.world.add(SimNode(PROJECT, ZONE, name, workloads=[work]))
         taken = self._node(TAKEN)
         taken.state, taken.health, taken.workloads[0].phase = "PREEMPTED", "", Phase.NONE
-        self._mute: HalfOpenServer | None = None
         with contextlib.ExitStack() as started:
             self.monitoring = MonitoringService(self.world)
             self.cloud = CloudServer(self.world, services=[self.monitoring.handler()])
@@ -66,8 +64,6 @@ class Stage:
 
     def close(self) -> None:
         """End all servers."""
-        if self._mute is not None:
-            self._mute.stop()
         self._cleanup.close()
 
     @contextlib.contextmanager
@@ -115,14 +111,13 @@ class Stage:
 
     @contextlib.contextmanager
     def half_open(self) -> Iterator[None]:
-        """The API's port takes connections, and nobody ever says a word."""
-        with self.nobody_listens():
-            self._mute = HalfOpenServer(self.cloud.port)
-            try:
+        """The API's connections stay open, its port takes others, and nobody ever says a word."""
+        try:
+            with self.faulty(Fault(half_open=True)):
+                self.cloud.advance()
                 yield
-            finally:
-                self._mute.stop()
-                self._mute = None
+        finally:
+            self.cloud.advance()
 
     @contextlib.contextmanager
     def workload(self, phase: Phase) -> Iterator[None]:

@@ -21,7 +21,6 @@ from tpuwatch.clock import ManualClock
 from tpuwatch.errors import TpuwatchError
 from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.faults import Fault
-from tpuwatch.sim.cloud.halfopen import HalfOpenServer
 from tpuwatch.sim.cloud.refusal import Refusal
 from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import World
@@ -115,22 +114,6 @@ def test_other_services_ride_along_with_faults_log_and_refusals() -> None:
             call(b"hello", timeout=DEADLINE)
         assert caught.value.code() == grpc.StatusCode.DATA_LOSS
         assert [call.code for call in cloud.world.calls] == ["OK", "FAILED_PRECONDITION", "DATA_LOSS"]
-
-
-def test_a_half_open_server_takes_connections_and_says_nothing() -> None:
-    server = HalfOpenServer()
-    try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE) as connection:
-            connection.sendall(b"hello")
-            connection.setblocking(False)
-            with pytest.raises(BlockingIOError):
-                connection.recv(1)
-        with grpc.insecure_channel(server.address) as channel, pytest.raises(exceptions.DeadlineExceeded):
-            list_through(channel, timeout=0.2)
-    finally:
-        server.stop()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE)
 
 
 def test_half_open_connections_stay_open_and_new_ones_are_as_silent(cloud: Cloud) -> None:
