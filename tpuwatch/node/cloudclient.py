@@ -68,7 +68,7 @@ class CloudClient:
         self._alpha = cloud.alpha
         self._channel: Any = None
         self._clients: dict[str, Any] = {}
-        self._tokens = Tokens([SCOPE], clock, cloud.timeout_seconds)
+        self._tokens = Tokens([SCOPE], clock)
 
     def list_nodes(self, project: str, zone: str) -> Iterator[Any]:
         """All nodes of a zone: raw pages, each of them one call. Raises ApiError."""
@@ -166,7 +166,7 @@ class CloudClient:
         if channel is None:
             channel = self._channel = self._connected()
         elif not self._cloud.insecure:
-            self._tokens.renew()  # asked for here, a fault in it is not taken for one of the API
+            self._renewed()
         clients = self._clients
         if version not in clients:
             with warnings.catch_warnings():
@@ -183,5 +183,9 @@ class CloudClient:
             return insecure_channel(self.server)
         request = google.auth.transport.requests.Request()
         return google.auth.transport.grpc.secure_authorized_channel(
-            self._tokens.renew(), request, self.server, options=CHANNEL_OPTIONS
+            self._renewed(), request, self.server, options=CHANNEL_OPTIONS
         )
+
+    def _renewed(self) -> Any:
+        """Credentials with a token for this call. Asked for here, a fault in it is not taken for one of the API."""
+        return self._tokens.renew(self._cloud.timeout_seconds)

@@ -145,7 +145,7 @@ class Connection:
         if client is None:
             client = self._client = self._connected()
         elif self._tokens is not None:
-            self._tokens.renew()
+            self._tokens.renew(self._timeout)
         return client
 
     def forget(self) -> None:
@@ -170,9 +170,9 @@ class Connection:
             from tpuwatch.node.tokens import Tokens
 
             if self._tokens is None:
-                self._tokens = Tokens(MetricServiceGrpcTransport.AUTH_SCOPES, self._clock, self._timeout)
+                self._tokens = Tokens(MetricServiceGrpcTransport.AUTH_SCOPES, self._clock)
             channel = MetricServiceGrpcTransport.create_channel(
-                self._endpoint or SERVER, credentials=self._tokens.renew(), options=CHANNEL_OPTIONS
+                self._endpoint or SERVER, credentials=self._tokens.renew(self._timeout), options=CHANNEL_OPTIONS
             )
         return monitoring_v3.MetricServiceClient(transport=MetricServiceGrpcTransport(channel=channel))
 

@@ -99,31 +99,32 @@ class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[mi
 class Tokens:
     """Application Default Credentials with a token that is good now. For one thread."""
 
-    def __init__(self, scopes: Sequence[str], clock: Clock, seconds: float) -> None:
-        """Finding credentials and asking for a token take `seconds` at most."""
-        self.credentials: Any = None  # once they were found
+    def __init__(self, scopes: Sequence[str], clock: Clock) -> None:
         self._scopes = scopes
         self._clock = clock
-        self._seconds = seconds
+        self._credentials: Any = None  # once they were found
 
-    def renew(self) -> Any:
-        """The credentials, with a token that is good for a call. Raises what google.auth raises, and TokenTimeout."""
-        if self.credentials is not None and self.credentials.valid:
-            return self.credentials
-        request = BoundedRequest(self._clock, self._seconds)
+    def renew(self, seconds: float) -> Any:
+        """The credentials, with a token that is good for a call. Raises what google.auth raises, and TokenTimeout.
+
+        Finding credentials and asking for a token take `seconds` at most.
+        """
+        if self._credentials is not None and self._credentials.valid:
+            return self._credentials
+        request = BoundedRequest(self._clock, seconds)
         try:
-            if self.credentials is None:
-                self.credentials, _ = google.auth.default(scopes=self._scopes, request=request)
-            if not self.credentials.valid:
-                self.credentials.refresh(request)
+            if self._credentials is None:
+                self._credentials, _ = google.auth.default(scopes=self._scopes, request=request)
+            if not self._credentials.valid:
+                self._credentials.refresh(request)
         except (KeyError, TypeError, AttributeError) as error:  # google.auth takes what is in a reply on trust
             text = f"what answers where access tokens are given out gives none ({type(error).__name__})"
             raise RefreshError(text) from error
-        return self.credentials
+        return self._credentials
 
     def forget(self) -> None:
         """Find credentials anew the next time: there may be others by then."""
-        self.credentials = None
+        self._credentials = None
 
 
 class _Unanswered(TimeoutError):  # noqa: N818 # named as the builtin one is

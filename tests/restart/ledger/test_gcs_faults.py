@@ -19,7 +19,8 @@ from tests.restart.records import NOW, TARGET, record
 from tests.restart.site import Site, site_running
 from tpuwatch.clock import ManualClock
 from tpuwatch.config.restart import Ledger as Settings
-from tpuwatch.node.tokens import BoundedRequest
+from tpuwatch.node.apifaults import SCOPE
+from tpuwatch.node.tokens import BoundedRequest, Tokens
 from tpuwatch.restart.ledger import gcsclient
 from tpuwatch.restart.ledger.base import ConflictError, LedgerError
 from tpuwatch.restart.ledger.gcs import GcsLedger
@@ -279,6 +280,16 @@ def test_no_credentials_are_no_empty_ledger(clock: ManualClock, monkeypatch: pyt
         ledger.read(TARGET)
 
 
+def test_tokens_that_cannot_be_read_are_told(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    def default(**_: object) -> None:
+        raise KeyError("access_token")  # google.auth takes what is in a reply on trust
+
+    monkeypatch.setattr("google.auth.default", default)
+    ledger = GcsLedger(Settings(kind="gcs", bucket=BUCKET), clock)
+    with pytest.raises(LedgerError, match=r"credentials.*what answers where access tokens are given out gives none"):
+        ledger.read(TARGET)
+
+
 def test_credentials_are_asked_for_within_the_deadline_and_sent(
     server: StorageServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,7 +299,8 @@ def test_credentials_are_asked_for_within_the_deadline_and_sent(
         asked.append(request)
         return Credentials("a-token"), "lab"
 
-    session = gcsclient._Session(found, clock)
+    monkeypatch.setattr("google.auth.default", found)
+    session = gcsclient._Session(Tokens([SCOPE], clock), clock)
     url = f"http://{server.address}/storage/v1/b/{BUCKET}/o"
     for _ in range(2):
         answer = session.request("GET", url, timeout=10.0)
@@ -296,7 +308,6 @@ def test_credentials_are_asked_for_within_the_deadline_and_sent(
         assert answer.request.headers["Authorization"] == "Bearer a-token"
     assert [type(request) for request in asked] == [BoundedRequest]
     session.close()
-    monkeypatch.setattr("google.auth.default", found)
     ledger = GcsLedger(Settings(kind="gcs", bucket=BUCKET, endpoint=server.address), clock, wait=bool)
     with pytest.raises(LedgerError, match="no connection"):  # a token is never sent without TLS
         ledger.read(TARGET)

@@ -21,14 +21,13 @@ from tpuwatch.restart.ledger.bucket import Found, PreconditionError, StorageErro
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    import google.auth
     import requests
     from google.api_core.client_info import ClientInfo
     from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import storage
 
-    from tpuwatch.node.tokens import BoundedRequest
+    from tpuwatch.node.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -174,9 +173,9 @@ class Bucket:
     def _bucket(self) -> Any:
         with self._lock:
             if self._client is None:
-                credentials = None if self._insecure else google.auth.default
+                tokens = None if self._insecure else Tokens([SCOPE], self._clock)
                 scheme = "http" if self._insecure else "https"
-                self._session = _Session(credentials, self._clock)
+                self._session = _Session(tokens, self._clock)
                 # The session has the credentials. With them the client would ask the metadata server for their
                 # universe, without a deadline.
                 self._client = storage.Client(
@@ -215,13 +214,12 @@ class _Session(requests.Session):
 
     is_mtls = False  # what Google's client asks of a session
 
-    def __init__(self, find_credentials: Callable[..., tuple[Any, Any]] | None, clock: Clock) -> None:
+    def __init__(self, tokens: Tokens | None, clock: Clock) -> None:
         super().__init__()
-        self._find_credentials = find_credentials
-        self._credentials: Any = None
+        self._tokens = tokens
         self._clock = clock
         self._lock = threading.Lock()
-        self.trust_env = find_credentials is not None  # a stand-in is not to be asked through a proxy
+        self.trust_env = tokens is not None  # a stand-in is not to be asked through a proxy
         for scheme in ("https://", "http://"):
             self.mount(scheme, requests.adapters.HTTPAdapter(pool_maxsize=CONNECTIONS))
 
@@ -230,7 +228,7 @@ class _Session(requests.Session):
     ) -> requests.Response:
         """Make the request. Raises what google.auth and requests raise."""
         deadline = self._clock.monotonic() + timeout
-        headers = self._authorized(method, url, dict(headers or {}), timeout)
+        headers = self._authorized(dict(headers or {}), timeout)
         left = max(0.001, deadline - self._clock.monotonic())
         more = {**more, "stream": True, "allow_redirects": False, "timeout": left}
         response = super().request(method, url, headers=headers, **more)
@@ -245,14 +243,11 @@ class _Session(requests.Session):
         response._content = bytes(content)  # noqa: SLF001 (there is no public way)
         return response
 
-    def _authorized(self, method: str, url: str, headers: dict[str, str], seconds: float) -> dict[str, str]:
+    def _authorized(self, headers: dict[str, str], seconds: float) -> dict[str, str]:
         """The headers with a token that is good for this request."""
-        if self._find_credentials is not None:
+        if self._tokens is not None:
             with self._lock:  # one token for all threads
-                request = BoundedRequest(self._clock, seconds)
-                if self._credentials is None:
-                    self._credentials, _ = self._find_credentials(scopes=[SCOPE], request=request)
-                self._credentials.before_request(request, method, url, headers)
+                self._tokens.renew(seconds).apply(headers)
         return headers
 
 
