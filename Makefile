@@ -9,16 +9,19 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 # PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
-# Else each process that a test starts, and each of those that run tests, would compile every module anew.
+# Else each process that a test starts, and each of those that run tests, would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=worksteal $(PYTEST_ARGS)
 
+# What a launch's failure passes on its way to a verdict, a metric and the next launch's environment.
+MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
+.PHONY: help demo test unit e2e proof proof-tests lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
 
 help: ## List these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
@@ -38,38 +41,50 @@ $(VENV)/.dev-stamp: requirements-dev.lock $(VENV)/.run-stamp
 demo: $(VENV)/.run-stamp ## Three launches and a node that lies, simulated, in under a minute
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
-test: $(VENV)/.dev-stamp ## All quick tests
-	$(PYTEST)
+test: $(VENV)/.dev-stamp ## Unit tests, and the main way through the real daemon
+	$(PYTEST) tests/unit $(MAIN_WAY)
 
-lint: $(VENV)/.dev-stamp ## Style, format and types
+unit: $(VENV)/.dev-stamp ## Unit tests alone
+	$(PYTEST) tests/unit
+
+e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
+	$(PYTEST) tests/e2e
+
+proof: proof-tests corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
+
+proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
+	$(PYTEST) tests/proof
+
+lint: $(VENV)/.dev-stamp ## Style, format, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(VENV)/.dev-stamp ## Put the code into the one format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
 corpus: $(VENV)/.dev-stamp ## Accuracy by class on the corpus beside the repository
-	$(BIN)/python -m tests.corpus_table
+	$(BIN)/python -m tests.proof.corpus_table
 
 bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
-	$(BIN)/python -m bench
+	$(BIN)/python -m tests.proof.bench
 
 bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
-	$(BIN)/python -m bench --smoke
+	$(BIN)/python -m tests.proof.bench --smoke
 
 bench-tune: $(VENV)/.dev-stamp ## Tuning on 1,000 simulated hosts, beside the default, doubling and an oracle
-	$(BIN)/python -m bench.tune
+	$(BIN)/python -m tests.proof.bench.tune
 
 soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, and no false verdict
-	$(BIN)/python -m soak
+	$(BIN)/python -m tests.proof.soak
 
 chaos: $(VENV)/.dev-stamp ## Break everything on purpose: logs, restarts, races, the API, a fleet
-	$(BIN)/python -m chaos.everything $(CHAOS_ARGS)
+	$(BIN)/python -m tests.proof.chaos.everything $(CHAOS_ARGS)
 
 booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted in a container (as root)
-	$(BIN)/python -m booted $(BOOTED_ARGS)
+	$(BIN)/python -m tests.proof.boot $(BOOTED_ARGS)
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
@@ -85,5 +100,5 @@ dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) dist build bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from tpuwatch.cli.main import main
+import tpuwatch.cli.main
 
-sys.exit(main())
+sys.exit(tpuwatch.cli.main.main())

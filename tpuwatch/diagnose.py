@@ -1,6 +1,6 @@
-"""From recognised records to findings: what to act on, in which order, and what to do.
+"""Folds recognised records into findings: what to act on, in which order, and what to do.
 
-A pure fold: the same records give the same findings, wherever they were read.
+Pure: the same records give the same findings, in whichever file they are read.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.parser import StreamKind
+from tpuwatch.logs import StreamKind
 from tpuwatch.model import Cause, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tpuwatch.logs.catalogue import Rule
-    from tpuwatch.logs.parser import Match
+    from tpuwatch.logs import Match, Rule
     from tpuwatch.model import Event
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
-_STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that the run went on
-_MAX_RECORDS = 1000  # of one cause that are kept
-_MAX_KEYS = 1_000_000  # of one cause by which copies are told
+_STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
+_MAX_RECORDS = 1000  # kept of one cause
+_MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies
 _PROGRESS, _OTHER_ACCELERATOR = "progress", "other_accelerator"
-# What only a TPU's text says: these marks, or such words in a record that a rule recognised.
-_OUR_MARKS = frozenset({"tpu_named", "banner", "chips", "premapped", "init_started", "init_done"})
-_OUR_WORDS = re.compile(
+# What only texts about a TPU contain: these marks, or these words in a recognised record.
+_TPU_MARKS = frozenset({"tpu_named", "banner", "chips", "premapped", "init_started", "init_done"})
+_TPU_WORDS = re.compile(
     r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|mosaic|pjrt|megascale)\b|jax_worker|/dev/(?:accel|vfio)"
 )
 
-# A line of a program that would say it: a statement or call with the words in quotes, or a string or comment alone.
+# A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
 _SOURCE_CODE = re.compile(
     r"""
       \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
@@ -46,7 +45,7 @@ _SOURCE_CODE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RecognisedRecord:
     """A record and the rule that recognised it. `event` is None for a mark, which is a fact and no fault."""
 
     rule: Rule
@@ -54,19 +53,18 @@ class Seen:
     details: Mapping[str, Any]
     line: int | None = None
 
+    @classmethod
+    def from_match(cls, match: Match, file: str, observed: float) -> RecognisedRecord:
+        """The record of a parser's match in `file`, read at `observed`."""
+        event = match.event(file, match.details.get("pid"), observed)
+        return cls(match.rule, event, match.details, match.line or None)
 
-def seen(match: Match, file: str, observed: float) -> Seen:
-    """What the parser recognised, as the fold takes it."""
-    event = match.event(file, match.details.get("pid"), observed)
-    return Seen(match.rule, event, match.details, match.line or None)
 
+def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
+    """The findings of one text, in the order in which to act: a cause before its consequences.
 
-def fold(records: Iterable[Seen]) -> list[Finding]:
-    """The findings of one text, in the order in which to act: a cause before what it brings about.
-
-    Copies of a record (the same key) count once. A fault after which training plainly went on is none, nor is one that
-    a mark elsewhere in the text explains, nor what is said in a text of another accelerator's, nor what a line of
-    source code would say.
+    Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
+    the text explains, texts about another accelerator, and lines of source code.
     """
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()
@@ -87,31 +85,31 @@ def fold(records: Iterable[Seen]) -> list[Finding]:
     return [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
 
 
-def kind_of(name: str, head: bytes) -> StreamKind:
-    """Whether a text is a log file of libtpu's own or any other text."""
+def stream_kind(name: str, head: bytes) -> StreamKind:
+    """Whether a text is a log file of libtpu or any other text."""
     libtpu = PurePath(name).name.startswith("tpu_driver.") or head.startswith(b"Log file created at: ")
     return StreamKind.LIBTPU if libtpu else StreamKind.TEXT
 
 
 def _is_foreign(groups: Iterable[_Group], marks: set[str]) -> bool:
-    """Whether the text names another accelerator and nowhere a TPU."""
-    if _OTHER_ACCELERATOR not in marks or not _OUR_MARKS.isdisjoint(marks):
+    """Whether the text names another accelerator and no TPU."""
+    if _OTHER_ACCELERATOR not in marks or not _TPU_MARKS.isdisjoint(marks):
         return False
-    return not any(_OUR_WORDS.search(event.text) for group in groups for _, event in group.records)
+    return not any(_TPU_WORDS.search(event.text) for group in groups for _, event in group.records)
 
 
 @dataclass(slots=True)
 class _Group:
-    """All events of one cause: the first ones as they are, of a storm's rest only the number and the last."""
+    """All events of one cause. After _MAX_RECORDS only the count and the last event are kept."""
 
-    records: list[tuple[Seen, Event]] = field(default_factory=list)
+    records: list[tuple[RecognisedRecord, Event]] = field(default_factory=list)
     rules: set[Rule] = field(default_factory=set)
     keys: set[bytes] = field(default_factory=set)
     steps: set[Any] = field(default_factory=set)  # of training since the last event
     count: int = 0
     last: Event | None = None
 
-    def add(self, record: Seen, event: Event) -> None:
+    def add(self, record: RecognisedRecord, event: Event) -> None:
         self.steps.clear()
         if event.key in self.keys:
             return
@@ -124,12 +122,12 @@ class _Group:
             self.rules.add(record.rule)
 
     def explained(self, marks: set[str]) -> bool:
-        """Whether this was no fault after all."""
-        went_on = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
-        return all((rule.recovers and went_on) or rule.cleared_by in marks for rule in self.rules)
+        """Whether these are no faults: training continued, or a mark explains them."""
+        continued = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
+        return all((rule.recovers and continued) or rule.cleared_by in marks for rule in self.rules)
 
     def finding(self) -> tuple[tuple[int, int, int], Finding]:
-        """The finding, with what it is ordered by."""
+        """The finding and its sort key."""
         record, event = min(self.records, key=lambda pair: pair[0].rule.rank)
         details = dict(event.details)
         for _, other in self.records:

@@ -14,8 +14,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     for name, text in (
-        ("check", "say whether the configuration and the rules can be used"),
-        ("show", "print every setting that is in force, and where it comes from"),
+        ("check", "check that the configuration and the rules are valid"),
+        ("show", "print every effective setting and where it comes from"),
     ):
         action = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         options.add_config(action)
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it can be used; a ConfigError says all that is wrong."""
+    """0 if it is valid; a ConfigError lists all errors."""
     config = options.load(args)
     if args.action == "show":
         from tpuwatch.config import as_dict, show
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         else:
             print(show(config), end="")
         return 0
-    from tpuwatch.logs.catalogue import load_catalogue
+    from tpuwatch.logs import load_catalogue
 
     catalogue = load_catalogue(config.logs.rules)
     if args.json:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from tpuwatch.diagnose import Seen
-    from tpuwatch.errors import TpuwatchError
-    from tpuwatch.launches.tracker import LaunchTracker
-    from tpuwatch.logs.scan import Scanner
+    from tpuwatch.core import TpuwatchError
+    from tpuwatch.diagnose import RecognisedRecord
+    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.logs import Scanner
     from tpuwatch.model import Finding, Launch
 
 _BAR_FROM_BYTES = 32 << 20
@@ -36,10 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read all, then print the findings in the order in which to act."""
     from tpuwatch.diagnose import fold
-    from tpuwatch.launches.tracker import LaunchTracker
-    from tpuwatch.logs.catalogue import load_catalogue
-    from tpuwatch.logs.scan import Scanner
-    from tpuwatch.logs.texts import STDIN
+    from tpuwatch.launches import LaunchTracker
+    from tpuwatch.logs import STDIN, Scanner, load_catalogue
 
     files = args.files or [STDIN]
     if files == [STDIN] and sys.stdin is not None and sys.stdin.isatty():
@@ -50,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     tracker = LaunchTracker()
     unreadable: list[TpuwatchError] = []
     findings = fold(_read_all(files, Scanner(catalogue), tracker, unreadable))
-    if findings or args.json or len(unreadable) < len(files):  # else nothing can be said of what is wrong
+    if findings or args.json or len(unreadable) < len(files):  # else nothing is known
         _print(findings, tracker.latest(), as_json=args.json)
     for error in unreadable:
         print(f"tpuwatch: {error}", file=sys.stderr)
@@ -61,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _read_all(
     files: list[str], scanner: Scanner, tracker: LaunchTracker, unreadable: list[TpuwatchError]
-) -> Iterator[Seen]:
+) -> Iterator[RecognisedRecord]:
     """What the rules recognise in all files; a file that cannot be read does not keep the others from it."""
-    from tpuwatch.logs.texts import UnreadableError, size_of
+    from tpuwatch.logs import UnreadableError, size_of
 
     bar = _Bar(sum(size_of(name) for name in files))
     for name in files:
@@ -75,42 +73,39 @@ def _read_all(
     bar.clear()
 
 
-def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Iterator[Seen]:
-    from tpuwatch.diagnose import kind_of, seen
-    from tpuwatch.launches.tracker import Origin
-    from tpuwatch.logs import texts
-    from tpuwatch.logs.files import libtpu_file
-    from tpuwatch.logs.parser import LogParser, Match
+def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Iterator[RecognisedRecord]:
+    from tpuwatch.diagnose import RecognisedRecord, stream_kind
+    from tpuwatch.launches import Origin
+    from tpuwatch.logs import STDIN, LogParser, Match, libtpu_file, text_chunks
 
-    now, shown = time.time(), "<stdin>" if name == texts.STDIN else name
+    now, shown = time.time(), "<stdin>" if name == STDIN else name
     file = libtpu_file(name)
     pid = file.pid
 
-    def told(match: Match) -> Seen:
+    def on_match(match: Match) -> RecognisedRecord:
         nonlocal pid
         pid = pid or match.details.get("pid") if match.rule.mark == "banner" else pid
-        tracker.hear(match, Origin(pid, file.user, file.host, output=file.pid is None), now)
-        return seen(match, shown, now)
+        tracker.observe(match, Origin(pid, file.user, file.host, output=file.pid is None), now)
+        return RecognisedRecord.from_match(match, shown, now)
 
     parser = None
-    for chunk in texts.chunks(name, bar.show):
+    for chunk in text_chunks(name, bar.show):
         if parser is None:
-            parser = LogParser(scanner, kind_of(name, chunk), now=now, count_lines=True)
-        yield from map(told, parser.feed(chunk))
+            parser = LogParser(scanner, stream_kind(name, chunk), now=now, count_lines=True)
+        yield from map(on_match, parser.feed(chunk))
     if parser is not None:
-        yield from map(told, parser.finish())
+        yield from map(on_match, parser.finish())
 
 
 def _print(findings: list[Finding], launches: list[Launch], *, as_json: bool) -> None:
-    from tpuwatch.export.jsonable import diagnosis
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.export.terminal import tell_all
+    from tpuwatch.terminal import Console, print_findings
+    from tpuwatch.web import diagnosis
 
     document = diagnosis(findings, launches)
     if as_json:
         options.print_json(document)
     else:
-        tell_all(Paper(sys.stdout), document["findings"], document["launches"])
+        print_findings(Console(sys.stdout), document["findings"], document["launches"])
 
 
 class _Bar:

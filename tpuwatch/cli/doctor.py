@@ -1,4 +1,4 @@
-"""`tpuwatch doctor`: check everything that tpuwatch and a TPU job need, and tell the fix for what is wrong."""
+"""`tpuwatch doctor`: check everything that tpuwatch and a TPU job need, with the fix for each problem."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tpuwatch.cli import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tpuwatch.doctor.check import Check
+    from tpuwatch.doctor import Check
 
-_DONE, _WRONG, _UNKNOWN = 0, 1, 3
+_DONE, _WRONG, _INCONCLUSIVE = 0, 1, 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         type=_name,
-        help="run these checks or areas only; docs/doctor.md lists them",
+        help="run only these checks or areas; docs/doctor.md lists them",
     )
     parser.add_argument(
         "--process",
@@ -35,24 +35,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="PID",
-        help="look at these processes; else at all with TPU variables, and at the calling shell",
+        help="check these processes; by default all with TPU variables, and the calling shell",
     )
     parser.add_argument(
         "--python",
         type=_python,
         metavar="PATH",
-        help="look at the packages of this interpreter; else of those that run, or of python3",
+        help="check the packages of this interpreter; by default of those that run TPU jobs, or of python3",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when nothing is wrong, 1 when something is, 3 when nothing essential could be found out."""
-    from tpuwatch.clock import SystemClock
-    from tpuwatch.doctor.check import Status
-    from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.report import count, document, tell
-    from tpuwatch.doctor.run import found_out
-    from tpuwatch.doctor.run import run as run_checks
+    """0 if nothing is wrong, 1 if something is, 3 if the report is inconclusive."""
+    from tpuwatch.core import SystemClock
+    from tpuwatch.doctor import CheckStatus, Environment, count, is_conclusive, print_report, report_document
+    from tpuwatch.doctor import run_checks as run_checks
 
     environment = Environment(
         options.load(args),
@@ -63,18 +60,18 @@ def run(args: argparse.Namespace) -> int:
     )
     findings = run_checks(_chosen(args.only), environment)
     if args.json:
-        options.print_json(document(findings))
+        options.print_json(report_document(findings))
     else:
-        from tpuwatch.export.paper import Paper
+        from tpuwatch.terminal import Console
 
-        tell(Paper(sys.stdout), findings)
-    if count(findings, Status.WRONG):
+        print_report(Console(sys.stdout), findings)
+    if count(findings, CheckStatus.WRONG):
         return _WRONG
-    return _DONE if found_out(findings) else _UNKNOWN
+    return _DONE if is_conclusive(findings) else _INCONCLUSIVE
 
 
 def _chosen(names: Iterable[str]) -> list[Check]:
-    from tpuwatch.doctor.checks import CHECKS
+    from tpuwatch.doctor import CHECKS
 
     wanted = set(names)
     return [check for check in CHECKS if not wanted or {check.id, check.area.value} & wanted]
@@ -83,7 +80,7 @@ def _chosen(names: Iterable[str]) -> list[Check]:
 def _name(text: str) -> str:
     import difflib
 
-    from tpuwatch.doctor.checks import CHECKS
+    from tpuwatch.doctor import CHECKS
 
     known = [*dict.fromkeys(check.area.value for check in CHECKS), *(check.id for check in CHECKS)]
     if text not in known:
@@ -95,11 +92,11 @@ def _name(text: str) -> str:
 
 def _python(text: str) -> str:
     if not (os.path.isfile(text) and os.access(text, os.X_OK)):  # noqa: PTH113 (a text, as it was given)
-        raise argparse.ArgumentTypeError(f"{text!r} is no interpreter: there is no such program")
+        raise argparse.ArgumentTypeError(f"{text!r} is no interpreter: there is no such executable")
     return os.path.abspath(text)  # noqa: PTH100 (resolving it would leave its venv)
 
 
 def _pid(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) < 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of a process")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a process id")
     return int(text)

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
+from tpuwatch.core import printable
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from tpuwatch.tune.prepare import Prepared
+    from tpuwatch.tune import Prepared
 
 _FORMATS = ("shell", "systemd", "json", "docker")
 _PLACE = Path()  # of --write without a file: the workload's own place
 _EPILOG = (
     'To use it: eval "$(tpuwatch env)" in a shell; EnvironmentFile= in a systemd unit; docker run --env-file. What is '
-    "set in this environment already stays, and is told on standard error. The formats systemd and docker and --write "
-    "are for another environment than this one, and have all of it."
+    "set in this environment already stays, and is reported on standard error. The formats systemd and docker and "
+    "--write are for another environment than this one, and have all of it."
 )
 
 
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what is launched; else $TPUWATCH_WORKLOAD, else default",
     )
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--format", choices=_FORMATS, help="shell if nothing else is said; with --write systemd")
+    form.add_argument("--format", choices=_FORMATS, help="default: shell; with --write systemd")
     form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")
     parser.add_argument(
         "--write",
@@ -50,13 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 done. A TuneError says what could not be written."""
-    from tpuwatch.tune import envfile
-    from tpuwatch.tune.prepare import prepare
+    from tpuwatch.tune import environment, prepare
 
     form = args.format or ("shell" if args.write is None else "systemd")
     elsewhere = args.write is not None or form in ("systemd", "docker")
     prepared = prepare(args.workload, os.environ, time.time(), config=args.config, elsewhere=elsewhere)
-    text = envfile.render(prepared.plan, prepared.given, form)
+    text = environment.render(prepared.plan, prepared.given, form)
     for note in _notes(prepared):
         print(f"tpuwatch: {note}", file=sys.stderr)
     if args.write is None:
@@ -64,28 +64,23 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.flush()
     else:
         path = _target(args.write, prepared)
-        envfile.write(path, text)
+        environment.write(path, text)
         print(f"Wrote {path}.")
     return 0
 
 
 def _target(given: Path, prepared: Prepared) -> Path:
-    from tpuwatch.tune.envfile import environment_path
-    from tpuwatch.tune.plan import make_plans
+    from tpuwatch.tune import environment_path, make_plan_directory
 
     if given != _PLACE:
         return given
-    make_plans(prepared.directory)
+    make_plan_directory(prepared.directory)
     return environment_path(prepared.directory, prepared.plan.workload)
 
 
 def _notes(prepared: Prepared) -> Iterator[str]:
-    """What the operator is told beside the environment."""
+    """Messages to the operator beside the environment."""
     yield from prepared.warnings
     for kept in prepared.given.kept:
-        yield f"{kept.name}={_shown(kept.value)} is set already and stays; tpuwatch would have {_shown(kept.ours)}."
-
-
-def _shown(text: str) -> str:
-    clean = "".join(char if char.isprintable() else " " for char in text[:201])
-    return clean if len(clean) <= 200 else clean[:200] + "…"
+        value, ours = printable(kept.value, 200), printable(kept.ours, 200)
+        yield f"{kept.name}={value} is set already and stays; tpuwatch would have {ours}."

@@ -1,4 +1,4 @@
-"""`tpuwatch events`: what was recognised, from the journal; the daemon need not run."""
+"""`tpuwatch events`: what was recognised, from the store; the daemon need not run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tpuwatch.cli import options
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.journal import JournalReader
-    from tpuwatch.logs.catalogue import Catalogue
+    from tpuwatch.logs import Catalogue
     from tpuwatch.model import Event
+    from tpuwatch.store import StoreReader
+    from tpuwatch.terminal import Console
 
 FOLLOW_SECONDS = 0.5
 
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     options.add_config(parser)
     options.add_json(parser, "print one JSON object a line")
-    parser.add_argument("--follow", "-f", action="store_true", help="go on with what comes, until Ctrl-C")
+    parser.add_argument("--follow", "-f", action="store_true", help="print new events until Ctrl-C")
     parser.add_argument(
         "--since",
         metavar="TIME",
@@ -35,23 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limit", metavar="N", type=_limit, default=100, help="at most the N newest (default 100)")
     parser.add_argument(
-        "--history", action="store_true", help="also what stood in the logs before tpuwatch first ran here"
+        "--history", action="store_true", help="also what was in the logs before tpuwatch first ran here"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them, oldest first."""
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.journal import JournalReader
-    from tpuwatch.logs.catalogue import load_catalogue
+    """Print the events, oldest first."""
+    from tpuwatch.logs import load_catalogue
+    from tpuwatch.store import StoreReader
+    from tpuwatch.terminal import Console
 
     config = options.load(args)
-    reader = JournalReader.open(config.state.dir)
-    printer = _Printer(Paper(sys.stdout), load_catalogue(config.logs.rules), as_json=args.json)
+    reader = StoreReader.open(config.state.dir)
+    printer = _Printer(Console(sys.stdout), load_catalogue(config.logs.rules), as_json=args.json)
     last = reader.last_id()
     history = None if args.history else False
     found = reader.events(since=args.since, cause=args.cause, history=history, limit=args.limit, newest_first=True)
-    found = [event for event in found if (event.id or 0) <= last]  # later ones are told when they are followed
+    found = [event for event in found if (event.id or 0) <= last]  # later ones are printed by --follow
     for event in reversed(found):
         printer.print(event)
     if not found and not args.json and not args.follow:
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_new(reader: JournalReader, printer: _Printer, args: argparse.Namespace, last: int) -> int:
+def _print_new(reader: StoreReader, printer: _Printer, args: argparse.Namespace, last: int) -> int:
     """Print what came after the event `last`; the number of the last one now."""
     for event in reader.events(after_id=last, since=args.since, cause=args.cause, limit=1000):
         last = max(last, event.id or 0)
@@ -74,32 +74,31 @@ def _print_new(reader: JournalReader, printer: _Printer, args: argparse.Namespac
 class _Printer:
     """Prints events as lines for people, or as JSON."""
 
-    def __init__(self, paper: Paper, catalogue: Catalogue, *, as_json: bool) -> None:
-        self._paper = paper
+    def __init__(self, console: Console, catalogue: Catalogue, *, as_json: bool) -> None:
+        self._console = console
         self._rules = {rule.id: rule for rule in catalogue.rules}
         self._json = as_json
 
     def print(self, event: Event) -> None:
         if self._json:
-            from tpuwatch.export.jsonable import event as event_document
+            from tpuwatch.web import event as event_document
 
             options.print_json(event_document(event), indent=None)
             return
-        from tpuwatch.logsetup import one_line
+        from tpuwatch.core import printable
 
         rule = self._rules.get(event.rule)
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.when))
-        summary = one_line(rule.describe(event.details) if rule else event.text.partition("\n")[0])
+        summary = printable(rule.describe(event.details) if rule else event.text.partition("\n")[0])
         process = f"pid {event.pid}" if event.pid else ""
-        place = ", ".join(filter(None, ["history" if event.history else "", process, one_line(event.file)]))
-        self._paper.line(f"{when}  {event.cause.value}", style="bold")
-        self._paper.line(summary, indent=4)
-        self._paper.line(place, indent=4, style="dim")
+        place = ", ".join(filter(None, ["history" if event.history else "", process, printable(event.file)]))
+        self._console.line(f"{when}  {event.cause.value}", style="bold")
+        self._console.line(summary, indent=4)
+        self._console.line(place, indent=4, style="dim")
 
 
 def _since(text: str) -> float:
-    from tpuwatch.jsontext import parse_time
-    from tpuwatch.units import parse_seconds
+    from tpuwatch.core import parse_seconds, parse_time
 
     try:
         return parse_time(text)

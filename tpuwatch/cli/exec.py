@@ -1,4 +1,4 @@
-"""`tpuwatch exec`: run a command with the environment that was decided for it, and say what was wrong with it."""
+"""`tpuwatch exec`: run a command with the environment that was decided for it, and print what was wrong with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.cli import options
 
 if TYPE_CHECKING:
-    from tpuwatch.exec.beginning import Beginning
+    from tpuwatch.exec import PreparedRun
 
 _EPILOG = (
     "The command runs in the foreground as its own: its exit code, its signals, its terminal and what it prints are "
@@ -24,14 +24,14 @@ _EPILOG = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's own arguments."""
     parser.usage = (
-        "tpuwatch exec [--name WORKLOAD] [--no-tune] [--dry-run] [--config FILE]\n"
+        "tpuwatch exec [--workload NAME] [--no-tune] [--dry-run] [--config FILE]\n"
         "                     [--json FILE] -- COMMAND …"
     )
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--name",
+        "--workload",
         type=options.workload,
-        metavar="WORKLOAD",
+        metavar="NAME",
         help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD",
     )
     parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
@@ -44,32 +44,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Ends as the command does. 126 or 127 where it cannot be started. Raises ConfigError, TuneError."""
-    from tpuwatch.exec.beginning import begin
+    from tpuwatch.exec import prepare_run
 
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         args.misused("there is no command; give it after --")
-    begun = begin(args.name, os.environ, time.time(), config=args.config, tune=not args.no_tune)
+    prepared = prepare_run(args.workload, os.environ, time.time(), config=args.config, tune=not args.no_tune)
     if args.dry_run:
-        _show(begun, command)
+        _show(prepared, command)
         return 0
-    from tpuwatch.exec.command import CommandError
-    from tpuwatch.exec.start import run as run_command
+    from tpuwatch.exec import CommandError, run_command
 
     try:
-        run_command(command, begun, config=args.config, report=args.json)
+        run_command(command, prepared, config=args.config, report=args.json)
     except CommandError as error:
         print(f"tpuwatch: {error}", file=sys.stderr)
         return error.status
 
 
-def _show(begun: Beginning, command: list[str]) -> None:
+def _show(prepared: PreparedRun, command: list[str]) -> None:
     import shlex
 
-    for note in begun.notes:
+    for note in prepared.notes:
         print(f"tpuwatch: {note}", file=sys.stderr)
-    for name in begun.given.unset:
+    for name in prepared.given.unset:
         print(f"unset {name}")
-    for name, value in begun.given.set.items():
+    for name, value in prepared.given.set.items():
         print(f"export {name}={shlex.quote(value)}")
     print(shlex.join(command))

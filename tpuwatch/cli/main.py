@@ -10,24 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch import __version__
-from tpuwatch.errors import ConfigError, RuleError, TpuwatchError
+from tpuwatch.core import ConfigError, RuleError, TpuwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DONE, WRONG, MISUSED, UNKNOWN = 0, 1, 2, 3  # exit codes
-_INTERRUPTED = 130  # what a shell says of a program that Ctrl-C ended
+_INTERRUPTED = 130  # the exit code by convention after Ctrl-C
 
 COMMANDS = {
-    "run": "watch this TPU VM: follow its logs, keep what they say, serve it",
-    "diagnose": "say what is wrong in any log, traceback or paste, and what to do",
+    "run": "watch this TPU VM: follow its logs, store what they report, serve it",
+    "diagnose": "find what is wrong in any log, traceback or paste, and what to do",
     "status": "show what the daemon on this machine knows",
-    "nodes": "list all watched nodes, those first that somebody must see to",
-    "doctor": "check what tpuwatch and a TPU job need, and tell the fix",
+    "nodes": "list all watched nodes, those that need attention first",
+    "doctor": "check what tpuwatch and a TPU job need, and print the fix",
     "events": "list what was recognised in the logs",
     "env": "print the environment that the next launch should have",
     "exec": "run a command with the environment that was decided for it, and watch it",
-    "restart": "restart a node safely, and show what was restarted and why",
+    "restart": "restart a node safely",
+    "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
     "config": "check or show the configuration",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
@@ -40,7 +41,7 @@ _EPILOG = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code as the help tells them."""
+    """Run one command; returns its exit code, as listed in the help."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     # Where one of them is closed Python has none, and would print to the other what is for that one. No descriptor is
     # opened in its place: it would be the closed one, which `tpuwatch exec` leaves closed for the command.
@@ -64,6 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] == "restarts":
+        from tpuwatch.cli import restarts
+
+        arguments = ["restarts", *restarts.with_action(arguments[1:])]
     parser = _parser(arguments)
     args = parser.parse_args(arguments)
     if args.command is None:

@@ -1,18 +1,19 @@
-"""`tpuwatch nodes`: all watched nodes, those first that somebody must see to."""
+"""`tpuwatch nodes`: all watched nodes, those that need attention first."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.cli import daemon, options
-from tpuwatch.errors import TpuwatchError
+from tpuwatch.cli import options
+from tpuwatch.core import TpuwatchError
+from tpuwatch.web import ask_daemon, daemon_address, reading_documents
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tpuwatch.export.paper import Paper
+    from tpuwatch.terminal import Console
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,24 +26,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when no node that is shown is bad, 1 when one is, 3 when nobody answers or a node is not watched."""
-    address = daemon.address(options.load(args))
-    with daemon.understood(address):
+    address = daemon_address(options.load(args))
+    with reading_documents(address):
         return _run(args, address)
 
 
 def _run(args: argparse.Namespace, address: str) -> int:
-    from tpuwatch.export.api import MAX_NODES
-    from tpuwatch.export.words import is_bad
+    from tpuwatch.model import is_bad
+    from tpuwatch.web import MAX_NODES
 
-    document = daemon.ask(address, "nodes", "nodes", f"?limit={MAX_NODES}")
+    document = ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")
     if args.names:
         document["nodes"] = _named(document["nodes"], args.names)
     if args.json:
         options.print_json(document)
     else:
-        from tpuwatch.export.paper import Paper
+        from tpuwatch.terminal import Console
 
-        _tell(Paper(sys.stdout), document, named=bool(args.names), all_bad=args.all)
+        _print(Console(sys.stdout), document, named=bool(args.names), all_bad=args.all)
     return 1 if any(is_bad(node["verdict"]) for node in document["nodes"]) else 0
 
 
@@ -64,20 +65,20 @@ def _nearest(name: str, known: set[str]) -> str:
     return "; `tpuwatch nodes` lists those that are, and `nodes` under [cloud] sets them"
 
 
-def _tell(paper: Paper, document: Any, *, named: bool, all_bad: bool) -> None:
-    from tpuwatch.export.node_terminal import tell_node, tell_table
-    from tpuwatch.export.words import is_bad, verdict_words
+def _print(console: Console, document: Any, *, named: bool, all_bad: bool) -> None:
+    from tpuwatch.model import is_bad, verdict_words
+    from tpuwatch.terminal import print_node, print_table
 
     nodes, now = document["nodes"], document["now_epoch"]
     if not nodes:
-        paper.line("No node is watched. Set `nodes`, `project` and `zone` under [cloud], or run on a TPU VM.")
+        console.line("No node is watched. Set `nodes`, `project` and `zone` under [cloud], or run on a TPU VM.")
         return
-    tell_table(paper, nodes, now)
+    print_table(console, nodes, now)
     for node in nodes:
         if named or (all_bad and is_bad(node["verdict"])):
-            paper.line()
-            tell_node(paper, node, now)
+            console.line()
+            print_node(console, node, now)
     if not named and document["watched"] > 1:
         counts = ", ".join(f"{number} {verdict_words(verdict)}" for verdict, number in document["verdicts"].items())
-        paper.line()
-        paper.line(f"{document['watched']} nodes: {counts}.", style="dim")
+        console.line()
+        console.line(f"{document['watched']} nodes: {counts}.", style="dim")

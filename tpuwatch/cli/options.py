@@ -32,8 +32,8 @@ def workload(text: str) -> str:
     """The type of an option that names a workload."""
     import argparse
 
-    from tpuwatch.errors import TuneError
-    from tpuwatch.tune.plan import workload_name
+    from tpuwatch.core import TuneError
+    from tpuwatch.tune import workload_name
 
     try:
         return workload_name(text, {})
@@ -42,7 +42,7 @@ def workload(text: str) -> str:
 
 
 def load(args: argparse.Namespace) -> Config:
-    """The configuration that the command was told to use. Raises ConfigError."""
+    """The configuration of --config, the environment or the default path. Raises ConfigError."""
     from tpuwatch.config import load_config
 
     return load_config(args.config, os.environ)
@@ -50,7 +50,7 @@ def load(args: argparse.Namespace) -> Config:
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:
     """One JSON document on standard output."""
-    from tpuwatch.jsontext import dumps
+    from tpuwatch.core import dumps
 
     sys.stdout.write(dumps(document, indent=indent) + "\n")
     sys.stdout.flush()

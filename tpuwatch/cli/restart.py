@@ -1,18 +1,23 @@
-"""`tpuwatch restart`: restart nodes by hand, safely; see what was restarted, and by whom."""
+"""`tpuwatch restart`: restart nodes safely."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
 
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+
 _FORCED = ("restart_node", "reset_queued_resource")
 _EPILOG = (
-    "Each step is in a ledger before it is done. Ctrl-C leaves the restart as it stands; the same command goes on with "
-    "it. Exit codes: 0 done, 1 not restarted, or a person is needed, 2 wrong use, 3 could not find out."
+    "Each step is in a ledger before it is done. Ctrl-C leaves the restart as it is; the same command continues it. "
+    "`tpuwatch restarts` shows and cancels restarts. Exit codes: 0 done, 1 not restarted, or an operator is needed, "
+    "2 wrong use, 3 could not find out."
 )
 
 
@@ -21,63 +26,110 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
         "nodes",
-        nargs="*",
+        nargs="+",
         metavar="NODE",
         help="train-1, us-east5-a/train-1 or projects/P/locations/Z/nodes/N; several are restarted one after the other",
     )
-    parser.add_argument("--zone", default="", help="where the nodes are; else as [cloud] or the metadata server says")
-    parser.add_argument("--project", default="", help="likewise")
+    add_location(parser)
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the ledger")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--dry-run", action="store_true", help="show what would be done, and change nothing")
     parser.add_argument(
-        "--force-rung", choices=_FORCED, metavar="RUNG", help=f"do this, even to the own node: {' or '.join(_FORCED)}"
+        "--force-action",
+        choices=_FORCED,
+        metavar="ACTION",
+        help=f"do this even to the node that this machine belongs to: {' or '.join(_FORCED)}",
     )
-    others = parser.add_mutually_exclusive_group()
-    others.add_argument("--status", action="store_true", help="what is under way, the last restarts, budgets, breaker")
-    others.add_argument("--history", action="store_true", help="all restarts that are recorded here, or of these nodes")
-    others.add_argument("--cancel", action="store_true", help="take a restart back to which nothing has been done yet")
-    others.add_argument("--reset-breaker", action="store_true", help="let tpuwatch restart nodes by itself again")
     options.add_config(parser)
-    options.add_json(parser, "print JSON, a line for each node; what is going on is told on standard error")
-    parser.set_defaults(misused=parser.error)
+    options.add_json(parser, "print JSON, a line for each node; progress is on standard error")
+    parser.set_defaults(usage_error=parser.error)
+
+
+def add_location(parser: argparse.ArgumentParser) -> None:
+    """--zone and --project."""
+    default = "default: that of [cloud], else that of the metadata server"
+    parser.add_argument("--zone", default="", help=f"of the nodes; {default}")
+    parser.add_argument("--project", default="", help=f"of the nodes; {default}")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 done, 1 not restarted or a person is needed, 2 wrong use, 3 could not find out, 130 interrupted."""
-    from tpuwatch.cli.restart_place import MisuseError
+    """0 done, 1 not restarted or an operator is needed, 2 wrong use, 3 could not find out, 130 interrupted."""
+    from tpuwatch.restart import UsageError
 
-    if wrong := _misused(args):
-        args.misused(wrong)
-    config = options.load(args)
     try:
-        if _asks(args):
-            from tpuwatch.cli import restart_book
-
-            return restart_book.run(args, config)
-        from tpuwatch.cli import restart_nodes
-
-        return restart_nodes.run(args, config)
-    except MisuseError as error:
-        args.misused(str(error))
+        return _restart(args, options.load(args))
+    except UsageError as error:
+        args.usage_error(str(error))
         raise
 
 
-def _asks(args: argparse.Namespace) -> bool:
-    """Whether it is about the ledger, and nothing is to be restarted."""
-    return bool(args.status or args.history or args.cancel or args.reset_breaker)
-
-
-def _misused(args: argparse.Namespace) -> str:
-    """What does not go together; "" if all does."""
-    if args.reset_breaker and args.nodes:
-        return "--reset-breaker is about all nodes: name none"
-    if _asks(args) and (args.yes or args.dry_run or args.force_rung):
-        return "--yes, --dry-run and --force-rung are about a restart: leave them out here"
-    if args.nodes or args.status or args.history or args.reset_breaker:
-        return ""
-    return (
-        "name the node whose restart is to be cancelled"
-        if args.cancel
-        else "name the node to restart, or give --status"
+def _restart(args: argparse.Namespace, config: Config) -> int:
+    from tpuwatch.restart import (
+        CloudNodeApi,
+        NodeReporter,
+        RestartRequest,
+        RestartSession,
+        UsageError,
+        find_own_node,
+        open_access,
+        parse_targets,
     )
+    from tpuwatch.terminal import Console, RestartDisplay
+    from tpuwatch.web import serializers
+
+    if not config.cloud.enabled:
+        raise UsageError("`enabled` under [cloud] is false, so that the Cloud TPU API is not used: set it to true")
+    clock = make_clock()
+    own_node = find_own_node(clock)
+    targets = parse_targets(args.nodes, args.zone, args.project, config, own_node)
+    request = RestartRequest(
+        reason=args.reason,
+        confirmed=args.yes,
+        dry_run=args.dry_run,
+        forced_action=args.force_action or "",
+        command=["tpuwatch", "restart", *(["--config", str(args.config)] if args.config else [])],
+    )
+    session = RestartSession(
+        request,
+        config,
+        clock,
+        open_access(config, clock),
+        CloudNodeApi(config.cloud, clock=clock),
+        own_node,
+        NodeReporter(config, clock, _Daemon(config), serializers.node),
+        RestartDisplay(Console(sys.stderr if args.json else sys.stdout), clock),
+    )
+    code = 0
+    try:
+        for result in session.restart_all(targets):
+            if args.json:
+                options.print_json(result.document(), indent=None)
+            code = max(code, result.exit_code)
+    finally:
+        session.close()
+    return code
+
+
+def make_clock() -> Clock:
+    """The clock of the whole command."""
+    from tpuwatch.core import SystemClock
+
+    return SystemClock()
+
+
+class _Daemon:
+    """The daemon on this machine: a LocalDaemon."""
+
+    def __init__(self, config: Config) -> None:
+        from tpuwatch.web import ask_daemon, daemon_address
+
+        self._ask = ask_daemon
+        self.address = daemon_address(config)
+
+    def nodes(self) -> Any:
+        from tpuwatch.web import MAX_NODES
+
+        return self._ask(self.address, "nodes", "nodes", f"?limit={MAX_NODES}")["nodes"]
+
+    def status(self) -> Any:
+        return self._ask(self.address, "status", "version")

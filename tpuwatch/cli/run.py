@@ -21,12 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Work until a signal comes; 0 after an orderly end."""
-    from tpuwatch.clock import SystemClock
-    from tpuwatch.daemon.daemon import Daemon
-    from tpuwatch.logsetup import set_up
+    from tpuwatch.core import SystemClock, set_up_logging
+    from tpuwatch.daemon import Daemon
 
     config = options.load(args)
-    set_up(config.log.format, config.log.level)
+    set_up_logging(config.log.format, config.log.level)
     daemon = Daemon(lambda: options.load(args), clock=SystemClock())
     daemon.obey_signals()
     gc.collect()

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
-from tpuwatch.errors import ConfigError
-from tpuwatch.sim import tuned_program
+from tpuwatch.core import ConfigError
+from tpuwatch.sim import LAUNCH_OPTIONS, LaunchScript, add_launch_arguments, run_launch
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from tpuwatch.sim.client import Client
-    from tpuwatch.sim.simulator import Simulator
+    from tpuwatch.sim import Client, Simulator
 
     _Steps = queue.SimpleQueue[tuple[float, str] | None]
 
@@ -53,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     play.add_argument("--listen", metavar="HOST:PORT", help="where the Cloud TPU API is served (default: 127.0.0.1:0)")
     play.add_argument("--nodes", type=int, metavar="N", help="how many nodes the first numbered group has")
     _add_fault(parser.add_argument_group("to set a fault"))
-    tuned_program.add_arguments(
+    add_launch_arguments(
         parser.add_argument_group("to be a launch: a job that does what the TPU_* variables say, with no simulator")
     )
 
@@ -69,7 +68,7 @@ def _add_fault(fault: Any) -> None:
     fault.add_argument(
         "--half-open",
         action="store_true",
-        help="connections to the Cloud TPU API stay open, new ones are taken, and nobody answers (takes no method)",
+        help="connections to the Cloud TPU API stay open, new ones are accepted, and nothing answers (takes no method)",
     )
     fault.add_argument("--wrong-enum", action="store_true", help="states and health that no client knows")
     fault.add_argument("--stale-seconds", type=float, metavar="S", help="show nodes and operations as they were")
@@ -84,16 +83,16 @@ def _add_fault(fault: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is done; a simulator that runs is done when it is told to end."""
+    """Return 0 on success; a simulator runs until it is ended by a signal."""
     word, rest = (args.words[0], args.words[1:]) if args.words else ("", [])
     given = {name: value for name, value in vars(args).items() if name not in _COMMON and _is_given(value)}
     if word == "fault":
-        _only(given, frozenset(given) - _PLAY - tuned_program.OPTIONS, "fault")
+        _only(given, frozenset(given) - _PLAY - LAUNCH_OPTIONS, "fault")
         _no_more(rest)
         return _did(args, _client(args).fault(given))
     if word == "launch" and not rest:
-        _only(given, tuned_program.OPTIONS, "launch")
-        return tuned_program.run(tuned_program.Script(**given), os.environ)
+        _only(given, LAUNCH_OPTIONS, "launch")
+        return run_launch(LaunchScript(**given), os.environ)
     if word in ("list", "state", "clear", "node", "launch"):
         _only(given, frozenset(), word)
         return _command(args, word, rest)
@@ -161,13 +160,13 @@ def _value(text: str) -> str | int | float:
 
 
 def _client(args: argparse.Namespace) -> Client:
-    from tpuwatch.sim.client import Client
+    from tpuwatch.sim import Client
 
     return Client(_directory(args))
 
 
 def _directory(args: argparse.Namespace) -> Path:
-    from tpuwatch.sim.place import default_directory
+    from tpuwatch.sim import default_directory
 
     return args.dir.absolute() if args.dir else default_directory(os.environ)
 
@@ -181,58 +180,56 @@ def _did(args: argparse.Namespace, done: str) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.sim.scenario_file import built_in, load_scenario
+    from tpuwatch.sim import built_in_scenarios, load_scenario
+    from tpuwatch.terminal import Console
 
-    found = {name: load_scenario(name) for name in built_in()}
+    found = {name: load_scenario(name) for name in built_in_scenarios()}
     if args.json:
         options.print_json([{"name": name, "title": one.title, "text": one.text} for name, one in found.items()])
         return 0
-    paper = Paper(sys.stdout)
+    console = Console(sys.stdout)
     for name, one in found.items():
-        paper.line(f"{name:18}{one.title}", hang=18)
+        console.line(f"{name:18}{one.title}", hang=18)
     return 0
 
 
 def _state(args: argparse.Namespace) -> int:
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.sim.telling import tell_state
+    from tpuwatch.sim import print_state
+    from tpuwatch.terminal import Console
 
     state = _client(args).state()
     if args.json:
         options.print_json(state)
     else:
-        tell_state(Paper(sys.stdout), state, _SHOWN_NODES)
+        print_state(Console(sys.stdout), state, _SHOWN_NODES)
     return 0
 
 
 def _play(
     args: argparse.Namespace, name: str, *, speed: float = 1.0, listen: str = "127.0.0.1:0", nodes: int | None = None
 ) -> int:
-    from tpuwatch.sim.place import Place
-    from tpuwatch.sim.scenario_file import DEFAULT, load_scenario
-    from tpuwatch.sim.simulator import Simulator
+    from tpuwatch.sim import DEFAULT_SCENARIO, Simulator, SimulatorDirectory, load_scenario
 
-    scenario = load_scenario(name or DEFAULT)
+    scenario = load_scenario(name or DEFAULT_SCENARIO)
     if nodes is not None:
         scenario = scenario.with_nodes(nodes)
     if not 0.001 <= speed <= 10_000:
         raise ConfigError(f"--speed cannot be {speed:g}; give a number from 0.001 to 10000")
-    happened: _Steps = queue.SimpleQueue()
+    steps: _Steps = queue.SimpleQueue()
     with (
-        Place(_directory(args)) as place,
-        Simulator(scenario, place, speed=speed, listen=_address(listen)) as simulator,
+        SimulatorDirectory(_directory(args)) as directory,
+        Simulator(scenario, directory, speed=speed, listen=_address(listen)) as simulator,
     ):
-        # A signal's handler may put into this queue while its own thread is taking out.
+        # SimpleQueue is reentrant: a signal handler may add to it while its thread reads from it.
         for number in SIGNALS:
-            signal.signal(number, lambda *_: happened.put(None))
-        simulator.start(lambda at, what: happened.put((at, what)))
-        _tell(args, simulator, happened)
+            signal.signal(number, lambda *_: steps.put(None))
+        simulator.start(lambda at, what: steps.put((at, what)))
+        _print_steps(args, simulator, steps)
     return 0
 
 
 def _address(listen: str) -> tuple[str, int]:
-    from tpuwatch.config.types import split_listen
+    from tpuwatch.config import split_listen
 
     try:
         return split_listen(listen)
@@ -240,24 +237,24 @@ def _address(listen: str) -> tuple[str, int]:
         raise ConfigError(f"--listen cannot be {listen!r}; give HOST:PORT, such as 127.0.0.1:0") from error
 
 
-def _tell(args: argparse.Namespace, simulator: Simulator, happened: _Steps) -> None:
-    from tpuwatch.export.paper import Paper
-    from tpuwatch.sim.telling import tell_start, tell_step
+def _print_steps(args: argparse.Namespace, simulator: Simulator, steps: _Steps) -> None:
+    from tpuwatch.sim import print_start, print_step
+    from tpuwatch.terminal import Console
 
-    paper = Paper(sys.stdout)
+    console = Console(sys.stdout)
     if args.json:
-        options.print_json(simulator.note(), indent=None)
+        options.print_json(simulator.info(), indent=None)
     else:
-        tell_start(paper, simulator.note(), simulator.place.directory, own_directory=args.dir is not None)
-    while (step := _next(happened)) is not None:
+        print_start(console, simulator.info(), simulator.directory.path, own_directory=args.dir is not None)
+    while (step := _next(steps)) is not None:
         if args.json:
             options.print_json({"at": step[0], "happened": step[1]}, indent=None)
         else:
-            tell_step(paper, *step)
+            print_step(console, *step)
 
 
-def _next(happened: _Steps) -> tuple[float, str] | None:
+def _next(steps: _Steps) -> tuple[float, str] | None:
     """The next step, or None when a signal has come. One that another thread took wakes nobody: so look for it."""
     while True:
         with contextlib.suppress(queue.Empty):
-            return happened.get(timeout=SIGNAL_SECONDS)
+            return steps.get(timeout=SIGNAL_SECONDS)

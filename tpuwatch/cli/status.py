@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.cli import daemon, options
+from tpuwatch.cli import options
+from tpuwatch.web import ask_daemon, daemon_address, reading_documents
 
 if TYPE_CHECKING:
     import argparse
 
-    from tpuwatch.export.paper import Paper
+    from tpuwatch.terminal import Console
 
 _LAUNCHES = 5
 _SHOWN = 3  # launches, files and other nodes, where a person reads
@@ -24,76 +25,84 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when nothing is wrong with this machine, 1 when something is, 3 when the daemon does not answer."""
-    address = daemon.address(options.load(args))
-    with daemon.understood(address):
+    address = daemon_address(options.load(args))
+    with reading_documents(address):
         return _run(args, address)
 
 
 def _run(args: argparse.Namespace, address: str) -> int:
-    from tpuwatch.export.words import is_bad
+    from tpuwatch.model import is_bad
 
-    status = daemon.ask(address, "status", "version")
-    findings = daemon.ask(address, "findings", "findings")["findings"]
-    launches = daemon.ask(address, "launches", "launches")["launches"][:_LAUNCHES]
-    others = _others(daemon.ask(address, "nodes", "nodes", f"?limit={_SHOWN + 1}"))
+    status = ask_daemon(address, "status", "version")
+    findings = ask_daemon(address, "findings", "findings")["findings"]
+    launches = ask_daemon(address, "launches", "launches")["launches"][:_LAUNCHES]
+    others = _others(ask_daemon(address, "nodes", "nodes", f"?limit={_SHOWN + 1}"))
     if args.json:
         options.print_json({**status, "findings": findings, "launches": launches})
     else:
-        from tpuwatch.export.paper import Paper
+        from tpuwatch.terminal import Console
 
-        _tell(Paper(sys.stdout), address, status, findings, launches, others)
+        _print(Console(sys.stdout), address, status, findings, launches, others)
     node = status.get("node")
     return 1 if findings or not status["ready"] or (node and is_bad(node["verdict"])) else 0
 
 
 def _others(document: Any) -> list[Any]:
     """The worst of the other nodes that are watched from here, if they are bad."""
-    from tpuwatch.export.words import is_bad
+    from tpuwatch.model import is_bad
 
     return [node for node in document["nodes"] if not node["own"] and is_bad(node["verdict"])][:_SHOWN]
 
 
-def _tell(paper: Paper, address: str, status: Any, findings: list[Any], launches: list[Any], others: list[Any]) -> None:
-    from tpuwatch.export.node_terminal import tell_machine, tell_node, tell_others
-    from tpuwatch.export.terminal import describe_launch, printable, tell_finding
+def _print(
+    console: Console, address: str, status: Any, findings: list[Any], launches: list[Any], others: list[Any]
+) -> None:
+    from tpuwatch.core import printable
+    from tpuwatch.terminal import (
+        describe_launch,
+        print_finding,
+        print_machine,
+        print_node,
+        print_other_nodes,
+    )
 
-    paper.line(f"tpuwatch {status['version']} at http://{address}/, up since {status['started']}", style="bold")
-    paper.line(printable(status["state"]))
+    console.line(f"tpuwatch {status['version']} at http://{address}/, up since {status['started']}", style="bold")
+    console.line(printable(status["state"]))
     for line in [*status["notices"], *status["not_ready"], *status.get("restarts", ())]:
-        paper.line(printable(line), style="yellow")
-    paper.line()
+        console.line(printable(line), style="yellow")
+    console.line()
     if status.get("node"):
-        tell_node(paper, status["node"], status["now_epoch"], witnesses=status["witnesses"])
-    tell_machine(paper, status)
-    tell_others(paper, others)
+        print_node(console, status["node"], status["now_epoch"], signals=status["signals"])
+    print_machine(console, status)
+    print_other_nodes(console, others)
     if status.get("node") or status.get("identity"):
-        paper.line()
+        console.line()
     if not findings:
-        paper.line("Nothing was wrong in the last 24 hours that tpuwatch knows of.", style="green")
+        console.line("Nothing was wrong in the last 24 hours that tpuwatch knows of.", style="green")
     for number, finding in enumerate(findings, 1):
-        tell_finding(paper, finding, number=number)
-        paper.line(f"last at {finding['seen']}", indent=3, style="dim")
-    _tell_next(paper, status.get("tune"))
+        print_finding(console, finding, number=number)
+        console.line(f"last at {finding['seen']}", indent=3, style="dim")
+    _print_next_launches(console, status.get("tune"))
     if launches:
-        paper.line()
-        paper.line("Launches, the newest first", style="bold")
+        console.line()
+        console.line("Launches, the newest first", style="bold")
     for launch in launches[:_SHOWN]:
-        paper.line(f"{launch['started']}  {describe_launch(launch)}", indent=2, hang=2)
+        console.line(f"{launch['started']}  {describe_launch(launch)}", indent=2, hang=2)
     if status["problems"]:
-        paper.line()
-        paper.line("Not read", style="bold")
+        console.line()
+        console.line("Not read", style="bold")
     for problem in status["problems"][:_SHOWN]:
-        paper.line(printable(f"{problem['path']}: {problem['reason']}"), indent=2, hang=2, style="yellow")
+        console.line(printable(f"{problem['path']}: {problem['reason']}"), indent=2, hang=2, style="yellow")
 
 
-def _tell_next(paper: Paper, document: Any) -> None:
-    """What the next launches get, and why; nothing where nothing is decided or an older daemon answers."""
-    from tpuwatch.export.terminal import printable
-    from tpuwatch.export.tunes import lines
+def _print_next_launches(console: Console, document: Any) -> None:
+    """What the next launches get, and why; nothing if nothing is decided or an older daemon answers."""
+    from tpuwatch.core import printable
+    from tpuwatch.web import tune_sentences
 
-    told = lines(document, _SHOWN) if document else []
-    if told:
-        paper.line()
-        paper.line("Next launch", style="bold")
-    for line in told:
-        paper.line(printable(line), indent=2, hang=2)
+    sentences = tune_sentences(document, _SHOWN) if document else []
+    if sentences:
+        console.line()
+        console.line("Next launch", style="bold")
+    for line in sentences:
+        console.line(printable(line), indent=2, hang=2)

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.config import Config
+    from tpuwatch.logs import OldLog, PruneResult
+    from tpuwatch.tune import FileChange, History, Outlook
 
 _EPILOG = (
     "Without --apply it only looks. Exit codes: 0 done, 1 a workload cannot have what it needs, or its needs are in "
@@ -20,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--explain", action="store_true", help="show the launches, the fit, all reasons, the bounds, what is kept"
     )
     parser.add_argument(
-        "--workload", type=options.workload, metavar="NAME", help="only this one, as `tpuwatch exec --name` calls it"
+        "--workload",
+        type=options.workload,
+        metavar="NAME",
+        help="only this one, as `tpuwatch exec --workload` calls it",
     )
     parser.add_argument("--plot", type=_picture, metavar="FILE.png", help="draw the fit into a picture, too")
     acts = parser.add_mutually_exclusive_group()
@@ -42,17 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 done, 1 where a decision is stuck or in conflict, 2 wrong use, 3 could not find out or write."""
+    """0 done, 1 where a decision is unsatisfiable or in conflict, 2 wrong use, 3 could not find out or write."""
     if wrong := _misused(args):
         args.misused(wrong)
     config = options.load(args)
-    if args.prune_logs:
-        from tpuwatch.cli import tune_prune
-
-        return tune_prune.run(args, config)
-    from tpuwatch.cli import tune_next
-
-    return tune_next.run(args, config)
+    return _prune_logs(args, config) if args.prune_logs else _next_launch(args, config)
 
 
 def _misused(args: argparse.Namespace) -> str:
@@ -69,3 +77,197 @@ def _picture(text: str) -> Path:
     if path.suffix.lower() != ".png":
         raise argparse.ArgumentTypeError(f"{text!r}: the picture is a PNG file, so let its name end in .png")
     return path
+
+
+def _next_launch(args: argparse.Namespace, config: Config) -> int:
+    """Decide now, show it, and write what was asked for. Raises TpuwatchError."""
+    from tpuwatch.core import SystemClock, TuneError, listed
+    from tpuwatch.tune import TuneContext, launches_by_workload, look_ahead, plan_directory, reset, write_next
+
+    now, environ = SystemClock().time(), os.environ
+    directory = plan_directory(config.tune_dir, environ)
+    history = _history(config, directory)
+    changes = [reset(args.workload, directory, history, now, dry_run=args.dry_run)] if args.reset else []
+    forgotten = {args.workload: now} if args.reset else {}
+    outlooks = look_ahead(TuneContext(config, directory, environ, now), history, args.workload, forgotten)
+    known = launches_by_workload(history.launches)
+    if args.workload and known and args.workload not in known:
+        unknown = f"No launch of {args.workload} is known; there are launches of {listed(known)}."
+        outlooks = [replace(one, warnings=(unknown, *one.warnings)) for one in outlooks]
+    if not outlooks:
+        raise TuneError(f"{history.where}; run it with sudo")
+    if args.plot and len(outlooks) > 1:
+        names = ", ".join(outlook.plan.workload for outlook in outlooks)
+        args.misused(f"--plot draws one workload: name it with --workload; there are {names}")
+    if args.apply or args.reset or args.dry_run:
+        for outlook in outlooks:
+            changes += write_next(directory, outlook.plan, only_existing=args.reset, dry_run=args.dry_run)
+    if args.plot:
+        changes.append(_draw(outlooks[0], args.plot, config))
+    if args.json:
+        options.print_json(_document(config, history, directory, outlooks, changes, dry_run=args.dry_run))
+    else:
+        _print(args, config, history, directory, outlooks, changes)
+    return int(any(outlook.is_wrong for outlook in outlooks))
+
+
+def _history(config: Config, directory: Path) -> History:
+    from tpuwatch.tune import read_history
+    from tpuwatch.web import ask_daemon, daemon_address
+
+    address = daemon_address(config)
+
+    def ask(limit: int) -> Iterable[dict[str, Any]]:
+        launches: list[dict[str, Any]] = ask_daemon(address, "launches", "launches", f"?limit={limit}")["launches"]
+        return launches
+
+    return read_history(config, directory, address, ask)
+
+
+def _draw(outlook: Outlook, path: Path, config: Config) -> FileChange:
+    from tpuwatch.core import TuneError
+    from tpuwatch.terminal import save, tune
+    from tpuwatch.tune import FileChange, bounds_of
+
+    workload = outlook.plan.workload
+    graph = tune.graph_of(outlook, bounds_of(config))
+    if graph is None:
+        raise TuneError(f"there is nothing to draw: no launch of {workload} has both a size and a time")
+    save(graph, path, title=f"Workload {workload}: initialisation time and premapped buffer")
+    return FileChange("Wrote", path)
+
+
+def _print(
+    args: argparse.Namespace,
+    config: Config,
+    history: History,
+    directory: Path,
+    outlooks: list[Outlook],
+    changes: list[FileChange],
+) -> None:
+    from tpuwatch.core import printable
+    from tpuwatch.terminal import tune
+    from tpuwatch.tune import UNREAD, bounds_of
+
+    console = tune.console_for(sys.stdout)
+    for number, outlook in enumerate(outlooks):
+        if number:
+            console.line()
+        if args.explain:
+            tune.print_explanation(console, outlook, bounds_of(config))
+        else:
+            tune.print_short(console, outlook)
+    console.line()
+    tune.print_warnings(console, outlooks)
+    if history.kind == UNREAD:
+        console.line(f"These are the plans on disk: {printable(history.where)}.", style="yellow")
+    elif args.explain:
+        console.line(f"Launches are from {printable(history.where)}.", style="dim")
+    for change in changes:
+        tune.print_change(console, change)
+    if not (args.apply or args.reset or args.dry_run):
+        advises = directory == config.tune_dir and config.tune.mode == "observe"
+        tune.print_standing(console, outlooks, directory, advises=advises)
+    names = [outlook.plan.workload for outlook in outlooks]
+    written = [change.path for change in changes if change.path.suffix == ".env" and not args.dry_run]
+    tune.print_use(console, names, written)
+
+
+def _prune_logs(args: argparse.Namespace, config: Config) -> int:
+    """Always 0. Raises TuneError where no directory could be read. Other users' files are left to root."""
+    from tpuwatch.core import SystemClock, TuneError
+    from tpuwatch.host import ProcFs
+    from tpuwatch.logs import prune
+    from tpuwatch.terminal import tune
+
+    directories = list(dict.fromkeys((*config.logs.paths, config.tune.log_dir)))
+    uid = os.geteuid()
+    result = prune(
+        directories,
+        days=config.tune.keep_log_days,
+        mib=config.tune.keep_log_mib,
+        now=SystemClock().time(),
+        uid_only=None if uid == 0 else uid,
+        processes=ProcFs(),
+        dry_run=args.dry_run,
+    )
+    if len(result.problems) == len(directories):
+        raise TuneError(" ".join(result.problems))
+    if args.json:
+        options.print_json(_prune_document(result, dry_run=args.dry_run))
+    else:
+        tune.print_prune(tune.console_for(sys.stdout), result, dry_run=args.dry_run)
+    return 0
+
+
+# -- what --json prints; docs/tune.md describes it
+
+
+def _document(
+    config: Config,
+    history: History,
+    directory: Path,
+    outlooks: Iterable[Outlook],
+    changes: Iterable[FileChange],
+    *,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """All that is known and decided. Sizes are bytes, durations seconds."""
+    from tpuwatch.tune import bounds_of
+
+    paths = [str(change.path) for change in changes]
+    return {
+        "mode": config.tune.mode,
+        "directory": str(directory),
+        "source": {"kind": history.kind, "where": history.where},
+        "bounds": asdict(bounds_of(config)),
+        "workloads": [_workload(outlook) for outlook in outlooks],
+        "written": [] if dry_run else paths,
+        "would_write": paths if dry_run else [],
+    }
+
+
+def _workload(outlook: Outlook) -> dict[str, Any]:
+    from tpuwatch.core import times
+    from tpuwatch.web import serializers
+
+    plan, decision, standing = outlook.plan, outlook.plan.decision, outlook.standing
+    return {
+        "workload": plan.workload,
+        **times("decided", plan.decided),
+        **asdict(decision),
+        "settings": [asdict(setting) for setting in plan.settings],
+        "environment": {
+            "set": outlook.given.set,
+            "kept": [asdict(kept) for kept in outlook.given.kept],
+        },
+        "unusable": outlook.unusable,
+        "standing": None if standing is None else {**times("decided", standing.decided), "same": outlook.stands},
+        "host": asdict(outlook.host),
+        "warnings": list(outlook.warnings),
+        **times("reset", outlook.reset),
+        "launches": [serializers.launch(launch) for launch in outlook.launches],
+    }
+
+
+def _prune_document(result: PruneResult, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "removed": [_old_log(old) for old in result.removed],
+        "spared": [_old_log(old) for old in result.spared],
+        "freed_bytes": result.freed_bytes,
+        "left_bytes": result.left_bytes,
+        "problems": list(result.problems),
+    }
+
+
+def _old_log(old: OldLog) -> dict[str, Any]:
+    from tpuwatch.core import times
+
+    return {
+        "path": old.path,
+        "size_bytes": old.size,
+        **times("written", old.written),
+        "why": old.why,
+        "spared": old.spared.value if old.spared else None,
+    }

@@ -1,12 +1,83 @@
 """The configuration: one schema that feeds validation, the example file and what `tpuwatch config show` prints.
 
-Only this package needs pydantic, whose import takes a quarter of a second: import it where the configuration is needed.
+`schema` and `load` need pydantic, whose import takes a quarter of a second; `start` and `file` do not.
 """
 
 from __future__ import annotations
 
-from tpuwatch.config.load import load_config
-from tpuwatch.config.render import as_dict, render_example, show
-from tpuwatch.config.schema import Config
+from typing import TYPE_CHECKING
 
-__all__ = ["Config", "as_dict", "load_config", "render_example", "show"]
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.config.file import stamp
+    from tpuwatch.config.load import load_config
+    from tpuwatch.config.render import (
+        as_dict,
+        show,
+    )
+    from tpuwatch.config.restart import (
+        LedgerConfig,
+        RestartConfig,
+    )
+    from tpuwatch.config.schema import (
+        CloudConfig,
+        Config,
+        ConfigKey,
+        MonitoringConfig,
+        PeersConfig,
+        StateConfig,
+    )
+    from tpuwatch.config.section import Section
+    from tpuwatch.config.start import (
+        NEVER_SET,
+        StartConfig,
+        read_config,
+    )
+    from tpuwatch.config.types import (
+        Allowed,
+        Name,
+        Project,
+        Seconds,
+        YesNo,
+        split_listen,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "file": ["stamp"],
+            "load": ["load_config"],
+            "render": ["as_dict", "show"],
+            "restart": ["LedgerConfig", "RestartConfig"],
+            "schema": ["CloudConfig", "Config", "ConfigKey", "MonitoringConfig", "PeersConfig", "StateConfig"],
+            "section": ["Section"],
+            "start": ["NEVER_SET", "StartConfig", "read_config"],
+            "types": ["Allowed", "Name", "Project", "Seconds", "YesNo", "split_listen"],
+        },
+    )
+
+__all__ = [
+    "NEVER_SET",
+    "Allowed",
+    "CloudConfig",
+    "Config",
+    "ConfigKey",
+    "LedgerConfig",
+    "MonitoringConfig",
+    "Name",
+    "PeersConfig",
+    "Project",
+    "RestartConfig",
+    "Seconds",
+    "Section",
+    "StartConfig",
+    "StateConfig",
+    "YesNo",
+    "as_dict",
+    "load_config",
+    "read_config",
+    "show",
+    "split_listen",
+    "stamp",
+]

@@ -1,4 +1,4 @@
-"""`python -m tpuwatch.config > config.example.toml` writes the example anew."""
+"""`python -m tpuwatch.config > config.example.toml` regenerates the example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding, reading and judging a configuration file. All that is wrong with it is said at once."""
+"""Finding, reading and validating a configuration file. All problems are reported at once."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from tpuwatch import configfile
-from tpuwatch.config.schema import Config, settings, tables
-from tpuwatch.configfile import SYSTEM_PATH
-from tpuwatch.errors import ConfigError
+from tpuwatch.config import file
+from tpuwatch.config.file import SYSTEM_PATH
+from tpuwatch.config.renamed import new_key, new_value
+from tpuwatch.config.schema import Config, config_keys, tables
+from tpuwatch.core import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,44 +20,49 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-_SHOWN = 60  # characters of a wrong value that a message repeats
+_MAX_SHOWN_CHARS = 60  # of a wrong value in a message
 
 
 def load_config(path: Path | None, environ: Mapping[str, str], *, system_path: Path = SYSTEM_PATH) -> Config:
     """The configuration of `path`, else of the file that TPUWATCH_CONFIG names, else of `system_path` if there is one.
 
-    Without any file all is default. Raises ConfigError with one line per problem.
+    Without a file, every key has its default. Raises ConfigError with one line per problem.
     """
-    found = configfile.find(path, environ, system_path)
+    found = file.find(path, environ, system_path)
     return _read(found) if found is not None else Config()
 
 
 def _read(path: Path) -> Config:
     try:
-        config = Config.model_validate(configfile.read(path))
+        config = Config.model_validate(file.read(path))
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{path}: {_told(problem)}" for problem in error.errors())) from error
+        raise ConfigError("\n".join(f"{path}: {_describe(problem)}" for problem in error.errors())) from error
     config._source = path  # noqa: SLF001 (its own package; no key of the file can be called so)
     return config
 
 
-def _told(problem: ErrorDetails) -> str:
+def _describe(problem: ErrorDetails) -> str:
     """One line on one problem: which key, what was given, what is allowed."""
     place = problem["loc"]
     name = ".".join(str(part) for part in place[:2])
     if problem["type"] == "extra_forbidden":
-        return f"{name} is not a key of tpuwatch; {_instead(name)}"
+        if renamed := new_key(name):
+            return f"{name} is now {renamed}"
+        return f"{name} is not a key of tpuwatch; {_suggest(name)}"
+    if value := new_value(name, problem["input"]):
+        return f'{name} = "{problem["input"]}" is now "{value}"'
     given = json.dumps(problem["input"], ensure_ascii=False, default=str)
-    given = given if len(given) <= _SHOWN else given[:_SHOWN] + "…"
-    if name in {setting.name for setting in settings() if setting.secret}:
-        given = "what is given there"
-    allowed = {setting.name: setting.allowed for setting in settings()}.get(name, f"a table [{name}]")
+    given = given if len(given) <= _MAX_SHOWN_CHARS else given[:_MAX_SHOWN_CHARS] + "…"
+    if name in {setting.name for setting in config_keys() if setting.secret}:
+        given = "the given value"
+    allowed = {setting.name: setting.allowed for setting in config_keys()}.get(name, f"a table [{name}]")
     index = "".join(f"[{part}]" for part in place[2:])
     return f"{name}{index} cannot be {given}; give {allowed}"
 
 
-def _instead(name: str) -> str:
-    known = [setting.name for setting in settings()]
+def _suggest(name: str) -> str:
+    """The nearest key, else the keys that there are."""
+    known = [setting.name for setting in config_keys()]
     if near := difflib.get_close_matches(name, [*known, *tables()], n=1):
         return f"did you mean {near[0]}?"
     table, dot, _ = name.partition(".")

@@ -1,4 +1,4 @@
-"""The configuration as text: the example file, and what holds with where it comes from."""
+"""The configuration as text: the example file, and the effective values with their origin."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import json
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.config.schema import Config, settings, tables
+from tpuwatch.config.schema import Config, config_keys, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-HIDDEN = "(secret)"  # what is shown in the place of a value that is one
+HIDDEN = "(secret)"  # replaces the value of a secret
 _WIDTH = 98
 _HEAD = """\
 # The configuration of tpuwatch: every key, with its meaning, what it allows, and its default.
-# Made from the schema by `python -m tpuwatch.config`. Keys that are left out have their defaults;
-# to change one, take away the "#" before it.
+# Generated from the schema by `python -m tpuwatch.config`. Keys that are left out have their defaults;
+# to change one, remove the "#" before it.
 """
 
 
 def render_example() -> str:
-    """The text of config.example.toml, which says what the defaults say."""
+    """The text of config.example.toml: every key with its default, commented out."""
     values = as_dict(Config())["values"]
     lines = [_HEAD]
     for table, section in tables().items():
         lines += [*_comment(section.__doc__ or ""), f"[{table}]", ""]
-        for setting in settings():
+        for setting in config_keys():
             if setting.table == table:
                 lines += [
                     *_comment(setting.meaning),
@@ -38,7 +38,7 @@ def render_example() -> str:
 
 
 def show(config: Config) -> str:
-    """All values that hold, as TOML, each with its origin: the file or the default."""
+    """All effective values as TOML, each with its origin: the file or the default."""
     shown = as_dict(config)
     lines = [
         f"# read from {json.dumps(shown['source'])}" if shown["source"] else "# no configuration file: all defaults"
@@ -53,18 +53,18 @@ def show(config: Config) -> str:
 
 
 def as_dict(config: Config) -> dict[str, Any]:
-    """For JSON: {"source": path or None, "values": {table: {key: value}}, "from_file": [dotted names that it sets]}."""
+    """For JSON: {"source": path or None, "values": {table: {key: value}}, "from_file": [the keys that it sets]}."""
     given: Mapping[str, Iterable[str]] = {
         table: getattr(config, table).model_fields_set for table in config.model_fields_set
     }
     values = config.model_dump(mode="json")
-    for setting in settings():
+    for setting in config_keys():
         if setting.secret and values[setting.table][setting.key]:
             values[setting.table][setting.key] = HIDDEN
     return {
         "source": None if config.source is None else str(config.source),
         "values": values,
-        "from_file": [setting.name for setting in settings() if setting.key in given.get(setting.table, ())],
+        "from_file": [setting.name for setting in config_keys() if setting.key in given.get(setting.table, ())],
     }
 
 
@@ -73,7 +73,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """A TOML value: JSON's way to write strings, numbers and lists is TOML's, but for one character."""
+    """A TOML value. Strings, numbers and lists are written as in JSON, except for one character."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(key)} = {_toml(one)}" for key, one in value.items()) + "}"
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

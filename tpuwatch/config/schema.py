@@ -1,7 +1,7 @@
 """Every key of the configuration: its type, its bounds, its default and its meaning.
 
-A key's meaning is the description of its field; what it allows is said by its type (`Allowed`) and its bounds.
-Messages, config.example.toml and `tpuwatch config show` are made from these, so that they cannot differ.
+A key's meaning is the description of its field; its type (`Allowed`) and its bounds define what it allows.
+Messages, config.example.toml and `tpuwatch config show` are generated from these, so they cannot differ.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from pydantic import Field, PrivateAttr
 
-from tpuwatch.config.restart import Ledger, Restart
+from tpuwatch.config.restart import LedgerConfig, RestartConfig
 from tpuwatch.config.section import Section
-from tpuwatch.config.tune import Tune
+from tpuwatch.config.tune import TuneConfig
 from tpuwatch.config.types import (
     AbsolutePath,
     Allowed,
@@ -39,135 +39,137 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-class Logs(Section):
-    """What is read, and when a launch counts as slow or silent."""
+class LogsConfig(Section):
+    """Which logs are read, and when a launch counts as slow or silent."""
 
     paths: Directories = Field(
         default=(Path("/tmp/tpu_logs"), Path("/tmp")),  # noqa: S108 (where libtpu writes)
-        description="Directories whose tpu_driver.* files are followed. libtpu writes to /tmp/tpu_logs, and to /tmp if "
-        "it cannot. A directory may come later.",
+        description="Directories whose tpu_driver.* files are followed. libtpu writes to /tmp/tpu_logs, and to /tmp "
+        "if it cannot. A directory may be created later.",
     )
     job_paths: Globs = Field(
         default=(),
-        description="Files with the output (stdout and stderr) of training jobs. Many faults are told only there.",
+        description="Files with the output (stdout and stderr) of training jobs. Many faults are reported only there.",
     )
     rules: Directories = Field(
-        default=(), description="Directories with rules of your own (*.toml), which are added to the built-in ones."
+        default=(), description="Directories with your own rules (*.toml), which are added to the built-in ones."
     )
     poll_seconds: Seconds = Field(
         default=1.0,
         ge=0.05,
         le=60,
-        description="The longest time between two looks at the files, when nothing else wakes tpuwatch.",
+        description="The longest time between two scans of the files, if no file event comes first.",
     )
     compile_grace_seconds: Seconds = Field(
         default=300.0,
         ge=10,
         le=86_400,
-        description="How long a launch may say nothing before it counts as silent. Compiling takes long.",
+        description="How long a launch may write nothing before it counts as silent. Compilation takes long.",
     )
     slow_init_seconds: Seconds = Field(
-        default=15.0, ge=0.1, le=3600, description="From which duration on the initialisation of a TPU counts as slow."
+        default=15.0, ge=0.1, le=3600, description="The duration from which the initialisation of a TPU counts as slow."
     )
 
 
-class Cloud(Section):
-    """The Cloud TPU API and the metadata server. What is left empty is taken from the metadata server."""
+class CloudConfig(Section):
+    """The Cloud TPU API and the metadata server. Empty values are taken from the metadata server."""
 
-    enabled: YesNo = Field(default=True, description="Whether the Cloud TPU API and the metadata server are asked.")
-    project: Project = Field(default="", description="The project that the nodes are in.")
-    zone: Name = Field(default="", description="The zone that the nodes are in.")
+    enabled: YesNo = Field(default=True, description="Whether the Cloud TPU API and the metadata server are queried.")
+    project: Project = Field(default="", description="The project of the nodes.")
+    zone: Name = Field(default="", description="The zone of the nodes.")
     nodes: Nodes = Field(
         default=(),
-        description="Nodes to watch besides the one that tpuwatch runs on. One request per zone and poll serves all.",
+        description="Nodes to watch besides the one that tpuwatch runs on. Each poll sends one request per zone.",
     )
     endpoint: Endpoint = Field(
         default="",
         description="Another server of the Cloud TPU API, such as `tpuwatch sim`; empty means Google's own.",
     )
     insecure: YesNo = Field(
-        default=False, description="Talk to that endpoint without TLS and without credentials. Only for simulators."
+        default=False, description="Connect to that endpoint without TLS and without credentials. Only for simulators."
     )
-    alpha: YesNo = Field(
+    use_v2alpha1: YesNo = Field(
         default=False,
         description="Use the API's v2alpha1, which alone tells of upcoming maintenance. Not every project may.",
     )
     poll_seconds: Seconds = Field(
-        default=30.0, ge=1, le=3600, description="Time between two polls; each is moved a little at random."
+        default=30.0, ge=1, le=3600, description="Time between two polls, with a little random jitter."
     )
     timeout_seconds: Seconds = Field(
-        default=10.0, ge=0.1, le=120, description="How long one request may take until it counts as failed."
+        default=10.0, ge=0.1, le=120, description="How long one request may take before it counts as failed."
     )
 
 
-class Agents(Section):
-    """The other nodes' own tpuwatch. The `listen` under [http] there must be one that this machine can reach."""
+class PeersConfig(Section):
+    """The tpuwatch of other nodes. Its `listen` under [http] must be an address that this machine can reach."""
 
     enabled: YesNo = Field(
         default=False,
-        description="Whether the tpuwatch on each watched node is asked how it sees its node. When one that has "
-        "answered falls silent, that is evidence beside the cloud's word.",
+        description="Whether the tpuwatch on each watched node is queried for the health of its node. If one that has "
+        "answered falls silent, that is evidence besides the Cloud TPU API's state.",
     )
     port: Port = Field(
-        default=9478, ge=1, le=65535, description="Where it listens, on the node's first address by the Cloud TPU API."
+        default=9478,
+        ge=1,
+        le=65535,
+        description="Its port, on the node's first address according to the Cloud TPU API.",
     )
-    addresses: NodeAddresses = Field(
-        default_factory=dict, description="Nodes whose tpuwatch is to be asked at another address."
-    )
+    addresses: NodeAddresses = Field(default_factory=dict, description="Nodes whose tpuwatch has another address.")
     poll_seconds: Seconds = Field(
-        default=30.0, ge=1, le=3600, description="Time between two questions to one node; each is a little earlier."
+        default=30.0, ge=1, le=3600, description="Time between two queries of one node, less a little random jitter."
     )
     timeout_seconds: Seconds = Field(
-        default=5.0, ge=0.1, le=60, description="How long one answer may take until it counts as none."
+        default=5.0, ge=0.1, le=60, description="How long one query may take before it counts as unanswered."
     )
     silent_seconds: Seconds = Field(
         default=120.0,
         ge=10,
         le=3600,
-        description="How long one that has answered must have been silent, over at least three questions, to be "
+        description="How long one that has answered must have been silent, over at least three queries, to count as "
         "evidence.",
     )
 
 
-class Runtime(Section):
-    """libtpu's own runtime metrics: HBM, duty cycle, idle time. They are there while a program holds the TPU."""
+class RuntimeConfig(Section):
+    """libtpu's own runtime metrics: HBM, duty cycle, idle time. They exist while a program holds the TPU."""
 
-    enabled: YesNo = Field(default=True, description="Whether the runtime metrics are asked for.")
+    enabled: YesNo = Field(default=True, description="Whether the runtime metrics are read.")
     ports: Ports = Field(
         default=(),
-        description="Ports on this machine, one per process. Empty: as the metadata server says, else 8431 to 8434.",
+        description="Ports on this machine, one per process. Empty: those that the metadata server names, else 8431 "
+        "to 8434.",
     )
     poll_seconds: Seconds = Field(
         default=10.0,
         ge=1,
         le=600,
-        description="Time between two polls. Less than 10 is for simulators: frequent polls may disturb a runtime that "
-        "is being reset.",
+        description="Time between two polls. Values below 10 are for simulators: frequent polls may disturb a runtime "
+        "during a reset.",
     )
 
 
-class Health(Section):
-    """When what is seen counts as stuck. The compile grace is under [logs]."""
+class HealthConfig(Section):
+    """When a node counts as stuck. The compile grace is under [logs]."""
 
     idle_seconds: Seconds = Field(
         default=600.0,
         ge=30,
         le=86_400,
-        description="How long the chips may run nothing under a live program until it counts as stuck.",
+        description="How long the chips may be idle under a live program before the node counts as stuck.",
     )
     settle_seconds: Seconds = Field(
         default=120.0,
         ge=0,
         le=3600,
-        description="How long a node must have been bad by the cloud's word until it counts as stuck.",
+        description="How long the Cloud TPU API must have reported a node as bad before it counts as stuck.",
     )
     boot_grace_seconds: Seconds = Field(
-        default=300.0, ge=0, le=3600, description="How long after its boot a node is only starting."
+        default=300.0, ge=0, le=3600, description="How long after its boot a node counts as starting."
     )
 
 
-class Monitoring(Section):
-    """Cloud Monitoring. Its samples are minutes late: they confirm, and never detect."""
+class MonitoringConfig(Section):
+    """Cloud Monitoring. Its samples are minutes late: they confirm a fault and never detect one."""
 
     read: YesNo = Field(default=False, description="Read idle duration and infrastructure health from it.")
     export: YesNo = Field(
@@ -180,8 +182,8 @@ class Monitoring(Section):
     )
 
 
-class Http(Section):
-    """Where metrics, status and API are served. There is no access control: keep it on addresses that you trust."""
+class HttpConfig(Section):
+    """Where metrics, status and API are served. There is no access control: listen only in a trusted network."""
 
     listen: Listen = Field(default="127.0.0.1:9478", description="Address and port to serve on.")
 
@@ -191,50 +193,48 @@ class Http(Section):
         return split_listen(self.listen)
 
 
-class State(Section):
-    """The journal: what was recognised, and how far each file has been read."""
+class StateConfig(Section):
+    """The event store: what was recognised, and how far each file has been read."""
 
     dir: AbsolutePath = Field(
-        default=Path("/var/lib/tpuwatch"), description="Directory of the journal. One tpuwatch uses it at a time."
+        default=Path("/var/lib/tpuwatch"), description="Directory of the store. Only one daemon can use it at a time."
     )
-    max_age_days: Days = Field(default=30, ge=1, le=3650, description="Events that were read longer ago are removed.")
+    max_age_days: Days = Field(default=30, ge=1, le=3650, description="Events that were read longer ago are deleted.")
     max_mib: Mebibytes = Field(
-        default=256, ge=16, le=16_384, description="When the journal is larger, its oldest events are removed."
+        default=256, ge=16, le=16_384, description="When the store is larger, its oldest events are deleted."
     )
 
 
-class Log(Section):
-    """What tpuwatch says of itself, on stderr."""
+class LogConfig(Section):
+    """tpuwatch's own log, on stderr."""
 
-    format: Literal["line", "json"] = Field(
-        default="line", description="Lines for people, or one JSON object per line."
-    )
+    format: Literal["line", "json"] = Field(default="line", description="Plain lines, or one JSON object per line.")
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least that is worth saying."
+        default="info", description="The lowest level that is logged."
     )
 
 
 class Config(Section):
     """The whole configuration."""
 
-    logs: Logs = Logs()
-    cloud: Cloud = Cloud()
-    agents: Agents = Agents()
-    runtime: Runtime = Runtime()
-    health: Health = Health()
-    monitoring: Monitoring = Monitoring()
-    restart: Restart = Restart()
-    ledger: Ledger = Ledger()
-    tune: Tune = Tune()
-    http: Http = Http()
-    state: State = State()
-    log: Log = Log()
+    logs: LogsConfig = LogsConfig()
+    cloud: CloudConfig = CloudConfig()
+    peers: PeersConfig = PeersConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    health: HealthConfig = HealthConfig()
+    monitoring: MonitoringConfig = MonitoringConfig()
+    restart: RestartConfig = RestartConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    tune: TuneConfig = TuneConfig()
+    http: HttpConfig = HttpConfig()
+    state: StateConfig = StateConfig()
+    log: LogConfig = LogConfig()
 
     _source: Path | None = PrivateAttr(None)
 
     @property
     def source(self) -> Path | None:
-        """The file that it was read from; None if all of it is defaults."""
+        """The file that it was read from; None if there is none."""
         return self._source
 
     @property
@@ -249,8 +249,8 @@ class Config(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """One key of the file, as messages and the example speak of it."""
+class ConfigKey:
+    """One key of the file, as messages and the example describe it."""
 
     table: str  # "logs"
     key: str
@@ -263,7 +263,7 @@ class Setting:
 
     @property
     def secret(self) -> bool:
-        """Whether its value is shown to nobody."""
+        """Whether its value is never printed."""
         return not self.field.repr
 
     @property
@@ -287,14 +287,16 @@ def tables() -> dict[str, type[Section]]:
     return {name: _section(field.annotation) for name, field in Config.model_fields.items()}
 
 
-def settings() -> list[Setting]:
+def config_keys() -> list[ConfigKey]:
     """Every key of the file, in its order."""
     return [
-        Setting(table, key, field) for table, section in tables().items() for key, field in section.model_fields.items()
+        ConfigKey(table, key, field)
+        for table, section in tables().items()
+        for key, field in section.model_fields.items()
     ]
 
 
 def _section(annotation: Any) -> type[Section]:
     if not (isinstance(annotation, type) and issubclass(annotation, Section)):
-        raise TypeError(f"{annotation} is no table: a key outside of the tables has no place in the file")
+        raise TypeError(f"{annotation} is no table: every key belongs to a table")
     return annotation

@@ -1,4 +1,4 @@
-"""What every table of the configuration file is."""
+"""The base class of the tables of the configuration file."""
 
 from __future__ import annotations
 

@@ -13,21 +13,21 @@ from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
     Count,
     Days,
     LogLevel,
+    MaxMebibytes,
     Mebibytes,
-    MostMebibytes,
     OptionalPath,
+    Overrides,
     Percent,
-    Pins,
     YesNo,
 )
 
 
-class Tune(Section):
-    """The TPU_* variables of the next launch. When a launch counts as slow is said under [logs]."""
+class TuneConfig(Section):
+    """The TPU_* variables of the next launch. [logs] says when a launch is slow."""
 
-    mode: Literal["observe", "apply"] = Field(
+    mode: Literal["observe", "act"] = Field(
         default="observe",
-        description='With "observe" the daemon decides and advises. With "apply" it writes the environment files too. '
+        description='With "observe" the daemon decides and advises. With "act" it writes the environment files too. '
         "`tpuwatch exec` and `tpuwatch env` give what was decided in both.",
     )
     dir: OptionalPath = Field(
@@ -35,9 +35,11 @@ class Tune(Section):
         description="Where plans, environment files and the records of `tpuwatch exec` are. Empty: tune/ in the state "
         "directory.",
     )
-    pins: Pins = Field(default_factory=dict, description="Variables that are not tuned, and what they are set to.")
-    least_mib: Mebibytes = Field(default=256, ge=1, le=1_048_576, description="The smallest premapped buffer.")
-    most_mib: MostMebibytes = Field(default=65_536, ge=1, le=1_048_576, description="The largest premapped buffer.")
+    overrides: Overrides = Field(
+        default_factory=dict, description="Variables that are not tuned, and what they are set to."
+    )
+    min_mib: Mebibytes = Field(default=256, ge=1, le=1_048_576, description="The smallest premapped buffer.")
+    max_mib: MaxMebibytes = Field(default=65_536, ge=1, le=1_048_576, description="The largest premapped buffer.")
     memory_percent: Percent = Field(
         default=25.0,
         ge=1,
@@ -87,9 +89,9 @@ class Tune(Section):
         default=4096, ge=1, le=1_048_576, description="They are pruned too, the oldest first, when they take more."
     )
 
-    @field_validator("most_mib")
+    @field_validator("max_mib")
     @classmethod
     def _room_for_a_size(cls, value: int, info: ValidationInfo) -> int:
-        if value < info.data.get("least_mib", value):
-            raise ValueError("no size is between least_mib and most_mib")
+        if value < info.data.get("min_mib", value):
+            raise ValueError("no size is between min_mib and max_mib")
         return value

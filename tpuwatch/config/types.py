@@ -1,4 +1,4 @@
-"""The types of configuration values: what is let through, and how a message says what is allowed."""
+"""The types of configuration values: validation, and how a message describes what is allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from tpuwatch.tune.config import is_pin
+from tpuwatch.config.start import is_override
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ def _web_address(url: str) -> str:
     return url
 
 
-def _pins(pins: dict[str, str]) -> dict[str, str]:
-    if not all(is_pin(name, value) for name, value in pins.items()):
-        raise ValueError("no pin")
-    return pins
+def _overrides(overrides: dict[str, str]) -> dict[str, str]:
+    if not all(is_override(name, value) for name, value in overrides.items()):
+        raise ValueError("no override")
+    return overrides
 
 
 AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
@@ -90,7 +90,7 @@ Count = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Percent = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a share in percent")]
 Days = Annotated[int, Field(strict=True), Allowed("a whole number of days")]
 Mebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB")]
-MostMebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB, which is not below least_mib,")]
+MaxMebibytes = Annotated[int, Field(strict=True), Allowed("a whole number of MiB, which is not below min_mib,")]
 Name = Annotated[
     str, Field(pattern=r"^[a-z0-9-]{0,63}$"), Allowed("a name in lower-case letters, digits and -, or empty")
 ]
@@ -147,12 +147,12 @@ NodeAddresses = Annotated[
     AfterValidator(_node_addresses),
     Allowed('a table of node names and addresses, such as {"train-1" = "http://10.0.0.5:9478"}'),
 ]
-Pins = Annotated[
+Overrides = Annotated[
     dict[
         Annotated[str, Field(strict=True)],
         Annotated[str, Field(strict=True)],
     ],
-    AfterValidator(_pins),
+    AfterValidator(_overrides),
     Allowed(
         "a table of TPU_* and LIBTPU_* variables and their values, which are strings: "
         '{"TPU_PREMAPPED_BUFFER_SIZE" = "8589934592"}. That size is a multiple of 4096, and TPU_LIBRARY_PATH is '

@@ -1,9 +1,9 @@
-"""The daemon: wires the parts, turns the loop, obeys signals.
+"""The daemon: wires the services, runs the loop, handles signals.
 
 One thread reads and stores; it wakes when something is written, waits a moment for more, and does a turn, which
-returns a sentence. Watchdog's threads only wake it, the HTTP server's only look; each witness of the node, the loop
+returns a sentence. Watchdog's threads only wake it, the HTTP server's only look; each signal of the node, the loop
 that decides about restarts, and each restart that is under way have threads of their own. A failed turn is logged and
-counted by its absence; the next one begins where the journal stands, so that nothing of it is lost or counted twice.
+counted by its absence; the next one begins where the store stands, so that nothing of it is lost or counted twice.
 """
 
 from __future__ import annotations
@@ -15,28 +15,26 @@ import signal
 from typing import TYPE_CHECKING
 
 from tpuwatch import __version__
-from tpuwatch.daemon.logwatch import LogWatch
-from tpuwatch.daemon.nodewatch import NodeWatch
-from tpuwatch.daemon.restartwatch import RestartWatch
-from tpuwatch.daemon.shown import LiveView
+from tpuwatch.core import ConfigError, LoopStatus, Waker, set_up_logging
+from tpuwatch.daemon.node_services import NodeServices
+from tpuwatch.daemon.store_maintenance import StoreMaintenance
 from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
-from tpuwatch.daemon.tunewatch import TuneWatch
-from tpuwatch.daemon.upkeep import Upkeep
-from tpuwatch.errors import ConfigError
-from tpuwatch.export.http import HttpServer
-from tpuwatch.export.metrics import Metrics
-from tpuwatch.export.view import ADDRESS_FILE, JournalStatus, LoopStatus, Status
-from tpuwatch.journal import Journal
-from tpuwatch.logs.files import Refusal
-from tpuwatch.logsetup import set_up
-from tpuwatch.processes import ProcFs
-from tpuwatch.waker import Waker
+from tpuwatch.daemon.view import DaemonView
+from tpuwatch.host import ProcFs
+from tpuwatch.ingest import LogService
+from tpuwatch.logs import Refusal
+from tpuwatch.metrics import Metrics
+from tpuwatch.model import ADDRESS_FILE, DaemonStatus, StoreStatus
+from tpuwatch.restart import RestartService
+from tpuwatch.store import EventStore
+from tpuwatch.tune import TuneService
+from tpuwatch.web import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tpuwatch.clock import Clock
     from tpuwatch.config import Config
+    from tpuwatch.core import Clock
 
 LOGS = "logs"  # the loop's name in metrics and status
 STALE_SECONDS = 30.0  # a loop without success for so long is stuck
@@ -51,13 +49,13 @@ class Daemon:
     """`run` works until a signal or `stop`."""
 
     def __init__(self, load: Callable[[], Config], *, clock: Clock, environ: Mapping[str, str] = os.environ) -> None:
-        """`load` reads the configuration, now and on SIGHUP. Raises ConfigError and JournalError with what to do."""
+        """`load` reads the configuration, now and on SIGHUP. Raises ConfigError and StoreError with what to do."""
         self._load = load
         self._clock = clock
         self._waker = Waker()
         self._stopping = self._reloading = False
-        self._anew = False  # reading is to begin again where the journal stands
-        self._config_error = ""  # why the configuration that was read last is not in force
+        self._restart_pending = False  # reading is to begin again where the store stands
+        self._config_error = ""  # why the configuration that was read last is not used
         self._config = load()
         self._started = clock.time()
         self._state = "Starting."
@@ -73,31 +71,30 @@ class Daemon:
         self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
         self._boot_id = ProcFs().boot_id()
         with contextlib.ExitStack() as undo:
-            self._journal = Journal.open(self._config.state.dir, clock)
-            undo.callback(self._journal.close)
-            for notice in self._journal.notices:
+            self._store = EventStore.open(self._config.state.dir, clock)
+            undo.callback(self._store.close)
+            for notice in self._store.notices:
                 _log.warning("%s", notice)
-            self._logs = LogWatch(
+            self._logs = LogService(
                 self._config,
-                journal=self._journal,
+                store=self._store,
                 metrics=self.metrics,
                 clock=clock,
                 wake=self._waker.wake,
                 boot_id=self._boot_id,
                 booted=clock.time() - (ProcFs().uptime() or 0.0),
-                stored=lambda launches, records: self._tune.heard(launches, records),
             )
-            self._upkeep = Upkeep(
-                self._journal, metrics=self.metrics, clock=clock, step=lambda: self._watchdog.progress(LOGS)
+            self._maintenance = StoreMaintenance(
+                self._store, metrics=self.metrics, clock=clock, on_step=lambda: self._watchdog.progress(LOGS)
             )
             self._node = self._new_node()
             self._restart = self._new_restart(self._config)
             self._tune = self._new_tune(self._config)
-            self._watch_loops()
-            self._view = LiveView(self._journal, self._logs.catalogue, clock, self._status())
+            self._connect()
+            self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status())
             self._http = self._serve(self._config)
             undo.pop_all()
-        self.metrics.config(success=True, at=self._started)
+        self.metrics.daemon.set_config(success=True, at=self._started)
 
     @property
     def url(self) -> str:
@@ -105,7 +102,7 @@ class Daemon:
         return self._http.url
 
     def run(self) -> None:
-        """Work until told to stop; then store what was read and let everything go."""
+        """Work until asked to stop; then store what was read and let everything go."""
         try:
             self._logs.watch()
             self._http.start()
@@ -147,22 +144,22 @@ class Daemon:
             if self._reloading:
                 self._reloading = False
                 self._apply_reload()
-            if self._anew:
-                self._read_anew()
-            self._say(self._logs.ingest.turn(last=self._stopping))
-            if not self._logs.ingest.holding:
+            if self._restart_pending:
+                self._restart_reading()
+            self._set_state(self._logs.ingest.turn(last=self._stopping))
+            if not self._logs.ingest.blocked:
                 self._last_success = self._clock.time()
-                self.metrics.loop_success(LOGS, self._last_success, self._clock.monotonic() - begun)
+                self.metrics.daemon.set_loop_success(LOGS, self._last_success, self._clock.monotonic() - begun)
             self._watchdog.progress(LOGS)
-        except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
+        except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is logged in full
             _log.exception("A turn over the logs failed.")
-            self._anew = True
+            self._restart_pending = True
             self._logs.ingest.due_in = self._config.logs.poll_seconds
-            self._state = "A turn over the logs failed; tpuwatch's log tells why."
-        self._keep_up()
+            self._state = "A turn over the logs failed; tpuwatch's log shows why."
+        self._run_periodic()
 
     def close(self) -> None:
-        """Let go of sockets, files and the journal."""
+        """Let go of sockets, files and the store."""
         self._tune.stop()
         self._restart.stop()
         self._node.stop()
@@ -170,7 +167,7 @@ class Daemon:
         self._logs.close()
         with contextlib.suppress(OSError):
             (self._config.state.dir / ADDRESS_FILE).unlink(missing_ok=True)
-        self._journal.close(clean=not self._logs.ingest.holding)
+        self._store.close(clean=not self._logs.ingest.blocked)
 
     # -- the loop's parts
 
@@ -187,34 +184,34 @@ class Daemon:
         while not self._stopping and (left := end - self._clock.monotonic()) > 0:
             self._waker.wait(left)
 
-    def _say(self, sentence: str) -> None:
+    def _set_state(self, sentence: str) -> None:
         if sentence != self._state:
-            level = logging.WARNING if self._logs.ingest.holding else logging.DEBUG
+            level = logging.WARNING if self._logs.ingest.blocked else logging.DEBUG
             _log.log(level, "%s", sentence)
             self._state = sentence
 
-    def _keep_up(self) -> None:
-        """What is due now and then: the status that others see, and the journal's size."""
+    def _run_periodic(self) -> None:
+        """Run what is due periodically: the status that others see, and the store's size."""
         now = self._clock.monotonic()
-        self._upkeep.look(self._config.state, self._logs)
+        self._maintenance.run_if_due(self._config.state, self._logs)
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
-            self._logs.hear(self._node.posted.host)
-            if (news := self._logs.news()) is not None:
-                self._node.tell(news)
-            self._view.show(self._status(), self._node.nodes)
+            self._logs.on_host(self._node.signals.snapshot.host)
+            if (answer := self._logs.new_answer()) is not None:
+                self._node.signals.post_logs(answer)
+            self._view.update(self._status(), self._node.judge.nodes)
             self._notifier.status(self._state)
-            self._logs.pause()
+            self._logs.log_suppressed()
 
-    def _status(self) -> Status:
+    def _status(self) -> DaemonStatus:
         now = self._clock.time()
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
         files, problems = self._logs.files(), self._logs.problems()
-        events = self._upkeep.events(self._logs)
-        self.metrics.files(followed=len(files), refused=len(problems))
-        self.metrics.journal(durable=self._journal.durable, events=events)
-        posted, nodes = self._node.posted, self._node.nodes
-        return Status(
+        events = self._maintenance.events(self._logs)
+        self.metrics.logs.set_files(followed=len(files), refused=len(problems))
+        self.metrics.daemon.set_store(durable=self._store.durable, events=events)
+        snapshot, nodes = self._node.signals.snapshot, self._node.judge.nodes
+        return DaemonStatus(
             version=__version__,
             started=self._started,
             now=now,
@@ -222,91 +219,92 @@ class Daemon:
             reading=self._logs.reads(),
             loops=[
                 LoopStatus(LOGS, self._last_success, fresh),
-                *self._node.loops(),
+                *self._node.loops.status(),
                 *self._restart.loops(),
                 *self._tune.loops(),
             ],
             files=files[:_SHOWN_FILES],
             problems=problems,
-            notices=[*self._journal.notices, *filter(None, [self._config_error]), *self._node.problems()],
+            notices=[*self._store.notices, *filter(None, [self._config_error]), *self._node.problems()],
             config_source=_source(self._config),
-            journal=JournalStatus(
+            store=StoreStatus(
                 str(self._config.state.dir),
-                self._journal.durable,
+                self._store.durable,
                 events,
-                detail=self._state if self._logs.ingest.holding else "",
+                detail=self._state if self._logs.ingest.blocked else "",
             ),
             last_launch=self._logs.last_launch(),
-            identity=posted.identity,
+            identity=snapshot.identity,
             node=nodes[0] if nodes else None,
-            runtime=None if posted.runtime.problem else posted.runtime.value,
-            host=None if posted.host.problem else posted.host.value,
-            witnesses=self._node.witnesses(),
+            runtime=None if snapshot.runtime.problem else snapshot.runtime.value,
+            host=None if snapshot.host.problem else snapshot.host.value,
+            signals=self._node.signals.status(),
             restarts=self._restart.status,
             tune=self._tune.status,
         )
 
     # -- making and remaking the parts
 
-    def _new_node(self) -> NodeWatch:
-        return NodeWatch(
+    def _new_node(self) -> NodeServices:
+        return NodeServices(
             self._config,
-            journal=self._journal,
+            store=self._store,
             metrics=self.metrics,
             clock=self._clock,
             boot_id=self._boot_id,
-            put=self._logs.ingest.put,
-            progress=self._progress,
+            on_event=self._logs.ingest.add_event,
+            on_turn=self._progress,
         )
 
-    def _new_restart(self, config: Config) -> RestartWatch:
-        return RestartWatch(
+    def _new_restart(self, config: Config) -> RestartService:
+        return RestartService(
             config,
-            nodes=lambda: self._node.nodes,
-            posted=lambda: self._node.posted,
+            nodes=lambda: self._node.judge.nodes,
+            snapshot=lambda: self._node.signals.snapshot,
             metrics=self.metrics,
             clock=self._clock,
             watching_since=self._started,
             progress=self._progress,
         )
 
-    def _new_tune(self, config: Config) -> TuneWatch:
-        return TuneWatch(
+    def _new_tune(self, config: Config) -> TuneService:
+        tune = TuneService(
             config,
-            journal=self._journal,
+            store=self._store,
             metrics=self.metrics,
             clock=self._clock,
-            posted=lambda: self._node.posted,
-            adopt=self._logs.ingest.adopt,
-            put=self._logs.ingest.put,
+            snapshot=lambda: self._node.signals.snapshot,
+            add_record=self._logs.ingest.add_record,
+            add_event=self._logs.ingest.add_event,
             progress=self._progress,
         )
+        self._logs.subscribe(tune.on_launches)
+        return tune
 
-    def _watch_loops(self) -> None:
-        """Have the watchdog and the metrics know the loops that run now."""
-        limits = {LOGS: STALE_SECONDS, **self._node.limits(), **self._restart.limits(), **self._tune.limits()}
+    def _connect(self) -> None:
+        """Connect the parts that run now to each other, to the watchdog and to the metrics."""
+        self._node.judge.subscribe(self._restart.on_verdicts)
+        limits = {LOGS: STALE_SECONDS, **self._node.loops.limits(), **self._restart.limits(), **self._tune.limits()}
         self._watchdog.watch(limits)
-        self.metrics.loops(limits)
+        self.metrics.daemon.set_loops(limits)
 
     def _progress(self, loop: str, seconds: float) -> None:
         """One of the loops did a turn, which took so long. Called from its thread."""
-        self.metrics.loop_success(loop, self._clock.time(), seconds)
+        self.metrics.daemon.set_loop_success(loop, self._clock.time(), seconds)
         self._watchdog.progress(loop)
-        if loop == "judge":
-            self._restart.wake()
 
-    def _read_anew(self) -> None:
-        """Begin reading again where the journal stands, by the configuration and the rules as they are now."""
-        self._logs.begin_again(self._config)
+    def _restart_reading(self) -> None:
+        """Begin reading again where the store stands, by the configuration and the rules as they are now."""
+        self._logs.restart(self._config)
         self._view.catalogue = self._logs.catalogue
-        self._anew = False
+        self._restart_pending = False
 
     def _serve(self, config: Config) -> HttpServer:
         host, port = config.http.address
         return HttpServer(host, port, view=self._view, metrics=self.metrics, clock=self._clock)
 
     def _apply_reload(self) -> None:
-        """Take a new configuration into force, or keep the old one and say why."""
+        """Apply a new configuration, or keep the old one and report why."""
         self._notifier.reloading()
         now = self._clock.time()
         try:
@@ -317,19 +315,19 @@ class Daemon:
             restart = self._new_restart(config) if other else None
             http = None if config.http == self._config.http else self._serve(config)
         except ConfigError as error:
-            self.metrics.config(success=False, at=now)
+            self.metrics.daemon.set_config(success=False, at=now)
             self._config_error = f"The configuration stays as it was: {error}"
             _log.error("%s", self._config_error)
         else:
             self._swap(config, http, restart)
             self._config_error = ""
-            self.metrics.config(success=True, at=now)
+            self.metrics.daemon.set_config(success=True, at=now)
             _log.info("The configuration from %s is in force.", _source(config))
         self._notifier.ready(self._state)
 
-    def _swap(self, config: Config, http: HttpServer | None, restart: RestartWatch | None) -> None:
+    def _swap(self, config: Config, http: HttpServer | None, restart: RestartService | None) -> None:
         before, self._config = self._config, config
-        set_up(config.log.format, config.log.level)
+        set_up_logging(config.log.format, config.log.level)
         if http is not None:
             self._http.close()
             self._http = http
@@ -339,7 +337,7 @@ class Daemon:
         if _node_part(config) != _node_part(before):
             self._node.stop()
             self._node = self._new_node()
-            self._node.tell(self._logs.testimony())  # or the new judge would have to do without until something changes
+            self._node.signals.post_logs(self._logs.answer())  # the new judge needs it before anything changes
             begin.append(self._node.start)
         if restart is not None:
             self._restart.stop()
@@ -348,13 +346,13 @@ class Daemon:
         self._tune.stop()
         self._tune = self._new_tune(config)
         begin.append(self._tune.start)
-        self._watch_loops()  # a loop may finish its first turn as soon as it has begun
+        self._connect()  # a loop may finish its first turn as soon as it has begun
         for start in begin:
             start()
-        self._anew = True
+        self._restart_pending = True
 
     def _announce(self) -> None:
-        """Leave the address where a program can find it: with port 0 nobody knows it before."""
+        """Leave the address where a program can find it: with port 0 it is not known before."""
         host, port = self._http.address
         path = self._config.state.dir / ADDRESS_FILE
         new = path.with_suffix(".new")
@@ -377,7 +375,7 @@ def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:
     if drives and new.ledger != old.ledger:
         raise ConfigError(
             "[ledger] cannot change while a restart is under way, which is recorded in the old one; reload again when "
-            "`tpuwatch restart --status` shows none"
+            "`tpuwatch restarts` shows none"
         )
 
 

@@ -9,10 +9,12 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import printable
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpuwatch.clock import Clock
+    from tpuwatch.core import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Notifier:
                 connection.setblocking(False)
                 connection.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
-            if self._reachable:  # say it once, not at every ping
+            if self._reachable:  # log it once, not at every ping
                 _log.warning("Cannot reach systemd at its notify socket: %s", error)
             self._reachable = False
         else:
@@ -132,10 +134,10 @@ def _socket_address(address: str) -> str | None:
         return address
     if address.startswith("@"):
         return "\0" + address[1:]
-    _log.warning("NOTIFY_SOCKET=%s is no Unix socket; systemd is not told anything", address)
+    _log.warning("NOTIFY_SOCKET=%s is no Unix socket; systemd is not notified", address)
     return None
 
 
 def _status(status: str) -> str:
     """A status as one line: a line break would begin another assignment."""
-    return "STATUS=" + "".join(char if char.isprintable() else " " for char in status[:_STATUS_CHARS])
+    return "STATUS=" + printable(status[:_STATUS_CHARS])

@@ -1,4 +1,4 @@
-"""What a check is and what it says."""
+"""A check and its results."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from tpuwatch.doctor.environment import Environment
 
 
-class Status(str, Enum):
-    """What a check found. Unknown is not wrong: something could not be looked at."""
+class CheckStatus(str, Enum):
+    """The outcome of a check. Unknown is not wrong: something could not be checked."""
 
     WRONG = "wrong"  # it will fail, or has no effect
     WARN = "warn"  # it may fail, or hides something
@@ -23,7 +23,7 @@ class Status(str, Enum):
 
 
 class Area(str, Enum):
-    """What a check is about, in the order of the report."""
+    """The subject of a check, in the order of the report."""
 
     CLOUD = "cloud"
     LOGS = "logs"
@@ -35,9 +35,9 @@ class Area(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One thing that was found: what it is, in a sentence, and for what is not well the exact fix and its source."""
+    """One finding in a sentence, and for a problem the exact fix and its source."""
 
-    status: Status
+    status: CheckStatus
     text: str
     fix: str = ""
     source: str = ""
@@ -45,49 +45,49 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at. `look` may raise OSError for what it may not read; that is unknown."""
+    """One check. `look` may raise OSError for what it cannot read, which makes the result unknown."""
 
     id: str
     title: str  # what is checked, in a few words
     area: Area
     look: Callable[[Environment], Iterable[Result]]
-    seconds: float = 5.0  # until it counts as hanging
-    essential: bool = False  # if no essential check finds out anything, the doctor could not find out
+    seconds: float = 5.0  # before it counts as hanging
+    essential: bool = False  # if no essential check has an outcome, the report is inconclusive
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A result with the check that it is of."""
+class CheckResult:
+    """A result and its check."""
 
     check: Check
     result: Result
 
 
 def ok(text: str) -> Result:
-    """All is well."""
-    return Result(Status.OK, text)
+    """No problem."""
+    return Result(CheckStatus.OK, text)
 
 
 def wrong(text: str, fix: str, source: str) -> Result:
     """It will fail, or has no effect."""
-    return Result(Status.WRONG, text, fix, source)
+    return Result(CheckStatus.WRONG, text, fix, source)
 
 
 def warn(text: str, fix: str, source: str) -> Result:
     """It may fail, or hides something."""
-    return Result(Status.WARN, text, fix, source)
+    return Result(CheckStatus.WARN, text, fix, source)
 
 
 def unknown(text: str, fix: str = "") -> Result:
-    """It could not be looked at; `fix` says how it can be."""
-    return Result(Status.UNKNOWN, text, fix)
+    """It could not be checked; `fix` says how it can be."""
+    return Result(CheckStatus.UNKNOWN, text, fix)
 
 
 def skipped(text: str) -> Result:
     """There is nothing here to check."""
-    return Result(Status.SKIPPED, text)
+    return Result(CheckStatus.SKIPPED, text)
 
 
-def or_ok(bad: Iterable[Result], text: str) -> list[Result]:
-    """What is not well; when all is well, `text`."""
-    return list(bad) or [ok(text)]
+def or_ok(problems: Iterable[Result], text: str) -> list[Result]:
+    """The problems; if there are none, one OK result with `text`."""
+    return list(problems) or [ok(text)]

@@ -1,25 +1,90 @@
-"""What the checks see of the world: all of it comes from here, so that tests decide what there is."""
+"""Everything that checks read of the machine and the network, so that tests can replace it. All reads are bounded."""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import os
 import shutil
+import subprocess
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tpuwatch.doctor import reach
-from tpuwatch.doctor.people import Person, myself, names
+from tpuwatch.core import printable
+from tpuwatch.doctor.users import User, current_user
+from tpuwatch.host import USER_FILES, parse_users
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tpuwatch.clock import Clock
     from tpuwatch.config import Config
+    from tpuwatch.core import Clock
 
 T = TypeVar("T")
 
 MAX_BYTES = 1 << 20  # of any file
+_MAX_BODY = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """An HTTP reply; header names are in lower case, the body is cut at 256 KiB."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """A command that has run."""
+
+    code: int
+    output: str
+
+
+def fetch(
+    address: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    seconds: float = 2.0,
+    tls: bool = False,
+) -> HttpReply:
+    """GET http(s)://address/path; `seconds` is the limit of each step. Raises OSError and http.client.HTTPException."""
+    kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
+    with contextlib.closing(kind(address, timeout=seconds)) as connection:
+        connection.request("GET", path, headers=dict(headers or {}))
+        reply = connection.getresponse()
+        body = reply.read(_MAX_BODY).decode("utf-8", "replace")
+        return HttpReply(reply.status, {name.lower(): value for name, value in reply.getheaders()}, body)
+
+
+def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResult | None:
+    """Run a command without input; None if it is not installed or takes longer."""
+    try:
+        done = subprocess.run(  # noqa: S603 # a fixed command, found on PATH
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return CommandResult(done.returncode, done.stdout[:_MAX_BODY].decode("utf-8", "replace"))
+
+
+def glibc_version() -> str:
+    """The version of glibc, "2.31"; "" for another C library."""
+    with contextlib.suppress(ValueError, OSError):
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+        if name == "glibc":
+            return version
+    return ""
 
 
 def _disk(path: Path) -> tuple[int, int]:
@@ -32,22 +97,22 @@ class Environment:
     """The machine, the network and the configuration. Paths are absolute and lie below `root`."""
 
     config: Config
-    environ: Mapping[str, str]  # of the shell that the doctor was called from
+    environ: Mapping[str, str]  # of the calling shell
     clock: Clock
     root: Path = Path("/")
-    me: Person = field(default_factory=myself)
-    pids: tuple[int, ...] = ()  # look at these processes only; empty: at all that use a TPU
-    python: str = ""  # look at this interpreter's packages
-    run: Callable[..., reach.Ran | None] = reach.run
-    fetch: Callable[..., reach.Reply] = reach.fetch
+    me: User = field(default_factory=current_user)
+    pids: tuple[int, ...] = ()  # the processes to check; empty: all that use a TPU
+    python: str = ""  # the interpreter whose packages to check
+    run: Callable[..., CommandResult | None] = run_command
+    fetch: Callable[..., HttpReply] = fetch
     disk: Callable[[Path], tuple[int, int]] = _disk  # total and free bytes of a path's file system
-    glibc: Callable[[], str] = reach.glibc
-    login: Callable[..., Any] | None = None  # stands in for Google's authentication library
+    glibc: Callable[[], str] = glibc_version
+    check_credentials: Callable[..., Any] | None = None  # replaces Google's authentication library
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _made: dict[str, _Once] = field(default_factory=dict)
+    _cache: dict[str, _Once] = field(default_factory=dict)
 
     def path(self, path: str | Path) -> Path:
-        """An absolute path of the machine as it is reached from here."""
+        """An absolute path of the machine, below `root`."""
         return self.root / str(path).lstrip("/")
 
     def text(self, path: str | Path) -> str:
@@ -56,38 +121,37 @@ class Environment:
             return file.read(MAX_BYTES).decode("utf-8", "replace")
 
     def text_or_none(self, path: str | Path) -> str | None:
-        """A file's text; None where there is no such file, or it may not be read."""
+        """A file's text; None if there is no such file or it cannot be read."""
         try:
             return self.text(path)
         except OSError:
             return None
 
     def user_name(self, uid: int) -> str:
-        """A user's name, or its number where it has none; from files alone, for a server might not answer."""
-        files = ("/etc/passwd", "/etc/oslogin_passwd.cache")  # the latter is Google's OS Login's
-        known = self.once("users", lambda: names(self.text_or_none(file) or "" for file in files))
+        """The name of a user, or its uid if it has none; from files only, because a name service might hang."""
+        known = self.once("users", lambda: parse_users("\n".join(self.text_or_none(file) or "" for file in USER_FILES)))
         return cut(known.get(uid, str(uid)))
 
     @property
     def my_name(self) -> str:
-        """The name of who the doctor runs as."""
+        """The name of the user that the doctor runs as."""
         return self.user_name(self.me.uid)
 
     @property
     def sudo(self) -> str:
-        """What lets the doctor see more; "" where it sees all already."""
+        """The command that lets the doctor see more; "" if it runs as root."""
         return "sudo tpuwatch doctor" if self.me.uid else ""
 
     def once(self, key: str, make: Callable[[], T]) -> T:
-        """What `make` returns; it is called once however many checks ask. An exception is raised for each of them."""
+        """The result of `make`, which is called once for all checks. Its exception is raised for each of them."""
         with self._lock:
-            once = self._made.setdefault(key, _Once(make))
+            once = self._cache.setdefault(key, _Once(make))
         value: T = once.value()
         return value
 
 
 class _Once:
-    """Calls once, for whoever comes first; the others wait for the same outcome."""
+    """Calls a function once; all callers get the same outcome."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
@@ -101,7 +165,7 @@ class _Once:
             if not self._done:
                 try:
                     self._value = self._make()
-                except Exception as error:  # noqa: BLE001 # every check that asks is told the same
+                except Exception as error:  # noqa: BLE001 # raised for every caller
                     self._error = error
                 self._done = True
         if self._error is not None:
@@ -110,11 +174,10 @@ class _Once:
 
 
 def expand_home(path: str, environ: Mapping[str, str]) -> str:
-    """A path that may begin with ~, by HOME."""
+    """A path with a leading ~ replaced by HOME."""
     return environ.get("HOME", "") + path[1:] if path.startswith("~/") else path
 
 
 def cut(text: str, length: int = 100) -> str:
-    """Text of others, short enough for a sentence and without what a terminal would obey."""
-    clean = "".join(char if char.isprintable() else " " for char in text[: length + 1])
-    return clean if len(clean) <= length else clean[:length] + "…"
+    """Text of others, printable and short enough for a sentence."""
+    return printable(text, length)

@@ -1,4 +1,4 @@
-"""The metadata server, asked with a short deadline: what it says, or why it says nothing."""
+"""Values of the metadata server, requested with a short deadline, or why there are none."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import http.client
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.clock import SystemClock
+from tpuwatch.core import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.reach import Reply
-    from tpuwatch.node.metadata import Metadata, MetadataError
+    from tpuwatch.doctor.environment import Environment, HttpReply
+    from tpuwatch.google import MetadataClient, MetadataError
 
 SECONDS: Final = 2.0
 API: Final = "tpu.googleapis.com"
@@ -21,14 +20,14 @@ _FLAVOR: Final = {"Metadata-Flavor": "Google"}
 
 
 def failure(environment: Environment) -> MetadataError | None:
-    """Why the metadata server does not answer; None when it does."""
+    """Why the metadata server does not answer; None if it does."""
     return environment.once("metadata", lambda: _failure(environment))
 
 
 def value(environment: Environment, path: str) -> str | None:
-    """The value at `path` under computeMetadata/v1; None where there is none, or no server, or it is not to be asked.
+    """The value at `path` under computeMetadata/v1; None if there is no value, no server, or it is disabled.
 
-    Raises OSError when the server answers at first and then no more.
+    Raises OSError if the server has answered before and does not now.
     """
     if not environment.config.cloud.enabled or failure(environment) is not None:
         return None
@@ -41,20 +40,20 @@ def attribute(environment: Environment, name: str) -> str | None:
 
 
 def seconds_ahead(environment: Environment) -> float | None:
-    """How far the server's clock is ahead of ours; None when it does not tell."""
-    from tpuwatch.node.metadata import ROOT
+    """How far the server's clock is ahead of ours; None if it is unknown."""
+    from tpuwatch.google import METADATA_ROOT
 
-    return _ahead(environment, lambda: environment.fetch(client(environment).host, ROOT, headers=_FLAVOR))
+    return _ahead(environment, lambda: environment.fetch(client(environment).host, METADATA_ROOT, headers=_FLAVOR))
 
 
 def seconds_ahead_of_api(environment: Environment) -> float | None:
-    """The same for Google's API, which tells the time to everybody, over TLS."""
+    """The same for Google's API, whose replies have a Date without authentication."""
     if environment.config.cloud.endpoint:
         return None
     return _ahead(environment, lambda: environment.fetch(API, "/", tls=True))
 
 
-def _ahead(environment: Environment, ask: Callable[[], Reply]) -> float | None:
+def _ahead(environment: Environment, ask: Callable[[], HttpReply]) -> float | None:
     try:
         return parsedate_to_datetime(ask().headers["date"]).timestamp() - environment.clock.time()
     except (OSError, http.client.HTTPException, KeyError, TypeError, ValueError):
@@ -62,7 +61,7 @@ def _ahead(environment: Environment, ask: Callable[[], Reply]) -> float | None:
 
 
 def _failure(environment: Environment) -> MetadataError | None:
-    from tpuwatch.node.metadata import MetadataError
+    from tpuwatch.google import MetadataError
 
     try:
         client(environment).get("instance/id")
@@ -72,7 +71,7 @@ def _failure(environment: Environment) -> MetadataError | None:
 
 
 def _get(environment: Environment, path: str) -> str | None:
-    from tpuwatch.node.metadata import MetadataError
+    from tpuwatch.google import MetadataError
 
     try:
         return client(environment).get(path)
@@ -80,9 +79,11 @@ def _get(environment: Environment, path: str) -> str | None:
         raise OSError(0, str(error), "the metadata server") from error
 
 
-def client(environment: Environment) -> Metadata:
-    """The client, which waits 2 s at most."""
-    from tpuwatch.node.metadata import DEFAULT_HOST, Metadata
+def client(environment: Environment) -> MetadataClient:
+    """The client, with a timeout of 2 s."""
+    from tpuwatch.google import DEFAULT_HOST, MetadataClient
 
     host = environment.environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
-    return environment.once("metadata client", lambda: Metadata(host, clock=SystemClock(), timeout_seconds=SECONDS))
+    return environment.once(
+        "metadata client", lambda: MetadataClient(host, clock=SystemClock(), timeout_seconds=SECONDS)
+    )

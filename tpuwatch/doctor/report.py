@@ -1,25 +1,29 @@
-"""The doctor's findings as a JSON document, and for a person at a terminal."""
+"""The report as a JSON document and as text on a terminal."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.doctor.check import Area, Status
-from tpuwatch.export.terminal import printable
+from tpuwatch.core import printable
+from tpuwatch.doctor.check import Area, CheckStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tpuwatch.doctor.check import Finding
-    from tpuwatch.export.paper import Paper
+    from tpuwatch.doctor.check import CheckResult
+    from tpuwatch.terminal import Console
 
-_ORDER = (Status.WRONG, Status.WARN, Status.UNKNOWN)
-_MARKS = {Status.WRONG: ("wrong", "bold red"), Status.WARN: ("warning", "yellow"), Status.UNKNOWN: ("unknown", "blue")}
+_ORDER = (CheckStatus.WRONG, CheckStatus.WARN, CheckStatus.UNKNOWN)
+_MARKS = {
+    CheckStatus.WRONG: ("wrong", "bold red"),
+    CheckStatus.WARN: ("warning", "yellow"),
+    CheckStatus.UNKNOWN: ("unknown", "blue"),
+}
 _INDENT = 2
 
 
-def document(findings: Sequence[Finding]) -> dict[str, Any]:
-    """All findings in the order of the checks, and how many of each kind that is not well."""
+def report_document(findings: Sequence[CheckResult]) -> dict[str, Any]:
+    """All findings in the order of the checks, and the number of problems of each status."""
     return {
         "checks": [
             {
@@ -33,61 +37,61 @@ def document(findings: Sequence[Finding]) -> dict[str, Any]:
             }
             for finding in findings
         ],
-        "wrong": count(findings, Status.WRONG),
-        "warnings": count(findings, Status.WARN),
-        "unknown": count(findings, Status.UNKNOWN),
+        "wrong": count(findings, CheckStatus.WRONG),
+        "warnings": count(findings, CheckStatus.WARN),
+        "unknown": count(findings, CheckStatus.UNKNOWN),
     }
 
 
-def count(findings: Sequence[Finding], status: Status) -> int:
-    """How many findings are of a kind."""
+def count(findings: Sequence[CheckResult], status: CheckStatus) -> int:
+    """The number of findings with this status."""
     return sum(finding.result.status is status for finding in findings)
 
 
-def tell(paper: Paper, findings: Sequence[Finding]) -> None:
-    """By area: what is wrong first, each with its fix; then in a line what is well, and what there is not."""
+def print_report(console: Console, findings: Sequence[CheckResult]) -> None:
+    """Print by area: the problems first, each with its fix, then one line of what is OK and one of what is absent."""
     for area in Area:
         of_area = [finding for finding in findings if finding.check.area is area]
         if of_area:
-            paper.line(area.value.capitalize(), style="bold")
-            _tell_area(paper, of_area)
-            paper.line()
-    _tell_sum(paper, findings)
+            console.line(area.value.capitalize(), style="bold")
+            _print_area(console, of_area)
+            console.line()
+    _print_summary(console, findings)
 
 
-def _tell_area(paper: Paper, findings: Sequence[Finding]) -> None:
+def _print_area(console: Console, findings: Sequence[CheckResult]) -> None:
     for status in _ORDER:
         for finding in findings:
             if finding.result.status is status:
-                _tell_finding(paper, finding)
+                _print_finding(console, finding)
     bad = {finding.check.id for finding in findings if finding.result.status in _ORDER}
-    for status, word, style in ((Status.OK, "ok", "green"), (Status.SKIPPED, "not here", "dim")):
+    for status, word, style in ((CheckStatus.OK, "ok", "green"), (CheckStatus.SKIPPED, "not here", "dim")):
         titles = dict.fromkeys(
             finding.check.title
             for finding in findings
             if finding.result.status is status and finding.check.id not in bad
         )
         if titles:
-            paper.line(f"{word}: {', '.join(titles)}", style=style, indent=_INDENT, hang=len(word) + 2)
+            console.line(f"{word}: {', '.join(titles)}", style=style, indent=_INDENT, hang=len(word) + 2)
 
 
-def _tell_finding(paper: Paper, finding: Finding) -> None:
+def _print_finding(console: Console, finding: CheckResult) -> None:
     word, style = _MARKS[finding.result.status]
-    paper.line(f"{word}: {finding.check.title}", style=style, indent=_INDENT)
-    paper.line(printable(finding.result.text), indent=_INDENT + 2)
+    console.line(f"{word}: {finding.check.title}", style=style, indent=_INDENT)
+    console.line(printable(finding.result.text), indent=_INDENT + 2)
     if finding.result.fix:
-        paper.line(f"Fix: {printable(finding.result.fix)}", indent=_INDENT + 2, hang=5)
+        console.line(f"Fix: {printable(finding.result.fix)}", indent=_INDENT + 2, hang=5)
     if finding.result.source:
-        paper.line(f"See: {finding.result.source}", indent=_INDENT + 2, hang=5, style="dim")
+        console.line(f"See: {finding.result.source}", indent=_INDENT + 2, hang=5, style="dim")
 
 
-def _tell_sum(paper: Paper, findings: Sequence[Finding]) -> None:
+def _print_summary(console: Console, findings: Sequence[CheckResult]) -> None:
     wrong, warnings, unknown = (count(findings, status) for status in _ORDER)
-    well = count(findings, Status.OK)
+    well = count(findings, CheckStatus.OK)
     parts = [
         f"{wrong} wrong" if wrong else "Nothing is wrong",
         *([f"{warnings} warning{'s' if warnings > 1 else ''}"] if warnings else []),
-        *([f"{unknown} could not be found out"] if unknown else []),
+        *([f"{unknown} unknown"] if unknown else []),
         f"{well} ok",
     ]
-    paper.line(f"{', '.join(parts)}.", style="bold red" if wrong else "yellow" if warnings else "green")
+    console.line(f"{', '.join(parts)}.", style="bold red" if wrong else "yellow" if warnings else "green")

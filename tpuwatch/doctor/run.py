@@ -1,4 +1,4 @@
-"""Runs checks side by side, each with its deadline: one that hangs or raises is unknown, and the others go on."""
+"""Runs checks in parallel, each with a deadline. A check that hangs or raises is unknown and does not affect others."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.check import Check, Finding, Result, Status, unknown
+from tpuwatch.doctor.check import Check, CheckResult, CheckStatus, Result, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.doctor.environment import Environment
 
-_ANSWERS = (Status.OK, Status.WARN, Status.WRONG)
+_OUTCOMES = (CheckStatus.OK, CheckStatus.WARN, CheckStatus.WRONG)
 _MAX_RESULTS = 50  # of one check
 
 
-def run(checks: Sequence[Check], environment: Environment) -> list[Finding]:
-    """Everything that the checks found, in the order of the checks. Takes no longer than the longest deadline."""
-    turns = [_Turn(check, environment) for check in checks]
+def run_checks(checks: Sequence[Check], environment: Environment) -> list[CheckResult]:
+    """All results, in the order of the checks. Takes no longer than the longest deadline."""
+    running = [_RunningCheck(check, environment) for check in checks]
     started = time.monotonic()
-    for turn in turns:
-        turn.start()
-    return [finding for turn in turns for finding in turn.findings(started + turn.check.seconds)]
+    for each in running:
+        each.start()
+    return [finding for each in running for finding in each.findings(started + each.check.seconds)]
 
 
-def found_out(findings: Iterable[Finding]) -> bool:
-    """Whether an essential check has found out anything; where none of those ran, whether any check has."""
+def is_conclusive(findings: Iterable[CheckResult]) -> bool:
+    """Whether an essential check has an outcome; if none of those ran, whether any check has."""
     findings = list(findings)
     weighed = [finding for finding in findings if finding.check.essential] or findings
-    answered = any(finding.result.status in _ANSWERS for finding in weighed)
-    return answered or all(finding.result.status is Status.SKIPPED for finding in weighed)
+    answered = any(finding.result.status in _OUTCOMES for finding in weighed)
+    return answered or all(finding.result.status is CheckStatus.SKIPPED for finding in weighed)
 
 
-class _Turn:
-    """One check in a thread of its own, which ends with the process if it never returns."""
+class _RunningCheck:
+    """One check in its own daemon thread, so that one that hangs does not keep the process alive."""
 
     def __init__(self, check: Check, environment: Environment) -> None:
         self.check = check
@@ -46,22 +46,22 @@ class _Turn:
     def start(self) -> None:
         self._thread.start()
 
-    def findings(self, deadline: float) -> list[Finding]:
-        """What it found by then."""
+    def findings(self, deadline: float) -> list[CheckResult]:
+        """Its results at the deadline."""
         self._thread.join(max(0.0, deadline - time.monotonic()))
         results = self._results
         if self._thread.is_alive():
             results = [unknown(f"{self.check.title}: no answer within {self.check.seconds:g} s.")]
-        return [Finding(self.check, result) for result in results]
+        return [CheckResult(self.check, result) for result in results]
 
     def _look(self) -> None:
         try:
             results = list(self.check.look(self._environment))
         except PermissionError as error:
-            text = f"{self.check.title}: not allowed to look at {error.filename or 'it'}."
+            text = f"{self.check.title}: no permission to read {error.filename or 'it'}."
             results = [unknown(text, self._environment.sudo)]
         except OSError as error:
             results = [unknown(f"{self.check.title}: {error.filename or 'it'} cannot be read: {error.strerror}.")]
-        except Exception as error:  # noqa: BLE001 # one check that fails must not take the others with it
+        except Exception as error:  # noqa: BLE001 # a check that fails must not affect the others
             results = [unknown(f"{self.check.title}: the check itself failed: {type(error).__name__}: {error}")]
         self._results = results[:_MAX_RESULTS]

@@ -1,1 +1,32 @@
 """`tpuwatch exec`: a command in the foreground, with its output read beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.exec.command import (
+        CommandError,
+        run_command,
+    )
+    from tpuwatch.exec.preparation import (
+        PreparedRun,
+        prepare_run,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "command": ["CommandError", "run_command"],
+            "preparation": ["PreparedRun", "prepare_run"],
+        },
+    )
+
+__all__ = [
+    "CommandError",
+    "PreparedRun",
+    "prepare_run",
+    "run_command",
+]

@@ -1,4 +1,7 @@
-"""The command as a process: started as a shell would start it, in our own session and process group."""
+"""Runs the command: started as a shell would start it, in our own session and process group, and ended as it ends.
+
+Little is loaded and little is done before its first instruction.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,29 @@ import errno
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+import time
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from tpuwatch.errors import TpuwatchError
+from tpuwatch.core import TpuwatchError
+from tpuwatch.exec import foreground
+from tpuwatch.exec.messages import print_message
+from tpuwatch.exec.signal_sentinel import SignalSentinel
+from tpuwatch.exec.streams import open_streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
+    from tpuwatch.exec.preparation import PreparedRun
     from tpuwatch.exec.streams import Streams
+
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # exit codes, as shells have them
 _SHELL = "/bin/sh"
 _MISSING = (errno.ENOENT, errno.ENOTDIR)
 _PASSED_OVER = (*_MISSING, errno.EACCES, errno.ENODEV, errno.ESTALE, errno.ETIMEDOUT)  # another one in PATH may do
-_LOST = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; whoever called it had them as they usually are
+_LOST = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; its caller had them at their defaults
+_DESCRIPTORS: Final = 16  # that are opened when the command runs, at most: pipes, copies of its output, what is loaded
 
 
 class CommandError(TpuwatchError):
@@ -28,7 +40,56 @@ class CommandError(TpuwatchError):
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
-        self.status = status  # the exit code that says so
+        self.status = status  # the exit code for it
+
+
+def run_command(
+    command: Sequence[str], prepared: PreparedRun, *, config: Path | None, report: Path | None = None
+) -> NoReturn:
+    """Run the command, and end as it does. `report`: where the outcome is written, as JSON. Raises CommandError."""
+    for note in prepared.notes:
+        print_message(note)
+    started = time.time()
+    mask = foreground.block()
+    sentinel = None
+    try:
+        streams = open_streams(_reserve_standard_descriptors())
+        sentinel = SignalSentinel()
+        _require_descriptors()
+        pid = start(command, prepared.environ, streams, mask)
+    except OSError as error:  # there can be no further process, or too many files are open
+        print_message(f"this run goes unwatched: {error.strerror}.")
+        if sentinel is not None:
+            sentinel.end()
+        become(command, prepared.environ, mask)
+    streams.forget_given()
+
+    from tpuwatch.exec.run import Run, serve  # while the command is on its way
+
+    serve(Run(pid, prepared, streams, sentinel, started, config), prepared, config, report)
+
+
+def _reserve_standard_descriptors() -> set[int]:
+    """Where standard input, output or error is closed, see to it that nothing that we open takes its number.
+
+    The numbers that were closed. They are so for the command.
+    """
+    closed = set()
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    while null <= 2:
+        closed.add(null)
+        null = os.dup(null)
+    return closed
+
+
+def _require_descriptors() -> None:
+    """Serving a command cannot stop half way. Raises OSError where too few files may be open for that."""
+    room: list[int] = []
+    try:
+        room += (os.dup(0) for _ in range(_DESCRIPTORS))
+    finally:
+        for number in room:
+            os.close(number)
 
 
 def start(command: Sequence[str], environ: Mapping[str, str], streams: Streams, mask: set[int]) -> int:
@@ -36,12 +97,12 @@ def start(command: Sequence[str], environ: Mapping[str, str], streams: Streams, 
 
     It inherits standard input and all descriptors that we were given to pass on. It runs when this returns.
     """
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        _become(command, environ, streams, mask, tell)
-    os.close(tell)
-    with open(told, "rb") as file:
+        _become(command, environ, streams, mask, writer)
+    os.close(writer)
+    with open(reader, "rb") as file:
         failure = file.read()  # nothing once the command runs: its end of the pipe is closed by that
     if failure:
         os.waitpid(pid, 0)
@@ -58,7 +119,7 @@ def become(command: Sequence[str], environ: Mapping[str, str], mask: set[int]) -
 
 
 def _become(
-    command: Sequence[str], environ: Mapping[str, str], streams: Streams, mask: set[int], tell: int
+    command: Sequence[str], environ: Mapping[str, str], streams: Streams, mask: set[int], writer: int
 ) -> NoReturn:
     """In the new process: put everything in its place, and become the command."""
     number = errno.EIO
@@ -71,7 +132,7 @@ def _become(
         number = error.errno or number
     finally:
         with contextlib.suppress(OSError):
-            os.write(tell, str(number).encode())
+            os.write(writer, str(number).encode())
         os._exit(NOT_FOUND)
 
 
@@ -105,8 +166,8 @@ def _error(name: str, number: int, environ: Mapping[str, str]) -> CommandError:
     files = [path for path in _files(name, environ) if os.path.exists(path)]  # noqa: PTH110 (as above)
     programs = [path for path in files if not os.path.isdir(path)]  # noqa: PTH112
     if "/" not in name and not programs:
-        told = f"{name or 'an empty name'}: there is no such command in PATH; check its name, or give its path"
-        return CommandError(told, NOT_FOUND)
+        text = f"{name or 'an empty name'}: there is no such command in PATH; check its name, or give its path"
+        return CommandError(text, NOT_FOUND)
     if number in _MISSING and programs:
         return CommandError(
             f"cannot run {name}: the program that its first line names is not there; correct that line", NOT_EXECUTABLE

@@ -1,33 +1,43 @@
-"""After the command's end: what is left for the next launch. Nothing here changes how the command ended."""
+"""After the command's end: the record of the run, the decision on the next launch, and the summary on standard error.
+
+Nothing here changes how the command ended.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
+import signal
+import sys
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.errors import TpuwatchError
-from tpuwatch.exec.beginning import names
-from tpuwatch.model import Cause, Launch, Outcome
-from tpuwatch.processes import ProcFs
+from tpuwatch.core import TpuwatchError, format_size
+from tpuwatch.exec.messages import print_message
+from tpuwatch.exec.preparation import names
+from tpuwatch.host import ProcFs
+from tpuwatch.launches import launch_from
+from tpuwatch.model import SIZE, THRESHOLD, Cause, Launch, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tpuwatch.exec.beginning import Beginning
-    from tpuwatch.tune.model import Plan
+    from tpuwatch.exec.preparation import PreparedRun
+    from tpuwatch.model import TunePlan
+
 
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
 _NAMES: Final = 100
-_CALLS: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
-_FIELDS: Final = frozenset(field.name for field in fields(Launch))
+_CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
+_ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
+_SHOWN = 3  # findings
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class RunResult:
     """How the command ended, and what was seen of it."""
 
     pid: int
@@ -38,15 +48,63 @@ class End:
     found: Mapping[str, Any] | None  # what the watcher found; None: it hung or died
 
 
-def launches_of(begun: Beginning, end: End) -> tuple[Launch, ...]:
+def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report: Path | None) -> None:
+    """Record the run, decide the next launch where no daemon does, and print what there is to report."""
+    launches = launches_of(prepared, end)
+    trouble = write_run(prepared, end, launches)
+    plan: TunePlan | None = None
+    if not trouble and launches:
+        try:
+            plan = decide(prepared, config) if prepared.own else decided_since(prepared)
+        except TpuwatchError as error:
+            trouble = f"{error}."
+    lines = tuning_lines(prepared, plan)
+    if end.oom or findings_to_report(end) or lines:
+        print_summary(prepared, end, plan)
+    if not (prepared.own or lines or trouble) and needs_decision(launches):
+        print_message(undecided_message(prepared, config))
+    if trouble:
+        print_message(trouble)
+    if report is not None:
+        _write_report(report, _document(prepared, end, plan))
+
+
+def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
+    found = end.found or {}
+    return {
+        "launch": prepared.launch,
+        "workload": prepared.workload,
+        "started_epoch": end.started,
+        "ended_epoch": end.ended,
+        "exit_status": end.status,
+        "host_oom": end.oom,
+        "read": end.found is not None,
+        "given": {name: prepared.environ[name] for name in names(prepared.given)},
+        "kept": [kept.name for kept in prepared.given.kept],
+        "findings": found.get("findings", []),
+        "launches": found.get("launches", []),
+        "next": None if plan is None else {setting.name: setting.value for setting in plan.settings},
+    }
+
+
+def _write_report(path: Path, document: Mapping[str, Any]) -> None:
+    from tpuwatch.core import dumps
+
+    try:
+        path.write_text(dumps(document, indent=2) + "\n")
+    except OSError as error:
+        print_message(f"cannot write {path}: {error.strerror}.")
+
+
+def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
     """The command's launches, with all that we know and their logs do not."""
-    told = end.found.get("records", ()) if end.found is not None else ()
-    launches = [_launch(one) for one in told][-_LAUNCHES:]
-    environment = {key: value for key, value in begun.environ.items() if key.startswith(_PREFIXES)}
+    records = end.found.get("records", ()) if end.found is not None else ()
+    launches = [launch_from(one) for one in records][-_LAUNCHES:]
+    environment = {key: value for key, value in prepared.environ.items() if key.startswith(_PREFIXES)}
     boot_id = ProcFs().boot_id()
     for launch in launches:
         launch.environment = launch.environment or environment
-        launch.workload = begun.workload
+        launch.workload = prepared.workload
         launch.boot_id = boot_id
         launch.ended = max(end.ended, launch.started)
         if launch.pid == end.pid or len(launches) == 1:
@@ -56,82 +114,139 @@ def launches_of(begun: Beginning, end: End) -> tuple[Launch, ...]:
     return tuple(launches)
 
 
-def keep(begun: Beginning, end: End, launches: tuple[Launch, ...]) -> str:
+def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...]) -> str:
     """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
-    if begun.directory is None:
-        return "nothing is remembered of this run: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
-    from tpuwatch.tune.records import Record, trim, write_record
+    if prepared.directory is None:
+        return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
+    from tpuwatch.launches import ExecRecord, trim_records, write_record
 
     causes = [finding["cause"] for finding in end.found.get("findings", ())] if end.found is not None else []
     if end.oom and Cause.HOST_OOM.value not in causes:
         causes.insert(0, Cause.HOST_OOM.value)
-    record = Record(
-        id=begun.launch,
-        workload=begun.workload,
+    record = ExecRecord(
+        id=prepared.launch,
+        workload=prepared.workload,
         started=end.started,
         ended=max(end.started, end.ended),
         exit_status=end.status,
         launches=launches,
-        given=names(begun.given)[:_NAMES],
-        kept=tuple(kept.name for kept in begun.given.kept)[:_NAMES],
+        given=names(prepared.given)[:_NAMES],
+        kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
         causes=tuple(causes)[:_NAMES],
     )
     try:
-        write_record(begun.directory, record)
-        if begun.own:
-            trim(begun.directory)
+        write_record(prepared.directory, record)
+        if prepared.own:
+            trim_records(prepared.directory)
     except OSError as error:
-        return f"nothing is remembered of this run: {begun.directory}: {error.strerror or error}."
+        return f"this run is not recorded: {prepared.directory}: {error.strerror or error}."
     return ""
 
 
-def decide(begun: Beginning, config: Path | None) -> Plan:
+def decide(prepared: PreparedRun, config: Path | None) -> TunePlan:
     """Decide on the next launch by the user's own records, and write the plan. Raises TpuwatchError."""
     from tpuwatch.config import load_config
-    from tpuwatch.tune import visibility
-    from tpuwatch.tune.deciding import make_plan, workloads
-    from tpuwatch.tune.host import read_host
-    from tpuwatch.tune.plan import write_plan
-    from tpuwatch.tune.records import read_records
-    from tpuwatch.tune.resets import read_resets
+    from tpuwatch.launches import read_records
+    from tpuwatch.libtpu import log_settings
+    from tpuwatch.tune import launches_by_workload, make_plan, read_host, read_resets, write_plan
 
-    assert begun.directory is not None  # noqa: S101 (a record was just written to it)
+    assert prepared.directory is not None  # noqa: S101 (a record was just written to it)
     settings = load_config(config, os.environ)
     try:
-        records = read_records(begun.directory)
+        records = read_records(prepared.directory)
     except OSError as error:
-        raise TpuwatchError(f"cannot read the records in {begun.directory}: {error.strerror}") from error
+        raise TpuwatchError(f"cannot read the records in {prepared.directory}: {error.strerror}") from error
     launches = [launch for record in records for launch in record.launches]
     now = time.time()
-    own: Sequence[Launch] = workloads(launches, read_resets(begun.directory), now).get(begun.workload, [])
-    known = begun.plan.generation if begun.plan is not None else ""
+    own: Sequence[Launch] = launches_by_workload(launches, read_resets(prepared.directory), now).get(
+        prepared.workload, []
+    )
+    known = prepared.plan.generation if prepared.plan is not None else ""
     host = read_host(launches=launches, environ=os.environ, pids=(os.getpid(),), standing=known)
-    places = visibility.places(str(settings.tune.log_dir))
-    plan = make_plan(settings, own, host, begun.workload, now, places)
-    write_plan(begun.directory, plan)
+    places = log_settings.places(str(settings.tune.log_dir))
+    plan = make_plan(settings, own, host, prepared.workload, now, places)
+    write_plan(prepared.directory, plan)
     return plan
 
 
-def decided_since(begun: Beginning) -> Plan | None:
+def decided_since(prepared: PreparedRun) -> TunePlan | None:
     """What the daemon has decided while the command ran, for it reads the logs as they are written; None if nothing.
 
     Raises TpuwatchError.
     """
-    from tpuwatch.tune.plan import read_plan
+    from tpuwatch.tune import read_plan
 
-    assert begun.directory is not None  # noqa: S101 (a record was just written to it)
-    plan = read_plan(begun.directory, begun.workload)
-    known = begun.plan
+    assert prepared.directory is not None  # noqa: S101 (a record was just written to it)
+    plan = read_plan(prepared.directory, prepared.workload)
+    known = prepared.plan
     return plan if plan is not None and known is not None and plan.decided > known.decided else None
 
 
-def calls_for_another(launches: Sequence[Launch]) -> bool:
+def needs_decision(launches: Sequence[Launch]) -> bool:
     """Whether one of them went in a way that may have the next one get another buffer."""
-    return any(_CALLS & launch.faults.keys() or launch.outcome is Outcome.SLOW for launch in launches)
+    return any(_CALL_FOR_CHANGE & launch.faults.keys() or launch.outcome is Outcome.SLOW for launch in launches)
 
 
-def _launch(document: Mapping[str, Any]) -> Launch:
-    known = {name: value for name, value in document.items() if name in _FIELDS}
-    known["outcome"] = Outcome(known["outcome"])
-    known["cause"] = Cause(known["cause"]) if known.get("cause") else None
-    return Launch(**known)
+def findings_to_report(end: RunResult) -> list[Mapping[str, Any]]:
+    """The findings to print: those of a command that failed without being interrupted."""
+    found = list(end.found.get("findings", ())) if end.found is not None and end.status else []
+    return [one for one in found if not (end.status in _ASKED and one["cause"] == Cause.INTERRUPTED.value)]
+
+
+def print_summary(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> None:
+    """Why the command failed and what to do, and what the next launch gets. `plan`: what was decided by us."""
+    from tpuwatch.terminal import Console, print_finding
+
+    findings = findings_to_report(end)
+    try:
+        console = Console(sys.stderr)
+        if findings:
+            console.line(f"tpuwatch: the command ended with status {end.status}.", style="bold")
+        for number, finding in enumerate(findings[:_SHOWN], 1):
+            print_finding(console, finding, number=number)
+        if len(findings) > _SHOWN:
+            console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
+        if end.oom:
+            console.line("tpuwatch: the command was killed while the kernel freed memory: the host had too little.")
+        for line in tuning_lines(prepared, plan):
+            console.line(f"tpuwatch: {line}", hang=3)
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def tuning_lines(prepared: PreparedRun, plan: TunePlan | None) -> list[str]:
+    """What tuning set, and what it changes for the next launch; empty when it changes nothing."""
+    if plan is None:
+        return []
+    before, after = {} if prepared.plan is None else _values(prepared.plan), _values(plan)
+    changed = [name for name in (SIZE, THRESHOLD) if before.get(name) != after.get(name)]
+    if not changed:
+        return []
+    had = [f"{name}={prepared.environ[name]}, {_whose(prepared, name)}" for name in changed if name in prepared.environ]
+    gets = " and ".join(_size_text(name, after.get(name)) for name in changed)
+    reason = plan.decision.reasons[0] if plan.decision.reasons else ""
+    this = f"this launch had {' and '.join(had)}; " if had else ""
+    return [" ".join(filter(None, (f"{this}the next one gets {gets}.", reason, plan.decision.conflict)))]
+
+
+def undecided_message(prepared: PreparedRun, config: Path | None) -> str:
+    """Where the next launch gets another buffer perhaps, and the daemon has not come to that yet."""
+    words = ["tpuwatch", "tune", "--workload", prepared.workload, *(["--config", str(config)] if config else [])]
+    return (
+        "what the next launch gets is decided by tpuwatch's daemon, within seconds where it runs; "
+        f"`{shlex.join(words)}` shows it."
+    )
+
+
+def _values(plan: TunePlan) -> dict[str, str]:
+    return {setting.name: setting.value for setting in plan.settings}
+
+
+def _whose(prepared: PreparedRun, name: str) -> str:
+    return "set by tpuwatch" if name in prepared.given.set else "your own"
+
+
+def _size_text(name: str, value: str | None) -> str:
+    if value is None:
+        return f"libtpu's own {name}"
+    return f"{name}={value} ({format_size(int(value))})" if value.isdecimal() else f"{name}={value}"

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tpuwatch.exec.signal_sentinel import SignalSentinel
 
 _FROM_KERNEL: Final = 0x80  # SI_KERNEL: the terminal's keys, its size, its end
 _OWN = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS, signal.SIGABRT}
@@ -23,30 +25,20 @@ STOPPING: Final = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 _FLUSH_SECONDS = 1.0
 
 
-class Echo(Protocol):
-    """Tells whether a signal that we got was sent to our whole process group, so that the command has it too."""
-
-    def heard(self, number: int) -> bool:
-        """Whether the one that we have just taken was."""
-
-    def forget(self, number: int) -> None:
-        """If this comes again, it was sent again."""
-
-
 def block() -> set[int]:
     """Have signals wait until they are taken; the mask that there was before."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody would learn how the command ended
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored the command's end would go unnoticed
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN))
 
 
 class Foreground:
-    """Stands in for the command `pid` before whoever started us."""
+    """Stands in for the command `pid` towards the process that started us."""
 
     def __init__(
         self,
         pid: int,
         *,
-        echo: Echo,
+        sentinel: SignalSentinel,
         resize: Callable[[], None],
         flush: Callable[[float], None],
         others: Callable[[], None],
@@ -55,7 +47,7 @@ class Foreground:
         `others`: another child may have ended.
         """
         self._pid = pid
-        self._echo = echo
+        self._sentinel = sentinel
         self._resize = resize
         self._flush = flush
         self._others = others
@@ -82,9 +74,9 @@ class Foreground:
         if number == signal.SIGWINCH:
             self._resize()
             return True  # it may have looked at the size before we changed it
-        if self._echo.heard(number):
+        if self._sentinel.was_sent_to_group(number):
             return False
-        # Of what the kernel tells us alone, only a terminal that hangs up concerns the command.
+        # Of what the kernel sends to us alone, only a terminal that hangs up concerns the command.
         return info.si_code != _FROM_KERNEL or number == signal.SIGHUP
 
     def _send(self, number: int) -> None:
@@ -92,10 +84,10 @@ class Foreground:
             os.kill(self._pid, number)
 
     def _go_on(self) -> int | None:
-        """Somebody has us go on; the command's wait status, if it has ended.
+        """SIGCONT was received; the command's wait status, if it has ended.
 
-        A shell has the command go on too. Then one that is stopped was stopped since, and has to stay so: as that stop
-        had us stop as well, it is told from one that we knew of.
+        A shell has the command go on too. Then one that is stopped was stopped since, and has to stay so: that stop
+        had us stop as well, so it is distinguished from one that we knew of.
         """
         self._resize()
         stopped, stops = _is_stopped(self._pid), self._stops
@@ -110,7 +102,7 @@ class Foreground:
             try:
                 pid, status = os.waitpid(self._pid, os.WNOHANG | os.WUNTRACED)
             except ChildProcessError:
-                return 0  # nobody can say how it ended
+                return 0  # how it ended is unknown
             if pid == 0:
                 return None
             if not os.WIFSTOPPED(status):
@@ -118,23 +110,23 @@ class Foreground:
             self._stop(os.WSTOPSIG(status))
 
     def _stop(self, number: int) -> None:
-        """The command was stopped: stop as well, so that the shell takes the terminal, until somebody has us go on."""
+        """The command was stopped: stop as well, so that the shell takes the terminal, until SIGCONT."""
         if number not in STOPPING and not in_foreground():
-            return  # somebody stopped the command alone, and will have it alone go on
+            return  # the command alone was stopped, and will be continued alone
         self._stops += 1
         self._flush(_FLUSH_SECONDS)
         if number in STOPPING:
             os.kill(os.getpid(), number)  # blocked still: with one from the terminal that waits already it is one
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
             signal.pthread_sigmask(signal.SIG_BLOCK, {number})
-            self._echo.forget(number)
+            self._sentinel.forget(number)
         elif _is_stopped(self._pid):
             os.kill(os.getpid(), signal.SIGSTOP)
         self._resize()
 
 
 def in_foreground() -> bool:
-    """Whether we have the terminal, so that somebody waits before it."""
+    """Whether we have the terminal, so that a user waits."""
     with contextlib.suppress(OSError):
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
@@ -153,7 +145,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def asked_to_end() -> bool:
-    """Whether somebody has asked us to end; for when the command has."""
+    """Whether a signal has requested our end; for when the command has ended."""
     return signal.sigtimedwait(ENDING, 0) is not None
 
 

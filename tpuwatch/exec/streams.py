@@ -2,7 +2,7 @@
 
 A regular file that can be read is given to the command as it is: it is read there, and nothing stands between. A
 terminal becomes one of tpuwatch's own, so that the command still finds a terminal of the same size; all else becomes a
-pipe. What comes out of these is copied on as it is (tpuwatch.exec.pump). Two that lead to the same place share one, so
+pipe. What comes out of these is copied on as it is (exec.copier). Two that lead to the same place share one, so
 that what is written to both keeps its order.
 """
 
@@ -88,7 +88,7 @@ def _open_stream(number: int, entry: os.stat_result) -> Stream:
             stream.file, stream.start = file, _written(number, entry)
             return stream
     if os.isatty(number):
-        with contextlib.suppress(OSError, termios.error):  # no terminals are left: it is told as a pipe, then
+        with contextlib.suppress(OSError, termios.error):  # no terminals are left: a pipe is used
             return _open_terminal(number)
     source, given = os.pipe()
     with contextlib.suppress(OSError):  # more than this user may have: the pipe stays as it is

@@ -1,6 +1,6 @@
-"""The process beside the command that reads its output and libtpu's logs: as whoever runs the command sees it.
+"""The process beside the command that reads its output and libtpu's logs: as the command's user sees it.
 
-It is of low priority, and nobody waits for it while the command runs. It may hang or die; then less is known.
+It is of low priority, and the command does not wait for it. It may hang or die; then less is known.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STILL_SECONDS = 3.0  # after the command's end, for a watcher that does nothing at all
-MOST_SECONDS = 30.0  # and for one that still reads
+MAX_SECONDS = 30.0  # and for one that still reads
 _LOOK_SECONDS = 0.1
 _TURN_SECONDS = 0.005
 _NICE = 10
 _MAX_RESULT = 16 << 20
 _SLOTS: Final = 8
-_LOGS: Final = 7  # the slot that tells how many logs there are, and one, after a look when the command had ended
+_LOGS: Final = 7  # the slot that holds how many logs there are, and one, after a look when the command had ended
 _SLOT = struct.Struct("=Q")
 
 
@@ -40,11 +40,11 @@ class Text:
     name: str  # as it is shown
     file: int  # a descriptor
     start: int  # offset
-    copy: bool  # a copy that nobody else reads, whose space is given back
+    copy: bool  # a copy without other readers, whose space is given back
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WatcherJob:
     """What the watcher needs to know."""
 
     launch: str  # the launch's id
@@ -54,7 +54,7 @@ class Job:
     texts: tuple[Text, ...]
 
 
-class Counters:
+class WatcherCounters:
     """Numbers that both processes see: how much was done at all, and how far each text was read."""
 
     def __init__(self) -> None:
@@ -67,20 +67,20 @@ class Counters:
     def put(self, slot: int, value: int) -> None:
         _SLOT.pack_into(self._shared, slot * _SLOT.size, value)
 
-    def taken(self, text: int) -> int:
+    def read_offset(self, text: int) -> int:
         """Up to which offset the text was read and is done with."""
         return self.get(1 + text)
 
-    def take(self, text: int, offset: int) -> None:
+    def set_read_offset(self, text: int, offset: int) -> None:
         self.put(1 + text, offset)
 
-    def tell_logs(self, number: int) -> None:
-        """The command has ended, and after that so many logs of its were known."""
+    def report_logs(self, number: int) -> None:
+        """The command has ended, and so many of its logs are known since."""
         self.put(_LOGS, number + 1)
 
     @property
     def logs(self) -> int | None:
-        """As told; None as long as it was not."""
+        """As reported; None before that."""
         return self.get(_LOGS) - 1 if self.get(_LOGS) else None
 
     def advance(self) -> None:
@@ -91,14 +91,14 @@ class Counters:
 class Watcher:
     """The watcher's process. To be started when the command runs, before there are threads."""
 
-    def __init__(self, counters: Counters) -> None:
+    def __init__(self, counters: WatcherCounters) -> None:
         self._counters = counters
         self._pid = 0
         self._ended = False
         self._over = self._result = -1
         self.trouble = ""  # why there is no result, a clause
 
-    def start(self, job: Job) -> None:
+    def start(self, job: WatcherJob) -> None:
         """Begin to read. Where that cannot be there is no result in the end, and nothing else is different."""
         control, self._over = os.pipe()
         self._result, result = os.pipe()
@@ -120,21 +120,21 @@ class Watcher:
                 self._ended = pid != 0
         return self._ended
 
-    def give_way(self) -> None:
+    def make_room(self) -> None:
         """End, and leave the place to what is needed more."""
         self.trouble = "this user may have too few processes for that"
         self._kill()
 
-    def forget(self) -> None:
+    def detach(self) -> None:
         """In a process of ours that goes on after us: hold nothing that the watcher waits for the end of."""
         os.close(self._over)
 
-    def tell_end(self) -> None:
+    def report_end(self) -> None:
         """The command has ended: what is there now is all that there is to be read."""
         os.close(self._over)
 
     def logs_found(self, give_up: Callable[[], bool]) -> int | None:
-        """How many of the command's logs there are; None if it has told all already, or does not answer."""
+        """How many of the command's logs there are; None if it has reported all already, or does not answer."""
         poll = select.poll()
         poll.register(self._result, select.POLLIN)
         deadline = time.monotonic() + STILL_SECONDS
@@ -180,7 +180,7 @@ class Watcher:
             now, life = time.monotonic(), self._life()
             if life != seen:
                 seen, moved = life, now
-            if now - moved > STILL_SECONDS or now - began > MOST_SECONDS or give_up():
+            if now - moved > STILL_SECONDS or now - began > MAX_SECONDS or give_up():
                 self.trouble = f"what reads it was not done {now - began:.0f} s after the command"
                 return None
         self.trouble = "what was found is too long"
@@ -199,14 +199,14 @@ class Watcher:
 # -- in the watcher's own process
 
 
-def _live(job: Job, counters: Counters, control: int, result: int) -> NoReturn:
+def _live(job: WatcherJob, counters: WatcherCounters, control: int, result: int) -> NoReturn:
     try:
         _settle({control, result, *(text.file for text in job.texts)})
         try:
-            from tpuwatch.exec.reading import read
+            from tpuwatch.exec.analysis import read
 
             document = read(job, counters, lambda seconds: _is_over(control, seconds))
-        except Exception as error:  # noqa: BLE001 (whatever it is, it is told, and the command goes on)
+        except Exception as error:  # noqa: BLE001 (whatever it is, it is reported, and the command goes on)
             document = {"error": f"{type(error).__name__}: {error}"[:500]}
         data = json.dumps(document).encode()
         while data:

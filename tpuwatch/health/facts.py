@@ -1,7 +1,7 @@
 """The evidence as the rules use it: what counts now, with ages that are never negative, and what follows from it.
 
-A witness is heard when its latest answer is good and young enough. The local witnesses speak only of the machine's own
-node. What is not known is None and decides nothing.
+A signal counts while its latest answer is good and recent enough. The local signals cover only the machine's own node.
+What is not known is None and decides nothing.
 """
 
 from __future__ import annotations
@@ -11,52 +11,83 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.health.causes import HARDWARE_FAULTS, OTHERS_FAULTS
-from tpuwatch.health.evidence import Identity, Problem, Witness, latest_word
-from tpuwatch.health.verdict import Reason
-from tpuwatch.model import Outcome
+from tpuwatch.model import Cause, Identity, Outcome, Problem, Reason, Signal, latest_cloud_node
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Answer, Chip, Evidence, Holder, RuntimePort, Symptom, Word
-    from tpuwatch.health.limits import Limits
-    from tpuwatch.model import Cause, Event, Launch
+    from tpuwatch.health.limits import JudgeLimits
+    from tpuwatch.model import Answer, Chip, Event, Evidence, Holder, Launch, PeerVerdict, RuntimePort, Symptom
+
+# Faults of a program or its environment: once it has ended, the node is free and works.
+PROGRAM_FAULTS: Final = frozenset(
+    {
+        Cause.HOST_OOM,
+        Cause.PREMAPPED_EXHAUSTED,
+        Cause.VMEM_OOM,
+        Cause.HBM_OOM_COMPILE,
+        Cause.HBM_OOM_RUNTIME,
+        Cause.BAD_FLAG,
+        Cause.METADATA_UNREACHABLE,
+        Cause.VERSION_MISMATCH,
+        Cause.AUTH_SCOPE,
+        Cause.CREDENTIALS,
+        Cause.PERMISSION_DENIED,
+        Cause.PROGRAM_MISMATCH,
+        Cause.NUMERIC_FAULT,
+        Cause.DYNAMIC_SHAPE,
+        Cause.UNSUPPORTED_OP,
+        Cause.UNPLACEABLE_OP,
+        Cause.DATA_PIPELINE_ERROR,
+        Cause.INVALID_PROGRAM,
+        Cause.TENSOR_HANDLE,
+        Cause.COMPILER_CRASH,
+    }
+)
+# What a worker reports when another one has a fault: the reporter is seldom at fault itself.
+OTHERS_FAULTS: Final = frozenset({Cause.BARRIER_TIMEOUT, Cause.HEARTBEAT_LOST, Cause.MESH_ERROR, Cause.CONNECT_FAILED})
+# Faults that a broken node may cause.
+NODE_FAULTS: Final = frozenset(
+    {Cause.DRIVER_ERROR, Cause.NODE_UNHEALTHY, Cause.CORE_HALTED, Cause.NO_TPU_FOUND, Cause.INIT_FAILED}
+)
+# After these a chip that counts as busy may wait forever.
+HARDWARE_FAULTS: Final = frozenset({Cause.HANG, Cause.CORE_HALTED, Cause.DRIVER_ERROR})
+NODE_SYMPTOMS: Final = frozenset({"LOW_MEMORY", "OUT_OF_MEMORY", "EXECUTE_TIMED_OUT", "MESH_BUILD_FAIL"})
 
 _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
 
 _SERVING: Final = (None, Problem.TIMEOUT)  # problems of a port behind which there is a program
-_WORKING_CORES: Final = 0.5  # a compile keeps at least one core busy
-_RESTING_CORES: Final = 0.1  # what a program's own waiting takes
-_WORKING_MACHINE: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
+_BUSY_CORES: Final = 0.5  # a compile keeps at least one core busy
+_IDLE_CORES: Final = 0.1  # what a program uses while it waits
+_BUSY_MACHINE_CORES: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
-_STARVED_SHARE: Final = 0.01  # memory that is left
+_MIN_MEMORY_SHARE: Final = 0.01  # memory that is left
 _JUDGED_SECONDS: Final = 60.0  # how old the judgement of another tpuwatch may be; it judges every few seconds
 _TOOL_SECONDS: Final = 60.0  # tools that look at the TPU, such as tpu-info, are done sooner
-SLACK_SECONDS: Final = 60.0  # between things that happen together, as different witnesses see them
+SLACK_SECONDS: Final = 60.0  # between things that happen together, as different signals see them
 
 
 class Cpu(Enum):
-    """What the processors show of the program that holds the TPU."""
+    """What the CPU shows of the program that holds the TPU."""
 
-    WORKING = "working"
-    RESTING = "resting"
+    BUSY = "busy"
+    IDLE = "idle"
     UNCLEAR = "unclear"
 
 
 class Facts:
-    """What is known of one node. Made anew for each judgement."""
+    """What is known of one node. Made for each judgement."""
 
-    def __init__(self, evidence: Evidence, limits: Limits) -> None:
+    def __init__(self, evidence: Evidence, limits: JudgeLimits) -> None:
         self.evidence = evidence
         self.limits = limits
         self.now = evidence.now
         self.own = evidence.own
-        self.cloud = latest_word(evidence.cloud, self.now, limits.cloud_seconds)
+        self.cloud = latest_cloud_node(evidence.cloud, self.now, limits.cloud_seconds)
         self.monitoring = evidence.monitoring.current(self.now, limits.monitoring_seconds)
         self.runtime = evidence.runtime.current(self.now, limits.runtime_seconds) if self.own else None
         self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
         self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
         self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
-        self.agent = evidence.agent.current(self.now, limits.agent_seconds) if not self.own else None
+        self.peer = evidence.peer.current(self.now, limits.peer_seconds) if not self.own else None
 
     def age(self, when: float | None) -> float | None:
         """Seconds since then; 0 for the future, None where the time is not known."""
@@ -64,45 +95,45 @@ class Facts:
             return None
         return max(0.0, self.now - when)
 
-    def older(self, when: float | None, seconds: float) -> bool:
-        """Whether it is known to be at least so long ago."""
+    def is_older(self, when: float | None, seconds: float) -> bool:
+        """Whether `when` is known to be at least so long ago."""
         age = self.age(when)
         return age is not None and age >= seconds
 
-    def says(self, witness: Witness, text: str, at: float | None = None) -> Reason:
-        """What a witness says, with the time of its answer unless there is a better one."""
-        return Reason(witness, text, at if at is not None else self.answer(witness).at)
+    def reason_of(self, signal: Signal, text: str, at: float | None = None) -> Reason:
+        """Return a reason from a signal, with the time of its answer unless `at` is given."""
+        return Reason(signal, text, at if at is not None else self.answer(signal).at)
 
-    def answer(self, witness: Witness) -> Answer[Any]:
-        """The witness's answer as it came."""
+    def answer(self, signal: Signal) -> Answer[Any]:
+        """Return the signal's answer, however old."""
         evidence = self.evidence
-        answers: dict[Witness, Answer[Any]] = {
-            Witness.CLOUD: evidence.cloud,
-            Witness.RUNTIME: evidence.runtime,
-            Witness.HOST: evidence.host,
-            Witness.LOGS: evidence.logs,
-            Witness.METADATA: evidence.notices,
-            Witness.MONITORING: evidence.monitoring,
-            Witness.AGENT: evidence.agent,
+        answers: dict[Signal, Answer[Any]] = {
+            Signal.CLOUD: evidence.cloud,
+            Signal.RUNTIME: evidence.runtime,
+            Signal.HOST: evidence.host,
+            Signal.LOGS: evidence.logs,
+            Signal.METADATA: evidence.notices,
+            Signal.MONITORING: evidence.monitoring,
+            Signal.PEER: evidence.peer,
         }
-        return answers[witness]
+        return answers[signal]
 
     # The node
 
     @cached_property
     def identity(self) -> Identity:
-        """Who the node is; of one that is watched from elsewhere only where it is."""
-        told = self.evidence.identity
-        return told if self.own else Identity(project=told.project, zone=told.zone)
+        """The node's identity; of one that is watched from elsewhere only its place."""
+        identity = self.evidence.identity
+        return identity if self.own else Identity(project=identity.project, zone=identity.zone)
 
     @cached_property
     def has_metadata_server(self) -> bool:
-        """Whether a metadata server has told anything of this machine."""
+        """Whether a metadata server has answered on this machine."""
         return self.own and any(getattr(self.identity, name).source == "metadata" for name in self.identity.__slots__)
 
     @cached_property
-    def outside(self) -> bool:
-        """Whether this is a machine outside of Google Cloud that was told of no project, zone or node: a laptop."""
+    def outside_cloud(self) -> bool:
+        """Whether this is a machine outside of Google Cloud without a configured project, zone or node: a laptop."""
         known = (self.identity.project, self.identity.zone, self.identity.node)
         unnamed = self.own and not any(one.value for one in known)
         silence = (self.evidence.cloud.problem, self.evidence.notices.problem)
@@ -110,14 +141,14 @@ class Facts:
 
     @cached_property
     def hosts(self) -> int:
-        """How many hosts the node has, the larger number where the witnesses differ."""
-        told = self.identity.hosts.value
-        known = int(told) if told.isascii() and told.isdecimal() and len(told) <= _DIGITS else 1
+        """How many hosts the node has, the larger number where the signals differ."""
+        hosts = self.identity.hosts.value
+        known = int(hosts) if hosts.isascii() and hosts.isdecimal() and len(hosts) <= _DIGITS else 1
         return max(self.cloud.hosts if self.cloud else 1, known)
 
     @cached_property
-    def spot(self) -> bool:
-        """Whether anybody says that the node is spot or preemptible."""
+    def is_spot(self) -> bool:
+        """Whether any source reports that the node is spot or preemptible."""
         return bool(self.cloud and self.cloud.spot) or self.identity.spot.value == "yes"
 
     @cached_property
@@ -135,90 +166,94 @@ class Facts:
         return (self.identity.accelerator.value or (self.cloud.accelerator if self.cloud else "")).lower()
 
     @cached_property
-    def gone(self) -> bool:
+    def is_gone(self) -> bool:
         """The API was asked just now, with success, and has no such node."""
         answer = self.evidence.cloud
-        return answer.problem is Problem.GONE and self._young(answer.tried, self.limits.cloud_seconds)
+        return answer.problem is Problem.GONE and self._is_recent(answer.tried, self.limits.cloud_seconds)
 
     @cached_property
     def symptoms(self) -> tuple[Symptom, ...]:
         """The API's symptoms that still count, the newest first."""
-        told = self.cloud.symptoms if self.cloud else ()
-        return tuple(sorted((one for one in told if self._counts(one.at)), key=lambda one: -(one.at or 0.0)))
+        symptoms = self.cloud.symptoms if self.cloud else ()
+        return tuple(sorted((one for one in symptoms if self._is_current(one.at)), key=lambda one: -(one.at or 0.0)))
 
     # The tpuwatch on a node that is watched from elsewhere
 
     @cached_property
-    def word(self) -> Word | None:
-        """What the node's own tpuwatch makes of it, if it has said so just now, and judged just before."""
-        word = self.agent.word if self.agent else None
-        if self.agent is None or word is None or self.agent.tries > 1:  # one answer may be lost
+    def peer_verdict(self) -> PeerVerdict | None:
+        """The verdict of the node's own tpuwatch, if its answer is recent and its judgement was too."""
+        verdict = self.peer.verdict if self.peer else None
+        if self.peer is None or verdict is None or self.peer.tries > 1:  # one answer may be lost
             return None
-        if not self._young(self.agent.answered, self.limits.agent_seconds):
+        if not self._is_recent(self.peer.answered, self.limits.peer_seconds):
             return None
-        return word if word.age <= _JUDGED_SECONDS else None
+        return verdict if verdict.age <= _JUDGED_SECONDS else None
 
     @cached_property
-    def silent(self) -> float | None:
+    def peer_silent(self) -> float | None:
         """For how long the node's own tpuwatch has been silent, where that counts: it answered before, and the machine
         does not even refuse the connection."""
-        agent = self.agent
-        age = self.age(agent.silent_since) if agent else None
-        if agent is None or age is None or agent.refuses or agent.tries < self.limits.silent_tries:
+        peer = self.peer
+        age = self.age(peer.silent_since) if peer else None
+        if peer is None or age is None or peer.refuses or peer.tries < self.limits.silent_tries:
             return None
         return age if age >= self.limits.silent_seconds else None
 
     @cached_property
-    def fell_silent(self) -> bool:
+    def peer_fell_silent(self) -> bool:
         """Whether it has been silent since about when the cloud came to call the node bad, not since long before."""
         bad = self.age(self.cloud.changed) if self.cloud else None
-        return self.silent is not None and bad is not None and self.silent <= bad + self.limits.silent_ahead_seconds
+        return (
+            self.peer_silent is not None
+            and bad is not None
+            and self.peer_silent <= bad + self.limits.silent_ahead_seconds
+        )
 
     # The runtime
 
     @cached_property
-    def absent(self) -> bool:
-        """Nobody served runtime metrics when they were last asked for, just now."""
+    def runtime_absent(self) -> bool:
+        """Whether no process served runtime metrics at the latest request, just now."""
         answer = self.evidence.runtime
-        young = self._young(answer.tried, self.limits.runtime_seconds)
+        young = self._is_recent(answer.tried, self.limits.runtime_seconds)
         return self.own and answer.problem is Problem.ABSENT and young
 
     @cached_property
     def chips(self) -> tuple[Chip, ...]:
-        """All chips of which the runtime tells whether they run anything."""
-        return tuple(chip for chip in self.runtime.chips if not chip.mute) if self.runtime else ()
+        """All chips of which the runtime reports whether they run anything."""
+        return tuple(chip for chip in self.runtime.chips if not chip.reports_nothing) if self.runtime else ()
 
     @cached_property
-    def working_chips(self) -> tuple[Chip, ...]:
+    def running_chips(self) -> tuple[Chip, ...]:
         """Chips that run programs."""
-        return tuple(chip for chip in self.chips if self._steps(chip))
+        return tuple(chip for chip in self.chips if self._is_running(chip))
 
     @property
-    def stepping(self) -> bool:
+    def running(self) -> bool:
         """Whether a program is known to run on a chip."""
-        return bool(self.working_chips)
+        return bool(self.running_chips)
 
     @cached_property
-    def slow(self) -> bool:
+    def slow_steps(self) -> bool:
         """Whether that is known only by programs that ran minutes ago: the next step may still be prepared."""
-        return self.stepping and not any(self._runs(chip) for chip in self.chips)
+        return self.running and not any(self._runs_now(chip) for chip in self.chips)
 
     @cached_property
-    def idle(self) -> float | None:
-        """For how long no chip at all has run anything; None where that is not told."""
-        told = [seconds for chip in self.chips if (seconds := number(chip.idle_seconds)) is not None]
-        return min(told) if told and not self.stepping else None
+    def idle_seconds(self) -> float | None:
+        """For how long no chip at all has run anything; None if not reported."""
+        idle = [seconds for chip in self.chips if (seconds := number(chip.idle_seconds)) is not None]
+        return min(idle) if idle and not self.running else None
 
     @cached_property
-    def waiting(self) -> int:
-        """Programs that wait for a chip."""
+    def queued_programs(self) -> int:
+        """The number of programs that wait for a chip."""
         return sum(max(0, port.hlo_queue or 0) for port in self.runtime.ports) if self.runtime else 0
 
     @cached_property
-    def hung(self) -> RuntimePort | None:
+    def hung_port(self) -> RuntimePort | None:
         """A port that takes connections and does not answer, the one that has done so longest.
 
-        Where everything on the machine can be seen and nobody holds the TPU, it is not libtpu's.
+        Where everything on the machine can be seen and no process holds the TPU, it is not libtpu's.
         """
         if self.host is not None and not self.host.unseen and not self.host.holders:
             return None
@@ -228,7 +263,7 @@ class Facts:
     # The host
 
     @cached_property
-    def booted(self) -> float | None:
+    def booted_at(self) -> float | None:
         """When the machine booted: that stays true however old the answer is."""
         host = self.evidence.host.value if self.own else None
         return host.booted if host and self.age(host.booted) is not None else None
@@ -239,74 +274,74 @@ class Facts:
         return tuple(sorted(self.host.holders, key=lambda one: one.started or math.inf)) if self.host else ()
 
     @cached_property
-    def holding(self) -> tuple[Holder, ...]:
+    def main_holders(self) -> tuple[Holder, ...]:
         """The holders that count: those that only just came beside older ones are tools that look at the TPU."""
-        older = tuple(one for one in self.holders if one.started is None or self.older(one.started, _TOOL_SECONDS))
+        older = tuple(one for one in self.holders if one.started is None or self.is_older(one.started, _TOOL_SECONDS))
         return older or self.holders
 
     @cached_property
-    def culprits(self) -> tuple[int, ...]:
-        """Pids of the program that holds the TPU: of its launches where logs tell of them, else the oldest holders.
+    def program_pids(self) -> tuple[int, ...]:
+        """Pids of the program that holds the TPU: of its launches where logs show them, else the oldest holders.
 
         There are none where several programs may hold it, as it may be one of them alone: holders of several users,
         launches that did not begin together, or more processes that serve metrics than began together.
         """
-        if len({one.user for one in self.holding}) != 1:
+        if len({one.user for one in self.main_holders}) != 1:
             return ()
-        launched = tuple(one for one in self.holding if self.logs is not None and one.pid in self.logs.alive)
-        oldest = (launched or self.holding)[0].started or 0.0
-        together = [one for one in launched or self.holding if (one.started or 0.0) <= oldest + SLACK_SECONDS]
+        launched = tuple(one for one in self.main_holders if self.logs is not None and one.pid in self.logs.alive)
+        oldest = (launched or self.main_holders)[0].started or 0.0
+        together = [one for one in launched or self.main_holders if (one.started or 0.0) <= oldest + SLACK_SECONDS]
         ports = [port for port in self.runtime.ports if port.problem in _SERVING] if self.runtime else []
-        others = len(together) < len(launched) or len(together) < min(len(self.holding), len(ports))
+        others = len(together) < len(launched) or len(together) < min(len(self.main_holders), len(ports))
         return () if others else tuple(one.pid for one in together)
 
     @cached_property
     def cpu(self) -> Cpu:
-        """What the holders' use of processors shows; the machine's where no holder is seen."""
+        """What the holders' use of the CPU shows; the machine's where no holder is seen."""
         if self.host is None:
             return Cpu.UNCLEAR
-        used = [number(holder.cpu_cores) for holder in self.holding]
+        used = [number(holder.cpu_cores) for holder in self.main_holders]
         known = [cores for cores in used if cores is not None]
-        if sum(known) >= _WORKING_CORES:
-            return Cpu.WORKING
+        if sum(known) >= _BUSY_CORES:
+            return Cpu.BUSY
         if known:
-            return Cpu.RESTING if len(known) == len(used) and sum(known) < _RESTING_CORES else Cpu.UNCLEAR
-        # A share alone tells nothing: one core that compiles is 0.4 % of a machine with 240.
+            return Cpu.IDLE if len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
+        # A share alone shows nothing: one core that compiles is 0.4 % of a machine with 240.
         busy, cores = number(self.host.cpu_busy), self.host.cores
         if busy is None or not cores:
             return Cpu.UNCLEAR
-        if busy * cores >= _WORKING_MACHINE:
-            return Cpu.WORKING
-        return Cpu.RESTING if busy * cores < _RESTING_CORES else Cpu.UNCLEAR
+        if busy * cores >= _BUSY_MACHINE_CORES:
+            return Cpu.BUSY
+        return Cpu.IDLE if busy * cores < _IDLE_CORES else Cpu.UNCLEAR
 
     @cached_property
-    def killed(self) -> bool:
-        """The kernel has killed for lack of memory since the last launch came up."""
-        return bool(self.host and self.host.oom_kills and self._counts(self.host.last_oom_kill))
+    def oom_killed(self) -> bool:
+        """Whether the kernel has killed for lack of memory since the last launch came up."""
+        return bool(self.host and self.host.oom_kills and self._is_current(self.host.last_oom_kill))
 
     @cached_property
-    def starved(self) -> bool:
-        """Next to no memory is left."""
+    def out_of_memory(self) -> bool:
+        """Whether next to no memory is left."""
         host = self.host
         if host is None or not host.memory_total_bytes or host.memory_available_bytes is None:
             return False
-        return host.memory_available_bytes < _STARVED_SHARE * host.memory_total_bytes
+        return host.memory_available_bytes < _MIN_MEMORY_SHARE * host.memory_total_bytes
 
     # Launches and events
 
     @cached_property
     def launches(self) -> tuple[Launch, ...]:
         """The launches of this boot, the newest first."""
-        told = self.logs.launches if self.logs else ()
-        of_boot = (one for one in told if self.booted is None or one.started >= self.booted)
+        launches = self.logs.launches if self.logs else ()
+        of_boot = (one for one in launches if self.booted_at is None or one.started >= self.booted_at)
         return tuple(sorted(of_boot, key=lambda one: -one.started))
 
     @cached_property
     def launch(self) -> Launch | None:
         """The newest launch whose process lives."""
-        return next((one for one in self.launches if self.lives(one)), None)
+        return next((one for one in self.launches if self.is_alive(one)), None)
 
-    def lives(self, launch: Launch) -> bool:
+    def is_alive(self, launch: Launch) -> bool:
         """Whether the launch's process is there."""
         return self.logs is not None and launch.pid in self.logs.alive
 
@@ -315,50 +350,50 @@ class Facts:
         return launch.outcome in _UP
 
     @cached_property
-    def quiet(self) -> float | None:
-        """Seconds since the program that is there gave its latest sign: it began, or its log spoke.
+    def quiet_seconds(self) -> float | None:
+        """Seconds since the latest sign of life of the present program: its start, or a line in its log.
 
-        Of several holders the oldest counts: those that came later are its children, or tools that look at the TPU.
+        Of several holders the oldest counts: later ones are its children, or tools that look at the TPU.
         """
-        begun = [age for holder in self.holding if (age := self.age(holder.started)) is not None]
-        heard = [self.age(max(one.started, one.last_heard or 0.0)) for one in self.launches if self.lives(one)]
-        known = [seconds for seconds in (*([max(begun)] if begun else []), *heard) if seconds is not None]
+        begun = [age for holder in self.main_holders if (age := self.age(holder.started)) is not None]
+        quiet = [self.age(max(one.started, one.last_heard or 0.0)) for one in self.launches if self.is_alive(one)]
+        known = [seconds for seconds in (*([max(begun)] if begun else []), *quiet) if seconds is not None]
         return min(known) if known else None
 
     @cached_property
     def _began(self) -> float | None:
         """For how many seconds there has been a program: the age of the oldest that is there."""
-        living = [self.age(one.started) for one in self.launches if self.lives(one)]
+        living = [self.age(one.started) for one in self.launches if self.is_alive(one)]
         known = [age for age in (*(self.age(one.started) for one in self.holders), *living) if age is not None]
         return max(known) if known else None
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
         """Events that still count, the newest first."""
-        told = self.logs.events if self.logs else ()
+        events = self.logs.events if self.logs else ()
         return tuple(
-            sorted((one for one in told if not one.history and self._counts(one.when)), key=lambda one: -one.when)
+            sorted((one for one in events if not one.history and self._is_current(one.when)), key=lambda one: -one.when)
         )
 
-    def since_idle(self, when: float | None) -> bool:
+    def is_since_idle(self, when: float | None) -> bool:
         """Whether something happened when the chips ran their last program, or later."""
         age = self.age(when)
-        return age is not None and self.idle is not None and age <= self.idle + SLACK_SECONDS
+        return age is not None and self.idle_seconds is not None and age <= self.idle_seconds + SLACK_SECONDS
 
-    def of_program(self, event: Event) -> bool:
+    def is_of_program(self, event: Event) -> bool:
         """Whether an event is one of the program that holds the TPU, by its pid."""
         alive = self.logs.alive if self.logs is not None else frozenset()
-        return event.pid is not None and event.pid in alive | {holder.pid for holder in self.holding}
+        return event.pid is not None and event.pid in alive | {holder.pid for holder in self.main_holders}
 
     def event(self, causes: frozenset[Cause]) -> Event | None:
         """The newest event of these causes."""
         return next((one for one in self.events if one.cause in causes), None)
 
     @cached_property
-    def program(self) -> bool:
+    def has_program(self) -> bool:
         """Whether a program is known to hold the TPU, or to be about to."""
         ports = self.runtime.ports if self.runtime else ()
-        serving = self.hung is not None or any(port.problem is None for port in ports)
+        serving = self.hung_port is not None or any(port.problem is None for port in ports)
         return bool(self.holders) or self.launch is not None or serving
 
     @cached_property
@@ -366,29 +401,29 @@ class Facts:
         """When the newest launch began that came up: what was before it is over."""
         return max((min(one.started, self.now) for one in self.launches if self.is_up(one)), default=0.0)
 
-    def _counts(self, when: float | None) -> bool:
+    def _is_current(self, when: float | None) -> bool:
         """Whether something of that time is of this boot, fresh, and not over since."""
         age = self.age(when)
         if age is None or when is None or age > self.limits.event_seconds:
             return False
-        return when >= max(self.booted or 0.0, self._came_up)
+        return when >= max(self.booted_at or 0.0, self._came_up)
 
-    def _young(self, when: float | None, seconds: float) -> bool:
+    def _is_recent(self, when: float | None, seconds: float) -> bool:
         age = self.age(when)
         return age is not None and age <= seconds
 
-    def _runs(self, chip: Chip) -> bool:
+    def _runs_now(self, chip: Chip) -> bool:
         idle = number(chip.idle_seconds)
         return (number(chip.duty_cycle) or 0.0) > 0 or (idle is not None and idle < self.limits.step_seconds)
 
-    def _steps(self, chip: Chip) -> bool:
+    def _is_running(self, chip: Chip) -> bool:
         """Whether it runs programs now, or may be between two steps, which may take minutes."""
-        if self._runs(chip):
+        if self._runs_now(chip):
             return True
         idle, began = number(chip.idle_seconds), self._began
         if idle is None or idle >= self.limits.slow_step_seconds:
             return False
-        if self.waiting or self.event(OTHERS_FAULTS | HARDWARE_FAULTS) is not None:
+        if self.queued_programs or self.event(OTHERS_FAULTS | HARDWARE_FAULTS) is not None:
             return False  # there is a better explanation
         # A chip that has run nothing since the program came up is one of a compile.
         return began is None or began - idle >= self.limits.compile_grace_seconds

@@ -1,27 +1,27 @@
-"""From when on what is seen counts: ages of answers, graces, thresholds. All in seconds."""
+"""The judge's thresholds: ages of answers, graces, durations. All in seconds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 _POLLS = 3  # an answer counts until this many polls are due since
-_LEAST_ANSWER_SECONDS = 10.0  # however fast the polls are: a slow answer is no silence
+_MIN_ANSWER_SECONDS = 10.0  # however fast the polls are: a slow answer is no silence
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """What `judge` goes by. The first eight are keys of the configuration."""
+class JudgeLimits:
+    """The thresholds. The first eight are keys of the configuration."""
 
-    compile_grace_seconds: float = 300.0  # a launch may say and run nothing
+    compile_grace_seconds: float = 300.0  # a launch may print and run nothing
     idle_seconds: float = 600.0  # chips may run nothing under a live program
-    settle_seconds: float = 120.0  # a node must have been bad by the cloud's word
+    settle_seconds: float = 120.0  # a node must have been bad by the cloud's state
     boot_grace_seconds: float = 300.0  # after its boot a node is only starting
     cloud_poll_seconds: float = 30.0
     runtime_poll_seconds: float = 10.0
-    agent_poll_seconds: float = 30.0
-    agent_silent_seconds: float = 120.0
+    peer_poll_seconds: float = 30.0
+    peer_silent_seconds: float = 120.0
 
-    # How old a witness's answer may be to count.
+    # How old a signal's answer may be to count.
     host_seconds: float = 60.0
     logs_seconds: float = 60.0
     notices_seconds: float = 600.0  # they are waited for, not polled
@@ -31,13 +31,13 @@ class Limits:
     silent_ahead_seconds: float = 1800.0  # before the cloud called the node bad; what is older has another cause
 
     event_seconds: float = 3600.0  # how old an event of the logs or a symptom of the API may be to count
-    transition_seconds: float = 1800.0  # a node that is coming up for longer than this needs a person
-    repair_seconds: float = 14_400.0  # a maintenance that goes on for longer than this needs a person
+    transition_seconds: float = 1800.0  # a node that is coming up for longer than this needs an operator
+    repair_seconds: float = 14_400.0  # a maintenance that goes on for longer than this needs an operator
     ahead_seconds: float = 3600.0  # a maintenance that begins within this time is under way as good as
-    over_seconds: float = 3600.0  # one whose window ended longer ago than this is over, whatever its status says
+    over_seconds: float = 3600.0  # one whose window ended longer ago than this is over, whatever its status
     again_seconds: float = 1800.0  # launches that failed within this time are looked at together
     again_count: int = 3  # so many of them in a row are no accident
-    skew_seconds: float = 60.0  # a time further in the future than this is told as a fault of a clock
+    skew_seconds: float = 60.0  # a time further in the future than this is reported as a fault of a clock
 
     # What follows from the configuration.
 
@@ -52,17 +52,17 @@ class Limits:
         return _answer_seconds(self.runtime_poll_seconds)
 
     @property
-    def agent_seconds(self) -> float:
-        """How old the answer may be to count, and the word of a node's own tpuwatch that is silent since."""
-        return _answer_seconds(self.agent_poll_seconds)
+    def peer_seconds(self) -> float:
+        """How old the answer of a node's own tpuwatch may be to count."""
+        return _answer_seconds(self.peer_poll_seconds)
 
     @property
     def silent_seconds(self) -> float:
         """How long a node's own tpuwatch that fell silent must have been so: two polls at the least."""
-        return max(self.agent_silent_seconds, 2 * self.agent_poll_seconds)
+        return max(self.peer_silent_seconds, 2 * self.peer_poll_seconds)
 
     @property
-    def longest_compile_seconds(self) -> float:
+    def max_compile_seconds(self) -> float:
         """A busy host is taken for a compile no longer than this."""
         return max(7200.0, 2 * self.idle_seconds)
 
@@ -78,4 +78,4 @@ class Limits:
 
 
 def _answer_seconds(poll_seconds: float) -> float:
-    return max(_POLLS * poll_seconds, _LEAST_ANSWER_SECONDS)
+    return max(_POLLS * poll_seconds, _MIN_ANSWER_SECONDS)

@@ -1,4 +1,4 @@
-"""What a person does about a verdict: steps as data, with the public page that each comes from.
+"""What an operator does about a verdict: steps as data, with the public page that each comes from.
 
 Fields in braces are filled in with what is known of the node, quoted for a shell; what is not known stays in capitals.
 """
@@ -9,7 +9,7 @@ import shlex
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.words import clean
+from tpuwatch.core import clean
 from tpuwatch.model import Remedy
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _GCLOUD = "https://cloud.google.com/sdk/gcloud/reference/compute/tpus"
 _DOCS = "https://cloud.google.com/tpu/docs"
 _ROLES = "https://docs.cloud.google.com/iam/docs/roles-permissions/tpu"
 _WHERE = "--zone={zone} --project={project}"
-_PIDS_TOLD = 8
+_MAX_PIDS = 8
 _CREATE = "gcloud compute tpus tpu-vm create {node} " + _WHERE + " --accelerator-type={type} --version={version}{spot}"
 _CREATE_QUEUED = (
     "gcloud compute tpus queued-resources create {queued} --node-id={node} "
@@ -28,7 +28,7 @@ _CREATE_QUEUED = (
 )
 
 
-class Step(Enum):
+class RemedyStep(Enum):
     """Something to do. The order has no meaning."""
 
     DESCRIBE = "describe"
@@ -62,77 +62,79 @@ class Step(Enum):
     CONFIGURE = "configure"
 
 
-STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
-    Step.DESCRIBE: (
+STEPS: Final[dict[RemedyStep, tuple[tuple[str, str], ...]]] = {
+    RemedyStep.DESCRIBE: (
         (
             "Look at state, health and symptoms: gcloud compute tpus tpu-vm describe {node} " + _WHERE,
             f"{_GCLOUD}/tpu-vm/describe",
         ),
     ),
-    Step.STATUS: (
+    RemedyStep.STATUS: (
         (
-            "Look at what its own tpuwatch says: gcloud compute tpus tpu-vm ssh {node} " + _WHERE + " --worker=0 "
+            "Look at what its own tpuwatch reports: gcloud compute tpus tpu-vm ssh {node} " + _WHERE + " --worker=0 "
             "--command='tpuwatch status'",
             f"{_GCLOUD}/tpu-vm/ssh",
         ),
     ),
-    Step.CHECKPOINT: (("Let the program write a checkpoint now, and go on from it later.", f"{_DOCS}/preemptible"),),
-    Step.MAINTENANCE: (
+    RemedyStep.CHECKPOINT: (
+        ("Let the program write a checkpoint now, and go on from it later.", f"{_DOCS}/preemptible"),
+    ),
+    RemedyStep.MAINTENANCE: (
         (
             "Wait: the service goes on by itself when the maintenance is over. What is announced is shown by gcloud "
             "compute tpus tpu-vm describe {node} " + _WHERE,
             f"{_DOCS}/view-maintenance-notifications",
         ),
     ),
-    Step.REPAIR: (
+    RemedyStep.REPAIR: (
         (
             "A repair has failed: ask Google's support, or delete the node and create it again: gcloud compute tpus "
             "tpu-vm delete {node} " + _WHERE + ", then " + _CREATE,
             f"{_DOCS}/managing-tpus-tpu-vm",
         ),
     ),
-    Step.END_HOLDER: (
+    RemedyStep.END_HOLDER: (
         (
             "End the process that holds the TPU (kill {pid}, and kill -9 {pid} if it stays), then start the program "
             "again. Who holds it is shown by sudo lsof -w /dev/accel* /dev/vfio/*",
             "https://github.com/jax-ml/jax/issues/22070",
         ),
     ),
-    Step.LOOK: (
+    RemedyStep.LOOK: (
         (
-            "Ask whoever runs the program that holds the TPU ({pid}) whether it waits for them, as a notebook does "
+            "Ask the user of the program that holds the TPU ({pid}) whether it waits for them, as a notebook does "
             "between two cells. Where in its code it is, is shown by sudo py-spy dump --pid PID",
             "https://github.com/benfred/py-spy",
         ),
     ),
-    Step.FIND_HOLDER: (
+    RemedyStep.FIND_HOLDER: (
         (
             "Find who holds the TPU among the processes that tpuwatch cannot see, of other users or in other "
             "containers: on the host itself, sudo lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile names them. "
-            "Leave the lock file alone while somebody uses the TPU.",
+            "Leave the lock file alone while a program uses the TPU.",
             "https://github.com/jax-ml/jax/issues/22070",
         ),
     ),
-    Step.AGAIN: (
+    RemedyStep.AGAIN: (
         (
-            "Start the program again: whoever held the TPU has ended since.",
+            "Start the program again: the program that held the TPU has ended since.",
             "https://github.com/jax-ml/jax/issues/22070",
         ),
     ),
-    Step.LOCK_FILE: (
+    RemedyStep.LOCK_FILE: (
         (
             "If sudo lsof -w /dev/accel* /dev/vfio/* shows no process, remove what an ended one left: "
             "sudo rm /tmp/libtpu_lockfile",
             "https://github.com/vllm-project/tpu-inference/issues/2257",
         ),
     ),
-    Step.UNBUFFER: (
+    RemedyStep.UNBUFFER: (
         (
             "Start the program with LIBTPU_INIT_ARGS=--logbuflevel=-1, so that its log shows how far it comes.",
             "https://github.com/google/glog",
         ),
     ),
-    Step.RESTART_RUNTIME: (
+    RemedyStep.RESTART_RUNTIME: (
         (
             "End the program with its runtime (kill -9 {pid}) and start it again. Where the runtime is a "
             "service of its own: sudo systemctl restart tpu-runtime",
@@ -140,7 +142,7 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
             "tensorflow/common.py",
         ),
     ),
-    Step.RESTART_NODE: (
+    RemedyStep.RESTART_NODE: (
         (
             "Stop the node: gcloud compute tpus tpu-vm stop {node} " + _WHERE,
             f"{_DOCS}/reference/rest/v2/projects.locations.nodes/stop",
@@ -150,22 +152,22 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
             f"{_GCLOUD}/tpu-vm/start",
         ),
     ),
-    Step.RESET_QUEUED_RESOURCE: (
+    RemedyStep.RESET_QUEUED_RESOURCE: (
         (
             "A slice of several hosts cannot be stopped; reset its queued resource: gcloud compute tpus "
             "queued-resources reset {queued} " + _WHERE,
             f"{_GCLOUD}/queued-resources/reset",
         ),
     ),
-    Step.DELETE: (
+    RemedyStep.DELETE: (
         (
             "Delete the node, which gives its capacity and its disk away: gcloud compute tpus tpu-vm delete {node} "
             + _WHERE,
             f"{_DOCS}/managing-tpus-tpu-vm",
         ),
     ),
-    Step.CREATE: (("Create it again: " + _CREATE, f"{_DOCS}/managing-tpus-tpu-vm"),),
-    Step.RECREATE_QUEUED: (
+    RemedyStep.CREATE: (("Create it again: " + _CREATE, f"{_DOCS}/managing-tpus-tpu-vm"),),
+    RemedyStep.RECREATE_QUEUED: (
         (
             "Delete the queued resource with its nodes: gcloud compute tpus queued-resources delete {queued} --force "
             + _WHERE,
@@ -173,77 +175,77 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
         ),
         ("Ask for it again: " + _CREATE_QUEUED, f"{_GCLOUD}/queued-resources/create"),
     ),
-    Step.START: (
+    RemedyStep.START: (
         (
             "If it should run, start it: gcloud compute tpus tpu-vm start {node} " + _WHERE,
             f"{_GCLOUD}/tpu-vm/start",
         ),
     ),
-    Step.FIX_PROGRAM: (
+    RemedyStep.FIX_PROGRAM: (
         (
-            "Do what tpuwatch's finding for this cause says, then start the program again.",
+            "Follow tpuwatch's finding for this cause, then start the program again.",
             f"{_DOCS}/troubleshooting/trouble-jax",
         ),
     ),
-    Step.HOST_MEMORY: (
+    RemedyStep.HOST_MEMORY: (
         (
             "Hold less in the host's memory: smaller shuffle and prefetch buffers, fewer data workers, checkpoints "
             "written shard by shard.",
             f"{_DOCS}/troubleshooting/trouble-tf",
         ),
     ),
-    Step.OTHER_WORKERS: (
+    RemedyStep.OTHER_WORKERS: (
         (
-            "Look at the other workers first: which of them does not run, and what its log says. One after another: "
+            "Look at the other workers first: which of them does not run, and what its log holds. One after another: "
             "gcloud compute tpus tpu-vm ssh {node} --worker=0 " + _WHERE,
             "https://docs.jax.dev/en/latest/multi_process.html",
         ),
     ),
-    Step.ABUSE: (
+    RemedyStep.ABUSE: (
         ("Answer Google's notice on the project; its owners have it by mail.", "https://cloud.google.com/terms/aup"),
     ),
-    Step.NAME: (
+    RemedyStep.NAME: (
         (
-            "Put the name right under nodes in [cloud]; which there are is shown by gcloud compute tpus tpu-vm list "
+            "Correct the name under nodes in [cloud]; which there are is shown by gcloud compute tpus tpu-vm list "
             + _WHERE,
             f"{_DOCS}/managing-tpus-tpu-vm",
         ),
     ),
-    Step.PLACE: (
+    RemedyStep.PLACE: (
         (
-            "Put project and zone right in [cloud]; in which zones there are TPUs is shown by gcloud compute tpus "
+            "Correct project and zone in [cloud]; in which zones there are TPUs is shown by gcloud compute tpus "
             "locations list --project={project}",
             f"{_DOCS}/regions-zones",
         ),
     ),
-    Step.ENABLE: (
+    RemedyStep.ENABLE: (
         (
             "Enable the API: gcloud services enable tpu.googleapis.com --project={project}",
             f"{_DOCS}/setup-gcp-account",
         ),
     ),
-    Step.CREDENTIALS: (
+    RemedyStep.CREDENTIALS: (
         (
             "On Google Cloud give the machine a service account; elsewhere: gcloud auth application-default login, or "
             "GOOGLE_APPLICATION_CREDENTIALS with a valid key.",
             "https://docs.cloud.google.com/docs/authentication/provide-credentials-adc",
         ),
     ),
-    Step.SCOPE: (
+    RemedyStep.SCOPE: (
         (
             "Give the machine's service account the scope https://www.googleapis.com/auth/cloud-platform; a TPU VM "
             "gets its scopes when it is created (--scopes).",
             f"{_DOCS}/reference/rest/v2/projects.locations.nodes/list",
         ),
     ),
-    Step.PERMISSION: (
+    RemedyStep.PERMISSION: (
         (
             "Grant the account the role that lets it see nodes: gcloud projects add-iam-policy-binding {project} "
             "--member=serviceAccount:ACCOUNT --role=roles/tpu.viewer",
             _ROLES,
         ),
     ),
-    Step.CONFIGURE: (
+    RemedyStep.CONFIGURE: (
         (
             "Set project, zone and nodes in [cloud], or set enabled = false there if this is no Cloud TPU.",
             f"{_DOCS}/managing-tpus-tpu-vm",
@@ -252,7 +254,7 @@ STEPS: Final[dict[Step, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def remedy(steps: tuple[Step, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
+def remedy(steps: tuple[RemedyStep, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
     """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault."""
     fields = _fields(facts, pids) if steps else {}
     return tuple(Remedy(do.format_map(fields), source) for step in dict.fromkeys(steps) for do, source in STEPS[step])
@@ -261,7 +263,7 @@ def remedy(steps: tuple[Step, ...], facts: Facts, pids: tuple[int, ...] = ()) ->
 def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
     node, identity = facts.cloud or facts.evidence.cloud.value, facts.identity
     # Only pids that the host itself has seen: one out of a log's name may be of a container, or made up.
-    held = [holder.pid for holder in facts.holding if holder.pid in pids]
+    held = [holder.pid for holder in facts.main_holders if holder.pid in pids]
     return {
         "node": _quoted((node.name if node else "") or identity.node.value or facts.evidence.node, "NODE"),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),
@@ -269,8 +271,8 @@ def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
         "queued": _quoted(node.queued_resource if node else "", "QUEUED_RESOURCE"),
         "type": _quoted((node.accelerator if node else "") or identity.accelerator.value, "TYPE"),
         "version": _quoted(node.runtime_version if node else "", "VERSION"),
-        "spot": " --spot" if facts.spot else "",
-        "pid": " ".join(str(pid) for pid in held[:_PIDS_TOLD]) or "PID",
+        "spot": " --spot" if facts.is_spot else "",
+        "pid": " ".join(str(pid) for pid in held[:_MAX_PIDS]) or "PID",
     }
 
 

@@ -1,1 +1,58 @@
 """Launches: the processes that initialise the TPU, put together from logs, /proc and the records of `tpuwatch exec`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.launches.exec_records import (
+        ExecRecord,
+        discard_record,
+        launch_from,
+        make_drop_box,
+        read_records,
+        take_records,
+        trim_records,
+        write_record,
+    )
+    from tpuwatch.launches.life import Life
+    from tpuwatch.launches.tracker import (
+        MARKS,
+        LaunchTracker,
+        Origin,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "exec_records": [
+                "ExecRecord",
+                "discard_record",
+                "launch_from",
+                "make_drop_box",
+                "read_records",
+                "take_records",
+                "trim_records",
+                "write_record",
+            ],
+            "life": ["Life"],
+            "tracker": ["LaunchTracker", "MARKS", "Origin"],
+        },
+    )
+
+__all__ = [
+    "MARKS",
+    "ExecRecord",
+    "LaunchTracker",
+    "Life",
+    "Origin",
+    "discard_record",
+    "launch_from",
+    "make_drop_box",
+    "read_records",
+    "take_records",
+    "trim_records",
+    "write_record",
+]

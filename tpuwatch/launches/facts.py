@@ -7,21 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.model import Cause, Launch, Outcome
-from tpuwatch.tune.model import WORKLOAD_VARIABLE, is_workload
+from tpuwatch.model import WORKLOAD_VARIABLE, Cause, Launch, Outcome, is_workload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpuwatch.tune.record import Record
+    from tpuwatch.launches.exec_records import ExecRecord
 
-_MAX_BYTES: Final = 1 << 50  # what a log says beyond it is no size of a buffer
+_MAX_BYTES: Final = 1 << 50  # a larger number in a log is no size of a buffer
 _ROOT: Final = "root"  # whose word counts for the launches of all users
 _OPEN: Final = frozenset({Outcome.STARTING, Outcome.SILENT, Outcome.KILLED})
 
 
 def add_fault(launch: Launch, cause: Cause, when: float) -> bool:
-    """Note a fault of the launch, by its first time; whether that is news."""
+    """Note a fault of the launch, by its first time; whether that is changed."""
     seconds = max(0.0, when - launch.started)
     if launch.faults.get(cause.value, seconds + 1) <= seconds:
         return False
@@ -30,10 +29,10 @@ def add_fault(launch: Launch, cause: Cause, when: float) -> bool:
 
 
 def shortage(details: Mapping[str, Any]) -> tuple[int, int] | None:
-    """What a failure of the premapped buffer says: the bytes that were asked for, and those that the buffer lacked.
+    """The sizes in a failure of the premapped buffer: the bytes that were asked for, and those that the buffer lacked.
 
     A buffer that has more free than was asked for has it in pieces: then it lacked all that was asked for.
-    None where it says nothing.
+    None where it has none.
     """
     asked, free = details.get("requested_bytes"), details.get("free_bytes", 0)
     if not (isinstance(asked, int) and isinstance(free, int) and 0 < asked <= _MAX_BYTES and 0 <= free <= _MAX_BYTES):
@@ -55,17 +54,17 @@ def set_environment(launch: Launch, environment: Mapping[str, str]) -> None:
         launch.workload = name
 
 
-def speaks_for_all(record: Record) -> bool:
-    """Whether it counts whoever's launches it tells of: it is root's, or one's own."""
+def is_trusted(record: ExecRecord) -> bool:
+    """Whether it counts for the launches of any user: it is root's, or one's own."""
     return record.owner in ("", _ROOT)
 
 
-def may_tell(record: Record, launch: Launch) -> bool:
-    """Whether the user who left the record may speak for the launch."""
-    return speaks_for_all(record) or launch.user in ("", record.owner)
+def may_describe(record: ExecRecord, launch: Launch) -> bool:
+    """Whether the user who left the record may describe the launch."""
+    return is_trusted(record) or launch.user in ("", record.owner)
 
 
-def merge(launch: Launch, theirs: Launch, record: Record) -> Outcome:
+def merge(launch: Launch, theirs: Launch, record: ExecRecord) -> Outcome:
     """Add what `tpuwatch exec` saw of a launch, which has ended; returns the outcome as it is known now."""
     launch.workload = record.workload
     launch.exit_status = launch.exit_status if theirs.exit_status is None else theirs.exit_status

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from tpuwatch.host import Process, Processes
     from tpuwatch.model import Launch
-    from tpuwatch.processes import Process, Processes
 
 SAME_PROCESS_SECONDS: Final = 5.0  # a log begins when its process has run for a moment
 # How long before the first line of its log a process may have started: it imports, and may prepare its data, before it
-# first asks for the TPU. Of one that did so for longer, as a notebook does, nothing tells it from a stranger who has
-# the number that a process in a container knows itself by.
+# first asks for the TPU. One that did so for longer, as a notebook does, cannot be distinguished from a stranger that
+# has the number that a process in a container knows itself by.
 _LOADING_SECONDS: Final = 900.0
 _KEPT: Final = 512
 
@@ -24,7 +24,7 @@ class Life(str, Enum):
 
     ALIVE = "alive"
     GONE = "gone"
-    UNKNOWN = "unknown"  # it ran elsewhere, or cannot be told from others
+    UNKNOWN = "unknown"  # it ran elsewhere, or cannot be distinguished from others
 
 
 class Lives:
@@ -74,7 +74,7 @@ class Lives:
         return Life.GONE if self.is_gone(launch) else Life.ALIVE
 
     def is_gone(self, launch: Launch) -> bool:
-        """Whether the process has been found, and has ended. Of one that never was found, silence will tell."""
+        """Whether the process has been found, and has ended. One that never was found is judged by its silence."""
         key, process = (launch.pid, launch.started), self.process(launch)
         if process is None or self._processes is None:
             return False

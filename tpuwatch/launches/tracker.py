@@ -1,4 +1,4 @@
-"""Launches: the processes that initialise the TPU, put together from what their logs and /proc say.
+"""Launches: the processes that initialise the TPU, assembled from their logs and /proc.
 
 The tracker is fed facts in the order in which they are read, from several files of one process, some of them twice;
 it answers with launches that changed. The same facts always give the same launch, so nothing is lost when some are
@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.launches import facts
 from tpuwatch.launches.life import SAME_PROCESS_SECONDS, Life, Lives
-from tpuwatch.model import Cause, Launch, Outcome
-from tpuwatch.tune.model import LAUNCH_VARIABLE
+from tpuwatch.model import LAUNCH_VARIABLE, Cause, Launch, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tpuwatch.logs.parser import Match
-    from tpuwatch.processes import Process, Processes
-    from tpuwatch.tune.record import Record
+    from tpuwatch.host import Process, Processes
+    from tpuwatch.launches.exec_records import ExecRecord
+    from tpuwatch.logs import Match
 
 # What ends a launch when it happens before the TPU is up.
 FATAL = frozenset(
@@ -38,7 +37,7 @@ FATAL = frozenset(
         Cause.INIT_FAILED,
     }
 )
-# Those of them that only a process which wants the TPU meets: they tell of a launch that came no further.
+# Those of them that only a process which wants the TPU meets: they show a launch that came no further.
 _EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
 MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})  # that the tracker understands
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
@@ -59,7 +58,7 @@ class Origin:
     user: str = ""
     host: str = ""
     history: bool = False
-    output: bool = False  # what the job printed, which may say again what libtpu's log says
+    output: bool = False  # what the job printed, which may repeat libtpu's log
 
 
 class LaunchTracker:
@@ -85,8 +84,8 @@ class LaunchTracker:
         self._banners: dict[int, tuple[float, Mapping[str, Any]]] = {}
         self.silent_after = silent_after
         self._boot_id, self._booted = boot_id, booted
-        self._counted = dict.fromkeys(counted, False)  # by the keys of failures, whether another source had told them
-        # How many failures each launch's log told, and how many its output. Of launches from before nobody knows.
+        self._counted = dict.fromkeys(counted, False)  # by the keys of failures, whether another source had them too
+        # How many failures each launch's log has, and how many its output; unknown for launches of an earlier run.
         self._tallies = {(one.pid, one.started): [one.premapped_failures] * 2 for one in self._launches.values()}
         self._lacked: dict[tuple[int, float], int] = {}  # bytes, by launches whose buffer's size is not known yet
         self._killed: float | None = None  # when the kernel was last found to have killed for want of memory
@@ -96,7 +95,7 @@ class LaunchTracker:
         self._changed: dict[tuple[int, float], Launch] = {}
         self._concluded: dict[tuple[int, float], Launch] = {}
 
-    def hear(self, match: Match, origin: Origin, now: float) -> None:
+    def observe(self, match: Match, origin: Origin, now: float) -> None:
         """A rule recognised something. `now` stands for the time of a record that has none."""
         when = now if match.time is None else match.time
         if match.rule.mark is not None:
@@ -110,10 +109,10 @@ class LaunchTracker:
         if pid is None:
             return
         if name == "banner":
-            known, said = self._banners.get(pid, (when, {}))
+            known, banner = self._banners.get(pid, (when, {}))
             if when - known > SAME_PROCESS_SECONDS:  # the number was given to another process
-                known, said = when, {}
-            self._banners[pid] = (known, {**said, **details})
+                known, banner = when, {}
+            self._banners[pid] = (known, {**banner, **details})
             self._trim(self._banners)
             return
         launch = self._launch(pid, origin, when) if name in _BEGINS else self._launches.get(pid)
@@ -132,18 +131,18 @@ class LaunchTracker:
         launch = self._of(cause, origin, when)
         if launch is None or when < launch.started:
             return
-        news = facts.add_fault(launch, cause, when)
+        changed = facts.add_fault(launch, cause, when)
         if cause is Cause.SLOW_INIT and "init_seconds" in details:
             launch.init_seconds = details["init_seconds"]
             self._conclude(launch, Outcome.SLOW)
         elif cause is Cause.PREMAPPED_EXHAUSTED:
-            news = self._count_failure(launch, details, key, output=origin.output) or news
+            changed = self._count_failure(launch, details, key, output=origin.output) or changed
         elif cause in FATAL and launch.outcome in (Outcome.STARTING, Outcome.SILENT, Outcome.KILLED):
             launch.cause = cause
             self._conclude(launch, Outcome.FAILED)
-        elif not news:
+        elif not changed:
             return
-        if news or cause is not Cause.PREMAPPED_EXHAUSTED:
+        if changed or cause is not Cause.PREMAPPED_EXHAUSTED:
             launch.last_heard = max(when, launch.last_heard or when)
             self._note(launch)
 
@@ -156,22 +155,22 @@ class LaunchTracker:
             if launch.ended is not None:
                 self._blame_memory(launch)
 
-    def adopt(self, record: Record) -> None:
+    def add_record(self, record: ExecRecord) -> None:
         """`tpuwatch exec` has left a record. The same one may come twice."""
         for theirs in record.launches:
             known = self._launches.get(theirs.pid)
             if known is not None and _is_same(known, theirs, record):
-                if facts.may_tell(record, known):
+                if facts.may_describe(record, known):
                     self._merge(known, theirs, record)
             else:
                 self._add(theirs, record)
-        if not record.launches:  # it saw none of them; their environments tell
-            self._adopt_marked(record)
+        if not record.launches:  # it saw none of them; their environments name them
+            self._add_record_by_mark(record)
 
-    def _adopt_marked(self, record: Record) -> None:
+    def _add_record_by_mark(self, record: ExecRecord) -> None:
         marked = [one for one in self._launches.values() if one.environment.get(LAUNCH_VARIABLE) == record.id]
         for launch in marked:
-            if facts.may_tell(record, launch):
+            if facts.may_describe(record, launch):
                 status = record.exit_status if len(marked) == 1 else None
                 self._merge(launch, replace(launch, exit_status=status, faults={}), record)
 
@@ -199,9 +198,9 @@ class LaunchTracker:
         concluded, self._concluded = self._concluded, {}
         return list(concluded.values())
 
-    def is_retold(self, key: bytes) -> bool:
-        """Whether the failure of the premapped buffer with that key is one that a launch's log and its output both tell
-        of, and that was counted when the other one told it.
+    def is_duplicate(self, key: bytes) -> bool:
+        """Whether the failure of the premapped buffer with that key is in both a launch's log and its output, and was
+        counted with the first of the two.
         """
         return self._counted.get(key, False)
 
@@ -223,7 +222,7 @@ class LaunchTracker:
         """The premapped buffer had no room; whether this is no copy of what is counted already.
 
         What a job prints of it has another key than what libtpu logs, and often another wording. So each of them is
-        counted by itself, and the launch has as many failures as the one that tells of more.
+        counted by itself, and the launch has as many failures as the one that has more.
         """
         if key is not None and key in self._counted:
             return False
@@ -236,24 +235,24 @@ class LaunchTracker:
             self._counted[key] = max(tally) == known
             self._trim(self._counted, _KEPT_FAILURES)
         launch.premapped_failures = max(launch.premapped_failures, *tally)
-        told = facts.shortage(details)
-        if told is not None:
-            asked, lacked = told
+        shortage = facts.shortage(details)
+        if shortage is not None:
+            asked, lacked = shortage
             launch.premapped_asked_bytes = max(asked, launch.premapped_asked_bytes or 0)
             self._lacked[which] = max(lacked, self._lacked.get(which, 0))
             self._trim(self._lacked)
             facts.add_need(launch, lacked)
         return True
 
-    def _merge(self, launch: Launch, theirs: Launch, record: Record) -> None:
+    def _merge(self, launch: Launch, theirs: Launch, record: ExecRecord) -> None:
         before = replace(launch)
         self._conclude(launch, facts.merge(launch, theirs, record))
         if launch != before:
             self._note(launch)
 
-    def _add(self, theirs: Launch, record: Record) -> None:
+    def _add(self, theirs: Launch, record: ExecRecord) -> None:
         """A launch of which only `tpuwatch exec` knows."""
-        user = theirs.user if facts.speaks_for_all(record) else record.owner
+        user = theirs.user if facts.is_trusted(record) else record.owner
         launch = replace(theirs, outcome=Outcome.STARTING, user=user, boot_id=self._boot_of(theirs.started), id=None)
         known = self._launches.get(launch.pid)
         if known is None or known.started < launch.started:
@@ -300,13 +299,19 @@ class LaunchTracker:
         banner = self._banners.get(pid)
         if banner is not None and not 0 <= when - banner[0] < _DAY:  # of another process that had the number
             banner = None
-        started, said = banner or (when, {})
+        started, marks = banner or (when, {})
         # A known launch may lack its banner: that was read before a restart of ours.
         renewed = known is not None and banner is not None and known.started < started - SAME_PROCESS_SECONDS
         if known is not None and not renewed and when - known.started < _DAY:
             return known
         launch = Launch(
-            pid, started, origin.user, origin.host, str(said.get("build", "")), last_heard=when, history=origin.history
+            pid,
+            started,
+            origin.user,
+            origin.host,
+            str(marks.get("build", "")),
+            last_heard=when,
+            history=origin.history,
         )
         if not launch.history:
             launch.boot_id = self._boot_of(started)
@@ -371,7 +376,7 @@ class LaunchTracker:
             del known[next(iter(known))]
 
 
-def _is_same(known: Launch, theirs: Launch, record: Record) -> bool:
+def _is_same(known: Launch, theirs: Launch, record: ExecRecord) -> bool:
     """Whether both are of one process: no number is given twice while a command runs."""
     near = abs(known.started - theirs.started) <= SAME_PROCESS_SECONDS
     return near or record.started - SAME_PROCESS_SECONDS <= known.started <= record.ended

@@ -1,1 +1,103 @@
 """Restarting what is stuck: a pure policy, a durable ledger, and an executor that anybody can carry on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.restart.cloud_api import CloudNodeApi
+    from tpuwatch.restart.driver import Progress
+    from tpuwatch.restart.ledger.owner import owner_words
+    from tpuwatch.restart.operator.access import (
+        LedgerAccess,
+        open_access,
+    )
+    from tpuwatch.restart.operator.report import (
+        NodeReport,
+        NodeReporter,
+    )
+    from tpuwatch.restart.operator.restarts import (
+        LedgerStatus,
+        PastRestart,
+        RestartState,
+        cancel_restart,
+        read_history,
+        read_status,
+        reset_breaker,
+    )
+    from tpuwatch.restart.operator.session import (
+        RestartRequest,
+        RestartResult,
+        RestartSession,
+    )
+    from tpuwatch.restart.operator.targets import (
+        OwnNode,
+        UsageError,
+        find_own_node,
+        parse_targets,
+    )
+    from tpuwatch.restart.operator.wording import (
+        action_words,
+        describe_unfinished,
+        full_name,
+        phase_words,
+    )
+    from tpuwatch.restart.policy.settings import PolicySettings
+    from tpuwatch.restart.service import RestartService
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "cloud_api": ["CloudNodeApi"],
+            "driver": ["Progress"],
+            "ledger.owner": ["owner_words"],
+            "operator.access": ["LedgerAccess", "open_access"],
+            "operator.report": ["NodeReport", "NodeReporter"],
+            "operator.restarts": [
+                "LedgerStatus",
+                "PastRestart",
+                "RestartState",
+                "cancel_restart",
+                "read_history",
+                "read_status",
+                "reset_breaker",
+            ],
+            "operator.session": ["RestartRequest", "RestartResult", "RestartSession"],
+            "operator.targets": ["OwnNode", "UsageError", "find_own_node", "parse_targets"],
+            "operator.wording": ["action_words", "describe_unfinished", "full_name", "phase_words"],
+            "policy.settings": ["PolicySettings"],
+            "service": ["RestartService"],
+        },
+    )
+
+__all__ = [
+    "CloudNodeApi",
+    "LedgerAccess",
+    "LedgerStatus",
+    "NodeReport",
+    "NodeReporter",
+    "OwnNode",
+    "PastRestart",
+    "PolicySettings",
+    "Progress",
+    "RestartRequest",
+    "RestartResult",
+    "RestartService",
+    "RestartSession",
+    "RestartState",
+    "UsageError",
+    "action_words",
+    "cancel_restart",
+    "describe_unfinished",
+    "find_own_node",
+    "full_name",
+    "open_access",
+    "owner_words",
+    "parse_targets",
+    "phase_words",
+    "read_history",
+    "read_status",
+    "reset_breaker",
+]

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.auditfile import AuditFile
-from tpuwatch.health.words import clean
-from tpuwatch.jsontext import times
+from tpuwatch.core import AuditFile, clean, times
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.policy.decision import Decision, Use
-    from tpuwatch.restart.record import Target
+    from tpuwatch.model import RestartDecision, Target, Use
 
 FILE_NAME: Final = "audit.jsonl"
 MAX_EVIDENCE: Final = 20
@@ -24,13 +21,13 @@ _TEXT: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AuditEntry:
     """One decision: who decided what about which node, why, and what came of it."""
 
     at: float
     node: str  # the resource name; "" for what concerns all nodes
     actor: str
-    decision: str  # the rung, or "cancel", "reset_breaker", "nothing"
+    decision: str  # the action, or "cancel", "reset_breaker", "nothing"
     result: str  # "begun", "done", "blocked", "refused", …
     blocked: str = ""  # why not: a value of Blocked
     verdict: str = ""
@@ -39,7 +36,7 @@ class Entry:
     sentence: str = ""
 
     @classmethod
-    def of(cls, decision: Decision, target: Target, actor: str) -> Entry:
+    def of(cls, decision: RestartDecision, target: Target, actor: str) -> AuditEntry:
         """What the policy has decided."""
         result = "begun" if decision.act is not None else "blocked" if decision.blocked is not None else "nothing"
         return cls(
@@ -59,12 +56,12 @@ class Entry:
 class Audit(AuditFile):
     """The audit of restarts."""
 
-    def note(self, entry: Entry) -> None:
-        """Write it. If that fails, it is told in tpuwatch's own log."""
+    def note(self, entry: AuditEntry) -> None:
+        """Write it. If that fails, it is logged."""
         self.write(_document(entry))
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: AuditEntry) -> dict[str, Any]:
     budget = entry.budget
     return {
         **times("time", entry.at),

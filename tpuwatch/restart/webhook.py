@@ -1,7 +1,7 @@
-"""Calls people: small JSON documents that are POSTed to the address in [restart]. What Slack shows is their `text`.
+"""Notifies operators: small JSON documents are POSTed to the address in [restart]. Slack shows their `text`.
 
-Whoever has something to tell never waits for it: a thread sends, one document after the other, tries again for a while,
-and drops what is too much. The address is a secret: no message and no error ever tells more of it than its host.
+The caller never waits: a thread sends one document after the other, retries for a while, and drops what is too much.
+The address is a secret: no message and no error shows more of it than its host.
 """
 
 from __future__ import annotations
@@ -18,22 +18,19 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tpuwatch import __version__
-from tpuwatch.clock import SystemClock
-from tpuwatch.health.words import clean
-from tpuwatch.jsontext import dumps
-from tpuwatch.node.channel import Channel, TooLargeError
-from tpuwatch.node.pacing import parse_retry_after
+from tpuwatch.core import SystemClock, clean, dumps, parse_retry_after
+from tpuwatch.google import DeadlineSocket, TooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tpuwatch.clock import Clock
+    from tpuwatch.core import Clock
 
 TIMEOUT_SECONDS: Final = 10.0  # for a try: to connect, and for all that is sent and answered together
 TRIES: Final = 5
 PAUSE_SECONDS: Final = 1.0  # after the first try that failed; doubles, and a random part of it is waited
-LONGEST_PAUSE_SECONDS: Final = 60.0
-MOST_WAITING: Final = 100
+MAX_PAUSE_SECONDS: Final = 60.0
+MAX_QUEUED: Final = 100
 _ANSWER_BYTES: Final = 1 << 18
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TEXT: Final = 2000  # characters
@@ -49,17 +46,17 @@ class Webhook:
         url: str,
         *,
         counted: Callable[[str], None] = lambda _: None,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
         wait: Callable[[float], bool] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`counted` is told "sent", "failed" or "dropped" for each document. `wait` waits so many seconds, or until
-        `close`, and says whether that was called. A try is bounded by `clock`.
+        """`counted` is called with "sent", "failed" or "dropped" for each document. `wait` waits so many seconds, or
+        until `close`, and returns whether that was called. A try is bounded by `clock`.
         """
         self._url = url
         self.host = urlsplit(url).hostname or ""
         self._counted = counted
-        self._dice = dice or random.Random()  # noqa: S311 (spreads tries, keeps no secret)
+        self._rng = rng or random.Random()  # noqa: S311 (spreads tries, keeps no secret)
         self._ending = threading.Event()
         self._wait = wait or self._ending.wait
         self._changed = threading.Condition()
@@ -75,7 +72,7 @@ class Webhook:
         with self._changed:
             if self._ending.is_set():
                 return
-            if len(self._waiting) >= MOST_WAITING:
+            if len(self._waiting) >= MAX_QUEUED:
                 self._counted("dropped")
                 return
             self._waiting.append(body)
@@ -102,8 +99,8 @@ class Webhook:
         while (body := self._next()) is not None:
             try:
                 why = self._delivered(body)
-            except Exception as error:  # noqa: BLE001 # it may quote the address, so that its kind alone is told
-                why = f"of an error that nobody foresaw ({type(error).__name__})"
+            except Exception as error:  # noqa: BLE001 # it may quote the address, so that only its type is logged
+                why = f"of an unexpected error ({type(error).__name__})"
             if self._ending.is_set() and why:
                 return
             self._counted("failed" if why else "sent")
@@ -125,7 +122,7 @@ class Webhook:
             again, why, after = self._tried(body)
             if not why or not again or not left:
                 return why
-            if self._wait(min(max(self._dice.uniform(0, pause), after), LONGEST_PAUSE_SECONDS)):
+            if self._wait(min(max(self._rng.uniform(0, pause), after), MAX_PAUSE_SECONDS)):
                 return why
             pause *= 2
         return why
@@ -141,7 +138,7 @@ class Webhook:
             error.close()
             after = parse_retry_after(error.headers.get("Retry-After")) if error.headers else None
             return error.code in _AGAIN, f"it answers with status {error.code}", after or 0.0
-        except (ValueError, http.client.InvalidURL):  # what they say would quote the address
+        except (ValueError, http.client.InvalidURL):  # their text would quote the address
             return False, "webhook_url under [restart] is none that can be asked", 0.0
         except TooLargeError:
             return True, "its answer has no end", 0.0
@@ -173,7 +170,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class _Connection(http.client.HTTPConnection):
-    """Has one deadline for all that it sends and reads: a socket's own timeout begins anew with every byte."""
+    """Has one deadline for all that it sends and reads: a socket's own timeout restarts with every byte."""
 
     def __init__(self, host: str, clock: Clock, *, timeout: float) -> None:
         super().__init__(host, timeout=timeout)
@@ -189,13 +186,13 @@ class _SecureConnection(_Connection, http.client.HTTPSConnection):
     pass
 
 
-class _Closing(Channel):
+class _Closing(DeadlineSocket):
     def close(self) -> None:
         self._connection.close()
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """An address that leads elsewhere is told as a failure: a message is meant for where it was addressed to."""
+    """A redirect is a failure: a message is meant for where it was addressed to."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

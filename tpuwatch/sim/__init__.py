@@ -1,1 +1,66 @@
-"""A stand-in TPU VM: processes that write what libtpu and jobs write, for the demo, tests and benchmarks."""
+"""Simulator of the Cloud TPU services and of a TPU VM, for `tpuwatch sim`, the demo, tests and benchmarks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.sim.client import Client
+    from tpuwatch.sim.demo import Demo
+    from tpuwatch.sim.directory import (
+        SimulatorDirectory,
+        default_directory,
+    )
+    from tpuwatch.sim.host.machine import SimulatedMachine
+    from tpuwatch.sim.host.tuned_program import (
+        LAUNCH_OPTIONS,
+        LaunchScript,
+        add_launch_arguments,
+        run_launch,
+    )
+    from tpuwatch.sim.output import (
+        print_start,
+        print_state,
+        print_step,
+    )
+    from tpuwatch.sim.scenario.file import (
+        DEFAULT_SCENARIO,
+        built_in_scenarios,
+        load_scenario,
+    )
+    from tpuwatch.sim.simulator import Simulator
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "client": ["Client"],
+            "demo": ["Demo"],
+            "host.machine": ["SimulatedMachine"],
+            "host.tuned_program": ["LAUNCH_OPTIONS", "LaunchScript", "add_launch_arguments", "run_launch"],
+            "directory": ["SimulatorDirectory", "default_directory"],
+            "scenario.file": ["DEFAULT_SCENARIO", "built_in_scenarios", "load_scenario"],
+            "output": ["print_start", "print_state", "print_step"],
+            "simulator": ["Simulator"],
+        },
+    )
+
+__all__ = [
+    "DEFAULT_SCENARIO",
+    "LAUNCH_OPTIONS",
+    "Client",
+    "Demo",
+    "LaunchScript",
+    "SimulatedMachine",
+    "Simulator",
+    "SimulatorDirectory",
+    "add_launch_arguments",
+    "built_in_scenarios",
+    "default_directory",
+    "load_scenario",
+    "print_start",
+    "print_state",
+    "print_step",
+    "run_launch",
+]

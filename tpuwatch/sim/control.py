@@ -19,10 +19,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from pydantic import ValidationError
 
-from tpuwatch.sim import actions
-from tpuwatch.sim.director import CannotDoError
+from tpuwatch.sim.scenario import actions
+from tpuwatch.sim.scenario.executor import ActionFailedError
+from tpuwatch.sim.scenario.validation import describe_errors
 from tpuwatch.sim.serving import LocalServer
-from tpuwatch.sim.wording import problems
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,14 +44,14 @@ class _BadRequestError(Exception):
 class ControlServer(LocalServer):
     """Serves on an address of this machine, from threads of its own."""
 
-    def __init__(self, do: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, execute: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]) -> None:
         """Binds a free port of this host at once, serves after `start`. Raises OSError.
 
-        `do` is Director.do, `state` gives the document of GET /state.
+        `execute` is ActionExecutor.execute, `state` gives the document of GET /state.
         """
-        self.do = do
+        self.execute = execute
         self.state = state
-        super().__init__(_Handler, "sim-control", most=MAX_CONNECTIONS)
+        super().__init__(_Handler, "sim-control", max_connections=MAX_CONNECTIONS)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -81,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, document = 200, work()
         except _BadRequestError as error:
             status, document = error.status, {"error": str(error)}
-        except CannotDoError as error:
+        except ActionFailedError as error:
             status, document = 409, {"error": str(error)}
         body = json.dumps(document, default=str).encode() + b"\n"
         self.send_response(status)
@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self) -> dict[str, Any]:
         path = urlsplit(self.path).path
-        # A page in somebody's browser may send forms to loopback, and this type only if we allowed it.
+        # Web pages in a browser can send forms to loopback, but this type only with our permission (CORS).
         if self.headers.get_content_type() != "application/json":
             raise _BadRequestError(415, "the body must be JSON; send Content-Type: application/json")
         body = self._body()
@@ -130,8 +130,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             action = actions.ADAPTER.validate_python({**given, **body})
         except ValidationError as error:
-            raise _BadRequestError(400, "\n".join(problems(error))) from error
-        return {"done": self.server.do(action)}
+            raise _BadRequestError(400, "\n".join(describe_errors(error))) from error
+        return {"done": self.server.execute(action)}
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")

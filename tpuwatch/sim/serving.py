@@ -1,4 +1,4 @@
-"""HTTP on this machine, as the parts of a simulator serve it: a thread for each connection, and one end to all."""
+"""Base of the simulator's HTTP servers: a thread per connection, a connection limit, and an orderly close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(socketserver.TCPServer):
-    """Serves at most so many connections at a time, each from a thread of its own."""
+    """Serves each connection in a thread of its own, up to a limit."""
 
     allow_reuse_address = True
     request_queue_size = 128
@@ -30,16 +30,16 @@ class LocalServer(socketserver.TCPServer):
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        most: int,
+        max_connections: int,
         busy: bytes = b"",
     ) -> None:
         """Binds the address at once (port 0: any free one), serves after `start`. Raises OSError.
 
-        `name` is for threads and the log. When there are `most` connections, a new one is sent `busy` and closed.
+        `name` is for threads and the log. A connection above `max_connections` is sent `busy` and closed.
         """
         self.name = name
         self.stopping = threading.Event()  # set by `close`: a handler that waits ends
-        self._most = most
+        self._max_connections = max_connections
         self._busy = busy
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
@@ -53,11 +53,11 @@ class LocalServer(socketserver.TCPServer):
         return f"{host!s}:{port}"
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start serving."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and cut what is open; returns within moments."""
+        """Stop listening and close all connections, without waiting for requests."""
         self.stopping.set()
         if self._thread.ident is not None:
             self.shutdown()
@@ -66,37 +66,37 @@ class LocalServer(socketserver.TCPServer):
         with self._lock:
             threads = list(self._open.values())
             for connection in self._open:
-                with contextlib.suppress(OSError):  # it is gone already
+                with contextlib.suppress(OSError):  # already disconnected
                     connection.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a new connection in a thread of its own, or turn it away."""
+        """Serve a new connection in a thread of its own, or refuse it above the limit."""
         thread = threading.Thread(
             target=self._serve, args=(request, client_address), name=f"{self.name}-request", daemon=True
         )
         with self._lock:
-            admitted = len(self._open) < self._most
+            admitted = len(self._open) < self._max_connections
             if admitted:
                 self._open[request] = thread
                 thread.start()
         if not admitted:
-            with contextlib.suppress(OSError):  # it has left
+            with contextlib.suppress(OSError):  # already disconnected
                 request.settimeout(0)
                 request.send(self._busy)
             self.shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 (the base class calls it so)
-        """A connection could not be taken; the caller closes it."""
-        _log.exception("%s failed to take a connection.", self.name)
+        """Log that a connection could not be accepted; the caller closes it."""
+        _log.exception("%s failed to accept a connection.", self.name)
 
     def _serve(self, request: Any, client_address: Any) -> None:
         try:
             self.finish_request(request, client_address)
         except OSError as error:  # the client went away or was too slow, or `close` cut it
             _log.debug("A connection to %s ended early: %s", self.name, error)
-        except Exception:  # noqa: BLE001 (one connection's failure stays its own)
+        except Exception:  # noqa: BLE001 (a failed request must not stop the server)
             _log.exception("%s failed to answer a request.", self.name)
         finally:
             with self._lock:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.tune.model import Fit
-from tpuwatch.tune.sizes import MOST_BYTES
+from tpuwatch.model import Fit
+from tpuwatch.tune.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     Point = tuple[int, float]  # a launch: bytes, seconds
 
-_APART: Final = 1.2  # sizes that are nearer to each other tell noise and no slope
+_APART: Final = 1.2  # sizes that are nearer to each other show noise and no slope
 _FAR: Final = 5.0  # median distances from the line: more is no noise
-_LEAST_FAR: Final = 0.15  # of the line: less is noise, however close the others are
+_MIN_FAR: Final = 0.15  # of the line: less is noise, however close the others are
 
 
 def fit_line(points: Iterable[Point], left_out: int = 0) -> Fit | None:
-    """The line through the launches' sizes and seconds; None where there are no two sizes to tell a slope from.
+    """The line through the launches' sizes and seconds; None where there are no two sizes to derive a slope from.
 
     `left_out`: launches that the caller has left out already. Slow starts far from the line are left out too.
     """
@@ -46,7 +46,7 @@ def at(fit: Fit, size: int) -> float:
 
 def largest_within(fit: Fit, seconds: float) -> int | None:
     """The largest size that comes up in time, by the fit: 0 where none does; None where the size does not matter."""
-    if fit.per_byte_seconds * MOST_BYTES <= max(0.0, seconds - fit.base_seconds):
+    if fit.per_byte_seconds * MAX_BYTES <= max(0.0, seconds - fit.base_seconds):
         return None
     return max(0, int((seconds - fit.base_seconds) / fit.per_byte_seconds))
 
@@ -80,5 +80,5 @@ def _spread(points: Sequence[Point], line: tuple[float, float]) -> float:
 
 def _is_far(point: Point, line: tuple[float, float], spread: float) -> bool:
     size, seconds = point
-    told = line[0] + line[1] * size
-    return seconds - told > max(_FAR * spread, _LEAST_FAR * abs(told))
+    expected = line[0] + line[1] * size
+    return seconds - expected > max(_FAR * spread, _MIN_FAR * abs(expected))

@@ -1,4 +1,4 @@
-"""What each launch says of the premapped buffer: its size, whether that did, and how long it took to come up."""
+"""What each launch shows of the premapped buffer: its size, whether it sufficed, and how long initialisation took."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from datetime import datetime, timezone
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.model import Cause, Outcome
-from tpuwatch.tune.model import SIZE, THRESHOLD
-from tpuwatch.tune.plan import ours
-from tpuwatch.tune.sizes import MOST_BYTES
-from tpuwatch.tune.variables import leading_integer
+from tpuwatch.libtpu import leading_integer
+from tpuwatch.model import SIZE, THRESHOLD, Cause, Outcome
+from tpuwatch.tune.marks import set_by_tpuwatch
+from tpuwatch.tune.sizes import MAX_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from tpuwatch.model import Launch
-    from tpuwatch.tune.model import Host
+    from tpuwatch.model import Launch, TuneHost
 
     _Run = list[tuple[Launch, int]]  # each with its size in bytes
 
@@ -39,14 +37,14 @@ _WAITS: Final = (
     Cause.DEADLINE_EXCEEDED,
 )
 _CAUSES: Final = frozenset(cause.value for cause in Cause)
-_LONGEST: Final = 86_400.0  # no initialisation takes longer
+_MAX_INIT_SECONDS: Final = 86_400.0  # no initialisation takes longer
 _SHORT: Final = 600.0  # a launch that failed within so many seconds had little time to need its buffer
 _TOGETHER: Final = 60.0  # processes of one run begin within so many seconds
-_GRACE: Final = 1.0  # a cause that is told so much after the TPU is up is still what it waited for
+_GRACE: Final = 1.0  # a cause that is logged so much after the TPU is up is still what it waited for
 
 
 class Kind(str, Enum):
-    """What a launch says of its size."""
+    """What a launch shows of its size."""
 
     WORKED = "worked"  # it came up, and no transfer lacked room
     EXHAUSTED = "exhausted"  # the buffer had no room for a transfer
@@ -56,7 +54,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LaunchSample:
     """One launch, of one process or several beside each other, as far as its premapped buffer goes."""
 
     when: float
@@ -67,7 +65,7 @@ class Seen:
     kind: Kind
     seconds: float | None = None  # of its initialisation; None where it did not come up
     waited: str = ""  # what else made it slow: its seconds do not count when it is
-    need: int | None = None  # what was needed at once; None where nothing told
+    need: int | None = None  # what was needed at once; None where it is unknown
     asked: int | None = None  # the largest single buffer that there was no room for
     cause: str = ""  # why it failed
     processes: int = 1  # that ran beside each other, each with such a buffer
@@ -85,37 +83,37 @@ class Seen:
 
     @property
     def clock(self) -> str:
-        """When it began, as reasons tell it."""
+        """When it began, as reasons state it."""
         try:
             return datetime.fromtimestamp(self.when, timezone.utc).strftime("%H:%M UTC")
         except (OverflowError, ValueError, OSError):
             return "an unknown time"
 
 
-def read(launches: Sequence[Launch], host: Host) -> tuple[Seen, ...]:
-    """What the runs say, the oldest first. Those under way that tell no failure yet are left out.
+def samples_of(launches: Sequence[Launch], host: TuneHost) -> tuple[LaunchSample, ...]:
+    """One sample or two for each run, the oldest first. Runs under way without a failure yet are left out.
 
-    Several launches beside each other are one run, of a process for each chip: it speaks once, or twice where it lacked
-    room and memory.
+    Several launches beside each other are one run, of a process for each chip: it gives one sample, or two where it
+    lacked room and memory.
     """
-    seen: list[Seen] = []
+    samples: list[LaunchSample] = []
     boot = ""
     for run in _runs(launches, host):
         first = run[0][0]
         fresh = bool(first.boot_id) and first.boot_id != boot
         boot = first.boot_id or boot
-        seen += _telling([(launch, _seen(launch, size, _kind(launch), fresh=fresh)) for launch, size in run])
-    return tuple(seen)
+        samples += _run_samples([(launch, _sample(launch, size, _kind(launch), fresh=fresh)) for launch, size in run])
+    return tuple(samples)
 
 
-def latest(launches: Sequence[Launch], host: Host, count: int) -> list[Launch]:
+def latest_runs(launches: Sequence[Launch], host: TuneHost, count: int) -> list[Launch]:
     """The launches of the last so many runs, the oldest first."""
     return [launch for run in _runs(launches, host)[-max(1, count) :] for launch, _ in run]
 
 
-def shown(launches: Iterable[Launch], host: Host) -> Host:
-    """The host as its launches show it: where none of those that set no size, and told how they came up, told of a
-    buffer, libtpu makes none by itself. It tells each one that it makes, on the level on which it tells that it is up.
+def host_as_observed(launches: Iterable[Launch], host: TuneHost) -> TuneHost:
+    """The host as its launches show it: if no launch that set no size, and logged that it came up, logged a buffer,
+    libtpu makes none by itself. It logs each buffer that it makes, at the level at which it logs that it is up.
     """
     free = [one for one in launches if SIZE not in one.environment and one.init_seconds is not None]
     bare = bool(free) and all(one.premapped_bytes is None and not one.premapped_failures for one in free)
@@ -124,10 +122,10 @@ def shown(launches: Iterable[Launch], host: Host) -> Host:
 
 def set_bytes(value: str) -> int:
     """The bytes that libtpu reads from a variable's value; 0 where it reads none."""
-    return min(max(0, leading_integer(value) or 0), MOST_BYTES)
+    return min(max(0, leading_integer(value) or 0), MAX_BYTES)
 
 
-def _runs(launches: Sequence[Launch], host: Host) -> list[_Run]:
+def _runs(launches: Sequence[Launch], host: TuneHost) -> list[_Run]:
     """The launches that belong together, the oldest first, each with its size."""
     runs: list[_Run] = []
     size = host.default_bytes
@@ -149,47 +147,47 @@ def _is_beside(launch: Launch, size: int, run: _Run) -> bool:
 
 
 def _until(launch: Launch) -> float:
-    """As long as it ran, as far as is known: one that failed, or is of the past, hardly outlived what it said last."""
+    """As long as it ran, as far as is known: one that failed, or is of the past, hardly outlived its last line."""
     ended = math.inf if launch.ended is None else launch.ended
     if launch.history or _kind(launch) not in (Kind.WORKED, Kind.NOTHING):
         return min(ended, launch.started if launch.last_heard is None else launch.last_heard)
     return ended
 
 
-def _telling(run: Sequence[tuple[Launch, Seen]]) -> Iterator[Seen]:
-    """What a run tells of its size: what one process lacked, the others do not show to be there."""
-    told = [one for launch, one in run if one.kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING]
-    kinds = {one.kind for one in told}
-    speaking = [kind for kind in (Kind.EXHAUSTED, Kind.HOST_OOM) if kind in kinds]
-    for kind in speaking or [kind for kind in Kind if kind in kinds][:1]:
-        alike = [one for one in told if one.kind is kind]
-        middle = _middle(told)
+def _run_samples(run: Sequence[tuple[Launch, LaunchSample]]) -> Iterator[LaunchSample]:
+    """The samples of a run: what one process lacked, the others do not show to be there."""
+    samples = [one for launch, one in run if one.kind is not Kind.NOTHING or launch.outcome is not Outcome.STARTING]
+    kinds = {one.kind for one in samples}
+    decisive = [kind for kind in (Kind.EXHAUSTED, Kind.HOST_OOM) if kind in kinds]
+    for kind in decisive or [kind for kind in Kind if kind in kinds][:1]:
+        alike = [one for one in samples if one.kind is kind]
+        middle = _middle(samples)
         yield replace(
             max(alike, key=lambda one: one.need or 0),
             seconds=middle.seconds,
             waited=middle.waited,
             short=any(one.short for one in alike),
-            processes=_buffers(told),
+            processes=_buffers(samples),
         )
 
 
-def _middle(told: Sequence[Seen]) -> Seen:
+def _middle(samples: Sequence[LaunchSample]) -> LaunchSample:
     """The process that took the middle time to come up, of those that waited for nothing else if there are any: one
     that straggles is not slow by the size, which all have.
     """
-    timed = [one for one in told if one.seconds is not None] or told
+    timed = [one for one in samples if one.seconds is not None] or samples
     calm = [one for one in timed if not one.waited] or timed
     return sorted(calm, key=lambda one: one.seconds or 0.0)[(len(calm) - 1) // 2]
 
 
-def _buffers(told: Iterable[Seen]) -> int:
+def _buffers(samples: Iterable[LaunchSample]) -> int:
     """How many of a run came to have a buffer. What only asks libtpu something, beside a job, has none."""
-    return max(1, sum(one.kind not in (Kind.NO_START, Kind.NOTHING) for one in told))
+    return max(1, sum(one.kind not in (Kind.NO_START, Kind.NOTHING) for one in samples))
 
 
-def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:
+def _sample(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> LaunchSample:
     asked, threshold = _bytes(launch.premapped_asked_bytes), _threshold(launch, size)
-    return Seen(
+    return LaunchSample(
         when=_finite(launch.started),
         size=size,
         threshold=threshold,
@@ -205,10 +203,10 @@ def _seen(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> Seen:
     )
 
 
-def _size(launch: Launch, host: Host, before: int) -> int:
-    """The size that it had. Of which nothing tells it, the size is taken for that of the launch before."""
+def _size(launch: Launch, host: TuneHost, before: int) -> int:
+    """The size that it had. Where it is unknown, it is that of the launch before."""
     if launch.premapped_bytes is not None:
-        return min(max(0, launch.premapped_bytes), MOST_BYTES)
+        return min(max(0, launch.premapped_bytes), MAX_BYTES)
     if SIZE in launch.environment:
         return set_bytes(launch.environment[SIZE])
     return host.default_bytes if launch.environment else before
@@ -216,22 +214,22 @@ def _size(launch: Launch, host: Host, before: int) -> int:
 
 def _threshold(launch: Launch, size: int) -> int | None:
     """The largest single buffer that it took from the region, where that is less than the region."""
-    told = launch.premapped_threshold_bytes
-    if told is None and THRESHOLD in launch.environment:
-        told = set_bytes(launch.environment[THRESHOLD])
-    return told if told is not None and 0 < told < size else None
+    threshold = launch.premapped_threshold_bytes
+    if threshold is None and THRESHOLD in launch.environment:
+        threshold = set_bytes(launch.environment[THRESHOLD])
+    return threshold if threshold is not None and 0 < threshold < size else None
 
 
 def _is_own(environment: Mapping[str, str], name: str) -> bool:
     """Whether the operator set the variable himself."""
-    return name in environment and name not in ours(environment)
+    return name in environment and name not in set_by_tpuwatch(environment)
 
 
 def _kind(launch: Launch) -> Kind:
-    told = {*launch.faults, *([launch.cause.value] if launch.cause is not None else ())}
-    if Cause.HOST_OOM.value in told:
+    causes = {*launch.faults, *([launch.cause.value] if launch.cause is not None else ())}
+    if Cause.HOST_OOM.value in causes:
         return Kind.HOST_OOM
-    if Cause.PREMAPPED_EXHAUSTED.value in told or launch.premapped_failures > 0:
+    if Cause.PREMAPPED_EXHAUSTED.value in causes or launch.premapped_failures > 0:
         return Kind.EXHAUSTED
     if launch.outcome in (Outcome.OK, Outcome.SLOW):
         return Kind.WORKED
@@ -243,9 +241,9 @@ def _kind(launch: Launch) -> Kind:
 
 
 def _need(launch: Launch, size: int, asked: int | None) -> int | None:
-    told = _bytes(launch.premapped_need_bytes)
-    if told is not None and told > size:
-        return told
+    need = _bytes(launch.premapped_need_bytes)
+    if need is not None and need > size:
+        return need
     return size + asked if asked else None
 
 
@@ -268,7 +266,7 @@ def _is_short(launch: Launch) -> bool:
 
 def _seconds(launch: Launch) -> float | None:
     seconds = launch.init_seconds
-    if seconds is None or not 0 <= seconds <= _LONGEST:
+    if seconds is None or not 0 <= seconds <= _MAX_INIT_SECONDS:
         return None
     return float(seconds)
 
@@ -277,12 +275,12 @@ def _cause(launch: Launch) -> str:
     """Why it failed; else the first of its faults, or how it went. Names that are no causes are not repeated."""
     if launch.cause is not None:
         return str(launch.cause.value)
-    told = sorted((at, name) for name, at in launch.faults.items() if name in _CAUSES)
-    return told[0][1] if told else str(launch.outcome.value)
+    faults = sorted((at, name) for name, at in launch.faults.items() if name in _CAUSES)
+    return faults[0][1] if faults else str(launch.outcome.value)
 
 
 def _bytes(size: int | None) -> int | None:
-    return min(size, MOST_BYTES) if size is not None and size > 0 else None
+    return min(size, MAX_BYTES) if size is not None and size > 0 else None
 
 
 def _finite(value: float) -> float:

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.node.memory import read_memory
-from tpuwatch.processes import ProcFs
-from tpuwatch.tune.model import Host
+from tpuwatch.host import ProcFs, read_memory
+from tpuwatch.model import TuneHost
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,22 +32,22 @@ def read_host(
     standing: str = "",
     processes: ProcFs | None = None,
     root: Path = Path("/"),
-) -> Host:
+) -> TuneHost:
     """Read it from the machine below `root`.
 
-    `launches`: those of the machine, the latest last; their chips tell the generation where neither `accelerator`, the
+    `launches`: those of the machine, the latest last; their chips show the generation where neither `accelerator`, the
     node's type, nor `environ` does. `pids`: processes in whose cgroups the next launch will run. `others`: launches of
     other workloads whose processes live; what they have premapped is taken. `own`: the same of its own workload, whose
     buffers the next launch finds free again. `standing`: the generation by the plan that stands, where nothing else
-    tells it.
+    determines it.
     """
     memory = read_memory(processes or ProcFs(root / "proc"), root, pids, 0)
     available = memory.available
     if available is not None:
         available += sum(one.premapped_bytes or 0 for one in own if one.init_seconds is not None)
         available = available if memory.total is None else min(available, memory.total)
-    return Host(
-        generation=_told(accelerator, environ or {}, launches) or generation(standing),
+    return TuneHost(
+        generation=_known_generation(accelerator, environ or {}, launches) or generation(standing),
         total_bytes=memory.total,
         available_bytes=available,
         taken_bytes=sum(one.premapped_bytes or 0 for one in others),
@@ -68,7 +67,7 @@ def generation(name: str) -> str:
     return f"v{number}e" if suffix in _EFFICIENT else f"v{number}{suffix}"
 
 
-def _told(accelerator: str, environ: Mapping[str, str], launches: Iterable[Launch]) -> str:
+def _known_generation(accelerator: str, environ: Mapping[str, str], launches: Iterable[Launch]) -> str:
     latest = list(launches)[::-1]
     names = [accelerator, environ.get(_TYPE_VARIABLE, "")]
     names += [one.chip_kind or one.environment.get(_TYPE_VARIABLE, "") for one in latest]

@@ -1,4 +1,4 @@
-"""What is decided on: the launches that say something of the buffer, what they showed together, and what is allowed."""
+"""What is decided on: the launches that show something about the buffer, what they show, and what is allowed."""
 
 from __future__ import annotations
 
@@ -10,41 +10,40 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.tune.fit import fit_line, largest_within
-from tpuwatch.tune.history import Kind, Seen, latest, read, shown
+from tpuwatch.tune.history import Kind, LaunchSample, host_as_observed, latest_runs, samples_of
 from tpuwatch.tune.sizes import Room, down, room, up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tpuwatch.model import Launch
-    from tpuwatch.tune.model import Bounds, Fit, Host
+    from tpuwatch.model import Bounds, Fit, Launch, TuneHost
 
 PLAINLY: Final = 1.25  # a start that takes more than so many times another is slower, and not by noise
 _PATIENCE: Final = 0.1  # of the limit: so much most starts with a size may be over it that has been in time as well
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class TuneSituation:
     """The launches of one workload in the window, the oldest first, and what follows from them."""
 
-    seen: tuple[Seen, ...]  # all that have ended their initialisation
-    said: tuple[Seen, ...]  # those of them that say something of their size
-    host: Host
+    samples: tuple[LaunchSample, ...]  # all that have ended their initialisation
+    informative: tuple[LaunchSample, ...]  # those of them that show something about their size
+    host: TuneHost
     bounds: Bounds
     room: Room
     fit: Fit | None
 
     @property
-    def now(self) -> Seen | None:
+    def now(self) -> LaunchSample | None:
         """What the next size is reckoned from: the last launch that had a size of ours.
 
         While there is none, the operator's last, if that is no worse a start than the accelerator's default: it does,
         or it had no room where the default would have none either.
         """
-        ours = [one for one in self.said if one.ours]
-        if ours or not self.said:
+        ours = [one for one in self.informative if one.ours]
+        if ours or not self.informative:
             return ours[-1] if ours else None
-        last, default = self.said[-1], self.host.default_bytes
+        last, default = self.informative[-1], self.host.default_bytes
         if last.kind is Kind.WORKED and last.size >= default and not self.is_slow(last):
             return last
         lacked = [one for one in self.failures(None) if (one.need or one.size + 1) > default]
@@ -52,11 +51,11 @@ class Situation:
             return last
         return None
 
-    def is_slow(self, one: Seen) -> bool:
+    def is_slow(self, one: LaunchSample) -> bool:
         """Whether the launch took longer than the limit to initialise."""
         return one.seconds is not None and one.seconds > self.bounds.init_seconds
 
-    def is_plainly_slow(self, one: Seen) -> bool:
+    def is_plainly_slow(self, one: LaunchSample) -> bool:
         """Whether all with its size were slow, not by noise, and nothing but the size is known to have made them so."""
         times = self.times(one.size)
         return bool(times) and times[0] > PLAINLY * self.bounds.init_seconds
@@ -66,7 +65,7 @@ class Situation:
         return sorted(seconds for has, seconds in self.points if has == size)
 
     def is_too_slow(self, size: int) -> bool:
-        """Whether a size is too slow, as far as its starts tell that from noise. One that was never in time is.
+        """Whether a size is too slow, as far as its starts differ from noise. One that was never in time is.
 
         One that was in time now and then is near the limit, and is left in peace unless it mostly takes plainly longer.
         Where nothing ever lacked room there is nothing to lose above libtpu's own size: that most are slow is enough.
@@ -84,53 +83,55 @@ class Situation:
     @property
     def refused(self) -> list[int]:
         """Sizes that the host could not bear."""
-        return _refused(self.said)
+        return _refused(self.informative)
 
     @property
     def bearable(self) -> int:
         """The largest size that the host will bear, as far as is known: what worked, or half of what it could not."""
         if not self.refused:
             return self.room.most
-        worked = [one.size for one in self.said if one.proved and one.size <= self.room.most]
+        worked = [one.size for one in self.informative if one.proved and one.size <= self.room.most]
         return max([down(min(self.refused) // 2, self.bounds), *worked])
 
     @property
     def points(self) -> list[tuple[int, float]]:
         """Sizes and seconds of the starts that nothing else made slow."""
-        return clean(self.seen)
+        return undisturbed(self.samples)
 
-    def failures(self, threshold: int | None) -> list[Seen]:
+    def failures(self, threshold: int | None) -> list[LaunchSample]:
         """Launches whose buffer had no room, where as much or more would go through one with such a threshold."""
         return [
-            one for one in self.said if one.kind is Kind.EXHAUSTED and (threshold is None or one.takes <= threshold)
+            one
+            for one in self.informative
+            if one.kind is Kind.EXHAUSTED and (threshold is None or one.takes <= threshold)
         ]
 
     def need(self, threshold: int | None) -> int | None:
-        """The largest need that a failure told."""
+        """The largest need that a failure showed."""
         return max((one.need for one in self.failures(threshold) if one.need is not None), default=None)
 
     def floor(self, threshold: int | None) -> int:
-        """The smallest size that no failure speaks against."""
+        """The smallest size that no failure rules out."""
         return max((max(one.need or 0, one.size + 1) for one in self.failures(threshold)), default=0)
 
     def floors(self, threshold: int | None) -> tuple[int, int]:
-        """The smallest round size that no failure speaks against, and the same with headroom. 0 where none failed."""
+        """The smallest round size that no failure rules out, and the same with headroom. 0 where none failed."""
         floor = self.floor(threshold)
         if not floor:
             return 0, 0
         return up(floor, self.bounds), up(int(floor * (1 + self.bounds.headroom)), self.bounds)
 
     @property
-    def cuts(self) -> list[tuple[Seen, Seen]]:
+    def cuts(self) -> list[tuple[LaunchSample, LaunchSample]]:
         """The launches after which a size of ours that worked was made smaller, and the first with that."""
-        pairs = pairwise(one for one in self.said if one.ours)
+        pairs = pairwise(one for one in self.informative if one.ours)
         return [(one, after) for one, after in pairs if one.kind is Kind.WORKED and after.size < one.size]
 
-    def good(self, least: int, most: int) -> Seen | None:
+    def good(self, least: int, most: int) -> LaunchSample | None:
         """The last launch that did, with a size in the range and allowed, and that has not failed since."""
         failed: set[tuple[int, int | None]] = set()
         most = min(most, self.room.most)
-        for one in reversed(self.said):
+        for one in reversed(self.informative):
             if one.kind is not Kind.WORKED:
                 failed.add((one.size, one.threshold))
             elif one.proved and least <= one.size <= most and (one.size, one.threshold) not in failed:
@@ -138,30 +139,36 @@ class Situation:
         return None
 
 
-def look(launches: Sequence[Launch], host: Host, bounds: Bounds) -> Situation:
+def assess(launches: Sequence[Launch], host: TuneHost, bounds: Bounds) -> TuneSituation:
     """Put together what is decided on."""
-    launches = latest(launches, host, bounds.window)
-    host = shown(launches, host)
-    seen = read(launches, host)
-    said = _said(seen)
-    worked = max((one.size for one in said if one.kind is Kind.WORKED), default=0)
-    points = clean(seen)
-    timed = sum(one.seconds is not None for one in seen)
-    return Situation(
-        seen=seen,
-        said=said,
+    launches = latest_runs(launches, host, bounds.window)
+    host = host_as_observed(launches, host)
+    samples = samples_of(launches, host)
+    informative = _informative(samples)
+    worked = max((one.size for one in informative if one.kind is Kind.WORKED), default=0)
+    points = undisturbed(samples)
+    timed = sum(one.seconds is not None for one in samples)
+    return TuneSituation(
+        samples=samples,
+        informative=informative,
         host=host,
         bounds=bounds,
-        room=room(host, bounds, worked=worked, refused=_refused(said), processes=said[-1].processes if said else 1),
+        room=room(
+            host,
+            bounds,
+            worked=worked,
+            refused=_refused(informative),
+            processes=informative[-1].processes if informative else 1,
+        ),
         fit=fit_line(points, left_out=timed - len(points)),
     )
 
 
-def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
+def undisturbed(samples: Iterable[LaunchSample]) -> list[tuple[int, float]]:
     """Sizes and seconds of the starts that nothing else made slow. More pinned memory never makes one faster: what took
     plainly longer than one with as large a buffer, or a larger one, is left out.
     """
-    points = [(one.size, one.seconds) for one in seen if one.seconds is not None and not one.waited]
+    points = [(one.size, one.seconds) for one in samples if one.seconds is not None and not one.waited]
     kept, quickest = [], math.inf
     for _, group in groupby(sorted(points, reverse=True), key=itemgetter(0)):
         several = list(group)
@@ -170,24 +177,24 @@ def clean(seen: Iterable[Seen]) -> list[tuple[int, float]]:
     return kept[::-1]
 
 
-def _said(seen: Sequence[Seen]) -> tuple[Seen, ...]:
-    """A start that failed says something of a new size alone: of one that has come up before, the cause is another."""
-    said: list[Seen] = []
+def _informative(samples: Sequence[LaunchSample]) -> tuple[LaunchSample, ...]:
+    """A failed start is informative for a new size only: where the size has come up before, the cause is another."""
+    informative: list[LaunchSample] = []
     came_up: set[int] = set()
-    for one in seen:
+    for one in samples:
         if one.kind is Kind.NO_START:
-            new = one.ours and said and said[-1].size != one.size and one.size not in came_up
-            if new and said[-1].kind in (Kind.WORKED, Kind.EXHAUSTED):
-                said.append(one)
+            new = one.ours and informative and informative[-1].size != one.size and one.size not in came_up
+            if new and informative[-1].kind in (Kind.WORKED, Kind.EXHAUSTED):
+                informative.append(one)
         elif one.kind is not Kind.NOTHING:
-            said.append(one)
+            informative.append(one)
         if one.seconds is not None:
             came_up.add(one.size)
-    return tuple(said)
+    return tuple(informative)
 
 
-def _refused(said: Sequence[Seen]) -> list[int]:
+def _refused(informative: Sequence[LaunchSample]) -> list[int]:
     """Sizes that the host could not bear."""
-    refused = [one.size for one in said if one.kind is Kind.HOST_OOM and one.size]
-    new = (one.size for before, one in pairwise(said) if one.kind is Kind.NO_START and one.size > before.size)
+    refused = [one.size for one in informative if one.kind is Kind.HOST_OOM and one.size]
+    new = (one.size for before, one in pairwise(informative) if one.kind is Kind.NO_START and one.size > before.size)
     return [*refused, *new]

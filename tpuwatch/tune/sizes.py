@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.tune.model import PAGE_BYTES
-from tpuwatch.units import format_size
+from tpuwatch.core import format_size
+from tpuwatch.model import PAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tpuwatch.tune.model import Bounds, Host
+    from tpuwatch.model import Bounds, TuneHost
 
 MIB: Final = 1 << 20
 GIB: Final = 1 << 30
-MOST_BYTES: Final = 1 << 50  # larger numbers are no sizes
+MAX_BYTES: Final = 1 << 50  # larger numbers are no sizes
 _MEMORY_FLOOR: Final = 16 * MIB  # where memory is shorter than that, the buffer is not what takes it
 _STEPS: Final = ((GIB, 256 * MIB), (256 * MIB, 64 * MIB), (16 * MIB, 16 * MIB))  # from a size on, its grain
 
@@ -64,21 +64,21 @@ class Room:
         return min(max(size, self.least), self.most)
 
 
-def room(host: Host, bounds: Bounds, *, worked: int, refused: Iterable[int], processes: int = 1) -> Room:
+def room(host: TuneHost, bounds: Bounds, *, worked: int, refused: Iterable[int], processes: int = 1) -> Room:
     """What bounds, memory and the launches that the host could not bear allow.
 
     `worked`: the largest size that has worked. `refused`: sizes that were too large for the host. `processes`: how many
     will have such a buffer at once.
     """
-    limits = [(pages_down(bounds.most_bytes, bounds), "the configuration's largest size")]
+    limits = [(pages_down(bounds.max_bytes, bounds), "the configuration's largest size")]
     limits += [(max(size, _floor(bounds)), why) for size, why in _memory(host, bounds, worked, processes)]
     limits += [(_below(size, bounds), f"less than the {format_size(size)} that failed") for size in refused]
     most, why = min(limits, key=lambda limit: limit[0])
     most = max(most, PAGE_BYTES)
-    return Room(min(pages_up(bounds.least_bytes, bounds), most), most, why)
+    return Room(min(pages_up(bounds.min_bytes, bounds), most), most, why)
 
 
-def _memory(host: Host, bounds: Bounds, worked: int, processes: int) -> Iterable[tuple[int, str]]:
+def _memory(host: TuneHost, bounds: Bounds, worked: int, processes: int) -> Iterable[tuple[int, str]]:
     """What the memory allows. Buffers that are held now are out of what is available: they are not taken off twice."""
     share, total = bounds.memory_share, host.total_bytes
     each = f", for {processes} processes together" if processes > 1 else ""
@@ -86,21 +86,21 @@ def _memory(host: Host, bounds: Bounds, worked: int, processes: int) -> Iterable
         known = max(host.default_bytes, worked)
         yield known, "what has worked or is libtpu's default, as the available memory is not known"
     else:
-        available = min(host.available_bytes, MOST_BYTES if total is None else total)
+        available = min(host.available_bytes, MAX_BYTES if total is None else total)
         why = f"{100 * share:.3g} % of the {format_size(max(0, available))} of memory that is available{each}"
         yield down(int(share * available) // processes, bounds), why
     if total is not None:
         beside = f" less the {format_size(host.taken_bytes)} of other launches' buffers" if host.taken_bytes > 0 else ""
         why = f"{100 * share:.3g} % of the host's {format_size(total)} of memory{beside}{each}"
-        yield down((int(share * min(total, MOST_BYTES)) - max(0, host.taken_bytes)) // processes, bounds), why
+        yield down((int(share * min(total, MAX_BYTES)) - max(0, host.taken_bytes)) // processes, bounds), why
 
 
 def _floor(bounds: Bounds) -> int:
-    return min(_MEMORY_FLOOR, pages_up(bounds.least_bytes, bounds))
+    return min(_MEMORY_FLOOR, pages_up(bounds.min_bytes, bounds))
 
 
 def _below(size: int, bounds: Bounds) -> int:
-    return max(down(size - 1, bounds), pages_up(bounds.least_bytes, bounds))
+    return max(down(size - 1, bounds), pages_up(bounds.min_bytes, bounds))
 
 
 def _grain(size: int) -> int:

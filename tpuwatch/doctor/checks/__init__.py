@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tpuwatch.doctor.checks import cloud, host, logs, machine, tools, variables, versions
+from tpuwatch.doctor.checks import cloud, daemon, host, logs, tools, variables, versions
 
 CHECKS = (
     *cloud.CHECKS,
@@ -10,6 +10,6 @@ CHECKS = (
     *variables.CHECKS,
     *versions.CHECKS,
     *host.CHECKS,
-    *machine.CHECKS,
+    *daemon.CHECKS,
     *tools.CHECKS,
 )

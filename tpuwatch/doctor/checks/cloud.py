@@ -1,4 +1,4 @@
-"""Google's side: the metadata server, credentials, scopes, the Cloud TPU API, permissions, the nodes."""
+"""Google Cloud: the metadata server, credentials, scopes, the Cloud TPU API, permissions, the nodes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ import difflib
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.doctor import metadata
-from tpuwatch.doctor.api import Zone, identity, misplaced, monitoring, zones
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.checks.host import chips
+from tpuwatch.doctor.credentials import CLOUD_PLATFORM, find_credentials
 from tpuwatch.doctor.environment import cut
-from tpuwatch.doctor.login import CLOUD_PLATFORM, login
-from tpuwatch.health.evidence import Problem
+from tpuwatch.doctor.google_apis import ZoneNodes, configuration_mismatch, identity, monitoring, zones
+from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tpuwatch.doctor.environment import Environment
 
-_METADATA: Final = "https://cloud.google.com/compute/docs/metadata/querying-metadata"
 _STALL: Final = "https://github.com/jax-ml/jax/issues/14300"
 _CREDENTIALS: Final = "https://cloud.google.com/docs/authentication/provide-credentials-adc"
 _SCOPES: Final = "https://cloud.google.com/compute/docs/access/service-accounts#accesscopesiam"
@@ -33,7 +32,7 @@ _TPU_SCOPES: Final = (CLOUD_PLATFORM, "https://www.googleapis.com/auth/cloud.tpu
 _READ_SCOPES: Final = ("https://www.googleapis.com/auth/monitoring", "https://www.googleapis.com/auth/monitoring.read")
 _WRITE_SCOPES: Final = (_READ_SCOPES[0], "https://www.googleapis.com/auth/monitoring.write")
 
-# What is wrong for certain. Everything else that keeps the API from answering is unknown.
+# Problems that are certain. Everything else that prevents an answer is unknown.
 _CERTAIN: Final = (
     Problem.DENIED,
     Problem.SCOPE,
@@ -45,7 +44,7 @@ _CERTAIN: Final = (
 
 
 def metadata_server(environment: Environment) -> Iterator[Result]:
-    """The metadata server: libtpu and the frameworks ask it at every start."""
+    """The metadata server, which libtpu and the frameworks query at every start."""
     failure = metadata.failure(environment)
     if failure is None:
         yield ok("It answers.")
@@ -53,51 +52,51 @@ def metadata_server(environment: Environment) -> Iterator[Result]:
         yield skipped("There is none: this is no Google Cloud VM.")
     elif failure.problem in (Problem.ABSENT, Problem.TIMEOUT, Problem.FOREIGN, Problem.DENIED):
         yield wrong(
-            f"{failure} libtpu asks it at every start, and may wait for minutes.",
+            f"{failure} libtpu queries it at every start and may wait for minutes.",
             "curl -H 'Metadata-Flavor: Google' http://metadata.google.internal/ must answer: in a container use "
-            "--network host; let no proxy take it (NO_PROXY=metadata.google.internal); unset GCE_METADATA_HOST",
+            "--network host; exclude it from proxies (NO_PROXY=metadata.google.internal); unset GCE_METADATA_HOST",
             _STALL,
         )
     else:
         yield unknown(str(failure))
 
 
-def who(environment: Environment) -> Iterator[Result]:
-    """Whether it is known what to ask the API for."""
+def project_and_zone(environment: Environment) -> Iterator[Result]:
+    """Whether project, zone and node are known."""
     known = identity(environment)
     missing = [name for name, found in (("project", known.project), ("zone", known.zone)) if not found.value]
     if missing == ["zone"] and all("/" in node for node in environment.config.cloud.nodes or ("",)):
         missing = []  # each configured node names its own
     failure = metadata.failure(environment)
     if missing and failure is not None and failure.problem is not Problem.ABSENT:
-        yield unknown(f"The {' and the '.join(missing)} cannot be told before the metadata server answers.")
+        yield unknown(f"The {' and the '.join(missing)} is unknown until the metadata server answers.")
         return
     if missing:
         yield wrong(
-            f"Neither the configuration nor a metadata server tells the {' and the '.join(missing)}.",
+            f"Neither the configuration nor a metadata server names the {' and the '.join(missing)}.",
             " and ".join(f'{name} = "…"' for name in missing) + " under [cloud], or enabled = false there",
             _CONFIGURATION,
         )
         return
-    if elsewhere := misplaced(environment):
+    if mismatch := configuration_mismatch(environment):
         fix = 'project = "" and zone = "" under [cloud], to watch the node that this machine belongs to'
-        yield warn(elsewhere, fix, _CONFIGURATION)
+        yield warn(mismatch, fix, _CONFIGURATION)
         return
     node = f"node {known.node.value}" if known.node.value else "no node of the Cloud TPU API"
     yield ok(f"Project {known.project.value}, zone {known.zone.value or '(of each node)'}, {node}.")
 
 
 def clock(environment: Environment) -> Iterator[Result]:
-    """This machine's clock against Google's."""
+    """This machine's clock compared with Google's."""
     ahead = metadata.seconds_ahead(environment) if metadata.failure(environment) is None else None
     ahead = metadata.seconds_ahead_of_api(environment) if ahead is None else ahead
     if ahead is None:
-        yield unknown("Neither the metadata server nor the API told the time.")
+        yield unknown("Neither the metadata server nor the API gave the time.")
         return
     text = f"This machine's clock is {abs(ahead):.0f} s {'slow' if ahead > 0 else 'fast'}"
     fix = "sudo timedatectl set-ntp true, or: sudo systemctl restart chrony"
     if abs(ahead) > _WRONG_SECONDS:
-        yield wrong(f"{text}: signed requests are refused, and times of logs and cloud do not fit.", fix, _CLOCK)
+        yield wrong(f"{text}: signed requests are refused, and the times of logs and cloud do not match.", fix, _CLOCK)
     elif abs(ahead) > _WARN_SECONDS:
         yield warn(f"{text}.", fix, _CLOCK)
     else:
@@ -105,8 +104,8 @@ def clock(environment: Environment) -> Iterator[Result]:
 
 
 def credentials(environment: Environment) -> Iterator[Result]:
-    """Application Default Credentials: there, and good for a token now."""
-    found = login(environment)
+    """Application Default Credentials: whether they exist and yield a token."""
+    found = find_credentials(environment)
     if not found.problem:
         yield ok(f"Credentials of {found.source}{f' ({found.account})' if found.account else ''} work.")
     elif found.certain:
@@ -116,8 +115,8 @@ def credentials(environment: Environment) -> Iterator[Result]:
 
 
 def scopes(environment: Environment) -> Iterator[Result]:
-    """What the metadata server's tokens may be used for. Other credentials take the scope that is asked for."""
-    found = login(environment)
+    """The scopes of the metadata server's tokens. Other credentials get the scopes that they request."""
+    found = find_credentials(environment)
     if found.scopes is None:
         yield skipped("Only tokens of the metadata server have fixed scopes.")
         return
@@ -125,35 +124,35 @@ def scopes(environment: Environment) -> Iterator[Result]:
     wanted: list[tuple[str, tuple[str, ...]]] = [("the Cloud TPU API", _TPU_SCOPES)]
     wanted += [("reading Cloud Monitoring", (CLOUD_PLATFORM, *_READ_SCOPES))] if settings.read else []
     wanted += [("writing to Cloud Monitoring", (CLOUD_PLATFORM, *_WRITE_SCOPES))] if settings.export else []
-    lacking = [(use, any_of) for use, any_of in wanted if not set(any_of) & set(found.scopes)]
-    for use, any_of in lacking:
+    missing = [(use, any_of) for use, any_of in wanted if not set(any_of) & set(found.scopes)]
+    for use, any_of in missing:
         yield wrong(
             f"The VM's access tokens lack a scope for {use}: one of {', '.join(any_of)}.",
-            f"Make the node with --scopes={CLOUD_PLATFORM} (a TPU VM's scopes cannot be changed later), or export "
+            f"Create the node with --scopes={CLOUD_PLATFORM} (a TPU VM's scopes cannot be changed later), or export "
             "GOOGLE_APPLICATION_CREDENTIALS=KEY.json with a service account's key",
             _SCOPES,
         )
-    if not lacking:
-        yield ok("The VM's access tokens have the scopes that are needed.")
+    if not missing:
+        yield ok("The VM's access tokens have the required scopes.")
 
 
 def api(environment: Environment) -> Iterator[Result]:
-    """The Cloud TPU API answers for each zone that is watched."""
-    asked = zones(environment)
-    for zone in asked:
+    """Whether the Cloud TPU API answers for each watched zone."""
+    found = zones(environment)
+    for zone in found:
         if zone.problem in _CERTAIN:
             fix, source = _fix(environment, zone.problem, zone.watch.project)
             yield wrong(cut(zone.detail, 800), fix, source)
         elif zone.problem is not None:
             yield unknown(cut(zone.detail, 800))
-    if not asked:
-        yield unknown("It cannot be asked without project and zone.")
-    elif all(zone.problem is None for zone in asked):
-        yield ok(f"It answers for {', '.join(zone.watch.where for zone in asked)}.")
+    if not found:
+        yield unknown("It cannot be queried without project and zone.")
+    elif all(zone.problem is None for zone in found):
+        yield ok(f"It answers for {', '.join(zone.watch.where for zone in found)}.")
 
 
 def permissions(environment: Environment) -> Iterator[Result]:
-    """The permissions that watching takes, each tried by asking for what it allows."""
+    """The permissions that watching needs, each tested by a request that needs it."""
     problems = {zone.problem for zone in zones(environment)} or {Problem.UNCONFIGURED}
     yield from _permission(environment, "tpu.nodes.list", "roles/tpu.viewer", problems)
     if environment.config.monitoring.read:
@@ -161,62 +160,62 @@ def permissions(environment: Environment) -> Iterator[Result]:
         yield from _permission(environment, "monitoring.timeSeries.list", "roles/monitoring.viewer", {problem})
     if environment.config.monitoring.export:
         yield unknown(
-            "monitoring.timeSeries.create is not tried, for that would write.",
+            "monitoring.timeSeries.create is not tested, because that would write.",
             _grant(environment, "roles/monitoring.metricWriter", identity(environment).project.value),
         )
 
 
 def _permission(environment: Environment, name: str, role: str, problems: set[Problem | None]) -> Iterator[Result]:
     if Problem.DENIED in problems:
-        account = login(environment).account or "The account"
+        account = find_credentials(environment).account or "The account"
         yield wrong(f"{account} lacks {name}.", _grant(environment, role, identity(environment).project.value), _ROLES)
     elif problems == {None}:
         yield ok(f"{name} is granted.")
     else:
-        yield unknown(f"Whether {name} is granted cannot be told: there was no answer that would show it.")
+        yield unknown(f"Whether {name} is granted is unknown: no answer shows it.")
 
 
 def nodes(environment: Environment) -> Iterator[Result]:
-    """The nodes that the configuration names, and the one that this machine belongs to, exist."""
-    asked = [zone for zone in zones(environment) if zone.watch.names or zone.watch.patterns]
-    if not asked:
+    """Whether the configured nodes, and the one that this machine belongs to, exist."""
+    named = [zone for zone in zones(environment) if zone.watch.names or zone.watch.patterns]
+    if not named:
         yield skipped("No node is configured, and this machine belongs to none.")
-    for zone in asked:
+    for zone in named:
         if zone.problem is not None:
-            yield unknown(f"Whether the nodes of {zone.watch.where} exist cannot be told without the API.")
+            yield unknown(f"Whether the nodes of {zone.watch.where} exist is unknown without the API.")
             continue
-        absent = sorted(zone.watch.names - zone.names)
-        for name in absent:
+        missing = sorted(zone.watch.names - zone.names)
+        for name in missing:
             near = difflib.get_close_matches(name, zone.names, 1)
             yield _no_node(zone, f"no node {cut(name)}", f" Is {cut(near[0])} meant?" if near else "")
         empty = not any(zone.watch.has(name) for name in zone.names)
         if zone.watch.patterns and empty:
             yield _no_node(zone, "no node that the patterns under [cloud] match")
-        if not absent and not empty:
-            yield ok(f"{len(zone.names)} nodes are in {zone.watch.where}; those that are watched are among them.")
+        if not missing and not empty:
+            yield ok(f"{len(zone.names)} nodes are in {zone.watch.where}, including all watched ones.")
 
 
-def _no_node(zone: Zone, what: str, hint: str = "") -> Result:
+def _no_node(zone: ZoneNodes, what: str, hint: str = "") -> Result:
     return wrong(
         f"There is {what} in {zone.watch.where}.{hint}",
-        f"gcloud compute tpus tpu-vm list --zone={zone.watch.zone} --project={zone.watch.project} shows those that "
-        "there are; correct nodes under [cloud]",
+        f"gcloud compute tpus tpu-vm list --zone={zone.watch.zone} --project={zone.watch.project} lists the "
+        "existing ones; correct nodes under [cloud]",
         _CONFIGURATION,
     )
 
 
 def _grant(environment: Environment, role: str, project: str) -> str:
-    account = login(environment).account
+    account = find_credentials(environment).account
     kind = "user" if account and not account.endswith(".gserviceaccount.com") else "serviceAccount"
     member = f"{kind}:{account or 'ACCOUNT'}"
     return f"gcloud projects add-iam-policy-binding {project or 'PROJECT'} --member={member} --role={role}"
 
 
 def _fix(environment: Environment, problem: Problem, project: str) -> tuple[str, str]:
-    """The command that mends it, and its source."""
+    """The command that fixes it, and its source."""
     fixes = {
         Problem.DENIED: (_grant(environment, "roles/tpu.viewer", project), _ROLES),
-        Problem.SCOPE: (f"Make the node with --scopes={CLOUD_PLATFORM}.", _SCOPES),
+        Problem.SCOPE: (f"Create the node with --scopes={CLOUD_PLATFORM}.", _SCOPES),
         Problem.CREDENTIALS: ("gcloud auth application-default login", _CREDENTIALS),
         Problem.DISABLED: (f"gcloud services enable tpu.googleapis.com --project={project}", _SETUP),
         Problem.NOT_FOUND: (f"gcloud compute tpus locations list --project={project}", _ZONES),
@@ -225,39 +224,41 @@ def _fix(environment: Environment, problem: Problem, project: str) -> tuple[str,
     return fixes[problem]
 
 
-def _where_enabled(look_at: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
-    """Not to be asked where the configuration has switched the cloud off."""
+def _if_enabled(check: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
+    """Skip the check if the cloud is disabled in the configuration."""
 
-    def looked(environment: Environment) -> Iterator[Result]:
+    def run(environment: Environment) -> Iterator[Result]:
         if not environment.config.cloud.enabled:
-            yield skipped("The cloud is switched off (enabled under [cloud]).")
+            yield skipped("The cloud is disabled (enabled under [cloud]).")
         else:
-            yield from look_at(environment)
+            yield from check(environment)
 
-    return looked
+    return run
 
 
-def _with_credentials(look_at: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
-    """Not needed for a simulator."""
+def _if_credentials_are_used(
+    check: Callable[[Environment], Iterator[Result]],
+) -> Callable[[Environment], Iterator[Result]]:
+    """Skip the check if the endpoint is used without credentials, as a simulator is."""
 
-    def looked(environment: Environment) -> Iterator[Result]:
+    def run(environment: Environment) -> Iterator[Result]:
         if environment.config.cloud.insecure:
             yield skipped("The endpoint is used without credentials (insecure under [cloud]).")
         else:
-            yield from look_at(environment)
+            yield from check(environment)
 
-    return _where_enabled(looked)
+    return _if_enabled(run)
 
 
 _SECONDS = 20.0
 
 CHECKS = (
-    Check("metadata", "metadata server", Area.CLOUD, _where_enabled(metadata_server), _SECONDS),
-    Check("identity", "project, zone, node", Area.CLOUD, _where_enabled(who), _SECONDS),
-    Check("clock", "clock", Area.CLOUD, _where_enabled(clock), _SECONDS),
-    Check("credentials", "credentials", Area.CLOUD, _with_credentials(credentials), _SECONDS),
-    Check("scopes", "scopes", Area.CLOUD, _with_credentials(scopes), _SECONDS),
-    Check("api", "Cloud TPU API", Area.CLOUD, _where_enabled(api), _SECONDS, essential=True),
-    Check("permissions", "permissions", Area.CLOUD, _where_enabled(permissions), _SECONDS),
-    Check("nodes", "configured nodes", Area.CLOUD, _where_enabled(nodes), _SECONDS),
+    Check("metadata", "metadata server", Area.CLOUD, _if_enabled(metadata_server), _SECONDS),
+    Check("identity", "project, zone, node", Area.CLOUD, _if_enabled(project_and_zone), _SECONDS),
+    Check("clock", "clock", Area.CLOUD, _if_enabled(clock), _SECONDS),
+    Check("credentials", "credentials", Area.CLOUD, _if_credentials_are_used(credentials), _SECONDS),
+    Check("scopes", "scopes", Area.CLOUD, _if_credentials_are_used(scopes), _SECONDS),
+    Check("api", "Cloud TPU API", Area.CLOUD, _if_enabled(api), _SECONDS, essential=True),
+    Check("permissions", "permissions", Area.CLOUD, _if_enabled(permissions), _SECONDS),
+    Check("nodes", "configured nodes", Area.CLOUD, _if_enabled(nodes), _SECONDS),
 )

@@ -1,4 +1,4 @@
-"""The machine that the TPU is in: its devices, who holds them, the lock file, memory."""
+"""The TPU machine: its devices and their holders, the lock file, memory."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import re
 import stat
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import format_size
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
-from tpuwatch.doctor.jobs import find_jobs, settings, users
+from tpuwatch.doctor.jobs import find_jobs, job_users, variable_sets
 from tpuwatch.doctor.metadata import attribute
-from tpuwatch.tune.model import DEFAULT_PREMAPPED_BYTES, SIZE
-from tpuwatch.tune.variables import premapped_bytes
-from tpuwatch.units import format_size
+from tpuwatch.libtpu import premapped_bytes
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import stat_result
 
     from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.people import Person
-    from tpuwatch.node.holders import Held
+    from tpuwatch.doctor.users import User
+    from tpuwatch.host import HolderScan
 
 _IN_USE = "https://github.com/jax-ml/jax/issues/22070"
 _STALE_LOCK = "https://github.com/vllm-project/tpu-inference/issues/2257"
@@ -43,7 +43,7 @@ _PREMAPPING: Final = (
     "v5e",
     "v6e",
     "7x",
-)  # have a premapped buffer unless told otherwise, and gain by huge pages
+)  # have a premapped buffer by default, and benefit from huge pages
 _LOCK: Final = "/tmp/libtpu_lockfile"  # noqa: S108 (libtpu's own)
 _NODE = re.compile(r"accel[0-9]{1,3}|[0-9]{1,3}")
 
@@ -74,62 +74,61 @@ def nodes(environment: Environment) -> list[str]:
 
 
 def premaps(environment: Environment) -> bool:
-    """Whether the chips here have a premapped buffer when nothing is set."""
+    """Whether the chips here have a premapped buffer by default."""
     return any(kind in _PREMAPPING for kind in chips(environment))
 
 
 def devices(environment: Environment) -> Iterator[Result]:
-    """Device nodes: there, and open to the job's user."""
+    """Device nodes: whether they exist and the job's user can open them."""
     kinds, paths = chips(environment), nodes(environment)
     if not kinds and not paths:
         accelerator = attribute(environment, "accelerator-type") or ""
         if accelerator.startswith("v"):
-            text = f"This is a TPU VM ({cut(accelerator, 30)}), and no TPU is on its PCI bus or among its devices."
+            text = f"This is a TPU VM ({cut(accelerator, 30)}), but it has no TPU on its PCI bus or among its devices."
             yield wrong(text, "Delete the node and create it again.", _CREATE)
         else:
             yield skipped("There is no TPU in this machine.")
         return
     if not paths:
         yield wrong(
-            f"{len(kinds)} TPU chips ({kinds[0]}) are on the PCI bus; neither /dev/accel* nor /dev/vfio/* is there.",
+            f"{len(kinds)} TPU chips ({kinds[0]}) are on the PCI bus; neither /dev/accel* nor /dev/vfio/* exists.",
             "In a container: docker run --privileged, or --device for each node. On the VM: sudo reboot",
             _CONTAINER,
         )
         return
     vfio = any(path.startswith("/dev/vfio/") for path in paths)
     denied = False
-    for user in users(environment):
+    for user in job_users(environment):
         for path in [*paths, *(["/dev/vfio/vfio"] if vfio else [])]:
             if not user.may(environment.path(path).stat(), "rw"):
                 denied = True
                 name = environment.user_name(user.uid)
-                yield wrong(f"{name} may not open {path}.", f"sudo chmod a+rw {path}", _CONTAINER)
+                yield wrong(f"{name} cannot open {path}.", f"sudo chmod a+rw {path}", _CONTAINER)
                 break
     if not denied:
         yield ok(f"{len(paths)} TPU devices ({', '.join(sorted(set(kinds))) or paths[0]}), open to the job's user.")
 
 
-def held(environment: Environment) -> Held:
-    """Who holds the devices and the lock file."""
-    return environment.once("held", lambda: _held(environment))
+def holder_scan(environment: Environment) -> HolderScan:
+    """The processes that hold the devices and the lock file."""
+    return environment.once("holders", lambda: _scan_holders(environment))
 
 
-def _held(environment: Environment) -> Held:
-    from tpuwatch.node.holders import Holders
-    from tpuwatch.processes import ProcFs
+def _scan_holders(environment: Environment) -> HolderScan:
+    from tpuwatch.host import Holders, ProcFs
 
     holders = Holders(ProcFs(environment.path("/proc")), environment.root)
     return holders.look(None, environment.clock.monotonic())
 
 
 def holders(environment: Environment) -> Iterator[Result]:
-    """Who holds the TPU, and whether anybody holds it who should not."""
-    found = held(environment)
+    """The processes that hold the TPU, and those of them that are stopped or dead."""
+    found = holder_scan(environment)
     for holder in found.holders:
         state = re.search(r"^State:\s+(\w)", environment.text_or_none(f"/proc/{holder.pid}/status") or "", re.MULTILINE)
         name = f"Process {holder.pid} of {cut(holder.user)} ({cut(holder.command, 60)})"
         if state and state[1] in "TtZ":
-            how = "is stopped" if state[1] in "Tt" else "has ended, but its parent has not taken note of it,"
+            how = "is stopped" if state[1] in "Tt" else "has ended but its parent has not collected it,"
             yield wrong(f"{name} {how} and still holds the TPU.", f"sudo kill -9 {holder.pid}", _IN_USE)
         else:
             what = ", ".join(holder.devices[:4]) or "the lock file"
@@ -137,11 +136,11 @@ def holders(environment: Environment) -> Iterator[Result]:
     for sentence in found.unseen:
         yield unknown(sentence, environment.sudo)
     if not found.holders and not found.unseen:
-        yield ok("Nobody holds the TPU.")
+        yield ok("No process holds the TPU.")
 
 
 def lock_file(environment: Environment) -> Iterator[Result]:
-    """A lock file that somebody left, and that the next job's user cannot open."""
+    """A lock file that was left behind and that the user of the next job cannot open."""
     try:
         entry = environment.path(_LOCK).lstat()
     except FileNotFoundError:
@@ -149,31 +148,33 @@ def lock_file(environment: Environment) -> Iterator[Result]:
         return
     owner = environment.user_name(entry.st_uid)
     if not stat.S_ISREG(entry.st_mode):
-        yield wrong(f"{_LOCK} is no regular file; libtpu cannot lock it.", f"sudo rm -r {_LOCK}", _STALE_LOCK)
+        yield wrong(f"{_LOCK} is not a regular file, so libtpu cannot lock it.", f"sudo rm -r {_LOCK}", _STALE_LOCK)
         return
-    locker = next((holder for holder in held(environment).holders if holder.locks), None)
+    locker = next((holder for holder in holder_scan(environment).holders if holder.locks), None)
     if locker is not None:
         yield ok(f"{_LOCK} is held by process {locker.pid} of {cut(locker.user)}.")
         return
-    denied = [environment.user_name(user.uid) for user in users(environment) if not _may_lock(environment, user, entry)]
+    denied = [
+        environment.user_name(user.uid) for user in job_users(environment) if not _may_lock(environment, user, entry)
+    ]
     if denied:
         yield wrong(
-            f"{_LOCK} was left by {owner}, and {', '.join(denied)} cannot open it: libtpu then starts without a word "
-            "in its log.",
-            f"sudo rm {_LOCK}, if `sudo fuser -v {_LOCK}` names nobody",
+            f"{_LOCK} was left by {owner}, and {', '.join(denied)} cannot open it: libtpu then starts without any "
+            "message in its log.",
+            f"sudo rm {_LOCK}, if `sudo fuser -v {_LOCK}` lists no process",
             _STALE_LOCK,
         )
-    elif held(environment).unseen:
-        yield unknown(f"{_LOCK} is there; who holds it could not be seen.", environment.sudo)
+    elif holder_scan(environment).unseen:
+        yield unknown(f"{_LOCK} exists; its holder is unknown.", environment.sudo)
     else:
-        yield ok(f"{_LOCK} of {owner} is there, and nobody holds it.")
+        yield ok(f"{_LOCK} of {owner} exists, and no process holds it.")
 
 
-def _may_lock(environment: Environment, user: Person, entry: stat_result) -> bool:
-    """Whether a user can open the lock file as libtpu does: for writing, and to be made if it is not there.
+def _may_lock(environment: Environment, user: User, entry: stat_result) -> bool:
+    """Whether a user can open the lock file as libtpu does: for writing, with O_CREAT.
 
-    The kernel refuses the latter in a sticky directory for a file of somebody else's, even to root
-    (fs.protected_regular), unless the file belongs to the directory's owner.
+    In a sticky directory the kernel refuses O_CREAT for another user's file, even to root (fs.protected_regular),
+    unless the file belongs to the owner of the directory.
     """
     folder = environment.path(_LOCK).parent.stat()
     protected = (environment.text_or_none("/proc/sys/fs/protected_regular") or "0").strip() not in ("0", "")
@@ -183,20 +184,20 @@ def _may_lock(environment: Environment, user: Person, entry: stat_result) -> boo
 
 
 def memory(environment: Environment) -> Iterator[Result]:
-    """Whether the host has the memory that the premapped buffer pins."""
+    """Whether the host has enough memory for the premapped buffer, which pins it."""
     numbers = dict(re.findall(r"^(\w+):\s+(\d{1,15}) kB$", environment.text("/proc/meminfo"), re.MULTILINE))
     if not {"MemTotal", "MemAvailable"} <= numbers.keys():
-        yield unknown("/proc/meminfo does not tell how much memory there is.")
+        yield unknown("/proc/meminfo has no MemTotal and MemAvailable.")
         return
     total, available = int(numbers["MemTotal"]) << 10, int(numbers["MemAvailable"]) << 10
     bad = False
-    for setting in settings(environment):
+    for setting in variable_sets(environment):
         size = premapped_bytes(setting.variables)
         if size is None and (setting.variables or environment.pids) and premaps(environment):
             size = DEFAULT_PREMAPPED_BYTES
         if not size:
             continue
-        starting = None in setting.holders  # a job that runs has its buffer already
+        starting = None in setting.holders  # a running job has its buffer already
         text = f"The premapped buffer in {setting.where} is {format_size(size)};"
         fix = f"export {SIZE}={_half(total)}"
         if size >= total:
@@ -204,15 +205,17 @@ def memory(environment: Environment) -> Iterator[Result]:
             yield wrong(f"{text} this host has {format_size(total)}.", fix, _GUIDE)
         elif starting and size > available:
             bad = True
-            yield wrong(f"{text} {format_size(available)} are available.", f"End what uses memory, or {fix}", _GUIDE)
+            yield wrong(
+                f"{text} {format_size(available)} are available.", f"End processes that use memory, or {fix}", _GUIDE
+            )
         elif size > total // 2:
             bad = True
             yield warn(f"{text} it pins more than half of the host's {format_size(total)}.", fix, _GUIDE)
     if available < total // 20:
         bad = True
         yield warn(
-            f"{format_size(available)} of {format_size(total)} are available; next the kernel kills what is largest.",
-            "Hold less on the host: smaller shuffle and prefetch buffers, fewer data workers.",
+            f"{format_size(available)} of {format_size(total)} are available; the kernel may kill the largest process.",
+            "Use less memory on the host: smaller shuffle and prefetch buffers, fewer data workers.",
             "https://cloud.google.com/tpu/docs/troubleshooting/trouble-tf",
         )
     if not bad:
@@ -225,20 +228,20 @@ def _half(total: int) -> int:
 
 
 def memlock(environment: Environment) -> Iterator[Result]:
-    """The limit of locked memory, which binds all users who may not pin freely, where the TPU is driven by VFIO."""
+    """The limit of locked memory, which applies to unprivileged users where VFIO drives the TPU."""
     if not any(path.startswith("/dev/vfio/") for path in nodes(environment)):
-        yield skipped("No TPU here is driven by VFIO.")
+        yield skipped("VFIO drives no TPU here.")
         return
     jobs = find_jobs(environment).seen
     shells = [] if environment.pids else [("this shell", environment.me, "self", environment.environ)]
     bad = False
-    for where, person, pid, environ in [*shells, *((job.name, job.person, str(job.pid), job.environ) for job in jobs)]:
+    for where, user, pid, environ in [*shells, *((job.name, job.user, str(job.pid), job.environ) for job in jobs)]:
         limit = re.search(
             r"^Max locked memory\s+(\d+|unlimited)", environment.text(f"/proc/{pid}/limits"), re.MULTILINE
         )
         needed = premapped_bytes(environ)
         needed = DEFAULT_PREMAPPED_BYTES if needed is None and premaps(environment) else needed or 0
-        if limit and limit[1] != "unlimited" and int(limit[1]) < needed and not person.pins_freely:
+        if limit and limit[1] != "unlimited" and int(limit[1]) < needed and not user.may_lock_memory:
             bad = True
             yield warn(
                 f"In {where} {format_size(int(limit[1]))} of memory may be locked; the premapped buffer is "
@@ -254,7 +257,7 @@ def memlock(environment: Environment) -> Iterator[Result]:
 def hugepages(environment: Environment) -> Iterator[Result]:
     """Transparent huge pages, without which newer TPUs start and stop slowly."""
     if not premaps(environment):
-        yield skipped("Huge pages matter from v5 on; there is no such TPU in this machine.")
+        yield skipped("Huge pages matter from v5 on; this machine has no such TPU.")
         return
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
     if "[always]" in environment.text(path):

@@ -1,4 +1,4 @@
-"""What libtpu logs, where to, and whether tpuwatch gets to see it."""
+"""What libtpu logs, where, and whether tpuwatch can read it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,29 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import format_size
 from tpuwatch.doctor.check import Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
-from tpuwatch.doctor.jobs import settings, users
-from tpuwatch.tune.flags import ARGUMENTS, UNBUFFERED
-from tpuwatch.tune.variables import MEASURED, leading_integer
-from tpuwatch.tune.visibility import unbuffered
-from tpuwatch.units import format_size
+from tpuwatch.doctor.jobs import job_users, variable_sets
+from tpuwatch.libtpu import ARGUMENTS, MEASURED, UNBUFFERED, leading_integer, unbuffered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.people import Person
+    from tpuwatch.doctor.users import User
 
 _DEFAULT = "/tmp/tpu_logs"  # noqa: S108 (where libtpu writes)
 _FALLBACK = "/tmp"  # noqa: S108 (where it writes if it cannot)
 _DEFAULT_MAX_MB = 1024
-_MANY_BYTES = 5 << 30  # of old logs
+_MAX_OLD_BYTES = 5 << 30
 _MAX_FILES = 100_000
-_OVERSHOOT = 2  # a fast writer passes the limit by far; so many files of full size must fit
+_OVERSHOOT = 2  # a fast writer exceeds the limit by far, so there must be room for this many files of full size
 _TMPFILES = "https://www.freedesktop.org/software/systemd/man/latest/tmpfiles.d.html"
 
 
 def directories(environment: Environment) -> Iterator[Result]:
-    """The directories that tpuwatch follows: there, real, readable for us, writable for the job's user."""
+    """The directories that tpuwatch follows: whether it can read them, and the job's user can write to them."""
     for path in environment.config.logs.paths:
         try:
             entry = environment.path(path).lstat()
@@ -47,53 +45,53 @@ def _missing(environment: Environment, path: Path) -> Result:
     parent = environment.path(path.parent)
     if not parent.is_dir():
         return warn(
-            f"{path} does not exist, nor does {path.parent}: libtpu makes one directory, not two, and falls back to "
+            f"{path} does not exist, nor does {path.parent}: libtpu creates one level only, and falls back to "
             f"{_FALLBACK}.",
             f"mkdir -p {path}, as the job's user",
             MEASURED,
         )
-    return ok(f"{path} does not exist yet; libtpu makes it at the first launch.")
+    return ok(f"{path} does not exist yet; libtpu creates it at the first launch.")
 
 
 def _directory(environment: Environment, path: Path, entry: os.stat_result) -> Iterator[Result]:
     owner = environment.user_name(entry.st_uid)
     if stat.S_ISLNK(entry.st_mode) and entry.st_uid not in (0, environment.me.uid):
         yield wrong(
-            f"{path} is a link of {owner}'s; tpuwatch does not follow other users' links.",
-            f"rm {path}, or name the place that it points to in paths under [logs]",
+            f"{path} is a link owned by {owner}; tpuwatch does not follow other users' links.",
+            f"rm {path}, or use its target in paths under [logs]",
             MEASURED,
         )
         return
     if stat.S_ISLNK(entry.st_mode):
         entry = environment.path(path).stat()
     if not stat.S_ISDIR(entry.st_mode):
-        yield wrong(f"{path} is no directory, so libtpu writes to {_FALLBACK}.", f"rm {path}", MEASURED)
+        yield wrong(f"{path} is not a directory, so libtpu writes to {_FALLBACK}.", f"rm {path}", MEASURED)
         return
     if not environment.me.may(entry, "rx"):
         yield wrong(
             f"{path} cannot be read by {environment.my_name}.",
-            f"sudo tpuwatch run, or the systemd unit, which may read every log; or chmod o+rx {path}",
+            f"sudo tpuwatch run, or the systemd unit, which can read every log; or chmod o+rx {path}",
             "docs/operations.md",
         )
-    denied = [environment.user_name(user.uid) for user in users(environment) if not user.may(entry, "wx")]
+    denied = [environment.user_name(user.uid) for user in job_users(environment) if not user.may(entry, "wx")]
     if denied:
         yield wrong(
-            f"{path} belongs to {owner}, and {', '.join(denied)} cannot write to it: libtpu then leaves no log file.",
+            f"{path} belongs to {owner}, and {', '.join(denied)} cannot write to it: libtpu then writes no log file.",
             f"sudo chmod 1777 {path}",
             MEASURED,
         )
     if entry.st_mode & stat.S_IWOTH and not entry.st_mode & stat.S_ISVTX:
         yield warn(
-            f"Everybody may delete everybody's files in {path}: it is writable by all and not sticky.",
+            f"Every user can delete the files of others in {path}: it is world-writable and not sticky.",
             f"sudo chmod +t {path}",
             MEASURED,
         )
 
 
 def destination(environment: Environment) -> Iterator[Result]:
-    """TPU_LOG_DIR: where libtpu really writes, and whether tpuwatch looks there."""
+    """TPU_LOG_DIR: where libtpu writes, and whether tpuwatch reads there."""
     watched = [Path(os.path.normpath(path)) for path in environment.config.logs.paths]
-    for setting in settings(environment):
+    for setting in variable_sets(environment):
         value = setting.variables.get("TPU_LOG_DIR")
         if value is None:
             continue
@@ -108,7 +106,7 @@ def destination(environment: Environment) -> Iterator[Result]:
             yield warn(f"TPU_LOG_DIR is empty in {where}: it means {_DEFAULT}.", "unset TPU_LOG_DIR", MEASURED)
         elif not Path(value).is_absolute():
             yield warn(
-                f"TPU_LOG_DIR={shown} in {where} depends on the directory that the job is started in.",
+                f"TPU_LOG_DIR={shown} in {where} is relative to the directory in which the job is started.",
                 f"export TPU_LOG_DIR={_DEFAULT}, or another absolute path",
                 MEASURED,
             )
@@ -128,30 +126,30 @@ def destination(environment: Environment) -> Iterator[Result]:
 
 
 def levels(environment: Environment) -> Iterator[Result]:
-    """TPU_MIN_LOG_LEVEL: from 2 on, what tpuwatch needs is not written."""
-    for setting in settings(environment):
+    """TPU_MIN_LOG_LEVEL: from 2 on, libtpu does not write what tpuwatch needs."""
+    for setting in variable_sets(environment):
         level = leading_integer(setting.variables.get("TPU_MIN_LOG_LEVEL", ""))
         if level is None or level <= 0:
             continue
         hidden = {
             1: "launches and the premapped buffer's setting are not logged",
             2: "only errors are logged: no launches, no warnings",
-        }.get(level, "not even an out-of-memory error is logged; it stands on the job's stderr only")
+        }.get(level, "not even an out-of-memory error is logged; it is only on the job's stderr")
         text = f"TPU_MIN_LOG_LEVEL={level} in {setting.where}: {hidden}."
         fix = "export TPU_MIN_LOG_LEVEL=0"
         yield wrong(text, fix, MEASURED) if level >= 2 else warn(text, fix, MEASURED)
 
 
 def buffering(environment: Environment) -> Iterator[Result]:
-    """Whether INFO lines reach the file at once."""
-    for setting in settings(environment):
+    """Whether INFO lines reach the file immediately."""
+    for setting in variable_sets(environment):
         if None in setting.holders and not setting.variables and len(setting.holders) == 1:
-            continue  # a shell without any TPU variable starts no TPU job as it is
+            continue  # a shell without TPU variables starts no TPU job
         given = setting.variables.get(ARGUMENTS, "")
         if not unbuffered(given):
-            arguments = " ".join([*given.split(), UNBUFFERED])  # the last one counts
+            arguments = " ".join([*given.split(), UNBUFFERED])  # the last one applies
             yield warn(
-                f"INFO lines are written in blocks of 4096 bytes in {setting.where}: the last words of a launch that "
+                f"INFO lines are written in blocks of 4096 bytes in {setting.where}: the last lines of a launch that "
                 "hangs or is killed are lost.",
                 f'export LIBTPU_INIT_ARGS="{cut(arguments, 400)}"',
                 MEASURED,
@@ -159,8 +157,8 @@ def buffering(environment: Environment) -> Iterator[Result]:
 
 
 def space(environment: Environment) -> Iterator[Result]:
-    """Free disk under the logs, and how much old ones take."""
-    limit = max((_max_log_bytes(setting.variables) for setting in settings(environment)), default=0)
+    """Free disk space for logs, and the space that old ones take."""
+    limit = max((_max_log_bytes(setting.variables) for setting in variable_sets(environment)), default=0)
     for path in environment.config.logs.paths:
         real = environment.path(path)
         if not real.is_dir():
@@ -168,16 +166,16 @@ def space(environment: Environment) -> Iterator[Result]:
         total, free = environment.disk(real)
         if free < min(_OVERSHOOT * limit, total // 10):
             yield wrong(
-                f"{format_size(free)} are free under {path}; a log file grows to {format_size(limit)} before the next "
-                "is begun, and beyond when much is written.",
+                f"{format_size(free)} are free under {path}; a log file grows to {format_size(limit)} or more "
+                "before the next one begins.",
                 f"{_delete(path)}; or export TPU_MAX_LOG_SIZE_MB=64",
                 MEASURED,
             )
         count, size = _old_logs(real)
-        if size > _MANY_BYTES:
+        if size > _MAX_OLD_BYTES:
             yield warn(
                 f"{count} log files in {path} take {format_size(size)}; libtpu never deletes old ones.",
-                f"{_delete(path)}; for good: echo 'e {path} - - - 30d' | sudo tee /etc/tmpfiles.d/tpu_logs.conf",
+                f"{_delete(path)}; permanently: echo 'e {path} - - - 30d' | sudo tee /etc/tmpfiles.d/tpu_logs.conf",
                 _TMPFILES,
             )
 
@@ -192,7 +190,7 @@ def _delete(path: Path) -> str:
 
 
 def _old_logs(directory: Path) -> tuple[int, int]:
-    """The number of libtpu's log files in a directory, and what they take on disk."""
+    """The number of libtpu's log files in a directory, and the disk space that they take."""
     count = size = 0
     with os.scandir(directory) as entries:
         for entry in islice(entries, _MAX_FILES):
@@ -203,7 +201,7 @@ def _old_logs(directory: Path) -> tuple[int, int]:
 
 
 def fallback(environment: Environment) -> Iterator[Result]:
-    """Whether libtpu's second choice is followed too."""
+    """Whether the directory that libtpu falls back to is followed too."""
     if Path(_FALLBACK) not in [Path(os.path.normpath(path)) for path in environment.config.logs.paths]:
         yield warn(
             f"{_FALLBACK} is not followed; libtpu writes there when it cannot write to its directory.",
@@ -213,9 +211,9 @@ def fallback(environment: Environment) -> Iterator[Result]:
 
 
 def job_output(environment: Environment) -> Iterator[Result]:
-    """Whether the globs of job output match anything, and whether that can be read."""
+    """Whether the patterns of job output match files that can be read."""
     if not environment.config.logs.job_paths:
-        yield skipped("No job output is followed (job_paths under [logs]); some faults are told only there.")
+        yield skipped("No job output is followed (job_paths under [logs]); some faults are only reported there.")
     for pattern in environment.config.logs.job_paths:
         there = f"{glob.escape(str(environment.root)).rstrip('/')}/{str(pattern).lstrip('/')}"
         found = glob.iglob(there, recursive=True)  # noqa: PTH207 (pathlib refuses patterns that are followed)
@@ -236,7 +234,7 @@ def job_output(environment: Environment) -> Iterator[Result]:
             yield ok(f"{pattern} matches {len(matches)} files.")
 
 
-def _readable(path: Path, person: Person) -> bool:
+def _readable(path: Path, person: User) -> bool:
     try:
         return person.may(path.stat(), "r")
     except OSError:
@@ -259,7 +257,7 @@ CHECKS = (
     ),
     Check(
         "log_fallback",
-        "libtpu's second choice",
+        "libtpu's fallback directory",
         Area.LOGS,
         lambda environment: or_ok(fallback(environment), f"{_FALLBACK} is followed as well."),
     ),

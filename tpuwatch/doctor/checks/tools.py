@@ -1,4 +1,4 @@
-"""The tools beside a TPU: gcloud, ssh keys."""
+"""Tools that are used with TPUs: gcloud and its ssh keys."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import format_seconds
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, warn, wrong
 from tpuwatch.doctor.environment import expand_home
-from tpuwatch.doctor.installed import find_on_path, followed
 from tpuwatch.doctor.metadata import value
-from tpuwatch.units import format_seconds
+from tpuwatch.doctor.packages import find_on_path, resolve_links
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
 
 _DISABLED: Final = "https://github.com/circleci/circleci-docs/issues/2174"
 _COMPONENTS: Final = "https://cloud.google.com/sdk/docs/components"
-_INSTALL: Final = "https://cloud.google.com/sdk/docs/install"
 _KEYS: Final = "https://cloud.google.com/compute/docs/connect/add-ssh-keys"
 _KEY: Final = "~/.ssh/google_compute_engine"
-_WANTED: Final = ("alpha", "beta")  # components that TPU commands are in before they are in gcloud proper
+_WANTED: Final = ("alpha", "beta")  # components with TPU commands that are not in gcloud itself yet
 _OLD_SECONDS: Final = 365 * 86_400.0
 
 
 def gcloud(environment: Environment) -> Iterator[Result]:
-    """gcloud's place, its component manager, and the components that TPU commands need. It is not run."""
+    """gcloud's path, its component manager, and the components that TPU commands need. It is not run."""
     program = find_on_path("gcloud", environment.root, environment.environ)
     if not program:
         yield skipped("gcloud is not on PATH; tpuwatch does not need it.")
         return
-    folder = followed(Path(program), environment.root).parent.parent
+    folder = resolve_links(Path(program), environment.root).parent.parent
     missing = [name for name in _WANTED if not _has(environment, folder, name)]
-    how, install = _manager(environment, folder, missing)
-    lacking = f"; {' and '.join(missing)} commands are missing" if missing else ""
-    if how:
+    installer, install = _installer(environment, folder, missing)
+    note = f"; {' and '.join(missing)} commands are missing" if missing else ""
+    if installer:
         yield warn(
-            f"gcloud is installed by {how}, so its component manager is disabled: `gcloud components install` and "
-            f"`update` fail{lacking}.",
+            f"gcloud is installed by {installer}, so its component manager is disabled: `gcloud components install` "
+            f"and `update` fail{note}.",
             install,
             _DISABLED,
         )
@@ -50,8 +49,8 @@ def gcloud(environment: Environment) -> Iterator[Result]:
         yield ok(f"gcloud is at {folder}, with alpha and beta.")
 
 
-def _manager(environment: Environment, folder: Path, missing: list[str]) -> tuple[str, str]:
-    """What has installed gcloud, where that disables the component manager ("" where not), and how to install."""
+def _installer(environment: Environment, folder: Path, missing: list[str]) -> tuple[str, str]:
+    """What installed gcloud, if that disables the component manager (else ""), and how to install components."""
     if "snap" in folder.parts:
         return "snap", "sudo snap refresh google-cloud-cli; alpha and beta are part of it"
     try:
@@ -62,7 +61,7 @@ def _manager(environment: Environment, folder: Path, missing: list[str]) -> tupl
         return "", f"gcloud components install {' '.join(missing)}"
     if environment.path("/etc/debian_version").exists():
         return "apt", "sudo apt-get update && sudo apt-get install google-cloud-cli; alpha and beta are part of it"
-    return "a package manager", "sudo dnf install google-cloud-cli, or the package manager that gcloud is of"
+    return "a package manager", "sudo dnf install google-cloud-cli, or the package manager that installed gcloud"
 
 
 def _has(environment: Environment, folder: Path, component: str) -> bool:
@@ -71,10 +70,10 @@ def _has(environment: Environment, folder: Path, component: str) -> bool:
 
 
 def ssh_key(environment: Environment) -> Iterator[Result]:
-    """The key that gcloud made: its permissions, its other half, its age, its expiry in the metadata."""
+    """The key that gcloud created: permissions, public key, age, and expiry in the metadata."""
     path = expand_home(_KEY, environment.environ)
     if not path.startswith("/") or not environment.path(path).exists():
-        yield skipped(f"There is no {_KEY}; gcloud makes it at the first ssh.")
+        yield skipped(f"There is no {_KEY}; gcloud creates it at the first ssh.")
         return
     entry = environment.path(path).stat()
     age = environment.clock.time() - entry.st_mtime
@@ -92,8 +91,8 @@ def ssh_key(environment: Environment) -> Iterator[Result]:
     if age > _OLD_SECONDS:
         bad = True
         yield warn(
-            f"{_KEY} is {age / 86_400:.0f} days old; a project's rules or OS Login may no longer take it.",
-            f"rm {_KEY} {_KEY}.pub; the next gcloud … ssh makes a new one and sends it",
+            f"{_KEY} is {age / 86_400:.0f} days old; a project's rules or OS Login may no longer accept it.",
+            f"rm {_KEY} {_KEY}.pub; the next gcloud … ssh creates and uploads a new one",
             _KEYS,
         )
     if not bad:
@@ -101,7 +100,7 @@ def ssh_key(environment: Environment) -> Iterator[Result]:
 
 
 def _expiry(environment: Environment, public: str) -> Iterator[Result]:
-    """Whether our key stands in the metadata and has expired there."""
+    """Whether our key is in the metadata and has expired there."""
     ours = public.split()[1:2]
     now = environment.clock.time()
     expiries = [
@@ -113,14 +112,14 @@ def _expiry(environment: Environment, public: str) -> Iterator[Result]:
     if expiries and all(expiry is not None and expiry < now for expiry in expiries):
         latest = max(expiry for expiry in expiries if expiry is not None)
         yield wrong(
-            f"{_KEY} stands in the metadata and expired there {format_seconds(now - latest)} ago.",
-            "gcloud compute tpus tpu-vm ssh NODE --zone ZONE, from where you sign in; it sends the key anew",
+            f"{_KEY} is in the metadata and expired there {format_seconds(now - latest)} ago.",
+            "gcloud compute tpus tpu-vm ssh NODE --zone ZONE, from where you sign in; it uploads the key again",
             _KEYS,
         )
 
 
 def metadata_keys(text: str) -> Iterator[tuple[str, float | None]]:
-    """The keys of an ssh-keys attribute, each with the time when it expires, or None where it does not.
+    """The keys of an ssh-keys attribute, each with the time when it expires, or None if it does not.
 
     Lines are `USER:TYPE KEY google-ssh {"userName": …, "expireOn": "2026-11-20T13:44:14+0000"}`, or without expiry.
     """
@@ -139,28 +138,28 @@ def metadata_keys(text: str) -> Iterator[tuple[str, float | None]]:
 
 
 def os_login(environment: Environment) -> Iterator[Result]:
-    """What decides whose keys this VM takes: OS Login, or keys in the metadata."""
+    """Which ssh keys this VM accepts: those of OS Login, or those in the metadata."""
     settings = {
         name: (value(environment, f"instance/attributes/{name}") or value(environment, f"project/attributes/{name}"))
         for name in ("enable-oslogin", "block-project-ssh-keys")
     }
     on = [name for name, word in settings.items() if (word or "").strip().lower() in ("true", "yes", "1", "y")]
     if not environment.config.cloud.enabled or value(environment, "instance/id") is None:
-        yield skipped("No metadata server tells whose ssh keys are taken.")
+        yield skipped("No metadata server says which ssh keys are accepted.")
     elif "enable-oslogin" in on:
         yield ok("OS Login is on: keys come from Google accounts, and those in the metadata are ignored.")
     elif "block-project-ssh-keys" in on and not value(environment, "instance/attributes/ssh-keys"):
         yield warn(
-            "The project's ssh keys are blocked for this VM, and it has none of its own: nobody can sign in by a key.",
+            "The project's ssh keys are blocked for this VM, and it has no keys: nobody can sign in with a key.",
             "gcloud compute instances add-metadata VM --metadata block-project-ssh-keys=FALSE, or turn OS Login on",
             _KEYS,
         )
     else:
-        yield ok("Keys of the metadata are taken.")
+        yield ok("Keys in the metadata are accepted.")
 
 
 CHECKS = (
     Check("gcloud", "gcloud and its components", Area.TOOLS, gcloud),
     Check("ssh_key", "the ssh key of gcloud", Area.TOOLS, ssh_key, seconds=8.0),
-    Check("ssh_login", "whose ssh keys are taken", Area.TOOLS, os_login, seconds=8.0),
+    Check("ssh_login", "accepted ssh keys", Area.TOOLS, os_login, seconds=8.0),
 )

@@ -1,16 +1,16 @@
-"""The environment of TPU processes and of the calling shell: names, values, and what contradicts itself."""
+"""The environment of TPU processes and of the calling shell: names, values, contradictions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.check import Area, Check, Result, Status, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.core import format_size
+from tpuwatch.doctor.check import Area, Check, CheckStatus, Result, or_ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
-from tpuwatch.doctor.jobs import find_jobs, settings
-from tpuwatch.tune.model import SIZE, THRESHOLD
-from tpuwatch.tune.variables import MEASURED, items, judge, leading_integer, meant, premapped_bytes, product
-from tpuwatch.units import format_size
+from tpuwatch.doctor.jobs import find_jobs, variable_sets
+from tpuwatch.libtpu import MEASURED, items, judge_value, leading_integer, meant, premapped_bytes, product
+from tpuwatch.model import SIZE, THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _JAX_CLUSTER = "https://github.com/jax-ml/jax/blob/main/jax/_src/clusters/cloud_tpu_cluster.py"
 _LAYOUT = "https://github.com/pytorch/xla/blob/master/torch_xla/_internal/tpu.py"
-_EITHER = (  # the old and the new name of one thing
+_EITHER = (  # old and new name of the same variable
     ("TPU_VISIBLE_DEVICES", "TPU_VISIBLE_CHIPS"),
     ("TPU_HOST_BOUNDS", "TPU_PROCESS_BOUNDS"),
     ("TPU_CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_PROCESS_BOUNDS"),
@@ -27,18 +27,18 @@ _EITHER = (  # the old and the new name of one thing
 
 
 def names(environment: Environment) -> Iterator[Result]:
-    """Misspelt names, which nobody reads."""
+    """Misspelt names, which nothing reads."""
     seen = False
-    for setting in settings(environment):
+    for setting in variable_sets(environment):
         seen = seen or bool(setting.variables)
         for name, value in sorted(setting.variables.items()):
             right = meant(name)
             if right is None:
                 continue
             known, certain = right
-            text = f"{cut(name)} in {setting.where}: nobody reads that name; "
+            text = f"{cut(name)} in {setting.where}: nothing reads that name; "
             text += f"it is {known}." if certain else f"{known} is probably meant."
-            fault = judge(known, cut(value))
+            fault = judge_value(known, cut(value))
             fix = f"unset {cut(name)}; {fault.fix if fault else f'export {known}={cut(value)}'}"
             yield wrong(text, fix, MEASURED) if certain else warn(text, fix, MEASURED)
     if not seen:
@@ -46,19 +46,19 @@ def names(environment: Environment) -> Iterator[Result]:
 
 
 def values(environment: Environment) -> Iterator[Result]:
-    """Values that libtpu takes for something else, silently."""
-    for setting in settings(environment):
+    """Values that libtpu silently takes for something else."""
+    for setting in variable_sets(environment):
         for name, value in sorted(setting.variables.items()):
             right = meant(name)
-            fault = judge(right[0] if right and right[1] else name, cut(value))
+            fault = judge_value(right[0] if right and right[1] else name, cut(value))
             if fault is not None:
-                status = Status.WRONG if fault.certain else Status.WARN
+                status = CheckStatus.WRONG if fault.certain else CheckStatus.WARN
                 yield Result(status, f"In {setting.where}: {fault.text}", fault.fix, fault.source)
 
 
 def conflicts(environment: Environment) -> Iterator[Result]:
     """Variables that contradict each other or tpuwatch's configuration."""
-    for setting in settings(environment):
+    for setting in variable_sets(environment):
         for look in (_either, _threshold, _chips, _workers, _metadata, _arguments):
             for result in look(setting.variables):
                 yield Result(result.status, f"In {setting.where}: {result.text}", result.fix, result.source)
@@ -69,7 +69,8 @@ def _either(variables: Mapping[str, str]) -> Iterator[Result]:
     for old, new in _EITHER:
         if old in variables and new in variables and variables[old] != variables[new]:
             yield warn(
-                f"{old}={cut(variables[old])} and {new}={cut(variables[new])} are two names of one thing and differ.",
+                f"{old}={cut(variables[old])} and {new}={cut(variables[new])} are two names of the same variable, "
+                "but differ.",
                 f"unset {old}",
                 _LAYOUT,
             )
@@ -116,7 +117,7 @@ def _workers(variables: Mapping[str, str]) -> Iterator[Result]:
     if hosts and worker.isdecimal() and int(worker) >= len(hosts):
         yield wrong(
             f"TPU_WORKER_ID={cut(worker)}, but TPU_WORKER_HOSTNAMES names {len(hosts)} hosts, which count from 0.",
-            "Give each host its place in the list, from 0 on; the same list on all hosts.",
+            "Give each host its index in the list, from 0; use the same list on all hosts.",
             _JAX_CLUSTER,
         )
 
@@ -126,8 +127,8 @@ def _metadata(variables: Mapping[str, str]) -> Iterator[Result]:
     wanted += [] if {"TPU_PROCESS_BOUNDS", "TPU_HOST_BOUNDS"} & set(variables) else ["TPU_PROCESS_BOUNDS"]
     if variables.get("TPU_SKIP_MDS_QUERY", "") not in ("", "0", "false") and wanted:
         yield warn(
-            "TPU_SKIP_MDS_QUERY keeps the program from the metadata server, and what it would ask there is not set: "
-            f"{', '.join(wanted)}.",
+            "TPU_SKIP_MDS_QUERY keeps the program from the metadata server, and variables that it would "
+            f"read there are not set: {', '.join(wanted)}.",
             "unset TPU_SKIP_MDS_QUERY on a TPU VM; elsewhere export these as well",
             _LAYOUT,
         )
@@ -139,10 +140,10 @@ def _arguments(variables: Mapping[str, str]) -> Iterator[Result]:
     if loose:
         yield warn(
             f"LIBTPU_INIT_ARGS holds {cut(' '.join(loose))}, which is no flag and is ignored.",
-            "Write each flag as --name=value, without spaces round the =.",
+            "Write each flag as --name=value, without spaces around the =.",
             MEASURED,
         )
-    flags = dict.fromkeys(words)  # the same flag with the same value twice does no harm
+    flags = dict.fromkeys(words)  # a repeated flag with the same value is harmless
     twice = [flag for flag, times in Counter(word.partition("=")[0] for word in flags).items() if times > 1]
     for flag in twice:
         yield warn(f"LIBTPU_INIT_ARGS gives {cut(flag)} twice, with different values.", "Give it once.", MEASURED)
@@ -153,7 +154,7 @@ def _ports(environment: Environment, variables: Mapping[str, str], where: str) -
     theirs = set(items(variables.get("TPU_RUNTIME_METRICS_PORTS", "")))
     if ours and theirs and not ours & theirs:
         yield warn(
-            f"Runtime metrics are served on {cut(', '.join(sorted(theirs)))} in {where}; tpuwatch asks on "
+            f"Runtime metrics are served on {cut(', '.join(sorted(theirs)))} in {where}; tpuwatch queries "
             f"{', '.join(sorted(ours))}.",
             f"ports = [{cut(', '.join(sorted(theirs)))}] under [runtime] of tpuwatch's configuration",
             "docs/operations.md",
@@ -161,11 +162,11 @@ def _ports(environment: Environment, variables: Mapping[str, str], where: str) -
 
 
 def processes(environment: Environment) -> Iterator[Result]:
-    """Whether all processes could be looked into."""
+    """Whether all processes could be read."""
     jobs = find_jobs(environment)
-    if jobs.unseen:
+    if jobs.unreadable:
         yield unknown(
-            f"Processes that could not be looked into: {jobs.unseen}. A TPU job may be among them.",
+            f"Processes that could not be read: {jobs.unreadable}. A TPU job may be among them.",
             environment.sudo,
         )
 
@@ -176,7 +177,7 @@ CHECKS = (
         "variable_values",
         "values of TPU variables",
         Area.ENVIRONMENT,
-        lambda environment: or_ok(values(environment), "No value is known to be wrong."),
+        lambda environment: or_ok(values(environment), "No known wrong value."),
     ),
     Check(
         "variable_conflicts",
@@ -188,11 +189,11 @@ CHECKS = (
         "processes",
         "TPU processes",
         Area.ENVIRONMENT,
-        lambda environment: or_ok(processes(environment), _told(environment)),
+        lambda environment: or_ok(processes(environment), _processes_summary(environment)),
     ),
 )
 
 
-def _told(environment: Environment) -> str:
+def _processes_summary(environment: Environment) -> str:
     jobs = find_jobs(environment).seen
-    return f"Looked into {len(jobs)} TPU processes." if jobs else "No process with TPU variables runs."
+    return f"{len(jobs)} TPU processes were read." if jobs else "No process with TPU variables is running."

@@ -1,7 +1,7 @@
 """Whether libtpu and the frameworks of the job's interpreter fit, by what the packages themselves state.
 
-Each package's own metadata says what it was released with: jax[tpu] and torch_xla[tpu] name the libtpu, jax the jaxlib,
-tensorflow-tpu the libtpu. So there is no table here that could grow old. What no package states is unknown.
+Each package's metadata names what it was released with: jax[tpu] and torch_xla[tpu] the libtpu, jax the jaxlib,
+tensorflow-tpu the libtpu. So there is no table here that could become outdated. What no package states is unknown.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
-from tpuwatch.doctor.installed import (
+from tpuwatch.doctor.jobs import find_jobs
+from tpuwatch.doctor.packages import (
     Package,
+    any_package,
     find_on_path,
-    packages,
+    find_package,
     sites_of_interpreter,
     sites_of_process,
 )
-from tpuwatch.doctor.jobs import find_jobs
-from tpuwatch.doctor.pins import Requirement
+from tpuwatch.doctor.requirement import Requirement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tpuwatch.doctor.environment import Environment
@@ -51,17 +52,17 @@ class Interpreter:
     """A Python that runs, or would run, TPU programs."""
 
     where: str
-    packages: Mapping[str, list[Package]]
-    root: Path  # of its file system: a container's is another than ours
-    library: str = ""  # TPU_LIBRARY_PATH: the libtpu that is used in place of the package's
+    sites: tuple[Path, ...]  # its site-packages
+    root: Path  # of its file system, which in a container is not ours
+    library: str = ""  # TPU_LIBRARY_PATH: the libtpu that is used instead of the package's
 
     def get(self, name: str) -> Package | None:
-        """The package that an import would take."""
-        return next(iter(self.packages.get(name, ())), None)
+        """The package that an import would use."""
+        return find_package(name, self.sites)
 
 
 def interpreters(environment: Environment) -> list[Interpreter]:
-    """Those of the TPU processes; else the one that --python names; else the one on PATH. Equal ones count once."""
+    """The one of --python, else those of the TPU processes, else the one on PATH; without duplicates."""
     return environment.once("interpreters", lambda: _interpreters(environment))
 
 
@@ -72,8 +73,9 @@ def _interpreters(environment: Environment) -> list[Interpreter]:
     for job in find_jobs(environment).seen:
         root = _root(environment, job)
         sites = sites_of_process(environment.path(f"/proc/{job.pid}"), root, next(iter(job.command), ""), job.environ)
-        if sites and tuple(sites) not in found:
-            found[tuple(sites)] = Interpreter(job.name, packages(sites), root, job.environ.get(_LIBRARY, ""))
+        if sites:
+            interpreter = Interpreter(job.name, tuple(sites), root, job.environ.get(_LIBRARY, ""))
+            found.setdefault(interpreter.sites, interpreter)
     python = find_on_path("python3", environment.root, environment.environ)
     if not found and python and not environment.pids:
         return [_of_shell(environment, python)]
@@ -82,11 +84,11 @@ def _interpreters(environment: Environment) -> list[Interpreter]:
 
 def _of_shell(environment: Environment, python: str) -> Interpreter:
     sites = sites_of_interpreter(python, environment.root, environment.environ)
-    return Interpreter(python, packages(sites), environment.root, environment.environ.get(_LIBRARY, ""))
+    return Interpreter(python, tuple(sites), environment.root, environment.environ.get(_LIBRARY, ""))
 
 
 def _root(environment: Environment, job: Job) -> Path:
-    """A process's own file system, as far as it may be seen; else ours."""
+    """The root of a process's own file system if it can be read; else ours."""
     root = environment.path(f"/proc/{job.pid}/root")
     try:
         return root if root.is_dir() and not root.samefile(environment.root) else environment.root
@@ -120,25 +122,32 @@ def _judge(interpreter: Interpreter, package: Package) -> Iterator[Result]:
         order = requirement.compare(partner.version)
         pair = f"{package.name} {package.version} of {interpreter.where}"
         if order is None:
-            yield unknown(f"{pair} names {partner.name} {requirement.pins}; of {partner.version} nothing can be said.")
+            yield unknown(f"{pair} names {partner.name} {requirement.specifiers}; {partner.version} cannot be judged.")
         elif order == 0:
             fitting.append(f"{partner.name} {partner.version}")
         elif requirement.extra and order > 0:
-            text = f"{pair} was released with {partner.name} {requirement.pins}; {partner.version} is newer."
+            text = f"{pair} was released with {partner.name} {requirement.specifiers}; {partner.version} is newer."
             yield warn(text, fix, source)
         else:
             age = "too old" if order < 0 else "too new"
-            yield wrong(f"{pair} needs {partner.name} {requirement.pins}; {partner.version} is {age}.", fix, source)
+            yield wrong(
+                f"{pair} needs {partner.name} {requirement.specifiers}; {partner.version} is {age}.", fix, source
+            )
     if fitting:
         yield ok(f"{package.name} {package.version} fits {', '.join(fitting)} ({interpreter.where}).")
 
 
 def _requirements(package: Package) -> list[Requirement]:
-    """What it requires of the packages that matter here: for everyone, and for TPUs. One for each package."""
+    """Its requirements on the packages that matter here, in general or for TPUs; one for each package."""
     parsed = [Requirement.parse(line) for line in package.requirements]
     chosen: dict[str, Requirement] = {}
     for requirement in parsed:
-        if requirement and requirement.name in _PARTNERS and requirement.extra in ("", "tpu") and requirement.pins:
+        if (
+            requirement
+            and requirement.name in _PARTNERS
+            and requirement.extra in ("", "tpu")
+            and requirement.specifiers
+        ):
             stated = chosen.get(requirement.name)
             if stated is None or (stated.extra and not requirement.extra):
                 chosen[requirement.name] = requirement
@@ -154,7 +163,7 @@ def _no_libtpu(interpreter: Interpreter, package: Package, fix: str, source: str
 
 
 def builds(environment: Environment) -> Iterator[Result]:
-    """Builds that have no TPU in them, and packages that overwrite each other."""
+    """Builds without TPU support, and packages that overwrite each other."""
     for interpreter in interpreters(environment):
         for one, other in _SAME_FOLDER:
             left, right = interpreter.get(one), interpreter.get(other)
@@ -171,10 +180,10 @@ def builds(environment: Environment) -> Iterator[Result]:
 def _stock(interpreter: Interpreter) -> Iterator[Result]:
     package = next(filter(None, map(interpreter.get, _STOCK)), None)
     if package is None or any(interpreter.get(name) for name in FRAMEWORKS):
-        return  # beside another framework it often only reads data
+        return  # besides another framework it often only reads data
     pair = f"{package.name} {package.version} of {interpreter.where}"
     if package.from_file:
-        yield unknown(f"{pair} was installed from a file; whether it is built for TPUs cannot be told.")
+        yield unknown(f"{pair} was installed from a file; whether it is built for TPUs is unknown.")
     else:
         yield wrong(
             f"{pair} is the stock build, which has no TPU kernels: initialize_tpu_system fails on a healthy TPU.",
@@ -184,7 +193,7 @@ def _stock(interpreter: Interpreter) -> Iterator[Result]:
 
 
 def library(environment: Environment) -> Iterator[Result]:
-    """The libtpu that is loaded: there, one, and built for this system."""
+    """The libtpu that is loaded: whether it exists and was built for this system."""
     for interpreter in interpreters(environment):
         if interpreter.library and not (interpreter.root / interpreter.library.lstrip("/")).is_file():
             yield wrong(
@@ -205,17 +214,17 @@ def library(environment: Environment) -> Iterator[Result]:
 
 
 def _glibc(package: Package) -> tuple[int, int] | None:
-    """The oldest C library that a wheel runs with, by its own tags."""
+    """The oldest C library that a wheel runs with, according to its tags."""
     found = [(int(match[1]), int(match[2])) for tag in package.tags if (match := _GLIBC.search(tag))]
     return min(found) if found else None
 
 
 def _or_skipped(environment: Environment, results: Iterator[Result], text: str) -> list[Result]:
-    told = list(results)
-    if told:
-        return told
-    some = any(interpreter.packages for interpreter in interpreters(environment))
-    return [ok(text) if some else skipped("There is no Python to look at.")]
+    found = list(results)
+    if found:
+        return found
+    some = any(any_package(interpreter.sites) for interpreter in interpreters(environment))
+    return [ok(text) if some else skipped("There is no Python to check.")]
 
 
 CHECKS = (
@@ -224,12 +233,12 @@ CHECKS = (
         "framework_builds",
         "builds for TPUs",
         Area.VERSIONS,
-        lambda environment: _or_skipped(environment, builds(environment), "No package stands in another's way."),
+        lambda environment: _or_skipped(environment, builds(environment), "No package conflicts with another."),
     ),
     Check(
         "libtpu_library",
         "the libtpu library",
         Area.VERSIONS,
-        lambda environment: _or_skipped(environment, library(environment), "It is there, for this system."),
+        lambda environment: _or_skipped(environment, library(environment), "It exists and fits this system."),
     ),
 )

@@ -5,25 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tpuwatch.errors import TpuwatchError
-
 if TYPE_CHECKING:
-    from tpuwatch.restart.record import Fleet, Record, Target
-
-
-class LedgerError(TpuwatchError):
-    """The ledger cannot be read or written: without it nothing is restarted."""
-
-
-class ConflictError(LedgerError):
-    """The record is not the one that was read: somebody else has written it."""
+    from tpuwatch.model import Fleet, RestartRecord, Target
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A record as it was read, with the version that a write must name. A version never comes twice."""
 
-    record: Record
+    record: RestartRecord
     version: int
 
 
@@ -41,7 +31,7 @@ class Ledger(Protocol):
     def read(self, target: Target) -> Stored | None:
         """The node's record; None if it never had one."""
 
-    def write(self, record: Record, version: int) -> Stored:
+    def write(self, record: RestartRecord, version: int) -> Stored:
         """Store it, flushed to the disk, if the node's record still is `version` (0: there is none).
 
         Raises ConflictError if it is not. A LedgerError else may leave the write done or not: read again.

@@ -6,23 +6,27 @@ import json
 from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.ledger.base import LedgerError
-from tpuwatch.restart.record import Attempt, Breaker, Claim, Fleet, Lease, Phase, Record, Target
+from tpuwatch.core import LedgerError
+from tpuwatch.model import Action, Attempt, Breaker, Claim, Fleet, Lease, Phase, RestartRecord, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 # Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
+# Schema 1 had other names for some keys and values.
+_KEYS_1: Final = {"rung": "action", "witnesses": "signals"}
+_ACTIONS_1: Final = {"nothing": "none", "ask": "manual"}
+_PHASES_1: Final = {"needs_operator": "needs_operator"}
+_SIGNALS_1: Final = {"agent": "peer"}
 
 
 class DamagedError(LedgerError):
     """A stored record makes no sense."""
 
 
-def encode(value: Record | Fleet) -> str:
+def encode(value: RestartRecord | Fleet) -> str:
     """It as one line of ASCII. Raises LedgerError if it cannot be stored."""
     try:
         text = json.dumps({"schema": SCHEMA, **asdict(value)}, allow_nan=False, separators=(",", ":"))
@@ -33,9 +37,9 @@ def encode(value: Record | Fleet) -> str:
     return text
 
 
-def decode(text: str, where: str) -> Record:
+def decode(text: str, where: str) -> RestartRecord:
     """The record in such a text. Raises LedgerError, with `where` ("ledger.db") as the place it was found in."""
-    record: Record = _decoded(Record, text, where)
+    record: RestartRecord = _decoded(RestartRecord, text, where)
     return record
 
 
@@ -49,17 +53,38 @@ def _decoded(kind: Any, text: str, where: str) -> Any:
     try:
         value = json.loads(text)
         schema = _whole(value.pop("schema"))
+        if schema == 1:
+            return _read(kind, _from_schema_1(value) if kind is RestartRecord else value)
         if schema == SCHEMA:
             return _read(kind, value)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DamagedError(
             f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}), so nothing is restarted: "
-            "look at your nodes, start those that it may have left stopped, then move it away to begin anew"
+            "look at your nodes, start those that it may have left stopped, then move it away to start a new one"
         ) from error
     raise LedgerError(
-        f"a record in {where} is of another version of tpuwatch (its form is {schema}, this one's {SCHEMA}): use "
+        f"a record in {where} is of another version of tpuwatch (its schema is {schema}, this one's {SCHEMA}): use "
         "one and the same version wherever this ledger is used"
     )
+
+
+def _from_schema_1(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of schema 1 with the keys and values of today. What is wrong in it is left for `_read` to find."""
+    record = _renamed(record)
+    if isinstance(record.get("signals"), list):
+        record["signals"] = [_SIGNALS_1.get(one, one) if isinstance(one, str) else one for one in record["signals"]]
+    if isinstance(record.get("history"), list):
+        record["history"] = [_renamed(one) if isinstance(one, dict) else one for one in record["history"]]
+    return record
+
+
+def _renamed(value: dict[str, Any]) -> dict[str, Any]:
+    """A record or an attempt of schema 1 with the keys, the action and the phase of today."""
+    new = {_KEYS_1.get(key, key): given for key, given in value.items()}
+    for key, names in (("action", _ACTIONS_1), ("phase", _PHASES_1)):
+        if isinstance(new.get(key), str):
+            new[key] = names.get(new[key], new[key])
+    return new
 
 
 class _WrongError(ValueError):
@@ -105,14 +130,14 @@ def _list_of(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
     return read_all
 
 
-# By the types of the fields, as they are written in `record`.
+# By the types of the fields, as they are written in `model.restart`.
 _READERS: Final[dict[str, Callable[[Any], Any]]] = {
     "str": _text,
     "int": _whole,
     "float": _number,
     "float | None": lambda value: None if value is None else _number(value),
     "tuple[str, ...]": _list_of(_text),
-    "Rung": Rung,
+    "Action": Action,
     "Phase": Phase,
     "Target": lambda value: _read(Target, value),
     "Lease": lambda value: _read(Lease, value),

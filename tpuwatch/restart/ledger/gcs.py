@@ -5,8 +5,8 @@ writers through, and never has the same generation twice. What the service has a
 read sees it.
 
 An answer may be lost after the write was done. So each document carries the mark of the write that it is of; after a
-refusal it is read back, and if the mark is our own, the write is done. Nothing is asked of the service before somebody
-asks the ledger: at rest it costs no request.
+refusal it is read back, and if the mark is our own, the write is done. The service is called only when the ledger is
+read or written: at rest it costs no request.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
-from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored, StoredFleet
-from tpuwatch.restart.ledger.bucket import PreconditionError, StorageError
+from tpuwatch.core import ConflictError, LedgerError
+from tpuwatch.google import PreconditionError, StorageError
+from tpuwatch.model import Fleet
+from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.codec import DamagedError, decode, decode_fleet, encode
-from tpuwatch.restart.record import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tpuwatch.clock import Clock
-    from tpuwatch.config.restart import Ledger as Settings
-    from tpuwatch.restart.ledger.bucket import Found
-    from tpuwatch.restart.ledger.gcsclient import Bucket
-    from tpuwatch.restart.record import Record, Target
+    from tpuwatch.config import LedgerConfig as Settings
+    from tpuwatch.core import Clock
+    from tpuwatch.google import Bucket, StoredObject
+    from tpuwatch.model import RestartRecord, Target
 
 KEPT_SECONDS: Final = 90 * 86_400.0  # ended restarts, after their end
 WRITE_SECONDS: Final = 1.0  # between two writes of one object: the service's limit is one per second
 PAUSE_SECONDS: Final = 0.25  # the longest pause after a first fault; doubles
 MAX_PAGES: Final = 200
-LISTS: Final = 12  # times as long as one call a whole list may take: it is many calls
+LIST_CALLS: Final = 12  # times as long as one call a whole list may take: it is many calls
 READERS: Final = 8  # requests at a time, where many records have to be read
-TIDIED: Final = 20  # old records that one list removes
+MAX_REMOVED: Final = 20  # old records that one list removes
 _MARK: Final = "write"
 _FLEET: Final = "fleet.json"
 _NODES: Final = "nodes/"
@@ -63,21 +63,21 @@ class GcsLedger:
         clock: Clock,
         *,
         wait: Callable[[float], bool] | None = None,
-        dice: random.Random | None = None,
+        rng: random.Random | None = None,
         counted: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        """`wait` waits so many seconds, or until somebody wants an end, and says whether somebody does. `counted` is
-        told the method and the code of each request.
+        """`wait` waits so many seconds, or until a stop is requested, and returns whether it is. `counted` is
+        called with the method and the code of each request.
         """
         self.where = f"gs://{settings.bucket}/{settings.prefix}"
         self.seconds = min(settings.timeout_seconds, settings.lease_seconds / 3)
         self._settings = settings
         self._clock = clock
         self._wait = wait or threading.Event().wait
-        self._dice = dice or random.Random()  # noqa: S311 (it spreads retries)
+        self._rng = rng or random.Random()  # noqa: S311 (it spreads retries)
         self._counted = counted
         self._lock = threading.Lock()
-        self._made: Bucket | None = None
+        self._opened: Bucket | None = None
         self._written: dict[str, float] = {}  # when each object was written last, by the monotonic clock
         self._known: dict[str, Stored] = {}  # records as they were seen last, by their objects' names
 
@@ -89,7 +89,7 @@ class GcsLedger:
         found = self._get(name, self._deadline(seconds))
         return None if found is None else self._remember(name, Stored(*self._record(name, found)))
 
-    def write(self, record: Record, version: int, *, seconds: float | None = None) -> Stored:
+    def write(self, record: RestartRecord, version: int, *, seconds: float | None = None) -> Stored:
         """Store it, if the node's record still is `version` (0: there is none). What this returns is stored for good.
 
         Raises ConflictError if it is not, else LedgerError, after `seconds` at the latest: then the write is done or
@@ -103,7 +103,7 @@ class GcsLedger:
 
         One request for a thousand nodes, and one for each record that is not as it was seen last.
         """
-        deadline = self._deadline(self.seconds * LISTS)
+        deadline = self._deadline(self.seconds * LIST_CALLS)
         listed = self._listed(deadline)
         with self._lock:
             self._known = {name: stored for name, stored in self._known.items() if name in listed}
@@ -112,7 +112,7 @@ class GcsLedger:
         with self._lock:
             known = dict(sorted(self._known.items()))
         old = [name for name, stored in known.items() if self._is_old(stored.record)]
-        self._tidy((name, known[name].version) for name in old[:TIDIED])
+        self._remove_old((name, known[name].version) for name in old[:MAX_REMOVED])
         return [stored for name, stored in known.items() if name not in old]
 
     def fleet(self) -> StoredFleet:
@@ -132,14 +132,14 @@ class GcsLedger:
     def close(self) -> None:
         """Let go of the connections."""
         with self._lock:
-            made, self._made = self._made, None
-        if made is not None:
-            made.close()
+            opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
 
     # -- objects
 
-    def _get(self, name: str, deadline: float) -> Found | None:
-        return self._insist(lambda left: self._bucket().get(name, left), deadline)
+    def _get(self, name: str, deadline: float) -> StoredObject | None:
+        return self._retry(lambda left: self._bucket().get(name, left), deadline)
 
     def _put(self, name: str, text: str, version: int, deadline: float) -> int:
         """Write the object in the place of `version`; its own generation."""
@@ -151,21 +151,21 @@ class GcsLedger:
             try:
                 return self._bucket().put(name, content, version, self._share(deadline))
             except PreconditionError as error:
-                # Ours may have been done, and its answer lost: here, or on the way where somebody has tried again.
+                # Ours may have been done, and its answer lost: here, or on the way where a proxy has tried again.
                 found = self._bucket().get(name, self._share(deadline))
                 if found is not None and self._document(name, found.content)[1] == mark:
                     return found.generation
-                raise ConflictError(f"{name} in bucket {self._settings.bucket} was written by somebody else") from error
+                raise ConflictError(f"{name} in bucket {self._settings.bucket} has another writer") from error
             finally:
                 self._written[name] = self._clock.monotonic()
 
-        return self._insist(attempt, deadline)
+        return self._retry(attempt, deadline)
 
     def _listed(self, deadline: float) -> dict[str, int]:
         """The generations of all nodes' objects, by their names."""
         prefix, token, listed = self._settings.prefix + _NODES, "", {}
         for _ in range(MAX_PAGES):
-            page, token = self._insist(partial(self._bucket().page, prefix, token), deadline)
+            page, token = self._retry(partial(self._bucket().page, prefix, token), deadline)
             listed.update(page)
             if not token:
                 return listed
@@ -190,20 +190,20 @@ class GcsLedger:
                 finally:
                     pool.shutdown(cancel_futures=True)
 
-    def _tidy(self, old: Iterable[tuple[str, int]]) -> None:
+    def _remove_old(self, old: Iterable[tuple[str, int]]) -> None:
         """Remove what has long ended. It is tried again the next time."""
         with contextlib.suppress(LedgerError):
             for name, generation in old:
                 self._bucket().delete(name, generation, self.seconds)
 
-    def _is_old(self, record: Record) -> bool:
+    def _is_old(self, record: RestartRecord) -> bool:
         return not record.open and max(record.entered, record.requested) < self._clock.time() - KEPT_SECONDS
 
     def _name(self, target: Target) -> str:
         parts = (quote(part, safe="") for part in (target.project, target.zone, target.node))
         return f"{self._settings.prefix}{_NODES}{'/'.join(parts)}.json"
 
-    def _record(self, name: str, found: Found) -> tuple[Record, int]:
+    def _record(self, name: str, found: StoredObject) -> tuple[RestartRecord, int]:
         record = decode(self._document(name, found.content)[0], self.where)
         if self._name(record.target) != name:
             raise DamagedError(f"{name} in bucket {self._settings.bucket} is the record of {record.target.path}")
@@ -232,17 +232,17 @@ class GcsLedger:
         return self._clock.monotonic() + (self.seconds if seconds is None else seconds)
 
     def _share(self, deadline: float) -> float:
-        """What one request may take: half of a call at most, so that one that hangs can be made anew."""
+        """What one request may take: half of a call at most, so that one that hangs can be repeated."""
         return max(0.001, min(self.seconds / 2, deadline - self._clock.monotonic()))
 
-    def _insist(self, attempt: Callable[[float], _T], deadline: float) -> _T:
+    def _retry(self, attempt: Callable[[float], _T], deadline: float) -> _T:
         """Try until it succeeds, it is clear that it will not, or time is up."""
         bound = PAUSE_SECONDS
         while True:
             try:
                 return attempt(self._share(deadline))
             except StorageError as error:  # noqa: PERF203 (it is the loop's purpose)
-                pause = self._dice.uniform(0.0, bound) + (error.retry_after or 0.0)
+                pause = self._rng.uniform(0.0, bound) + (error.retry_after or 0.0)
                 if not error.passing or self._clock.monotonic() + pause >= deadline or self._wait(pause):
                     raise
                 bound *= 2
@@ -258,13 +258,13 @@ class GcsLedger:
 
     def _bucket(self) -> Bucket:
         with self._lock:
-            if self._made is None:
+            if self._opened is None:
                 try:
-                    from tpuwatch.restart.ledger import gcsclient
+                    from tpuwatch.google import storage
                 except ImportError as error:
                     raise LedgerError(
                         f"the ledger in {self.where} needs the package google-cloud-storage ({error}): install it with "
                         "`pip install 'tpuwatch[gcs]'`"
                     ) from error
-                self._made = gcsclient.Bucket(self._settings, self._clock, self._counted)
-            return self._made
+                self._opened = storage.Bucket(self._settings, self._clock, self._counted)
+            return self._opened

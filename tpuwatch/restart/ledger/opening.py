@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpuwatch.errors import ConfigError
-from tpuwatch.restart.machine.sights import Limits
+from tpuwatch.core import ConfigError
+from tpuwatch.restart.workflow.types import PhaseLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tpuwatch.clock import Clock
-    from tpuwatch.config.restart import Restart
-    from tpuwatch.config.schema import Config
+    from tpuwatch.config import Config, RestartConfig
+    from tpuwatch.core import Clock
     from tpuwatch.restart.ledger.base import Ledger
 
 
@@ -27,8 +26,8 @@ def open_ledger(
 ) -> Ledger:
     """The ledger that [ledger] asks for; one that is a file may be had in another directory. It makes no file yet.
 
-    `wait` waits so many seconds, or until somebody wants an end, and says whether somebody does. `counted` is told the
-    method and the code of each request to a service. Raises ConfigError if [ledger] does not say which bucket.
+    `wait` waits so many seconds, or until a stop is requested, and returns whether it is. `counted` is called with the
+    method and the code of each request to a service. Raises ConfigError if [ledger] does not name the bucket.
     """
     if config.ledger.kind == "gcs":
         from tpuwatch.restart.ledger.gcs import GcsLedger
@@ -41,14 +40,14 @@ def open_ledger(
     return SqliteLedger(directory or config.ledger_dir, clock, busy_seconds=config.ledger.timeout_seconds)
 
 
-def limits(restart: Restart) -> Limits:
+def phase_limits(restart: RestartConfig) -> PhaseLimits:
     """How long what may take, by [restart]."""
-    return Limits(
+    return PhaseLimits(
         stop_seconds=restart.stop_seconds,
         start_seconds=restart.start_seconds,
         settle_seconds=restart.settle_seconds,
         verify_seconds=restart.verify_seconds,
         wait_seconds=restart.wait_seconds,
         poll_seconds=restart.poll_seconds,
-        capacity_tries=restart.capacity_tries,
+        stockout_alert_after=restart.stockout_alert_after,
     )

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.processes import ProcFs
+from tpuwatch.host import ProcFs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.clock import Clock
+    from tpuwatch.core import Clock
+    from tpuwatch.model import Target
     from tpuwatch.restart.ledger.base import Stored
-    from tpuwatch.restart.record import Target
 
 _BOOT_ID: Final = "sys/kernel/random/boot_id"
 _PLAIN: Final = re.compile(r"[^A-Za-z0-9._-]+")
@@ -30,14 +30,14 @@ class Owner:
     boot: str  # the machine's boot, and the namespace in which the process has its number
     pid: int
     started: int  # clock ticks since boot
-    random: str  # tells the drivers in one process apart
+    random: str  # distinguishes the drivers of one process
 
     def __str__(self) -> str:
         return f"{self.host}/{self.boot}/{self.pid}/{self.started}/{self.random}"
 
     @property
-    def told(self) -> str:
-        """It in words, for people."""
+    def text(self) -> str:
+        """The owner in words."""
         return f"process {self.pid} on {self.host}"
 
 
@@ -49,10 +49,10 @@ def parse(text: str) -> Owner | None:
     return Owner(parts[0], parts[1], int(parts[2]), int(parts[3]), parts[4])
 
 
-def told(text: str) -> str:
+def owner_words(text: str) -> str:
     """Who that is, in words."""
     owner = parse(text)
-    return owner.told if owner is not None else f'"{text}"'
+    return owner.text if owner is not None else f'"{text}"'
 
 
 class ThisMachine:
@@ -83,7 +83,7 @@ class ThisMachine:
         except ProcessLookupError:
             return True
         except (OSError, OverflowError):
-            pass  # it is there, and somebody else's
+            pass  # it is there, and another process's
         stat = self._files.stat(owner.pid)
         return stat is not None and stat.started_ticks != owner.started
 

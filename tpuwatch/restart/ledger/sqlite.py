@@ -1,11 +1,11 @@
 """The ledger on one machine: a SQLite file in the state directory, shared by all processes of its user.
 
 Each call has a connection of its own, so any thread and any process may use it, and one that is killed leaves nothing
-behind but a journal that the next one rolls back.
+behind but a store that the next one rolls back.
 
-The rollback journal is chosen over a write-ahead log: writes are rare and small, and at rest the ledger is one file
+The rollback store is chosen over a write-ahead log: writes are rare and small, and at rest the ledger is one file
 that can be copied and read by itself. synchronous=EXTRA is FULL and flushes the directory too: else a power cut could
-bring the journal back, and with it the record as it was before a call that has been made.
+bring the store back, and with it the record as it was before a call that has been made.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import os
 import sqlite3
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.journal.schema import is_damage
-from tpuwatch.privatefile import make_private
-from tpuwatch.restart.ledger.base import ConflictError, LedgerError, Stored, StoredFleet
+from tpuwatch.core import ConflictError, LedgerError, create_private
+from tpuwatch.model import Fleet
+from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.codec import decode, decode_fleet, encode
-from tpuwatch.restart.record import Fleet
+from tpuwatch.store import is_damage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tpuwatch.clock import Clock
-    from tpuwatch.restart.record import Record, Target
+    from tpuwatch.core import Clock
+    from tpuwatch.model import RestartRecord, Target
 
 FILE_NAME: Final = "ledger.db"
 BUSY_SECONDS: Final = 5.0  # how long a call waits for others, who need milliseconds
@@ -74,7 +74,7 @@ class SqliteLedger:
         found = self._select(_SELECT, _FLEET)
         return StoredFleet(decode_fleet(found[0][1], str(self.path)), found[0][0]) if found else StoredFleet(Fleet(), 0)
 
-    def write(self, record: Record, version: int) -> Stored:
+    def write(self, record: RestartRecord, version: int) -> Stored:
         """Store it, on the disk when this returns, if the node's record still is `version` (0: there is none).
 
         Raises ConflictError if it is not, else LedgerError: then the write is done or not, and it is to be read again.
@@ -93,7 +93,7 @@ class SqliteLedger:
         return Stored(decode(text, str(self.path)), version)
 
     def _put(self, name: str, version: int, ended: float | None, text: str) -> int:
-        with self._told("written"):
+        with self._explained("written"):
             self._make_file()
             with self._connected() as connection, _transaction(connection):
                 return self._replace(connection, name, version, ended, text)
@@ -102,7 +102,7 @@ class SqliteLedger:
         """Store a value in the place of `version`; its own version."""
         found = connection.execute("SELECT version FROM entries WHERE name = ?", (name,)).fetchone()
         if version != (found[0] if found else 0):
-            raise ConflictError(f"{name} in the ledger {self.path} was written by somebody else meanwhile")
+            raise ConflictError(f"{name} in the ledger {self.path} was written by another writer meanwhile")
         last = connection.execute("SELECT last FROM versions").fetchone()
         if last is None:
             raise sqlite3.DatabaseError("its count of versions is not there")
@@ -113,7 +113,7 @@ class SqliteLedger:
         return new
 
     def _select(self, sql: str, *values: object) -> list[tuple[int, str]]:
-        with self._told("read"):
+        with self._explained("read"):
             if not self.path.exists():
                 return []
             with self._connected() as connection:
@@ -129,7 +129,7 @@ class SqliteLedger:
         if self.path.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if not self.path.exists():
-            make_private(self.path)
+            create_private(self.path)
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -160,8 +160,8 @@ class SqliteLedger:
         self._checked = (entry.st_dev, entry.st_ino)
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
-        """What SQLite and the system say, as a LedgerError."""
+    def _explained(self, what: str) -> Iterator[None]:
+        """Raise errors of SQLite and of the system as a LedgerError."""
         try:
             yield
         except sqlite3.Error as error:
@@ -173,7 +173,7 @@ class SqliteLedger:
             raise LedgerError(f"the ledger {self.path} cannot be {what} ({error.strerror}): {_NOT_NOW}") from error
 
     def _damaged(self, how: str) -> str:
-        # It is not set aside by itself: an empty one in its place would be a budget that nobody has drawn on, and would
+        # It is not set aside by itself: an empty one in its place would be a budget that is unused, and would
         # know nothing of nodes that are stopped this minute.
         return f"the ledger {self.path} is damaged ({how}), so nothing is restarted: {_AWAY}"
 

@@ -1,7 +1,7 @@
 """Drives what is done on this machine, by the same records and leases as restarts of nodes.
 
 Each act is written as an intent, and flushed, before its first signal or command. A driver that finds an intent that is
-not its own looks what became of it, and never begins anew what may have been done.
+not its own looks what became of it, and never repeats what may have been done.
 """
 
 from __future__ import annotations
@@ -9,37 +9,35 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.health.verdict import Rung
-from tpuwatch.restart.executor import LEASE_SECONDS, Keeper, Progress
+from tpuwatch.model import Action, Phase
+from tpuwatch.restart.driver import LEASE_SECONDS, LeasedDriver, Progress
 from tpuwatch.restart.local import checkpoint, holder, runtime
-from tpuwatch.restart.local.settings import LocalSettings
-from tpuwatch.restart.machine.case import ended
-from tpuwatch.restart.record import Phase
+from tpuwatch.restart.local.context import LocalSettings
+from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.clock import Clock
-    from tpuwatch.health.evidence import Holder
+    from tpuwatch.core import Clock
+    from tpuwatch.model import Holder, RestartRecord, Target
     from tpuwatch.restart.ledger.base import Ledger
     from tpuwatch.restart.ledger.owner import ThisMachine
-    from tpuwatch.restart.local.desk import Desk
+    from tpuwatch.restart.local.context import ActionContext
     from tpuwatch.restart.local.system import System
-    from tpuwatch.restart.record import Record, Target
 
-_ACTS: Final[dict[Rung, Callable[[Desk], None]]] = {
-    Rung.CHECKPOINT: checkpoint.turn,
-    Rung.END_HOLDER: holder.turn,
-    Rung.RESTART_RUNTIME: runtime.turn,
+_ACTS: Final[dict[Action, Callable[[ActionContext], None]]] = {
+    Action.CHECKPOINT: checkpoint.run_step,
+    Action.END_HOLDER: holder.run_step,
+    Action.RESTART_RUNTIME: runtime.run_step,
 }
-# Nobody else can know what became of an act on a machine that no longer answers.
+# The outcome of an action on a machine that no longer answers is not known elsewhere.
 ORPHANED_SECONDS: Final = 3600.0
 
 
-class LocalDriver(Keeper):
+class LocalDriver(LeasedDriver):
     """Drives the record of the node that this machine is, once. Used from one thread."""
 
-    rungs = frozenset(_ACTS)
+    actions = frozenset(_ACTS)
 
     def __init__(
         self,
@@ -51,21 +49,23 @@ class LocalDriver(Keeper):
         wait: Callable[[float], bool],
         at_fault: tuple[Holder, ...] = (),
         settings: LocalSettings | None = None,
-        tell: Callable[[Progress], None] = lambda _: None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
         lease_seconds: float = LEASE_SECONDS,
         here: ThisMachine | None = None,
     ) -> None:
-        """As `Keeper` is made. `at_fault` are those holders, as the evidence has them, that the verdict speaks of:
+        """As `LeasedDriver` is made. `at_fault` are the holders, as the evidence has them, that the verdict names:
         who is to be ended, or asked for a checkpoint. Give none to finish a record that was begun before.
         """
-        super().__init__(ledger, target, clock=clock, wait=wait, tell=tell, lease_seconds=lease_seconds, here=here)
+        super().__init__(
+            ledger, target, clock=clock, wait=wait, on_progress=on_progress, lease_seconds=lease_seconds, here=here
+        )
         self.system = system
         self.settings = settings or LocalSettings()
         self.at_fault = at_fault
         self._intent = False
 
     @property
-    def record(self) -> Record:
+    def record(self) -> RestartRecord:
         return self._stored.record
 
     @property
@@ -78,8 +78,8 @@ class LocalDriver(Keeper):
     def monotonic(self) -> float:
         return self._clock.monotonic()
 
-    def say(self, sentence: str) -> None:
-        self._say(sentence)
+    def report(self, sentence: str) -> None:
+        self._report(sentence)
 
     def write(self, phase: Phase, sentence: str = "", **changes: Any) -> None:
         now = self._clock.time()
@@ -87,32 +87,32 @@ class LocalDriver(Keeper):
         self._write(replace(self.record, **fields))
         self._intent = self._intent or phase is Phase.INTENT
         if sentence:
-            self._say(sentence)
+            self._report(sentence)
 
     def end(self, phase: Phase, note: str, **changes: Any) -> None:
         self._write(ended(replace(self.record, **changes), phase, note, self._clock.time()))
-        self._say(note)
+        self._report(note)
 
-    def keep(self) -> bool:
+    def must_stop(self) -> bool:
         if self._clock.monotonic() >= self._renewed + self._lease.seconds / 3:
             self._write(self.record)
-        self._wanted_end = self._wanted_end or self._wait(0.0)
-        return self._wanted_end
+        self._stop_requested = self._stop_requested or self._wait(0.0)
+        return self._stop_requested
 
     def pause(self, seconds: float) -> None:
         self._pause(seconds)
 
     def _turn(self) -> None:
-        _ACTS[self.record.rung](self)
+        _ACTS[self.record.action](self)
 
 
-def orphaned(record: Record, now: float) -> Record | None:
+def orphaned(record: RestartRecord, now: float) -> RestartRecord | None:
     """The record ended, where an act on a machine was broken off so long ago that the machine will hardly finish it.
 
-    For those who watch that machine, once nobody holds the record's lease; None while it is to be left alone. Such an
+    For those who watch that machine, once the record's lease is free; None while it is to be left alone. Such an
     act leaves nothing half done but on the machine itself, so that a restart of the node may follow.
     """
-    if not record.open or record.rung not in _ACTS or now - max(record.entered, record.requested) < ORPHANED_SECONDS:
+    if not record.open or record.action not in _ACTS or now - max(record.entered, record.requested) < ORPHANED_SECONDS:
         return None
-    note = "The machine has not told what became of it: tpuwatch there has ended, or hangs."
+    note = "The machine has not reported what became of it: tpuwatch there has ended, or hangs."
     return ended(record, Phase.CANCELLED if record.phase is Phase.REQUESTED else Phase.FAILED, note, now)

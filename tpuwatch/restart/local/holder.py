@@ -8,189 +8,195 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.words import capital, clean, length, listed
-from tpuwatch.restart.local.desk import call_off, fresh
-from tpuwatch.restart.local.family import Family, family
-from tpuwatch.restart.local.portrait import portrait
-from tpuwatch.restart.local.suspects import holds_on, read, suspects, written
-from tpuwatch.restart.record import Phase
+from tpuwatch.core import capital, clean, length, listed
+from tpuwatch.model import Phase
+from tpuwatch.restart.local.context import cancel, is_recent
+from tpuwatch.restart.local.processes import (
+    ProcessTree,
+    decode_processes,
+    encode_processes,
+    process_report,
+    process_tree,
+    still_holds,
+    targets,
+)
 
 if TYPE_CHECKING:
     import signal
     from collections.abc import Iterable
 
-    from tpuwatch.health.evidence import Holder
-    from tpuwatch.node.holders import Held
-    from tpuwatch.restart.local.desk import Desk
-    from tpuwatch.restart.local.system import Who
+    from tpuwatch.host import HolderScan
+    from tpuwatch.model import Holder
+    from tpuwatch.restart.local.context import ActionContext
+    from tpuwatch.restart.local.system import ProcessId
 
 _LOOK_SECONDS: Final = 1.0  # between two looks at who has not ended: it may let go without that
 _NAMED: Final = 8
 
 
-def turn(desk: Desk) -> None:
+def run_step(ctx: ActionContext) -> None:
     """One step of the record."""
-    phase = desk.record.phase
+    phase = ctx.record.phase
     if phase is Phase.REQUESTED:
-        _begin(desk)
+        _begin(ctx)
     elif phase is Phase.INTENT:
-        _carry_on(desk)
+        _send_signals(ctx)
     else:
-        _verify(desk)
+        _verify(ctx)
 
 
-def _begin(desk: Desk) -> None:
+def _begin(ctx: ActionContext) -> None:
     """Find out who is to be ended, and write it down."""
-    if not fresh(desk):
-        call_off(desk, "It was asked for too long ago.")
+    if not is_recent(ctx):
+        cancel(ctx, "It was asked for too long ago.")
         return
-    system, entries = desk.system, desk.system.entries()
+    system, entries = ctx.system, ctx.system.entries()
     holders = {holder.pid: holder for holder in system.held().holders}
-    at_fault = suspects(desk.at_fault, entries, holders)
-    found = family(entries, at_fault, system.holds, system.own())
+    at_fault = targets(ctx.at_fault, entries, holders)
+    found = process_tree(entries, at_fault, system.holds, system.own())
     if not found.holders:
-        _nobody(desk, found)
+        _no_targets(ctx, found)
         return
-    seen = portrait(system, found.holders, entries, holders, desk.keep)
-    if desk.keep():
+    seen = process_report(system, found.holders, entries, holders, ctx.must_stop)
+    if ctx.must_stop():
         return
-    desk.write(
+    ctx.write(
         Phase.INTENT,
         f"{_processes(found.holders)} is to be ended.",
         boot_id=system.boot_id(),
         operation="",
-        operations=written(found.holders),
-        evidence=(*desk.record.evidence, *seen),
+        operations=encode_processes(found.holders),
+        evidence=(*ctx.record.evidence, *seen),
     )
 
 
-def _nobody(desk: Desk, found: Family) -> None:
+def _no_targets(ctx: ActionContext, found: ProcessTree) -> None:
     if found.spared:
-        desk.end(
-            Phase.NEEDS_PERSON, f"tpuwatch does not end who holds the TPU: {listed(found.spared)}. Nothing was done."
+        ctx.end(
+            Phase.NEEDS_OPERATOR, f"tpuwatch does not end who holds the TPU: {listed(found.spared)}. Nothing was done."
         )
-    elif desk.at_fault:
-        pids = _pids(holder.pid for holder in desk.at_fault)
-        call_off(desk, f"Who is to be ended does not hold the TPU any more, or is another process by now ({pids}).")
+    elif ctx.at_fault:
+        pids = _pids(holder.pid for holder in ctx.at_fault)
+        cancel(ctx, f"Who is to be ended does not hold the TPU any more, or is another process by now ({pids}).")
     else:
-        call_off(desk, "Nothing tells which process is to be ended.")
+        cancel(ctx, "It is not known which process is to be ended.")
 
 
-def _carry_on(desk: Desk) -> None:
+def _send_signals(ctx: ActionContext) -> None:
     """One signal after another, from the one that was about to be sent."""
-    whos = read(desk.record.operations)
-    if desk.record.boot_id != desk.system.boot_id():
-        desk.write(Phase.VERIFYING, "The machine has booted since, so that they have ended.")
+    processes = decode_processes(ctx.record.operations)
+    if ctx.record.boot_id != ctx.system.boot_id():
+        ctx.write(Phase.VERIFYING, "The machine has booted since, so that they have ended.")
         return
-    if not (desk.began_here or fresh(desk)) and any(holds_on(desk.system, who) for who in whos):
-        desk.end(
+    if not (ctx.began_here or is_recent(ctx)) and any(still_holds(ctx.system, process) for process in processes):
+        ctx.end(
             Phase.FAILED,
-            f"The end of {_lower(whos)} was broken off long ago, and is not carried on: what it was decided on is old.",
+            f"The end of {_lower(processes)} was interrupted long ago, and is not continued: the evidence is old.",
         )
         return
-    for number, seconds in _left(desk):
-        found = family(desk.system.entries(), whos, desk.system.holds, desk.system.own())
+    for number, seconds in _left(ctx):
+        found = process_tree(ctx.system.entries(), processes, ctx.system.holds, ctx.system.own())
         if not found.holders:
             break
-        whos |= set(found.holders)
-        interrupted = desk.record.stops
-        desk.write(
+        processes |= set(found.holders)
+        interrupted = ctx.record.stops
+        ctx.write(
             Phase.INTENT,
             f"{_processes(found.holders)} gets {number.name}, and has {length(seconds)} to let go of the TPU.",
             operation=number.name,
-            operations=written(whos),
+            operations=encode_processes(processes),
             stops=1,
         )
-        if denied := _send(desk, found, number):
-            desk.end(Phase.NEEDS_PERSON, _denied(denied), stops=interrupted)
+        if denied := _send(ctx, found, number):
+            ctx.end(Phase.NEEDS_OPERATOR, _denied(denied), stops=interrupted)
             return
-        if _let_go(desk, found.holders, seconds):
+        if _let_go(ctx, found.holders, seconds):
             break
-        if desk.keep():
+        if ctx.must_stop():
             return
-    desk.write(Phase.VERIFYING)
+    ctx.write(Phase.VERIFYING)
 
 
-def _left(desk: Desk) -> tuple[tuple[signal.Signals, float], ...]:
+def _left(ctx: ActionContext) -> tuple[tuple[signal.Signals, float], ...]:
     """The signals from the one that the record names; all where it names none."""
-    ladder = desk.settings.ladder
-    names = [number.name for number, _ in ladder]
-    return ladder[names.index(desk.record.operation) :] if desk.record.operation in names else ladder
+    signal_sequence = ctx.settings.signal_sequence
+    names = [number.name for number, _ in signal_sequence]
+    return signal_sequence[names.index(ctx.record.operation) :] if ctx.record.operation in names else signal_sequence
 
 
-def _send(desk: Desk, found: Family, number: signal.Signals) -> list[Who]:
+def _send(ctx: ActionContext, found: ProcessTree, number: signal.Signals) -> list[ProcessId]:
     """Send it to all of them. Who holds the TPU and may not be signalled, if that is all of them."""
     denied = []
-    for who in (*found.holders, *found.others):
-        if desk.keep():  # which renews the lease, and raises where it is lost
+    for process in (*found.holders, *found.others):
+        if ctx.must_stop():  # which renews the lease, and raises where it is lost
             return []
         try:
-            _send_one(desk, who, number, holder=who in found.holders)
+            _send_one(ctx, process, number, holder=process in found.holders)
         except PermissionError:
-            denied.append(who)
-    return [who for who in found.holders if who in denied] if set(found.holders) <= set(denied) else []
+            denied.append(process)
+    return [process for process in found.holders if process in denied] if set(found.holders) <= set(denied) else []
 
 
-def _send_one(desk: Desk, who: Who, number: signal.Signals, *, holder: bool) -> None:
-    grip = desk.system.grip(who)
-    if grip is None:
+def _send_one(ctx: ActionContext, process: ProcessId, number: signal.Signals, *, holder: bool) -> None:
+    handle = ctx.system.open_handle(process)
+    if handle is None:
         return
     try:
-        if not holder or desk.system.holds(who.pid):
-            desk.system.send(grip, number)
+        if not holder or ctx.system.holds(process.pid):
+            ctx.system.send(handle, number)
     finally:
-        desk.system.loose(grip)
+        ctx.system.close_handle(handle)
 
 
-def _let_go(desk: Desk, whos: tuple[Who, ...], seconds: float) -> bool:
+def _let_go(ctx: ActionContext, processes: tuple[ProcessId, ...], seconds: float) -> bool:
     """Wait until none of them holds the TPU; whether that has come."""
-    system, until = desk.system, desk.monotonic() + seconds
-    grips = [grip for who in whos if (grip := system.grip(who)) is not None]
+    system, until = ctx.system, ctx.monotonic() + seconds
+    handles = [handle for process in processes if (handle := system.open_handle(process)) is not None]
     try:
-        while left := [grip for grip in grips if holds_on(system, grip.who)]:
-            remaining = until - desk.monotonic()
-            if remaining <= 0 or desk.keep():
+        while left := [handle for handle in handles if still_holds(system, handle.process)]:
+            remaining = until - ctx.monotonic()
+            if remaining <= 0 or ctx.must_stop():
                 return False
             system.wait(left, min(remaining, _LOOK_SECONDS))
         return True
     finally:
-        for grip in grips:
-            system.loose(grip)
+        for handle in handles:
+            system.close_handle(handle)
 
 
-def _verify(desk: Desk) -> None:
+def _verify(ctx: ActionContext) -> None:
     """Whether they have let go, and who has the TPU now."""
-    system, record = desk.system, desk.record
-    whos = read(record.operations) if record.boot_id == system.boot_id() else set()
-    if still := sorted(who for who in whos if holds_on(system, who)):
-        desk.end(Phase.FAILED, _undead(desk, still))
+    system, record = ctx.system, ctx.record
+    processes = decode_processes(record.operations) if record.boot_id == system.boot_id() else set()
+    if still := sorted(process for process in processes if still_holds(system, process)):
+        ctx.end(Phase.FAILED, _not_ended(ctx, still))
         return
     held = system.held()
     old = [one for one in held.holders if one.started is None or one.started < record.began]
     if old:
-        desk.end(
+        ctx.end(
             Phase.FAILED,
-            f"{_processes(whos)} has let go of the TPU, but it is not free: {_shown(old)} held it before already.",
+            f"{_processes(processes)} has let go of the TPU, but it is not free: {_shown(old)} held it before already.",
         )
         return
-    desk.end(Phase.DONE, f"{_processes(whos)} has let go of the TPU. {_now(desk, held)}".rstrip())
+    ctx.end(Phase.DONE, f"{_processes(processes)} has let go of the TPU. {_now(ctx, held)}".rstrip())
 
 
-def _now(desk: Desk, held: Held) -> str:
+def _now(ctx: ActionContext, held: HolderScan) -> str:
     """Who has the TPU now, and what became of the lock file."""
     if held.holders:
-        return f"It is in use anew: by {_shown(held.holders)}."
+        return f"It is in use again: by {_shown(held.holders)}."
     if held.unseen:
         return f"Whether it is free is not known. {held.unseen[0]}"
-    removed, why = desk.system.remove_lock_file()
+    removed, why = ctx.system.remove_lock_file()
     if removed:
-        return "It is free, and libtpu's lock file, which nobody held, is removed."
+        return "It is free, and libtpu's lock file, which no process held, is removed."
     return f"It is free. libtpu's lock file is left: {clean(why)}." if why else "It is free."
 
 
-def _undead(desk: Desk, still: list[Who]) -> str:
-    last = desk.settings.ladder[-1][0].name
-    if blocked := [who for who in still if desk.system.blocked(who)]:
+def _not_ended(ctx: ActionContext, still: list[ProcessId]) -> str:
+    last = ctx.settings.signal_sequence[-1][0].name
+    if blocked := [process for process in still if ctx.system.blocked(process)]:
         return (
             f"{_processes(blocked)} is blocked in the kernel (state D), where no signal reaches it, and still holds "
             f"the TPU after {last}. It ends when the driver lets it go, or with a restart of the node."
@@ -198,20 +204,20 @@ def _undead(desk: Desk, still: list[Who]) -> str:
     return f"{_processes(still)} still holds the TPU after {last}."
 
 
-def _denied(denied: list[Who]) -> str:
-    pids = " ".join(str(who.pid) for who in denied[:_NAMED])
+def _denied(denied: list[ProcessId]) -> str:
+    pids = " ".join(str(process.pid) for process in denied[:_NAMED])
     return (
         f"tpuwatch may not signal {_lower(denied)}: install systemd/tpuwatch-act.conf, which grants it, or end it by "
         f"hand: `sudo kill {pids}`."
     )
 
 
-def _processes(whos: Iterable[Who]) -> str:
-    return capital(_lower(whos))
+def _processes(processes: Iterable[ProcessId]) -> str:
+    return capital(_lower(processes))
 
 
-def _lower(whos: Iterable[Who]) -> str:
-    return f"process {_pids(who.pid for who in whos)}"
+def _lower(processes: Iterable[ProcessId]) -> str:
+    return f"process {_pids(process.pid for process in processes)}"
 
 
 def _pids(pids: Iterable[int]) -> str:

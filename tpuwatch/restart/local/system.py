@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
 
-    from tpuwatch.node.holders import Held
+    from tpuwatch.host import HolderScan
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Who:
+class ProcessId:
     """A process, and no later one of the same number in this boot."""
 
     pid: int
@@ -24,10 +24,10 @@ class Who:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What /proc/PID/stat says of a process, as far as it matters here."""
+class ProcessEntry:
+    """The part of /proc/PID/stat that is used here."""
 
-    who: Who
+    process: ProcessId
     parent: int
     group: int  # its process group; 0 for one that cannot be seen from here
     state: str  # "S", "D", "Z", …
@@ -40,15 +40,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Grip:
+class PidHandle:
     """A hold on one process: a signal through it can hit no other."""
 
-    who: Who
+    process: ProcessId
     descriptor: int  # -1 where the kernel has no such thing
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandOutcome:
     """What became of a command."""
 
     code: int | None  # its exit status; negative is a signal; None if it was ended before it was done
@@ -57,7 +57,7 @@ class Ran:
 
     @property
     def well(self) -> bool:
-        """Whether it was done, and says that it went well."""
+        """Whether it ended with status 0."""
         return self.code == 0
 
 
@@ -70,10 +70,10 @@ class System(Protocol):
     def own(self) -> int:
         """Our own pid."""
 
-    def entries(self) -> Mapping[int, Entry]:
+    def entries(self) -> Mapping[int, ProcessEntry]:
         """All processes that can be seen, by pid."""
 
-    def held(self) -> Held:
+    def held(self) -> HolderScan:
         """Who holds the TPU."""
 
     def holds(self, pid: int) -> bool:
@@ -82,30 +82,30 @@ class System(Protocol):
     def catches(self, pid: int, number: signal.Signals) -> bool:
         """Whether it handles that signal, which would else end it."""
 
-    def told(self, pid: int, name: str) -> str:
+    def read_text(self, pid: int, name: str) -> str:
         """The beginning of /proc/PID/NAME, fit to be shown; "" where it cannot be read."""
 
-    def blocked(self, who: Who) -> bool:
+    def blocked(self, process: ProcessId) -> bool:
         """Whether a thread of it waits in the kernel where no signal reaches it (state D)."""
 
-    def grip(self, who: Who) -> Grip | None:
+    def open_handle(self, process: ProcessId) -> PidHandle | None:
         """A hold on that very process; None if it has ended. Raises PermissionError."""
 
-    def loose(self, grip: Grip) -> None:
+    def close_handle(self, handle: PidHandle) -> None:
         """Let go of it."""
 
-    def is_over(self, grip: Grip) -> bool:
+    def is_over(self, handle: PidHandle) -> bool:
         """Whether all of the process has ended."""
 
-    def send(self, grip: Grip, number: signal.Signals) -> bool:
+    def send(self, handle: PidHandle, number: signal.Signals) -> bool:
         """Send a signal; whether the process was still there. Raises PermissionError."""
 
-    def wait(self, grips: Sequence[Grip], seconds: float) -> None:
+    def wait(self, handles: Sequence[PidHandle], seconds: float) -> None:
         """Wait until one of these processes has ended, at most so long."""
 
     def run(
         self, argv: Sequence[str], seconds: float, environment: Mapping[str, str], leave: Callable[[], bool]
-    ) -> Ran:
+    ) -> CommandOutcome:
         """Run a program without a shell, for at most so long. `leave` is called about every second; its True ends it.
 
         What it leaves running in its own session is ended where it was ended itself.
@@ -115,4 +115,4 @@ class System(Protocol):
         """Its path, if it is installed; else ""."""
 
     def remove_lock_file(self) -> tuple[bool, str]:
-        """Remove libtpu's lock file if nobody has locked it: whether it was there and is removed, and else why not."""
+        """Remove libtpu's lock file unless it is locked: whether it was there and is removed, and else why not."""

@@ -1,4 +1,4 @@
-"""How often what may be done: budgets, back-off, cool-down and the breaker, over what the ledger holds. Pure.
+"""Budgets, back-off, cool-down and the breaker, computed from the ledger. Pure.
 
 What was done is counted by when it began, in windows that slide. Who did it does not matter: what operators do takes
 its share too. Times are of the writers' clocks; one in the future counts, so that a wrong clock makes it wait.
@@ -11,31 +11,29 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.verdict import DESTRUCTIVE, Rung
-from tpuwatch.health.words import length, listed
-from tpuwatch.restart.policy.decision import Blocked, Use
-from tpuwatch.restart.record import ENDED, Attempt, Breaker, Claim, Fleet, Phase
+from tpuwatch.core import length, listed
+from tpuwatch.model import DESTRUCTIVE, ENDED, Action, Attempt, Blocked, Breaker, Claim, Fleet, Phase, Use
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tpuwatch.restart.policy.settings import Settings
-    from tpuwatch.restart.record import Record, Target
+    from tpuwatch.model import RestartRecord, Target
+    from tpuwatch.restart.policy.settings import PolicySettings
 
 SKEW_SECONDS: Final = 120.0  # between the clocks of those who write records
-_MOST_DOUBLINGS: Final = 32
+_MAX_DOUBLINGS: Final = 32
 _NAMED: Final = 5  # nodes, in a sentence
 
 
 @dataclass(frozen=True)  # no slots: what is reckoned from it is kept with it
-class Books:
+class LedgerView:
     """What the ledger holds now: the records by their nodes' paths, and what concerns all of them.
 
     `fleet` has to be read first: a claim may be dropped from it as soon as the records show what became of it.
     One serves many decisions, until something is written.
     """
 
-    records: Mapping[str, Record] = field(default_factory=dict)
+    records: Mapping[str, RestartRecord] = field(default_factory=dict)
     fleet: Fleet = field(default_factory=Fleet)
 
     @cached_property
@@ -43,10 +41,10 @@ class Books:
         """Every restart by its node and when it began. What was cancelled before anything was done is none."""
         begun = [(claim.target.path, claim.began) for claim in self.unrecorded]
         begun += [(path, one.began) for path, one in self._past if one.phase is not Phase.CANCELLED]
-        return begun + [(path, _began(record)) for path, record in self.active if record.rung in DESTRUCTIVE]
+        return begun + [(path, _began(record)) for path, record in self.active if record.action in DESTRUCTIVE]
 
     @cached_property
-    def active(self) -> list[tuple[str, Record]]:
+    def active(self) -> list[tuple[str, RestartRecord]]:
         """Records of which something is being done."""
         return [(path, record) for path, record in self.records.items() if under_way(record)]
 
@@ -76,73 +74,73 @@ class Hold:
     opens_breaker: str = ""
 
 
-def attempts(record: Record) -> list[Attempt]:
+def attempts(record: RestartRecord) -> list[Attempt]:
     """What was done to the node and has ended, the newest first: the history, and the record itself if it has."""
     past = sorted(record.history, key=lambda one: -one.ended)
     if record.phase not in ENDED or (past and past[0].ended >= record.entered):
         return past
     latest = Attempt(
-        record.rung, record.cause, _began(record), record.entered, record.phase, record.stops, record.actor
+        record.action, record.cause, _began(record), record.entered, record.phase, record.stops, record.actor
     )
     return [latest, *past]
 
 
-def is_request(record: Record) -> bool:
-    """Whether a node's own daemon asks whoever watches it, and nobody has taken it up yet."""
+def is_request(record: RestartRecord) -> bool:
+    """Whether the record is a request by the node's own daemon that no watcher has taken up."""
     untouched = record.phase is Phase.REQUESTED and not record.began and not record.lease.owner
-    return untouched and bool(record.witnesses)
+    return untouched and bool(record.signals)
 
 
-def under_way(record: Record | None) -> bool:
+def under_way(record: RestartRecord | None) -> bool:
     """Whether something is being done, or about to be. What a daemon asks others for is not."""
     return record is not None and record.open and not is_request(record)
 
 
 def hold(
-    books: Books, target: Target, rung: Rung, cause: str, watched: int, settings: Settings, now: float
+    view: LedgerView, target: Target, action: Action, cause: str, watched: int, settings: PolicySettings, now: float
 ) -> Hold | None:
     """The first reason not to interrupt what runs on the node now; None if there is none.
 
     `watched` is how many nodes there are. It never raises, whatever the ledger holds.
     """
-    record = books.records.get(target.path)
+    record = view.records.get(target.path)
     past = _destructive(record)
     return (
-        _breaker(books, settings, now)
-        or _called_a_person(past, settings, now)
+        _breaker(view, settings, now)
+        or _called_an_operator(past, settings, now)
         or _same_cause(past, cause, settings, now)
-        or _no_capacity(books, target, rung)
+        or _no_capacity(view, target, action)
         or _backoff(past, settings, now)
         or _cooldown(past, settings, now)
-        or _used_up(books, target, watched, settings, now)
+        or _used_up(view, target, watched, settings, now)
     )
 
 
-def hold_checkpoint(record: Record | None, settings: Settings, now: float) -> Hold | None:
+def hold_checkpoint(record: RestartRecord | None, settings: PolicySettings, now: float) -> Hold | None:
     """The reason not to ask for a checkpoint now: one was asked for a moment ago."""
-    past = [one for one in attempts(record) if one.rung is Rung.CHECKPOINT] if record is not None else []
+    past = [one for one in attempts(record) if one.action is Action.CHECKPOINT] if record is not None else []
     if past and (left := past[0].ended + settings.backoff_seconds - now) > 0:
         sentence = f"the last checkpoint was asked for a moment ago, and the next waits for {length(left)}"
         return Hold(Blocked.BACKOFF, sentence, now + left)
     return None
 
 
-def use(books: Books, target: Target, watched: int, settings: Settings, now: float) -> Use:
+def use(view: LedgerView, target: Target, watched: int, settings: PolicySettings, now: float) -> Use:
     """How much of the two budgets is used."""
     mine, since = target.path, now - settings.node_window_seconds
     return Use(
-        node=sum(began > since and path == mine for path, began in books.begun),
+        node=sum(began > since and path == mine for path, began in view.begun),
         node_max=settings.node_max,
-        fleet=_of_fleet(books, now - settings.fleet_window_seconds),
+        fleet=_of_fleet(view, now - settings.fleet_window_seconds),
         fleet_max=allowance(watched, settings),
     )
 
 
-def claimed(books: Books, target: Target, settings: Settings, now: float) -> Fleet:
-    """What is written for all nodes before a restart is recorded, so that nobody else can use what it uses."""
+def claimed(view: LedgerView, target: Target, settings: PolicySettings, now: float) -> Fleet:
+    """What is written for all nodes before a restart is recorded, so that no one else can use the same share."""
     since = now - max(settings.node_window_seconds, settings.fleet_window_seconds)
-    kept = tuple(one for one in books.unrecorded if one.began > since)
-    return replace(books.fleet, claims=(Claim(target, now), *kept))
+    kept = tuple(one for one in view.unrecorded if one.began > since)
+    return replace(view.fleet, claims=(Claim(target, now), *kept))
 
 
 def opened(fleet: Fleet, why: str, now: float) -> Fleet:
@@ -152,30 +150,30 @@ def opened(fleet: Fleet, why: str, now: float) -> Fleet:
     return replace(fleet, breaker=replace(fleet.breaker, opened=now, reason=why))
 
 
-def closed(books: Books, by: str, now: float) -> Fleet:
-    """With the breaker closed by a person; what failed until now counts no more, by another's clock or by this one.
+def closed(view: LedgerView, by: str, now: float) -> Fleet:
+    """With the breaker closed by an operator; what failed until now counts no more, by another's clock or by this one.
 
     What is dated further ahead than clocks may differ counts still: else nothing would count until then.
     """
-    latest = max((ended for ended, _, failed in books.over if failed and ended <= now + SKEW_SECONDS), default=now)
-    return replace(books.fleet, breaker=Breaker(reset_at=max(now, latest), reset_by=by))
+    latest = max((ended for ended, _, failed in view.over if failed and ended <= now + SKEW_SECONDS), default=now)
+    return replace(view.fleet, breaker=Breaker(reset_at=max(now, latest), reset_by=by))
 
 
-def allowance(watched: int, settings: Settings) -> int:
+def allowance(watched: int, settings: PolicySettings) -> int:
     """How many restarts the fleet's window allows: the smaller of number and share, and at least one."""
     return max(1, min(settings.fleet_max, math.floor(watched * settings.fleet_percent / 100 + 1e-9)))
 
 
-def backoff_seconds(done: int, settings: Settings) -> float:
+def backoff_seconds(done: int, settings: PolicySettings) -> float:
     """How long a node is left alone after so many restarts within its window (one or more)."""
-    doubled = settings.backoff_seconds * 2.0 ** min(max(done - 1, 0), _MOST_DOUBLINGS)
-    return max(settings.backoff_seconds, min(doubled, settings.longest_backoff_seconds))
+    doubled = settings.backoff_seconds * 2.0 ** min(max(done - 1, 0), _MAX_DOUBLINGS)
+    return max(settings.backoff_seconds, min(doubled, settings.max_backoff_seconds))
 
 
-def trips(books: Books, settings: Settings, now: float) -> str:
+def trips(view: LedgerView, settings: PolicySettings, now: float) -> str:
     """Why the breaker has to be open, as a sentence, if so many of the latest restarts have failed; else ""."""
-    since = max(now - settings.breaker_window_seconds, books.fleet.breaker.reset_at)
-    latest = books.over[: max(settings.breaker_last, settings.breaker_failures)]
+    since = max(now - settings.breaker_window_seconds, view.fleet.breaker.reset_at)
+    latest = view.over[: max(settings.breaker_window_restarts, settings.breaker_failures)]
     failed = [path for ended, path, has_failed in latest if has_failed and ended > since]
     if len(failed) < settings.breaker_failures:
         return ""
@@ -185,51 +183,51 @@ def trips(books: Books, settings: Settings, now: float) -> str:
 
 
 def _failed(one: Attempt) -> bool:
-    """Whether a restart made nothing better. One that only told a person what to do is no failure."""
-    return one.phase is Phase.FAILED or (one.phase is Phase.NEEDS_PERSON and one.stops > 0)
+    """Whether a restart made nothing better. One that only called an operator is no failure."""
+    return one.phase is Phase.FAILED or (one.phase is Phase.NEEDS_OPERATOR and one.stops > 0)
 
 
-def _destructive(record: Record | None) -> list[Attempt]:
-    return [one for one in attempts(record) if one.rung in DESTRUCTIVE] if record is not None else []
+def _destructive(record: RestartRecord | None) -> list[Attempt]:
+    return [one for one in attempts(record) if one.action in DESTRUCTIVE] if record is not None else []
 
 
-def _recorded(record: Record | None) -> float:
+def _recorded(record: RestartRecord | None) -> float:
     """When the latest restart began that the record knows of; without end while one is under way."""
     if under_way(record):
         return math.inf
     return max((one.began for one in _destructive(record)), default=-math.inf)
 
 
-def _of_fleet(books: Books, since: float) -> int:
+def _of_fleet(view: LedgerView, since: float) -> int:
     """Those of the fleet's window, and what is still under way, however long ago it began."""
-    long_ago = [one for _, one in books.active if one.rung in DESTRUCTIVE and _began(one) <= since]
-    return sum(began > since for _, began in books.begun) + len(long_ago)
+    long_ago = [one for _, one in view.active if one.action in DESTRUCTIVE and _began(one) <= since]
+    return sum(began > since for _, began in view.begun) + len(long_ago)
 
 
-def _began(record: Record) -> float:
+def _began(record: RestartRecord) -> float:
     return record.began or record.requested
 
 
-def _called_a_person(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
-    if not past or past[0].phase is not Phase.NEEDS_PERSON:
+def _called_an_operator(past: list[Attempt], settings: PolicySettings, now: float) -> Hold | None:
+    if not past or past[0].phase is not Phase.NEEDS_OPERATOR:
         return None
     until = past[0].ended + settings.node_window_seconds
     if now >= until:
         return None
-    return Hold(Blocked.NEEDS_PERSON, "the last restart of the node ended with a call for a person", until)
+    return Hold(Blocked.NEEDS_OPERATOR, "the last restart of the node ended with a call for an operator", until)
 
 
-def _breaker(books: Books, settings: Settings, now: float) -> Hold | None:
-    breaker = books.fleet.breaker
+def _breaker(view: LedgerView, settings: PolicySettings, now: float) -> Hold | None:
+    breaker = view.fleet.breaker
     if breaker.opened is not None:
         why = breaker.reason.rstrip(".") or "restarts have failed"
-        return Hold(Blocked.BREAKER, f"the breaker is open until `tpuwatch restart --reset-breaker`: {why}")
-    if why := trips(books, settings, now):
+        return Hold(Blocked.BREAKER, f"the breaker is open until `tpuwatch restarts reset-breaker`: {why}")
+    if why := trips(view, settings, now):
         return Hold(Blocked.BREAKER, f"the breaker opens: {why.rstrip('.')}", opens_breaker=why)
     return None
 
 
-def _same_cause(past: list[Attempt], cause: str, settings: Settings, now: float) -> Hold | None:
+def _same_cause(past: list[Attempt], cause: str, settings: PolicySettings, now: float) -> Hold | None:
     if not past or past[0].cause != cause:
         return None
     until = past[0].ended + settings.same_cause_seconds
@@ -243,11 +241,11 @@ def _same_cause(past: list[Attempt], cause: str, settings: Settings, now: float)
     return Hold(Blocked.SAME_CAUSE, sentence, until)
 
 
-def _no_capacity(books: Books, target: Target, rung: Rung) -> Hold | None:
+def _no_capacity(view: LedgerView, target: Target, action: Action) -> Hold | None:
     """A stop gives capacity back: not where another node has just not got its own again."""
-    if rung is not Rung.RESTART_NODE:
+    if action is not Action.RESTART_NODE:
         return None
-    for _, record in books.active:
+    for _, record in view.active:
         there = (record.target.project, record.target.zone) == (target.project, target.zone)
         if there and record.phase is Phase.STOPPED and record.tries > 0:
             sentence = (
@@ -257,7 +255,7 @@ def _no_capacity(books: Books, target: Target, rung: Rung) -> Hold | None:
     return None
 
 
-def _backoff(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
+def _backoff(past: list[Attempt], settings: PolicySettings, now: float) -> Hold | None:
     since = now - settings.node_window_seconds
     done = sum(one.ended > since for one in past)
     if not past:
@@ -271,7 +269,7 @@ def _backoff(past: list[Attempt], settings: Settings, now: float) -> Hold | None
     return Hold(Blocked.BACKOFF, sentence, until)
 
 
-def _cooldown(past: list[Attempt], settings: Settings, now: float) -> Hold | None:
+def _cooldown(past: list[Attempt], settings: PolicySettings, now: float) -> Hold | None:
     helped = next((one.ended for one in past if one.phase is Phase.DONE), None)
     if helped is None or now >= (until := helped + settings.cooldown_seconds):
         return None
@@ -279,8 +277,8 @@ def _cooldown(past: list[Attempt], settings: Settings, now: float) -> Hold | Non
     return Hold(Blocked.COOLDOWN, sentence, until)
 
 
-def _used_up(books: Books, target: Target, watched: int, settings: Settings, now: float) -> Hold | None:
-    used = use(books, target, watched, settings, now)
+def _used_up(view: LedgerView, target: Target, watched: int, settings: PolicySettings, now: float) -> Hold | None:
+    used = use(view, target, watched, settings, now)
     if used.node >= used.node_max:
         window = length(settings.node_window_seconds)
         return Hold(

@@ -1,21 +1,19 @@
-"""What speaks against interrupting a node whatever is allowed: it would be wrong there, or it is not proven. Pure."""
+"""Objections to interrupting a node whatever is allowed: it would be wrong, or it is not proven. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.evidence import Witness
-from tpuwatch.health.verdict import STUCK, Rung, Sureness, Verdict
-from tpuwatch.health.words import clean, length
-from tpuwatch.restart.policy.budgets import Hold
-from tpuwatch.restart.policy.confirm import takes
-from tpuwatch.restart.policy.decision import Blocked
-from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, proves
+from tpuwatch.core import clean, length
+from tpuwatch.model import STUCK, Action, Blocked, Confidence, Signal, Verdict
+from tpuwatch.restart.policy.budgets import Hold, under_way
+from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, REQUEST_SECONDS, proves, required_seconds
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Maintenance
-    from tpuwatch.restart.policy.settings import Settings
-    from tpuwatch.restart.policy.situation import Situation
+    from tpuwatch.model import Maintenance
+    from tpuwatch.restart.policy.settings import PolicySettings
+    from tpuwatch.restart.policy.situation import RestartSituation
+
 
 STALE_SECONDS: Final = 120.0  # a node is judged at least once a minute
 SKEW_SECONDS: Final = 5.0
@@ -23,44 +21,44 @@ AHEAD_SECONDS: Final = 3600.0  # a maintenance that begins within this time is a
 OVER_SECONDS: Final = 3600.0  # one whose window ended longer ago is over, whatever its status says
 _TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 _OVER: Final = frozenset({"COMPLETED", "DONE", "CANCELLED", "CANCELED"})
-_MAY_WARN: Final = frozenset({Witness.CLOUD, Witness.METADATA, Witness.RUNTIME})  # who may call for a checkpoint
+_MAY_WARN: Final = frozenset({Signal.CLOUD, Signal.METADATA, Signal.RUNTIME})  # who may call for a checkpoint
 
 
-def wrong(situation: Situation, rung: Rung, settings: Settings) -> Hold | None:
+def first_objection(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
     """The first reason why it would be wrong, or not proven; None if there is none."""
     for check in _CHECKS:
-        if (found := check(situation, rung, settings)) is not None:
+        if (found := check(situation, action, settings)) is not None:
             return found
     return None
 
 
-def wrong_to_checkpoint(situation: Situation, rung: Rung, settings: Settings) -> Hold | None:
+def checkpoint_objection(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
     """The same for a checkpoint, which interrupts nothing, and for which there may be seconds only."""
-    if (found := _old(situation, rung, settings) or _place(situation, rung, settings)) is not None:
+    if (found := _old(situation, action, settings) or _place(situation, action, settings)) is not None:
         return found
-    if not situation.heard(this_boot=False) & _MAY_WARN:
-        return Hold(Blocked.ONE_WITNESS, "neither the cloud nor the metadata server nor the runtime speaks for it")
+    if not situation.supporting_signals(this_boot=False) & _MAY_WARN:
+        return Hold(Blocked.ONE_SIGNAL, "neither the cloud, the metadata server nor the runtime supports it")
     return None
 
 
-def _recreate(_situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
-    if rung is Rung.RECREATE:
+def _recreate(_situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
+    if action is Action.RECREATE:
         return Hold(Blocked.RECREATE, "tpuwatch deletes and creates no nodes: the commands for it are in the remedy")
     return None
 
 
-def _verdict(situation: Situation, _rung: Rung, _settings: Settings) -> Hold | None:
+def _verdict(situation: RestartSituation, _action: Action, _settings: PolicySettings) -> Hold | None:
     verdict = situation.judgement.verdict
     if verdict is Verdict.MAINTENANCE:
         return Hold(Blocked.MAINTENANCE, "the node is under maintenance, which ends by itself")
     if verdict is Verdict.PREEMPTED:
-        return Hold(Blocked.TAKEN, "the node was taken away, and can only be created anew")
+        return Hold(Blocked.TAKEN, "the node was taken away, and can only be recreated")
     if verdict not in STUCK:
         return Hold(Blocked.NOT_STUCK, f"nothing is interrupted on the verdict {verdict.value}")
     return None
 
 
-def _old(situation: Situation, _rung: Rung, _settings: Settings) -> Hold | None:
+def _old(situation: RestartSituation, _action: Action, _settings: PolicySettings) -> Hold | None:
     age = situation.now - situation.judgement.at
     if -SKEW_SECONDS <= age <= STALE_SECONDS:
         return None
@@ -68,22 +66,22 @@ def _old(situation: Situation, _rung: Rung, _settings: Settings) -> Hold | None:
     return Hold(Blocked.STALE, f"the verdict is {when}")
 
 
-def _place(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
-    if rung in OF_THE_MACHINE and not situation.own:
+def _place(situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
+    if action in OF_THE_MACHINE and not situation.own:
         return Hold(Blocked.ELSEWHERE, "it can be done on the machine itself alone")
     return None
 
 
-def _cloud(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
-    """Rungs on the machine itself may do without the cloud, where it knows no node to stop or start."""
+def _cloud(situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
+    """Actions on the machine itself may do without the cloud, where it knows no node to stop or start."""
     node = situation.cloud
     if node is None:
-        if rung in OF_THE_NODE:
-            return Hold(Blocked.CLOUD_SILENT, "the Cloud TPU API does not say how the node is now")
+        if action in OF_THE_NODE:
+            return Hold(Blocked.CLOUD_SILENT, "the current state of the node is not known from the Cloud TPU API")
         return None
     state = clean(node.state, 40) or "(none)"
     if node.state in _TAKEN:
-        return Hold(Blocked.TAKEN, f"the node is {state}, and can only be created anew")
+        return Hold(Blocked.TAKEN, f"the node is {state}, and can only be recreated")
     if node.state == "REPAIRING":
         return Hold(Blocked.MAINTENANCE, "the service repairs the node, which ends by itself")
     if node.state.endswith("ING"):
@@ -95,53 +93,53 @@ def _cloud(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None
     return None
 
 
-def _kind(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
+def _kind(situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
     """What the service does not allow for such a node."""
     node = situation.cloud
-    if node is None or rung not in OF_THE_NODE:
+    if node is None or action not in OF_THE_NODE:
         return None
     if node.spot:
         return Hold(Blocked.SPOT, "it is a spot node, which may not start again once it is stopped")
-    if rung is Rung.RESTART_NODE and node.hosts != 1:
+    if action is Action.RESTART_NODE and node.hosts != 1:
         return Hold(Blocked.HOSTS, f"the node has {node.hosts} hosts, and only those of one can be stopped")
-    if rung is Rung.RESET_QUEUED_RESOURCE and not node.queued_resource:
+    if action is Action.RESET_QUEUED_RESOURCE and not node.queued_resource:
         return Hold(Blocked.HOSTS, "the node has no queued resource that could be reset")
-    if rung is Rung.RESET_QUEUED_RESOURCE and situation.spared > 0:
+    if action is Action.RESET_QUEUED_RESOURCE and situation.spared > 0:
         others = "another node" if situation.spared == 1 else f"{situation.spared} other nodes"
         sentence = f"a reset of its queued resource would restart {others} of it, which must not be interrupted"
         return Hold(Blocked.HOSTS, sentence)
     return None
 
 
-def _young(situation: Situation, _rung: Rung, settings: Settings) -> Hold | None:
+def _young(situation: RestartSituation, _action: Action, settings: PolicySettings) -> Hold | None:
     booted = situation.booted
     if booted is None:
-        return Hold(Blocked.BOOT_GRACE, "nobody knows since when the node has been up")
+        return Hold(Blocked.BOOT_GRACE, "it is not known since when the node has been up")
     until = booted + settings.boot_grace_seconds
     if situation.now < until:
         return Hold(Blocked.BOOT_GRACE, f"the node came up {length(situation.now - booted)} ago", until)
     return None
 
 
-def _proof(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
-    heard, ever = situation.heard(), situation.heard(this_boot=False)
-    if not proves(heard):
+def _proof(situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
+    signals, ever = situation.supporting_signals(), situation.supporting_signals(this_boot=False)
+    if not proves(signals):
         if proves(ever):
-            return Hold(Blocked.BEFORE_BOOT, "part of what speaks for it is from before this boot")
-        if ever and ever <= {Witness.LOGS}:
-            return Hold(Blocked.LOGS_ALONE, "nobody but the logs says so, which anybody may have written")
-        return Hold(Blocked.ONE_WITNESS, "it takes two witnesses, and one of them has to be the cloud or the runtime")
-    sureness = situation.judgement.sureness
-    certain = sureness is Sureness.CERTAIN or situation.wanted is not situation.judgement.rung
-    if sureness is Sureness.WEAK or (rung in OF_THE_NODE and not certain):
-        return Hold(Blocked.UNSURE, f"the verdict is only {sureness.value}")
+            return Hold(Blocked.BEFORE_BOOT, "part of the evidence is from before this boot")
+        if ever and ever <= {Signal.LOGS}:
+            return Hold(Blocked.LOGS_ALONE, "only the logs report it, which anybody may have written")
+        return Hold(Blocked.ONE_SIGNAL, "it takes two signals, and one of them has to be the cloud or the runtime")
+    confidence = situation.judgement.confidence
+    certain = confidence is Confidence.HIGH or situation.wanted is not situation.judgement.action
+    if confidence is Confidence.LOW or (action in OF_THE_NODE and not certain):
+        return Hold(Blocked.UNSURE, f"the verdict is only {confidence.value}")
     return None
 
 
-def _unconfirmed(situation: Situation, _rung: Rung, settings: Settings) -> Hold | None:
+def _unconfirmed(situation: RestartSituation, _action: Action, settings: PolicySettings) -> Hold | None:
     seen, judgement = situation.confirmation, situation.judgement
-    needed = takes(judgement, settings.confirm_seconds)
-    if seen is None or (seen.verdict, seen.rung, seen.until) != (judgement.verdict, judgement.rung, judgement.at):
+    needed = required_seconds(judgement, settings.confirm_seconds)
+    if seen is None or (seen.verdict, seen.action, seen.until) != (judgement.verdict, judgement.action, judgement.at):
         return Hold(Blocked.UNCONFIRMED, "it was not seen before")
     if seen.seconds < needed:
         sentence = f"it has held for {length(seen.seconds)}, of the {length(needed)} that it takes"
@@ -151,17 +149,17 @@ def _unconfirmed(situation: Situation, _rung: Rung, settings: Settings) -> Hold 
     return None
 
 
-def _startup(situation: Situation, _rung: Rung, settings: Settings) -> Hold | None:
+def _startup(situation: RestartSituation, _action: Action, settings: PolicySettings) -> Hold | None:
     until = situation.watching_since + settings.startup_seconds
     if situation.now < until:
         ago = length(situation.now - situation.watching_since)
-        return Hold(Blocked.STARTUP, f"tpuwatch began {ago} ago, and only looks on at first", until)
+        return Hold(Blocked.STARTUP, f"tpuwatch started {ago} ago, and only observes at first", until)
     return None
 
 
-def _own(situation: Situation, rung: Rung, _settings: Settings) -> Hold | None:
-    if situation.own and rung in OF_THE_NODE:
-        return Hold(Blocked.OWN_NODE, "tpuwatch runs on it, and another machine has to do it")
+def _own(situation: RestartSituation, action: Action, _settings: PolicySettings) -> Hold | None:
+    if situation.own and action in OF_THE_NODE:
+        return Hold(Blocked.OWN_NODE, "tpuwatch runs on it, so that another machine has to do it")
     return None
 
 
@@ -189,3 +187,43 @@ _CHECKS: Final = (
     _startup,
     _own,
 )
+
+
+def has_lasted(situation: RestartSituation, settings: PolicySettings) -> bool:
+    """Whether a verdict that calls for an operator has held for long enough to notify one."""
+    seen, judgement = situation.confirmation, situation.judgement
+    if seen is None:
+        return False
+    if judgement.verdict not in STUCK:
+        return seen.seconds >= settings.confirm_seconds
+    if situation.now < situation.watching_since + settings.startup_seconds:
+        return False
+    confirmed = required_seconds(judgement, settings.confirm_seconds)
+    # The advice may come and go with a signal, while the verdict stays: that is no reason to wait for ever.
+    since = seen.since if judgement.since is None else max(judgement.since, situation.watching_since)
+    lasted = max(seen.seconds, judgement.at - since)
+    return seen.seconds >= confirmed and lasted >= confirmed + _silence(situation, settings)
+
+
+def is_alone(situation: RestartSituation, settings: PolicySettings, *, request: bool) -> bool:
+    """Whether others would have to restart the own node, and are not asked, or have not come in their time."""
+    seen = situation.confirmation
+    if seen is None or under_way(situation.record):
+        return False
+    if not request:
+        return True
+    asked = max(
+        seen.since + required_seconds(situation.judgement, settings.confirm_seconds),
+        situation.watching_since + settings.startup_seconds,
+        (situation.booted or 0.0) + settings.boot_grace_seconds,
+    )
+    return situation.now >= asked + REQUEST_SECONDS
+
+
+def _silence(situation: RestartSituation, settings: PolicySettings) -> float:
+    """How long a signal may take that would have the node restarted, from here or by who is asked; in seconds."""
+    judgement = situation.judgement
+    proven = judgement.confidence is Confidence.HIGH  # all signals have answered, and it takes an operator all the same
+    if judgement.verdict is not Verdict.NODE_STUCK or proven:
+        return 0.0
+    return settings.signal_seconds if settings.act and settings.allowed & OF_THE_NODE else 0.0

@@ -9,32 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.verdict import DESTRUCTIVE, STUCK, Rung
-from tpuwatch.health.words import capital, ended
+from tpuwatch.core import capital, ended
+from tpuwatch.model import DESTRUCTIVE, FOR_OPERATOR, STUCK, Action, Blocked, RestartDecision, Use
 from tpuwatch.restart.policy import budgets, objections
-from tpuwatch.restart.policy.asking import has_lasted, is_alone
 from tpuwatch.restart.policy.budgets import Hold
-from tpuwatch.restart.policy.decision import FOR_A_PERSON, Blocked, Decision, Use
-from tpuwatch.restart.policy.storm import storm
+from tpuwatch.restart.policy.mass_failure import mass_failure
+from tpuwatch.restart.policy.objections import has_lasted, is_alone
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.policy.settings import Settings
-    from tpuwatch.restart.policy.situation import Situation
+    from tpuwatch.restart.policy.settings import PolicySettings
+    from tpuwatch.restart.policy.situation import RestartSituation
 
 _ACTS: Final = {
-    Rung.CHECKPOINT: "ask the job for a checkpoint",
-    Rung.END_HOLDER: "end the process that holds the TPU",
-    Rung.RESTART_RUNTIME: "restart the runtime",
-    Rung.RESTART_NODE: "stop and start the node",
-    Rung.RESET_QUEUED_RESOURCE: "reset the queued resource",
-    Rung.RECREATE: "create the node anew",
+    Action.CHECKPOINT: "ask the job for a checkpoint",
+    Action.END_HOLDER: "end the process that holds the TPU",
+    Action.RESTART_RUNTIME: "restart the runtime",
+    Action.RESTART_NODE: "stop and start the node",
+    Action.RESET_QUEUED_RESOURCE: "reset the queued resource",
+    Action.RECREATE: "recreate the node",
 }
 
 # It came to the budgets, and what is used of them belongs to the decision.
 _COUNTED: Final = frozenset(
     {
         Blocked.BREAKER,
-        Blocked.NEEDS_PERSON,
+        Blocked.NEEDS_OPERATOR,
         Blocked.SAME_CAUSE,
         Blocked.NO_CAPACITY,
         Blocked.BACKOFF,
@@ -47,130 +46,136 @@ _COUNTED: Final = frozenset(
 )
 
 
-def decide(situation: Situation, settings: Settings) -> Decision:
+def decide(situation: RestartSituation, settings: PolicySettings) -> RestartDecision:
     """What is to be done about the node now. Same situation, same decision; never raises for what may be found."""
-    rung = situation.wanted
-    if rung not in _ACTS:
-        return _nothing(situation, rung, settings)
-    hold = _hold(situation, rung, settings)
+    action = situation.wanted
+    if action not in _ACTS:
+        return _nothing(situation, action, settings)
+    hold = _hold(situation, action, settings)
     if hold is None:
-        return _decision(situation, rung, settings, act=rung, sentence=f"Will {_ACTS[rung]}")
-    sentence = f"Would {_ACTS[rung]}, but {hold.sentence}"
-    return _decision(situation, rung, settings, hold=hold, sentence=sentence)
+        return _decision(situation, action, settings, act=action, sentence=f"Will {_ACTS[action]}")
+    sentence = f"Would {_ACTS[action]}, but {hold.sentence}"
+    return _decision(situation, action, settings, hold=hold, sentence=sentence)
 
 
-def _hold(situation: Situation, rung: Rung, settings: Settings) -> Hold | None:
+def _hold(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
     """The first reason not to do it now."""
-    if rung in DESTRUCTIVE:
+    if action in DESTRUCTIVE:
         return (
-            objections.wrong(situation, rung, settings)
+            objections.first_objection(situation, action, settings)
             or _busy(situation)
-            or _storm(situation, settings)
-            or _budget(situation, rung, settings)
-            or _switch(rung, settings)
+            or _mass_failure(situation, settings)
+            or _budget(situation, action, settings)
+            or _switch(action, settings)
         )
     return (
-        objections.wrong_to_checkpoint(situation, rung, settings)
+        objections.checkpoint_objection(situation, action, settings)
         or _busy(situation)
         or budgets.hold_checkpoint(situation.record, settings, situation.now)
-        or _switch(rung, settings)
+        or _switch(action, settings)
     )
 
 
-def _busy(situation: Situation) -> Hold | None:
-    """No ledger to count by, or somebody is at it."""
+def _busy(situation: RestartSituation) -> Hold | None:
+    """The ledger cannot be read, or a restart is under way."""
     record = situation.record
-    if situation.books is None:
-        return Hold(Blocked.NO_LEDGER, "the ledger cannot be read, without which nothing is done")
+    if situation.ledger is None:
+        return Hold(Blocked.NO_LEDGER, "the ledger cannot be read, and without it nothing is done")
     if record is None or not budgets.under_way(record):
         return None
     return Hold(Blocked.UNDER_WAY, f"a restart of it is under way ({record.phase.value})")
 
 
-def _storm(situation: Situation, settings: Settings) -> Hold | None:
-    why = storm(situation.crowds, settings)
+def _mass_failure(situation: RestartSituation, settings: PolicySettings) -> Hold | None:
+    why = mass_failure(situation.bad_counts, settings)
     return Hold(Blocked.STORM, why) if why else None
 
 
-def _budget(situation: Situation, rung: Rung, settings: Settings) -> Hold | None:
-    if situation.books is None:
+def _budget(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
+    if situation.ledger is None:
         return None
-    cause, watched = situation.judgement.verdict.value, situation.crowds.fleet.watched
-    return budgets.hold(situation.books, situation.target, rung, cause, watched, settings, situation.now)
+    cause, watched = situation.judgement.verdict.value, situation.bad_counts.fleet.watched
+    return budgets.hold(situation.ledger, situation.target, action, cause, watched, settings, situation.now)
 
 
-def _switch(rung: Rung, settings: Settings) -> Hold | None:
+def _switch(action: Action, settings: PolicySettings) -> Hold | None:
     if not settings.act:
         return Hold(Blocked.OBSERVE, 'mode under [restart] is "observe"')
-    if rung not in settings.allowed:
-        return Hold(Blocked.SWITCHED_OFF, f"{rung.value} under [restart] is off")
+    if action not in settings.allowed:
+        return Hold(Blocked.SWITCHED_OFF, f"{action.value} under [restart] is off")
     return None
 
 
-def _nothing(situation: Situation, rung: Rung, settings: Settings) -> Decision:
-    """No act is called for; at most a person, who is called once for a storm and not for each node in it."""
-    if rung is Rung.ASK and situation.judgement.verdict in STUCK and (hold := _storm(situation, settings)) is not None:
-        return _decision(situation, rung, settings, hold=hold, sentence=f"A person is needed: {hold.sentence}")
-    if rung is Rung.ASK and has_lasted(situation, settings):
-        sentence = "Nothing that tpuwatch does would help: ask a person"
-        return _decision(situation, rung, settings, sentence=sentence, ask=True)
-    sentence = "Nothing that tpuwatch does would help so far" if rung is Rung.ASK else "Nothing is to be done"
-    if rung is Rung.FIX_PROGRAM:
-        sentence = "The program has to be mended, by those who wrote it"
-    return _decision(situation, rung, settings, sentence=sentence)
+def _nothing(situation: RestartSituation, action: Action, settings: PolicySettings) -> RestartDecision:
+    """No act is called for; at most an operator, who is called once for a mass failure and not for each node in it."""
+    if (
+        action is Action.MANUAL
+        and situation.judgement.verdict in STUCK
+        and (hold := _mass_failure(situation, settings)) is not None
+    ):
+        return _decision(situation, action, settings, hold=hold, sentence=f"Manual action is needed: {hold.sentence}")
+    if action is Action.MANUAL and has_lasted(situation, settings):
+        sentence = "No action of tpuwatch would help: an operator is needed"
+        return _decision(situation, action, settings, sentence=sentence, needs_operator=True)
+    sentence = "No action of tpuwatch would help so far" if action is Action.MANUAL else "Nothing is to be done"
+    if action is Action.FIX_PROGRAM:
+        sentence = "The program has to be fixed by its authors"
+    return _decision(situation, action, settings, sentence=sentence)
 
 
 def _decision(
-    situation: Situation,
-    rung: Rung,
-    settings: Settings,
+    situation: RestartSituation,
+    action: Action,
+    settings: PolicySettings,
     *,
     sentence: str,
-    act: Rung | None = None,
+    act: Action | None = None,
     hold: Hold | None = None,
-    ask: bool = False,
-) -> Decision:
+    needs_operator: bool = False,
+) -> RestartDecision:
     judgement, seen = situation.judgement, situation.confirmation
     blocked = hold.blocked if hold is not None else None
     own = blocked is Blocked.OWN_NODE
-    request = own and _requests(situation, rung, settings)
-    ask = ask or blocked in FOR_A_PERSON or (own and is_alone(situation, settings, request=request))
-    return Decision(
+    request = own and _requests(situation, action, settings)
+    needs_operator = (
+        needs_operator or blocked in FOR_OPERATOR or (own and is_alone(situation, settings, request=request))
+    )
+    return RestartDecision(
         node=judgement.node,
         at=situation.now,
         verdict=judgement.verdict.value,
-        wanted=rung,
+        wanted=action,
         act=act,
         blocked=blocked,
         sentence=capital(ended(sentence)),
-        ask=ask,
+        needs_operator=needs_operator,
         request=request,
         opens_breaker=hold.opens_breaker if hold is not None else "",
         retry_at=hold.until if hold is not None else None,
-        witnesses=tuple(sorted(witness.value for witness in situation.heard())),
-        evidence=_evidence(situation, rung),
+        signals=tuple(sorted(signal.value for signal in situation.supporting_signals())),
+        evidence=_evidence(situation, action),
         against=judgement.contradictions,
         held_seconds=seen.seconds if seen is not None else 0.0,
         use=_use(situation, settings) if act is not None or blocked in _COUNTED else None,
     )
 
 
-def _requests(situation: Situation, rung: Rung, settings: Settings) -> bool:
+def _requests(situation: RestartSituation, action: Action, settings: PolicySettings) -> bool:
     """Whether the watchers are to be asked: everything here allows it, and nothing is under way."""
-    return _busy(situation) is None and _switch(rung, settings) is None
+    return _busy(situation) is None and _switch(action, settings) is None
 
 
-def _evidence(situation: Situation, rung: Rung) -> tuple[str, ...]:
-    """Who says what; and what the node's own daemon said, where that counted."""
-    told = tuple(f"{reason.witness.value}: {reason.text}" for reason in situation.judgement.reasons)
+def _evidence(situation: RestartSituation, action: Action) -> tuple[str, ...]:
+    """The judgement's reasons, and those of the request where it counted."""
+    reasons = tuple(f"{reason.signal.value}: {reason.text}" for reason in situation.judgement.reasons)
     request = situation.request
-    if request is None or rung is situation.judgement.rung:
-        return told
-    return (*told, *(f"request of {request.actor}: {one}" for one in request.evidence))
+    if request is None or action is situation.judgement.action:
+        return reasons
+    return (*reasons, *(f"request of {request.actor}: {one}" for one in request.evidence))
 
 
-def _use(situation: Situation, settings: Settings) -> Use | None:
-    if situation.books is None:
+def _use(situation: RestartSituation, settings: PolicySettings) -> Use | None:
+    if situation.ledger is None:
         return None
-    watched = situation.crowds.fleet.watched
-    return budgets.use(situation.books, situation.target, watched, settings, situation.now)
+    watched = situation.bad_counts.fleet.watched
+    return budgets.use(situation.ledger, situation.target, watched, settings, situation.now)

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.health.evidence import Witness
-from tpuwatch.health.verdict import STUCK, Rung
+from tpuwatch.model import STUCK, Action, Signal
 from tpuwatch.restart.policy.budgets import SKEW_SECONDS, is_request
-from tpuwatch.restart.policy.confirm import DECIDING
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import CloudNode
-    from tpuwatch.health.verdict import Judgement
-    from tpuwatch.restart.policy.budgets import Books
-    from tpuwatch.restart.policy.confirm import Confirmation
-    from tpuwatch.restart.policy.storm import Crowds
-    from tpuwatch.restart.record import Record, Target
+    from tpuwatch.model import Judgement, Verdict
+
+
+if TYPE_CHECKING:
+    from tpuwatch.model import CloudNode, Judgement, RestartRecord, Target
+    from tpuwatch.restart.policy.budgets import LedgerView
+    from tpuwatch.restart.policy.mass_failure import BadCounts
 
 REQUEST_SECONDS: Final = 600.0  # how long the word of a node's own daemon counts for those who watch it
-OF_THE_NODE: Final = frozenset({Rung.RESTART_NODE, Rung.RESET_QUEUED_RESOURCE})  # done by somebody else
-OF_THE_MACHINE: Final = frozenset({Rung.CHECKPOINT, Rung.END_HOLDER, Rung.RESTART_RUNTIME})  # done on it
+OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE})  # done from another machine
+OF_THE_MACHINE: Final = frozenset({Action.CHECKPOINT, Action.END_HOLDER, Action.RESTART_RUNTIME})  # done on it
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
-    """One node, what is said of it, and what the ledger knows."""
+class RestartSituation:
+    """One node, its judgement, and what the ledger holds."""
 
     target: Target
     judgement: Judgement
     confirmation: Confirmation | None  # with this judgement in it
     now: float
-    cloud: CloudNode | None  # what the API says now; None where it was not asked, or its answer is old
+    cloud: CloudNode | None  # the API's current answer; None if there is none, or it is old
     own: bool  # tpuwatch runs on it
     up_since: float | None  # when it booted, or since when the API has shown it READY; None is not known
-    crowds: Crowds
-    books: Books | None  # what the ledger holds; None where it cannot be read
+    bad_counts: BadCounts
+    ledger: LedgerView | None  # what the ledger holds; None where it cannot be read
     watching_since: float  # when tpuwatch began
     spared: int = 0  # other watched nodes of its queued resource that are not stuck, or on which tpuwatch runs
 
     @property
-    def record(self) -> Record | None:
+    def record(self) -> RestartRecord | None:
         """The node's record, if it has one."""
-        return self.books.records.get(self.target.path) if self.books is not None else None
+        return self.ledger.records.get(self.target.path) if self.ledger is not None else None
 
     @property
     def booted(self) -> float | None:
@@ -52,37 +51,89 @@ class Situation:
         return self.cloud.changed
 
     @property
-    def request(self) -> Record | None:
+    def request(self) -> RestartRecord | None:
         """What the node's own daemon asks its watchers for, if it did so lately, and in this boot."""
         record = self.record
         if record is None or not is_request(record) or self.own:
             return None
         young = -SKEW_SECONDS <= self.now - record.requested <= REQUEST_SECONDS
         of_this_boot = self.booted is not None and record.requested >= self.booted
-        return record if young and of_this_boot and record.rung in OF_THE_NODE else None
+        return record if young and of_this_boot and record.action in OF_THE_NODE else None
 
     @property
-    def wanted(self) -> Rung:
-        """What is called for: by the judgement, or by the node's own daemon where the judge here lacks a witness."""
-        stuck = self.judgement.verdict in STUCK and self.judgement.rung is Rung.ASK
+    def wanted(self) -> Action:
+        """What is called for: by the judgement, or by the node's own daemon where the judge here lacks a signal."""
+        stuck = self.judgement.verdict in STUCK and self.judgement.action is Action.MANUAL
         if stuck and (request := self.request) is not None and request.cause == self.judgement.verdict.value:
-            return request.rung
-        return self.judgement.rung
+            return request.action
+        return self.judgement.action
 
-    def heard(self, *, this_boot: bool = True) -> frozenset[Witness]:
-        """Who speaks for the verdict. Those of the request count only beside the cloud's own word to us."""
+    def supporting_signals(self, *, this_boot: bool = True) -> frozenset[Signal]:
+        """The signals that support the verdict. Those of the request count only beside the cloud's own answer."""
         boot = self.booted
-        told = frozenset(
-            reason.witness
+        signals = frozenset(
+            reason.signal
             for reason in self.judgement.reasons
             if reason.at is not None and (not this_boot or (boot is not None and reason.at >= boot))
         )
         request = self.request
-        if request is None or Witness.CLOUD not in told or self.wanted is self.judgement.rung:
-            return told
-        return told | {witness for witness in Witness if witness.value in request.witnesses}
+        if request is None or Signal.CLOUD not in signals or self.wanted is self.judgement.action:
+            return signals
+        return signals | {signal for signal in Signal if signal.value in request.signals}
 
 
-def proves(heard: frozenset[Witness]) -> bool:
-    """Whether these witnesses are enough to interrupt something: two, and one of them the cloud or the runtime."""
-    return len(heard) >= 2 and bool(heard & DECIDING)
+def proves(signals: frozenset[Signal]) -> bool:
+    """Whether these signals are enough to interrupt something: two, and one of them the cloud or the runtime."""
+    return len(signals) >= 2 and bool(signals & DECIDING)
+
+
+GAP_SECONDS: Final = 180.0  # a node is judged once a minute or more often; after a longer break it starts again
+DECIDING: Final = frozenset({Signal.CLOUD, Signal.RUNTIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """What has been seen without a break: the same verdict with the same advice."""
+
+    verdict: Verdict
+    action: Action
+    since: float
+    until: float  # the latest judgement
+    polls: int = 0  # answers of the cloud or the runtime that support it; of the slower one, where both do
+    stamp: float | None = None  # when the latest of those answers was given
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has held."""
+        return self.until - self.since
+
+
+def confirm(previous: Confirmation | None, judgement: Judgement) -> Confirmation:
+    """`previous` with one judgement more; a new one where the verdict or the advice is another one, or after a gap."""
+    stamp = _stamp(judgement)
+    if previous is None or not _continues(previous, judgement):
+        polls = 0 if stamp is None else 1
+        return Confirmation(judgement.verdict, judgement.action, judgement.at, judgement.at, polls, stamp)
+    held = replace(previous, until=judgement.at)
+    if stamp is None or (previous.stamp is not None and stamp <= previous.stamp):
+        return held
+    return replace(held, polls=previous.polls + 1, stamp=stamp)
+
+
+def required_seconds(judgement: Judgement, seconds: float) -> float:
+    """How long it must have held, by `confirm_seconds`: twice as long where signals contradict it."""
+    return seconds * (2 if judgement.contradictions else 1)
+
+
+def _continues(previous: Confirmation, judgement: Judgement) -> bool:
+    same = (previous.verdict, previous.action) == (judgement.verdict, judgement.action)
+    return same and 0 <= judgement.at - previous.until <= GAP_SECONDS
+
+
+def _stamp(judgement: Judgement) -> float | None:
+    """The oldest of the latest answers of the deciding signals."""
+    latest: dict[Signal, float] = {}
+    for reason in judgement.reasons:
+        if reason.signal in DECIDING and reason.at is not None:
+            latest[reason.signal] = max(reason.at, latest.get(reason.signal, reason.at))
+    return min(latest.values(), default=None)

@@ -1,4 +1,4 @@
-"""What every call to the simulated cloud goes through: the log of calls, access tokens, faults, errors, time."""
+"""The gRPC interceptor of the simulated cloud: the log of calls, access tokens, faults and errors."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import grpc
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
-from tpuwatch.sim.cloud.codes import number_of
-from tpuwatch.sim.cloud.refusal import Refusal
-from tpuwatch.sim.cloud.world import Call
+from tpuwatch.core import code_number
+from tpuwatch.sim.cloud.responses import ServiceError
+from tpuwatch.sim.cloud.world import LoggedCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.sim.cloud.faults import Fault
+    from tpuwatch.sim.cloud.faults import InjectedFault
     from tpuwatch.sim.cloud.world import World
 
 NEW_ENUM_NUMBER: Final = 99
-_LOOKS: Final = frozenset(
+_READ_METHODS: Final = frozenset(
     {"GetNode", "ListNodes", "GetOperation", "ListOperations", "GetQueuedResource", "ListQueuedResources"}
 )
 _STATUS_KEY: Final = "grpc-status-details-bin"
@@ -33,7 +33,7 @@ _MESSAGES: Final = {
 
 
 class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
-    """Stands before all services of a server."""
+    """Handles every call to the services of a server."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,7 +42,7 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Wake the calls that are held back by latency or a black hole; none is held from here on."""
+        """End all waits for latency and black holes, now and from here on."""
         with self._lock:
             self._closing.set()
             for waiting in self._waiting:
@@ -53,19 +53,19 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         service, _, method = details.method.lstrip("/").partition("/")
         handler = continuation(details)
         if handler is None or handler.unary_unary is None:
-            self._log(Call(self._world.clock.time(), service, method, "", "UNIMPLEMENTED"))
+            self._log(LoggedCall(self._world.clock.time(), service, method, "", "UNIMPLEMENTED"))
             return None
         token = dict(details.invocation_metadata).get("authorization", "")
 
         def serve(request: Any, context: Any) -> Any:
-            call = Call(self._world.clock.time(), service, method, _resource(request))
+            call = LoggedCall(self._world.clock.time(), service, method, _resource(request))
             self._log(call)
             try:
                 response = self._serve(call, token, lambda: handler.unary_unary(request, context), context)
-            except Refusal as refusal:
-                call.code = refusal.code
-                _abort(context, refusal, service)
-            except _Unanswered:
+            except ServiceError as error:
+                call.code = error.code
+                _abort(context, error, service)
+            except _CallAbandonedError:
                 context.abort(grpc.StatusCode.CANCELLED, "not answered")
             except Exception:
                 call.code = "UNKNOWN"  # as grpc answers for it
@@ -75,22 +75,22 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
 
         return grpc.unary_unary_rpc_method_handler(serve, handler.request_deserializer, handler.response_serializer)
 
-    def _serve(self, call: Call, token: str, answer: Callable[[], Any], context: Any) -> Any:
+    def _serve(self, call: LoggedCall, token: str, answer: Callable[[], Any], context: Any) -> Any:
         fault = self._world.faults.take(call.method, call.resource, service=call.service)
         if fault is None:
             return self._answer(token, answer)
-        if fault.stale_seconds > 0 and call.method in _LOOKS:
-            answer = self._of_old(answer, fault.stale_seconds)
+        if fault.stale_seconds > 0 and call.method in _READ_METHODS:
+            answer = self._answer_from_past(answer, fault.stale_seconds)
         response = self._answer(token, answer) if fault.after_work else None
         if fault.black_hole or fault.latency_seconds > 0:
-            self._hold(context, None if fault.black_hole else fault.latency_seconds)
+            self._delay(context, None if fault.black_hole else fault.latency_seconds)
         if fault.code not in ("", "OK"):
-            raise _refusal(fault)
+            raise _error_of(fault)
         if response is None:
             response = self._answer(token, answer)
         return _distorted(response, fault)
 
-    def _log(self, call: Call) -> None:
+    def _log(self, call: LoggedCall) -> None:
         with self._world.lock:
             self._world.calls.append(call)
 
@@ -98,12 +98,12 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         self._check_token(token, self._world.advance())
         return answer()
 
-    def _of_old(self, answer: Callable[[], Any], seconds: float) -> Callable[[], Any]:
-        def answer_of_old() -> Any:
-            with self._world.as_it_was(seconds):
+    def _answer_from_past(self, answer: Callable[[], Any], seconds: float) -> Callable[[], Any]:
+        def answer_from_past() -> Any:
+            with self._world.rewound(seconds):
                 return answer()
 
-        return answer_of_old
+        return answer_from_past
 
     def _check_token(self, authorization: str, now: float) -> None:
         tokens = self._world.tokens
@@ -112,10 +112,13 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         expires = tokens.get(authorization.removeprefix("Bearer "))
         if expires is None or expires <= now:
             reason = "ACCESS_TOKEN_EXPIRED" if authorization else "CREDENTIALS_MISSING"
-            raise Refusal("UNAUTHENTICATED", _MESSAGES[reason], reason=reason)
+            raise ServiceError("UNAUTHENTICATED", _MESSAGES[reason], reason=reason)
 
-    def _hold(self, context: Any, seconds: float | None) -> None:
-        """Wait, for ever if `seconds` is None; raises _Unanswered when the caller gives up or the server closes."""
+    def _delay(self, context: Any, seconds: float | None) -> None:
+        """Wait, forever if `seconds` is None.
+
+        Raises _CallAbandonedError if the caller gives up or the server closes.
+        """
         over = threading.Event()
         with self._lock:
             self._waiting.add(over)
@@ -125,15 +128,15 @@ class Interceptor(grpc.ServerInterceptor):  # type: ignore[misc]
         with self._lock:
             self._waiting.discard(over)
         if woken:
-            raise _Unanswered
+            raise _CallAbandonedError
 
 
-class _Unanswered(Exception):  # noqa: N818 # nobody is told
+class _CallAbandonedError(Exception):
     """Nobody waits for the answer any more."""
 
 
 def _resource(request: Any) -> str:
-    """What a request is about: its name, or parent, or the name of its node."""
+    """Return the resource of a request: its name, or parent, or the name of its node."""
     for field in ("name", "parent"):
         value = getattr(request, field, "")
         if isinstance(value, str) and value:
@@ -141,37 +144,37 @@ def _resource(request: Any) -> str:
     return str(getattr(getattr(request, "node", None), "name", ""))
 
 
-def _refusal(fault: Fault) -> Refusal:
+def _error_of(fault: InjectedFault) -> ServiceError:
     message = fault.message or _MESSAGES.get(fault.reason, f"A fault is set: {fault.code}.")
-    return Refusal(fault.code, message, reason=fault.reason, retry_after_seconds=fault.retry_after_seconds)
+    return ServiceError(fault.code, message, reason=fault.reason, retry_after_seconds=fault.retry_after_seconds)
 
 
-def _abort(context: Any, refusal: Refusal, service: str) -> None:
+def _abort(context: Any, error: ServiceError, service: str) -> None:
     """End the call with the error and its details, as Google's services carry them. Raises."""
     host = "monitoring.googleapis.com" if "monitoring" in service else "tpu.googleapis.com"
     details: list[Any] = []
-    if refusal.reason:
+    if error.reason:
         details.append(
-            error_details_pb2.ErrorInfo(reason=refusal.reason, domain="googleapis.com", metadata={"service": host})
+            error_details_pb2.ErrorInfo(reason=error.reason, domain="googleapis.com", metadata={"service": host})
         )
-    if refusal.resource:
-        details.append(error_details_pb2.ResourceInfo(resource_name=refusal.resource))
-    if refusal.retry_after_seconds is not None:
+    if error.resource:
+        details.append(error_details_pb2.ResourceInfo(resource_name=error.resource))
+    if error.retry_after_seconds is not None:
         retry = error_details_pb2.RetryInfo()
-        retry.retry_delay.FromMilliseconds(round(refusal.retry_after_seconds * 1000))
+        retry.retry_delay.FromMilliseconds(round(error.retry_after_seconds * 1000))
         details.append(retry)
     if details:
-        status = status_pb2.Status(code=number_of(refusal.code), message=refusal.message)
+        status = status_pb2.Status(code=code_number(error.code), message=error.message)
         for detail in details:
             packed = any_pb2.Any()
             packed.Pack(detail)
             status.details.append(packed)
         context.set_trailing_metadata(((_STATUS_KEY, status.SerializeToString()),))
-    context.abort(getattr(grpc.StatusCode, refusal.code, grpc.StatusCode.UNKNOWN), refusal.message)
+    context.abort(getattr(grpc.StatusCode, error.code, grpc.StatusCode.UNKNOWN), error.message)
 
 
-def _distorted(message: Any, fault: Fault) -> Any:
-    """The response without the fields that the fault drops, and with enums that nobody knows."""
+def _distorted(message: Any, fault: InjectedFault) -> Any:
+    """The response without the fields that the fault drops, and with unknown enum numbers."""
     if fault.drop or fault.wrong_enum:
         _distort(message, frozenset(fault.drop), wrong_enum=fault.wrong_enum)
     return message

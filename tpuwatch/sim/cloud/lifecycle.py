@@ -1,6 +1,6 @@
-"""What people ask the Cloud TPU API to do with a node, by the service's rules.
+"""Operations on nodes that clients request from the Cloud TPU API, by the service's rules.
 
-Each function checks what the service checks, raises Refusal or begins an operation, and lets it run by the world's
+Each function checks what the service checks, raises ServiceError or begins an operation, and lets it run by the world's
 clock. `api` is the version that the caller speaks. All are called under the world's lock, after `advance`.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.sim.cloud.nodes import shape_of
 from tpuwatch.sim.cloud.operations import Error, SimOperation, Work, begin
-from tpuwatch.sim.cloud.refusal import Refusal, not_found
+from tpuwatch.sim.cloud.responses import ServiceError, not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ _NODE_ID: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def find(world: World, path: str) -> SimNode:
-    """The node of that resource name. Raises Refusal."""
+    """The node of that resource name. Raises ServiceError."""
     check_parent(world, "/".join(path.split("/")[:4]))
     node = world.nodes.get(path)
     if node is None:
@@ -32,51 +32,53 @@ def find(world: World, path: str) -> SimNode:
 
 
 def check_parent(world: World, parent: str) -> None:
-    """Raises Refusal unless projects/P/locations/Z is one that there is; "-" stands for all zones.
+    """Raises ServiceError unless projects/P/locations/Z is one that there is; "-" stands for all zones.
 
-    The real service does not tell a location that does not exist from one that the caller may not use.
+    The real service does not distinguish a missing location from one that the caller may not use.
     """
     parts = parent.split("/")
     if len(parts) != 4 or (parts[0], parts[2]) != ("projects", "locations"):
-        raise Refusal("INVALID_ARGUMENT", f"Invalid resource name: {parent}")
+        raise ServiceError("INVALID_ARGUMENT", f"Invalid resource name: {parent}")
     project, zone = parts[1], parts[3]
     if project not in world.projects:
-        raise Refusal(
+        raise ServiceError(
             "PERMISSION_DENIED", f"Permission denied on resource project {project}.", reason="CONSUMER_INVALID"
         )
     if zone not in world.zones and zone != "-":
-        raise Refusal("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
+        raise ServiceError("PERMISSION_DENIED", f"Location {zone} is not found or access is unauthorized.")
 
 
 def stop(world: World, path: str, api: str) -> SimOperation:
-    """READY → STOPPING → STOPPED. The node's place goes to somebody else. Only for nodes of one host."""
+    """READY → STOPPING → STOPPED. The node's capacity is given away. Only for nodes of one host."""
     node = find(world, path)
     if node.hosts > 1:
-        raise Refusal(
+        raise ServiceError(
             "FAILED_PRECONDITION", f"Node {node.name} has {node.hosts} hosts: only single-host nodes can be stopped."
         )
     _require(node, "stop", "READY", "UNKNOWN")
-    world.happened(node, "stop")
+    world.record_event(node, "stop")
 
     def end(at: float) -> None:
         node.state = "STOPPED"
-        world.happened(node, "stopped", at)
+        world.record_event(node, "stopped", at)
 
     return begin(world, "StopNode", api, path, Work([node], "STOPPING", world.timing.stop, end))
 
 
 def start(world: World, path: str, api: str) -> SimOperation:
-    """STOPPED → STARTING → READY; without a place in the zone the operation fails and the node is STOPPED again."""
+    """STOPPED → STARTING → READY; without capacity in the zone the operation fails and the node is STOPPED again."""
     node = find(world, path)
     if node.state == "PREEMPTED":
-        raise Refusal("FAILED_PRECONDITION", f"Node {node.name} was preempted: it cannot be started, only recreated.")
+        raise ServiceError(
+            "FAILED_PRECONDITION", f"Node {node.name} was preempted: it cannot be started, only recreated."
+        )
     _require(node, "start", "STOPPED")
-    world.happened(node, "start")
+    world.record_event(node, "start")
 
     def end(at: float) -> Error | None:
-        if not _take_place(world, node.zone):
+        if not _take_capacity(world, node.zone):
             node.state = "STOPPED"
-            world.happened(node, "stockout", at)
+            world.record_event(node, "stockout", at)
             return _stockout(node.zone)
         world.boot(node, at)
         return None
@@ -91,7 +93,7 @@ def update(world: World, path: str, api: str, change: Callable[[SimNode], None])
 
     def end(at: float) -> None:
         change(node)
-        world.happened(node, "update", at)
+        world.record_event(node, "update", at)
 
     return begin(world, "UpdateNode", api, path, Work([node], "", world.timing.update, end))
 
@@ -102,34 +104,34 @@ def delete(world: World, path: str, api: str) -> SimOperation:
     if node.state == "DELETING":
         raise _wrong_state(node, "delete")
     node.operation = ""  # a deletion comes over whatever else was under way
-    world.happened(node, "delete")
+    world.record_event(node, "delete")
 
     def end(at: float) -> None:
         world.remove(node.path)
-        world.happened(node, "deleted", at)
+        world.record_event(node, "deleted", at)
 
     return begin(world, "DeleteNode", api, path, Work([node], "DELETING", world.timing.delete, end))
 
 
 def create(world: World, node: SimNode, api: str) -> SimOperation:
-    """CREATING → READY; without a place in the zone the operation fails and there is no node."""
+    """CREATING → READY; without capacity in the zone the operation fails and there is no node."""
     check_parent(world, node.parent)
     if not _NODE_ID.fullmatch(node.name):
-        raise Refusal("INVALID_ARGUMENT", f"Invalid node id: {node.name!r}")
+        raise ServiceError("INVALID_ARGUMENT", f"Invalid node id: {node.name!r}")
     if node.path in world.nodes:
-        raise Refusal("ALREADY_EXISTS", f"Resource '{node.path}' already exists", resource=node.path)
+        raise ServiceError("ALREADY_EXISTS", f"Resource '{node.path}' already exists", resource=node.path)
     try:
         node.hosts, node.chips_per_host, node.hbm_bytes = shape_of(node.accelerator_type)
     except ValueError:
-        raise Refusal("INVALID_ARGUMENT", f"Unknown accelerator type: {node.accelerator_type!r}") from None
+        raise ServiceError("INVALID_ARGUMENT", f"Unknown accelerator type: {node.accelerator_type!r}") from None
     node.boots = 0
     world.add(node)
-    world.happened(node, "create")
+    world.record_event(node, "create")
 
     def end(at: float) -> Error | None:
-        if not _take_place(world, node.zone):
+        if not _take_capacity(world, node.zone):
             world.remove(node.path)
-            world.happened(node, "stockout", at)
+            world.record_event(node, "stockout", at)
             return _stockout(node.zone)
         world.boot(node, at)
         return None
@@ -143,7 +145,7 @@ def reset(world: World, path: str, api: str, nodes: list[SimNode]) -> SimOperati
     for node in nodes:
         _require(node, "reset", "READY", "UNKNOWN")
     for node in nodes:
-        world.happened(node, "reset")
+        world.record_event(node, "reset")
 
     def end(at: float) -> None:
         for node in nodes:
@@ -157,7 +159,7 @@ def maintain(world: World, path: str, api: str, method: str, nodes: list[SimNode
     for node in nodes:
         _require(node, "maintain")
         if node.maintenance is not None and node.maintenance.status == "ONGOING":
-            raise Refusal("FAILED_PRECONDITION", f"Node {node.name} is under maintenance already.")
+            raise ServiceError("FAILED_PRECONDITION", f"Node {node.name} is under maintenance already.")
 
     def end(_: float) -> None:
         for node in nodes:
@@ -167,17 +169,17 @@ def maintain(world: World, path: str, api: str, method: str, nodes: list[SimNode
 
 
 def _require(node: SimNode, verb: str, *states: str) -> None:
-    """Raises Refusal unless the node is in one of these states, if any are given, and no operation is under way."""
+    """Raises ServiceError unless the node is in one of `states`, if given, and no operation is under way."""
     if (states and node.state not in states) or node.operation:
         raise _wrong_state(node, verb)
 
 
-def _wrong_state(node: SimNode, verb: str) -> Refusal:
+def _wrong_state(node: SimNode, verb: str) -> ServiceError:
     under_way = ", and an operation on it is under way" if node.operation else ""
-    return Refusal("FAILED_PRECONDITION", f"Cannot {verb} node {node.name}: its state is {node.state}{under_way}.")
+    return ServiceError("FAILED_PRECONDITION", f"Cannot {verb} node {node.name}: its state is {node.state}{under_way}.")
 
 
-def _take_place(world: World, zone: str) -> bool:
+def _take_capacity(world: World, zone: str) -> bool:
     places = world.capacity.get(zone)
     if places is None:
         return True

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
 
-from tpuwatch.sim.cloud.metadata_tree import PORTS, Dialect, Record, tree
+from tpuwatch.sim.cloud.metadata_tree import PORTS, MetadataDialect, MetadataRecord, tree
 
 if TYPE_CHECKING:
     from tpuwatch.sim.cloud.world import World
@@ -58,7 +58,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A request's path under the root, and its parameters. Parameters that nobody knows are ignored."""
+    """A request's path under the root, and its parameters. Unknown parameters are ignored."""
 
     path: str
     recursive: bool = False
@@ -94,7 +94,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What an access token of the simulator says to whoever looks into it; servers go by `World.tokens`."""
+    """The claims in an access token of the simulator; servers go by `World.tokens`."""
 
     email: str
     scopes: tuple[str, ...]
@@ -113,7 +113,7 @@ class Pages:
     world: World
     node: str  # the resource name
     worker: int = 0
-    dialect: Dialect = Dialect.TPU
+    dialect: MetadataDialect = MetadataDialect.TPU
     ports: tuple[int, ...] = PORTS
     account: Account | None = field(default_factory=Account)  # None: the VM has no service account
     _issued: Token | None = field(default=None, init=False, repr=False)
@@ -138,14 +138,14 @@ class Pages:
             value = value[step]
         if callable(value):
             return _missing() if query.path.endswith("/") else _as_json(value())
-        if isinstance(value, dict) and not isinstance(value, Record):
+        if isinstance(value, dict) and not isinstance(value, MetadataRecord):
             return _directory(value, query)
         return _leaf(value, query)
 
     def _tree(self) -> dict[str, Any]:
         with self.world.lock:
             self.world.advance()
-            # A node that has vanished took its VM along; whoever still asks sees what was last known.
+            # A node that has vanished took its VM along; its last known state is served.
             self._last = self.world.nodes.get(self.node, self._last)
             values = tree(self._last, self.worker, self.dialect, self.ports)
         values["instance"]["service-accounts"] = self._accounts()
@@ -198,11 +198,11 @@ def _directory(values: dict[str, Any], query: Query) -> Page:
 def _leaf(value: Any, query: Query) -> Page:
     if query.path.endswith("/"):
         return _missing()
-    if isinstance(value, Record) and not value:
+    if isinstance(value, MetadataRecord) and not value:
         return Page(503, _NO_NOTICE, JSON)
     if query.as_json:
         return _as_json(value)
-    if isinstance(value, Record):
+    if isinstance(value, MetadataRecord):
         return Page(200, "\n".join(f"{name} {part}" for name, part in value.items()).encode())
     if isinstance(value, list):
         return Page(200, "".join(f"{part}\n" for part in value).encode())
@@ -229,7 +229,7 @@ def _camel(name: str) -> str:
 
 
 def _is_directory(value: Any) -> bool:
-    return isinstance(value, dict) and not isinstance(value, Record)
+    return isinstance(value, dict) and not isinstance(value, MetadataRecord)
 
 
 def _as_json(value: Any) -> Page:

@@ -21,13 +21,13 @@ from tpuwatch.sim.serving import LocalServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.sim.cloud.faults import Fault
+    from tpuwatch.sim.cloud.faults import InjectedFault
     from tpuwatch.sim.cloud.world import World
 
 FLAVOR: Final = "Metadata-Flavor"
 MAX_CONNECTIONS: Final = 32
 REQUEST_SECONDS: Final = 10.0  # for a client to send its request
-LOOK_SECONDS: Final = 0.2  # how soon a waiting request sees a change that nobody told of, or that its client has left
+CHECK_SECONDS: Final = 0.2  # between two checks of a waiting request for unannounced changes and a disconnect
 _HTTP: Final = {  # gRPC's codes over HTTP
     "CANCELLED": 499,
     "INVALID_ARGUMENT": 400,
@@ -61,7 +61,7 @@ class MetadataServer(LocalServer):
         self.world = world
         self.pages = pages
         self.wake = threading.Condition()
-        super().__init__(_Handler, "sim-metadata", most=MAX_CONNECTIONS, busy=_BUSY)
+        super().__init__(_Handler, "sim-metadata", max_connections=MAX_CONNECTIONS, busy=_BUSY)
 
     def changed(self) -> None:
         """Let requests that wait for a change look at once; they look by themselves a little later."""
@@ -112,14 +112,14 @@ class _Handler(BaseHTTPRequestHandler):
         return page
 
     def _wait(self, seconds: float, happened: Callable[[], bool]) -> None:
-        """Wait until something has happened, at most so long. Raises ConnectionAbortedError when nobody else does."""
+        """Wait until something has happened, at most so long. Raises ConnectionAbortedError if the client has left."""
         end = time.monotonic() + seconds
         while not happened() and (left := end - time.monotonic()) > 0:
             with self.server.wake:
                 if not self.server.stopping.is_set():
-                    self.server.wake.wait(min(left, LOOK_SECONDS))
+                    self.server.wake.wait(min(left, CHECK_SECONDS))
             if self.server.stopping.is_set() or self._is_abandoned():
-                raise ConnectionAbortedError("nobody waits any more")
+                raise ConnectionAbortedError("the client has left")
 
     def _is_abandoned(self) -> bool:
         readable = select.select([self.connection], [], [], 0)[0]
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         while self.connection.recv(4096):
             pass
 
-    def _send_faulty(self, fault: Fault) -> None:
+    def _send_faulty(self, fault: InjectedFault) -> None:
         if fault.code and fault.code != "OK":
             page = Page(_HTTP.get(fault.code, 500), (fault.message or fault.code).encode())
             self._send(page, fault)
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(self._page(fault.drop), fault)
 
-    def _send(self, page: Page, fault: Fault | None = None) -> None:
+    def _send(self, page: Page, fault: InjectedFault | None = None) -> None:
         self.send_response(page.status)
         if fault is None or FLAVOR not in fault.drop:
             self.send_header(FLAVOR, "Google")

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Maintenance
+    from tpuwatch.model import Maintenance
     from tpuwatch.sim.cloud.nodes import SimNode
 
 _ADDRESSES: Final = 10 << 24  # 10.0.0.0/8
@@ -26,24 +26,26 @@ _CUBES: Final = ("v4", "v5p", "tpu7x", "v7x")  # kinds whose slices are wired in
 _TYPES: Final = {"v5litepod": "V5LITE_POD", "v5lite": "V5LITE_POD"}
 
 
-class Dialect(str, Enum):
+class MetadataDialect(str, Enum):
     """Who made the VM, and so which words its metadata use."""
 
     TPU = "tpu"  # the Cloud TPU API
     COMPUTE = "compute"  # Compute Engine or GKE
 
 
-class Record(dict[str, Any]):
+class MetadataRecord(dict[str, Any]):
     """A value of several fields that keeps its names: lines as text, an object as JSON."""
 
 
-def tree(node: SimNode, worker: int, dialect: Dialect, ports: tuple[int, ...] = PORTS) -> dict[str, Any]:
+def tree(node: SimNode, worker: int, dialect: MetadataDialect, ports: tuple[int, ...] = PORTS) -> dict[str, Any]:
     """All values of one worker but its service accounts: directories as dictionaries, leaves as str, int or Record.
 
     `upcoming-maintenance` is an empty Record while nothing is announced.
     """
     number = _number(node.project, 12)
-    attributes = _tpu_attributes(node, worker, ports) if dialect is Dialect.TPU else _compute(node, worker, ports)
+    attributes = (
+        _tpu_attributes(node, worker, ports) if dialect is MetadataDialect.TPU else _compute(node, worker, ports)
+    )
     return {
         "instance": {
             "attributes": attributes,
@@ -65,9 +67,9 @@ def tree(node: SimNode, worker: int, dialect: Dialect, ports: tuple[int, ...] = 
     }
 
 
-def instance_name(node: SimNode, worker: int, dialect: Dialect) -> str:
-    """The VM's name; that of a TPU VM does not tell the node's."""
-    if dialect is Dialect.TPU:
+def instance_name(node: SimNode, worker: int, dialect: MetadataDialect) -> str:
+    """The VM's name; that of a TPU VM does not contain the node's."""
+    if dialect is MetadataDialect.TPU:
         return f"t1v-n-{_digest(node.path)[:8]}-w-{worker}"
     return f"{node.name}-{worker}" if node.hosts > 1 else node.name
 
@@ -78,7 +80,7 @@ def instance_id(node: SimNode, worker: int) -> int:
 
 
 def address(node: SimNode, worker: int) -> str:
-    """The worker's address in the node's network, the one that the Cloud TPU API tells too."""
+    """The worker's address in the node's network, as in the Cloud TPU API."""
     return str(ipaddress.IPv4Address(_ADDRESSES + (zlib.crc32(node.path.encode()) + worker) % (1 << 24)))
 
 
@@ -145,7 +147,7 @@ def _compute(node: SimNode, worker: int, ports: tuple[int, ...]) -> dict[str, An
         "HOST_BOUNDS": _commas(hosts),
         "CHIPS_PER_HOST_BOUNDS": _commas(chips),
     }
-    names = (instance_name(node, each, Dialect.COMPUTE) for each in range(node.hosts))
+    names = (instance_name(node, each, MetadataDialect.COMPUTE) for each in range(node.hosts))
     return {
         "accelerator-type": node.accelerator_type,
         "agent-worker-number": str(worker),
@@ -154,15 +156,15 @@ def _compute(node: SimNode, worker: int, ports: tuple[int, ...]) -> dict[str, An
     }
 
 
-def _announced(maintenance: Maintenance | None) -> Record:
+def _announced(maintenance: Maintenance | None) -> MetadataRecord:
     if maintenance is None:
-        return Record()
+        return MetadataRecord()
     times = {
         "latest_window_start_time": maintenance.latest_start,
         "window_end_time": maintenance.end,
         "window_start_time": maintenance.start,
     }
-    return Record(
+    return MetadataRecord(
         can_reschedule="true" if maintenance.can_reschedule else "false",
         maintenance_status=maintenance.status,
         type=maintenance.kind,

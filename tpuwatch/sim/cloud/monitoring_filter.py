@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.sim.cloud.refusal import Refusal
+from tpuwatch.sim.cloud.responses import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,15 +67,15 @@ class Filter:
 
 
 def parse(text: str) -> Filter:
-    """A filter of at least one comparison. Raises Refusal for all that is not understood."""
+    """A filter of at least one comparison. Raises ServiceError for all that is not understood."""
     if len(text) > MAX_LENGTH:
-        raise Refusal("INVALID_ARGUMENT", f"The filter is longer than {MAX_LENGTH} characters.")
+        raise ServiceError("INVALID_ARGUMENT", f"The filter is longer than {MAX_LENGTH} characters.")
     comparisons: list[Comparison] = []
     at, joint = 0, "AND"
     while at < len(text.rstrip()) or not comparisons or joint == "AND":
         found = _COMPARISON.match(text, at)
         if found is None:
-            raise Refusal("INVALID_ARGUMENT", f"Could not parse the filter at {text[at : at + 40]!r}.")
+            raise ServiceError("INVALID_ARGUMENT", f"Could not parse the filter at {text[at : at + 40]!r}.")
         comparisons.append(_comparison(found))
         at, joint = found.end(), found["joint"]
     return Filter(tuple(comparisons))
@@ -85,7 +85,7 @@ def _comparison(found: re.Match[str]) -> Comparison:
     function = found["function"]
     values = tuple(_text(one) for one in re.findall(_STRING, found["arguments"] or found["value"]))
     if function == "starts_with" and len(values) > 1:
-        raise Refusal("INVALID_ARGUMENT", "starts_with takes one string.")
+        raise ServiceError("INVALID_ARGUMENT", "starts_with takes one string.")
     part, _, name = found["field"].partition(".")
     kind, _, label = name.partition(".")
     field = f"{part}.labels.{_text(label) if label.startswith(chr(34)) else label}" if label else f"{part}.{kind}"
@@ -96,4 +96,4 @@ def _text(quoted: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError:
-        raise Refusal("INVALID_ARGUMENT", f"Could not parse the string {quoted}.") from None
+        raise ServiceError("INVALID_ARGUMENT", f"Could not parse the string {quoted}.") from None

@@ -1,7 +1,7 @@
 """What Google's own agents write to Cloud Monitoring about simulated TPUs: a sample a minute, seen three minutes later.
 
-The world holds only the present, so a `Recorder` notes what each worker does whenever somebody looks. A phase keeps the
-time of its beginning, so that a late look loses only what came and went between two looks.
+The world holds only the present, so a `Recorder` samples what each worker does. A phase keeps the time of its
+beginning, so that only phases that start and end between two samples are lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from google.api import metric_pb2
 from google.cloud import monitoring_v3
 
 from tpuwatch.sim.cloud.metadata_tree import instance_id
-from tpuwatch.sim.cloud.nodes import Phase, SimNode, Workload
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
 from tpuwatch.sim.cloud.runtime_metrics import duty_cycle, hbm_used, idle_seconds
 
 if TYPE_CHECKING:
@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 
 SAMPLE_SECONDS: Final = 60
 DELAY_SECONDS: Final = 180
-KEPT: Final = 32  # states of a worker that are remembered
+KEPT: Final = 32  # states kept per worker
 IDLE: Final = "tpu.googleapis.com/tpu/tensorcore/idle_duration"
 DUTY_CYCLE: Final = "tpu.googleapis.com/accelerator/duty_cycle"
 MEMORY_USED: Final = "tpu.googleapis.com/accelerator/memory_used"
 MEMORY_TOTAL: Final = "tpu.googleapis.com/accelerator/memory_total"
 INFRA_HEALTH: Final = "compute.googleapis.com/instance/tpu/infra_health"
-_RUNTIME: Final = frozenset({Phase.COMPILING, Phase.TRAINING, Phase.STUCK})  # phases with a runtime that tells
+_RUNTIME: Final = frozenset(
+    {WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK}
+)  # phases in which the runtime reports metrics
 _BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_MAINTENANCE"})
 
 TimeSeries: Final[Any] = monitoring_v3.TimeSeries.pb()
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class WorkerState:
     """A worker from a time on."""
 
     since: float
@@ -54,13 +56,15 @@ class _Metric:
     unit: str
     value_type: str
     label: str  # of the metric, with the chip's number; "" for one series per worker
-    value: Callable[[SimNode, State, int, float], Any]  # None: no sample
+    value: Callable[[SimNode, WorkerState, int, float], Any]  # None: no sample
 
 
-def _of_runtime(value: Callable[[SimNode, Workload, int, float], Any]) -> Callable[[SimNode, State, int, float], Any]:
-    def sample(node: SimNode, state: State, chip: int, at: float) -> Any:
-        told = state.answers and state.workload.phase in _RUNTIME
-        return value(node, state.workload, chip, at) if told else None
+def _of_runtime(
+    value: Callable[[SimNode, Workload, int, float], Any],
+) -> Callable[[SimNode, WorkerState, int, float], Any]:
+    def sample(node: SimNode, state: WorkerState, chip: int, at: float) -> Any:
+        reports = state.answers and state.workload.phase in _RUNTIME
+        return value(node, state.workload, chip, at) if reports else None
 
     return sample
 
@@ -111,14 +115,14 @@ def descriptors() -> dict[str, Any]:
 
 
 class Recorder:
-    """Notes what the workers of a world do, and makes series of it. Call it under the world's lock."""
+    """Records the states of a world's workers and returns them as series. Call it under the world's lock."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._states: dict[tuple[str, int], deque[State]] = {}
+        self._states: dict[tuple[str, int], deque[WorkerState]] = {}
 
-    def look(self) -> None:
-        """Note what has changed since the last look."""
+    def record(self) -> None:
+        """Record what has changed since the last call."""
         now = self._world.advance()
         gone = self._states.keys() - {
             (path, worker) for path, node in self._world.nodes.items() for worker in range(node.hosts)
@@ -127,7 +131,7 @@ class Recorder:
             del self._states[key]
         for path, node in self._world.nodes.items():
             for worker, workload in enumerate(node.workloads):
-                _note(self._states.setdefault((path, worker), deque(maxlen=KEPT)), node, workload, now)
+                _record_state(self._states.setdefault((path, worker), deque(maxlen=KEPT)), node, workload, now)
 
     def series(
         self, metric_type: str, project: str, start: float, end: float, wanted: Callable[[Any], bool]
@@ -150,20 +154,20 @@ class Recorder:
                         yield series
 
 
-def _note(past: deque[State], node: SimNode, workload: Workload, now: float) -> None:
-    state = State(
+def _record_state(states: deque[WorkerState], node: SimNode, workload: Workload, now: float) -> None:
+    state = WorkerState(
         since=now,
         up=node.alive or node.hangs,
         answers=node.alive,
         healthy=not node.hangs and node.health not in _BAD_HEALTH,
         workload=replace(workload),
     )
-    if not past:
-        past.append(replace(state, since=max(workload.since, node.created)))
-    elif past[-1].workload != workload:  # it tells itself since when
-        past.append(replace(state, since=max(workload.since, past[-1].since)))
-    elif replace(past[-1], since=now) != state:
-        past.append(state)
+    if not states:
+        states.append(replace(state, since=max(workload.since, node.created)))
+    elif states[-1].workload != workload:  # a workload has its own start time
+        states.append(replace(state, since=max(workload.since, states[-1].since)))
+    elif replace(states[-1], since=now) != state:
+        states.append(state)
 
 
 def _fill(series: Any, metric: _Metric, node: SimNode, states: Any, chip: int, times: range) -> None:

@@ -1,7 +1,7 @@
 """Cloud Monitoring's google.monitoring.v3.MetricService, as far as tpuwatch and its tests use it, over one world.
 
-Samples of TPUs come from the world's workloads; what clients write is kept and given back. Methods raise Refusal, which
-the server's interceptor makes the answer.
+Samples of TPUs come from the world's workloads; what clients write is stored and returned. Methods raise ServiceError,
+which the server's interceptor turns into the answer.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from google.cloud import monitoring_v3
 from google.protobuf import any_pb2, empty_pb2
 from google.rpc import status_pb2
 
+from tpuwatch.core import code_number
 from tpuwatch.sim.cloud import monitoring_filter
-from tpuwatch.sim.cloud.codes import number_of
 from tpuwatch.sim.cloud.monitoring_samples import Recorder, descriptors
 from tpuwatch.sim.cloud.monitoring_store import Store, key_of
-from tpuwatch.sim.cloud.paging import page_of
-from tpuwatch.sim.cloud.refusal import Refusal
+from tpuwatch.sim.cloud.responses import ServiceError, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +35,7 @@ _END: Final = 10**12  # seconds, later than any point
 
 
 class MonitoringService:
-    """The service over one world. It notes what workers do whenever it is called, and at `look`."""
+    """The service over one world. It samples the workers at each call and at `look`."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -46,9 +45,9 @@ class MonitoringService:
         self.look()
 
     def look(self) -> None:
-        """Note what the workers do now: a phase that nobody has looked at leaves no samples."""
+        """Sample the workers now; a phase that starts and ends between two samples is missed."""
         with self._world.lock:
-            self._recorder.look()
+            self._recorder.record()
 
     def handler(self) -> grpc.GenericRpcHandler:
         """It, for a grpc server with the Interceptor."""
@@ -74,7 +73,7 @@ class MonitoringService:
     def _locked(self, method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         def serve(request: Any, context: Any) -> Any:
             with self._world.lock:
-                self._recorder.look()
+                self._recorder.record()
                 return method(request, context)
 
         return serve
@@ -84,11 +83,11 @@ class MonitoringService:
         wanted = monitoring_filter.parse(request.filter)
         metric_type = wanted.metric_type
         if not metric_type:
-            raise Refusal("INVALID_ARGUMENT", 'The filter must name one metric: metric.type = "…".')
+            raise ServiceError("INVALID_ARGUMENT", 'The filter must name one metric: metric.type = "…".')
         if metric_type not in self._built_in and (project, metric_type) not in self._store.descriptors:
-            raise Refusal("NOT_FOUND", f"Cannot find metric(s) that match type = {metric_type!r}.")
+            raise ServiceError("NOT_FOUND", f"Cannot find metric(s) that match type = {metric_type!r}.")
         if request.HasField("aggregation") or request.HasField("secondary_aggregation") or request.order_by:
-            raise Refusal("INVALID_ARGUMENT", "This simulator neither aggregates nor orders: read the points.")
+            raise ServiceError("INVALID_ARGUMENT", "This simulator neither aggregates nor orders: read the points.")
         start, end = _interval(request.interval)
         found = itertools.chain(
             self._recorder.series(metric_type, project, start, end, wanted.matches),
@@ -99,10 +98,10 @@ class MonitoringService:
     def _create_series(self, request: Any, context: Any) -> Any:
         failures = self._store.write(self._project(request.name), request.time_series)
         if failures:
-            told = "; ".join(failures)
-            refusal = Refusal("INVALID_ARGUMENT", f"One or more TimeSeries could not be written: {told}")
-            _tell(context, refusal, len(request.time_series), failures)
-            raise refusal
+            message = "; ".join(failures)
+            error = ServiceError("INVALID_ARGUMENT", f"One or more TimeSeries could not be written: {message}")
+            _attach_summary(context, error, len(request.time_series), failures)
+            raise error
         return empty_pb2.Empty()
 
     def _list_descriptors(self, request: Any, _: Any) -> Any:
@@ -112,7 +111,7 @@ class MonitoringService:
         if request.filter:
             wanted = monitoring_filter.parse(request.filter)
             if any(one.field != "metric.type" for one in wanted.comparisons):
-                raise Refusal("INVALID_ARGUMENT", "Descriptors are filtered by metric.type alone.")
+                raise ServiceError("INVALID_ARGUMENT", "Descriptors are filtered by metric.type alone.")
             known = {
                 kind: one
                 for kind, one in known.items()
@@ -128,7 +127,7 @@ class MonitoringService:
         project = self._project(parent)
         found = self._store.descriptors.get((project, kind)) or self._built_in.get(kind)
         if found is None:
-            raise Refusal("NOT_FOUND", f"Cannot find the metric {kind[:200]!r}.")
+            raise ServiceError("NOT_FOUND", f"Cannot find the metric {kind[:200]!r}.")
         return _named(project, found)
 
     def _create_descriptor(self, request: Any, _: Any) -> Any:
@@ -137,19 +136,19 @@ class MonitoringService:
     def _project(self, name: str) -> str:
         found = re.fullmatch(r"projects/([^/]+)", name)
         if found is None:
-            raise Refusal("INVALID_ARGUMENT", f"Name must begin with 'projects/', got: {name[:200]!r}")
+            raise ServiceError("INVALID_ARGUMENT", f"Name must begin with 'projects/', got: {name[:200]!r}")
         if found[1] not in self._world.projects:
-            raise Refusal("PERMISSION_DENIED", f"Permission monitoring denied, or there is no project {found[1]}.")
+            raise ServiceError("PERMISSION_DENIED", f"Permission monitoring denied, or there is no project {found[1]}.")
         return found[1]
 
 
 def _interval(interval: Any) -> tuple[float, float]:
     if not interval.HasField("end_time"):
-        raise Refusal("INVALID_ARGUMENT", "Field interval.end_time had an invalid value: it must be given.")
+        raise ServiceError("INVALID_ARGUMENT", "Field interval.end_time had an invalid value: it must be given.")
     end = interval.end_time.seconds + interval.end_time.nanos / 1e9
     start = interval.start_time.seconds + interval.start_time.nanos / 1e9 if interval.HasField("start_time") else end
     if start > end:
-        raise Refusal("INVALID_ARGUMENT", "Field interval had an invalid value: it ends before it starts.")
+        raise ServiceError("INVALID_ARGUMENT", "Field interval had an invalid value: it ends before it starts.")
     return start, end
 
 
@@ -181,15 +180,15 @@ def _named(project: str, descriptor: Any) -> Any:
     return named
 
 
-def _tell(context: Any, refusal: Refusal, total: int, failures: list[str]) -> None:
-    """Put into the answer how many points were written and what became of the others."""
+def _attach_summary(context: Any, error: ServiceError, total: int, failures: list[str]) -> None:
+    """Attach the number of points written, and the errors of the others."""
     summary = monitoring_v3.CreateTimeSeriesSummary.pb()(
         total_point_count=total, success_point_count=total - len(failures)
     )
     for message in failures:
         one = summary.errors.add(point_count=1)
-        one.status.code, one.status.message = number_of(refusal.code), message
+        one.status.code, one.status.message = code_number(error.code), message
     packed = any_pb2.Any()
     packed.Pack(summary)
-    status = status_pb2.Status(code=number_of(refusal.code), message=refusal.message, details=[packed])
+    status = status_pb2.Status(code=code_number(error.code), message=error.message, details=[packed])
     context.set_trailing_metadata(((STATUS_KEY, status.SerializeToString()),))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.api import metric_pb2
 from google.cloud import monitoring_v3
 
-from tpuwatch.sim.cloud.refusal import Refusal
+from tpuwatch.sim.cloud.responses import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,9 +52,9 @@ class Store:
         self.descriptors: dict[tuple[str, str], Any] = {}  # by project and metric type
 
     def write(self, project: str, batch: Sequence[Any]) -> list[str]:
-        """Write one point of each series that may be written; returns why the others were not. Raises Refusal."""
+        """Write one point of each series that may be written; returns why the others were not. Raises ServiceError."""
         if not 1 <= len(batch) <= MAX_SERIES:
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 f"Field timeSeries had an invalid value: there are {len(batch)}, and 1 to {MAX_SERIES} are allowed.",
             )
@@ -65,8 +65,8 @@ class Store:
             try:
                 _check_first(key, seen, index)
                 self._write(project, key, series, f"timeSeries[{index}]")
-            except Refusal as refusal:
-                failures.append(refusal.message)
+            except ServiceError as error:
+                failures.append(error.message)
         return failures
 
     def series(
@@ -83,11 +83,11 @@ class Store:
                 yield series
 
     def describe(self, project: str, descriptor: Any) -> Any:
-        """Create a descriptor, or give one further labels. Raises Refusal."""
+        """Create a descriptor, or give one further labels. Raises ServiceError."""
         _check_type(descriptor.type, "metric_descriptor.type")
         old = self.descriptors.get((project, descriptor.type))
         if old is not None and (old.metric_kind, old.value_type) != (descriptor.metric_kind, descriptor.value_type):
-            raise Refusal(_INVALID, f"The kind and value type of the metric {descriptor.type} cannot be changed.")
+            raise ServiceError(_INVALID, f"The kind and value type of the metric {descriptor.type} cannot be changed.")
         new = metric_pb2.MetricDescriptor()
         new.CopyFrom(descriptor)
         new.name = f"projects/{project}/metricDescriptors/{descriptor.type}"
@@ -98,7 +98,7 @@ class Store:
         _check_labels(series, project, field)
         _check_type(series.metric.type, f"{field}.metric.type")
         if len(series.points) != 1:
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 f"Field {field}.points had an invalid value: Only one point can be written per TimeSeries per request.",
             )
@@ -108,16 +108,16 @@ class Store:
         stored = self._series.get(key)
         if stored is None:
             if len(self._series) >= MAX_STORED:
-                raise Refusal("RESOURCE_EXHAUSTED", f"Field {field}: the project has too many time series.")
+                raise ServiceError("RESOURCE_EXHAUSTED", f"Field {field}: the project has too many time series.")
             stored = self._series[key] = _Stored(_head(series, project), deque(maxlen=MAX_POINTS))
         elif end <= (last := _seconds(stored.points[0].interval.end_time)):
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 "Points must be written in order. One or more of the points specified had an older end time than the "
                 f"most recent point.: {field}",
             )
         elif end - last < PERIOD_SECONDS:
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 "One or more points were written more frequently than the maximum sampling period configured for the "
                 f"metric.: {field}",
@@ -127,10 +127,10 @@ class Store:
     def _check_interval(self, series: Any, point: Any, field: str) -> float:
         field = f"{field}.points[0].interval"
         if not point.interval.HasField("end_time"):
-            raise Refusal(_INVALID, f"Field {field}.end_time had an invalid value: it must be given.")
+            raise ServiceError(_INVALID, f"Field {field}.end_time had an invalid value: it must be given.")
         end, now = _seconds(point.interval.end_time), self._now()
         if not now - PAST_SECONDS <= end <= now + FUTURE_SECONDS:
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 f"Field {field}.end_time had an invalid value: it must be no more than 25 hours in the past and 5 "
                 "minutes in the future.",
@@ -138,7 +138,7 @@ class Store:
         start = _seconds(point.interval.start_time) if point.interval.HasField("start_time") else None
         gauge = series.metric_kind in (0, metric_pb2.MetricDescriptor.GAUGE)
         if (gauge and start not in (None, end)) or (not gauge and (start is None or start >= end)):
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 f"Field {field}.start_time had an invalid value: a gauge's is its end time, others begin earlier.",
             )
@@ -148,7 +148,7 @@ class Store:
         """Check the kind and the value against the metric's descriptor, which the first point makes."""
         written = (point.value.WhichOneof("value") or "").removesuffix("_value").upper()
         if not written:
-            raise Refusal(_INVALID, f"Field {field}.points[0].value had an invalid value: it must be given.")
+            raise ServiceError(_INVALID, f"Field {field}.points[0].value had an invalid value: it must be given.")
         descriptor = self.descriptors.get((project, series.metric.type))
         if descriptor is None:
             descriptor = metric_pb2.MetricDescriptor(
@@ -160,12 +160,12 @@ class Store:
             self.describe(project, descriptor)
         wanted = metric_pb2.MetricDescriptor.ValueType.Name(descriptor.value_type)
         if written != wanted:
-            raise Refusal(
+            raise ServiceError(
                 _INVALID,
                 f"Field {field}.points[0].value had an invalid value: the metric's values are {wanted}, not {written}.",
             )
         if series.metric_kind not in (0, descriptor.metric_kind):
-            raise Refusal(_INVALID, f"Field {field}.metric_kind had an invalid value: the metric's is another.")
+            raise ServiceError(_INVALID, f"Field {field}.metric_kind had an invalid value: the metric's is another.")
 
 
 def key_of(series: Any, project: str) -> Key:
@@ -181,7 +181,7 @@ def key_of(series: Any, project: str) -> Key:
 
 def _check_first(key: Key, seen: set[Key], index: int) -> None:
     if key in seen:
-        raise Refusal(
+        raise ServiceError(
             _INVALID,
             f"Field timeSeries[{index}] had an invalid value: Duplicate TimeSeries encountered. Only one point can be "
             "written per TimeSeries per request.",
@@ -191,7 +191,7 @@ def _check_first(key: Key, seen: set[Key], index: int) -> None:
 
 def _check_type(name: str, field: str) -> None:
     if _TYPE.fullmatch(name) is None:
-        raise Refusal(
+        raise ServiceError(
             _INVALID, f"Field {field} had an invalid value of {name[:200]!r}: it is not the type of a custom metric."
         )
 
@@ -199,22 +199,22 @@ def _check_type(name: str, field: str) -> None:
 def _check_labels(series: Any, project: str, field: str) -> None:
     wanted = RESOURCES.get(series.resource.type)
     if wanted is None:
-        raise Refusal(
+        raise ServiceError(
             _INVALID,
             f"Field {field}.resource.type had an invalid value of {series.resource.type[:200]!r}: custom metrics "
             "cannot be written to it.",
         )
     labels = dict(series.resource.labels)
     if labels.pop("project_id", project) != project or labels.keys() != wanted:
-        raise Refusal(
+        raise ServiceError(
             _INVALID,
             f"Field {field}.resource.labels had an invalid value: the labels of {series.resource.type} are project_id "
             f"(as in the request), {', '.join(sorted(wanted))}.",
         )
     if len(series.metric.labels) > MAX_LABELS or not all(map(_LABEL.fullmatch, series.metric.labels)):
-        raise Refusal(_INVALID, f"Field {field}.metric.labels had an invalid value: bad names, or too many.")
+        raise ServiceError(_INVALID, f"Field {field}.metric.labels had an invalid value: bad names, or too many.")
     if any(len(value) > MAX_LABEL_CHARACTERS for value in (*labels.values(), *series.metric.labels.values())):
-        raise Refusal(_INVALID, f"Field {field}: the value of a label is too long.")
+        raise ServiceError(_INVALID, f"Field {field}: the value of a label is too long.")
 
 
 def _head(series: Any, project: str) -> Any:

@@ -1,4 +1,4 @@
-"""A node as the simulator holds it, with its workers' workloads."""
+"""Simulated nodes with their workers' workloads, and queued resources."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.sim.cloud.responses import not_found
+
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Maintenance, Symptom
+    from tpuwatch.model import Maintenance, Symptom
+    from tpuwatch.sim.cloud.world import World
 
 GIB: Final = 1 << 30
 # In these states the guest does not run.
@@ -26,7 +29,7 @@ _SHAPES: Final = {
 }
 
 
-class Phase(str, Enum):
+class WorkloadPhase(str, Enum):
     """What a worker's workload does."""
 
     NONE = "none"  # no process: no runtime metrics
@@ -41,7 +44,7 @@ class Phase(str, Enum):
 class Workload:
     """A worker's workload since a moment of the world's clock."""
 
-    phase: Phase = Phase.NONE
+    phase: WorkloadPhase = WorkloadPhase.NONE
     since: float = 0.0
     duty_cycle: float = 0.92  # while training
     hbm_used: float = 0.6  # share, while a program is loaded
@@ -106,3 +109,48 @@ def shape_of(accelerator_type: str) -> tuple[int, int, int]:
                 return 1, chips, hbm_gib * GIB
             return -(-chips // chips_per_host), chips_per_host, hbm_gib * GIB
     raise ValueError(accelerator_type)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedResource:
+    """A queued resource. It exists as long as one of its nodes."""
+
+    path: str  # projects/P/locations/Z/queuedResources/Q
+    nodes: list[SimNode]
+
+    @property
+    def created(self) -> float:
+        """When its first node was."""
+        return min(node.created for node in self.nodes)
+
+    @property
+    def spot(self) -> bool:
+        """Whether its capacity can be taken back."""
+        return any(node.spot or node.preemptible for node in self.nodes)
+
+    @property
+    def state(self) -> str:
+        """SUSPENDED when a node was preempted, PROVISIONING while one is created, else ACTIVE."""
+        states = {node.state for node in self.nodes}
+        if "PREEMPTED" in states:
+            return "SUSPENDED"
+        return "PROVISIONING" if "CREATING" in states else "ACTIVE"
+
+
+def find_queued_resource(world: World, path: str) -> QueuedResource:
+    """Return the queued resource of that name. Raises ServiceError."""
+    parent, _, name = path.partition("/queuedResources/")
+    nodes = [node for node in world.nodes.values() if node.queued_resource == name and node.parent == parent]
+    if not name or not nodes:
+        raise not_found(path)
+    return QueuedResource(path, nodes)
+
+
+def list_queued_resources(world: World, within: str) -> dict[str, QueuedResource]:
+    """Return the queued resources whose resource names begin with `within`, by name."""
+    found: dict[str, QueuedResource] = {}
+    for node in world.nodes.values():
+        path = f"{node.parent}/queuedResources/{node.queued_resource}"
+        if node.queued_resource and path.startswith(within):
+            found.setdefault(path, QueuedResource(path, [])).nodes.append(node)
+    return found

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tpuwatch.sim.cloud.refusal import not_found
+from tpuwatch.sim.cloud.responses import not_found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.sim.cloud.faults import Fault
+    from tpuwatch.sim.cloud.faults import InjectedFault
     from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.world import World
 
@@ -65,16 +65,16 @@ def begin(world: World, method: str, api: str, target: str, work: Work) -> SimOp
         del world.operations[next(iter(world.operations))]
     if fault is None or not fault.black_hole:
         due = now + work.seconds + (fault.latency_seconds if fault is not None else 0.0)
-        world.later(due, lambda at: _finish(world, operation, work, fault, undo, at))
+        world.schedule(due, lambda at: _finish(world, operation, work, fault, undo, at))
     world.advance()
     return operation
 
 
 def _finish(
-    world: World, operation: SimOperation, work: Work, fault: Fault | None, undo: Callable[[], None], at: float
+    world: World, operation: SimOperation, work: Work, fault: InjectedFault | None, undo: Callable[[], None], at: float
 ) -> None:
     operation.ended = at
-    ours = [node for node in work.nodes if world.present(node) and node.operation == operation.name]
+    ours = [node for node in work.nodes if world.contains(node) and node.operation == operation.name]
     for node in ours:
         node.operation = ""
     if len(ours) < len(work.nodes):
@@ -83,7 +83,7 @@ def _finish(
         operation.error = Error(fault.code, fault.message or f"The operation failed: {fault.code}.")
         undo()
         for node in ours:
-            world.happened(node, "failed", at)
+            world.record_event(node, "failed", at)
     else:
         operation.error = work.end(at)
     if operation.error is None and len(ours) == 1:
@@ -101,7 +101,7 @@ def _restoring(nodes: list[SimNode]) -> Callable[[], None]:
 
 
 def find(world: World, name: str) -> SimOperation:
-    """The operation of that name. Raises Refusal."""
+    """The operation of that name. Raises ServiceError."""
     operation = world.operations.get(name)
     if operation is None:
         raise not_found(name)
@@ -110,7 +110,7 @@ def find(world: World, name: str) -> SimOperation:
 
 def _name(world: World, target: str, now: float) -> str:
     parent = "/".join(target.split("/")[:4])
-    tail = f"{world.dice.getrandbits(52):013x}-{world.dice.getrandbits(32):08x}"
+    tail = f"{world.rng.getrandbits(52):013x}-{world.rng.getrandbits(32):08x}"
     return f"{parent}/operations/operation-{now * 1000:.0f}-{tail}"
 
 

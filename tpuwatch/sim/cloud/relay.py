@@ -75,7 +75,7 @@ class Relay:
         """Take one connection; whether there was one."""
         try:
             client = _End(self._listening.accept()[0])
-        except OSError:  # nobody is there, any more
+        except OSError:  # already disconnected
             return False
         self._ends.add(client)
         if not self._silent:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from tpuwatch.node import runtime_proto
-from tpuwatch.sim.cloud.nodes import Phase, SimNode, Workload
-from tpuwatch.sim.cloud.refusal import Refusal
+from tpuwatch.libtpu import metrics_proto
+from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.responses import ServiceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.world import World
 
 STEP_SECONDS: Final = 0.5  # of a training step
-LOADED: Final = frozenset({Phase.TRAINING, Phase.STUCK, Phase.HUNG})  # phases in which a program is on the chips
+LOADED: Final = frozenset(
+    {WorkloadPhase.TRAINING, WorkloadPhase.STUCK, WorkloadPhase.HUNG}
+)  # phases in which a program is on the chips
 RESERVED: Final = 0.02  # share of the HBM that the runtime itself takes
 HBM_USED: Final = "tpu.runtime.hbm.memory.usage.bytes"
 HBM_TOTAL: Final = "tpu.runtime.hbm.memory.total.bytes"
@@ -33,7 +35,7 @@ HLO_TIMING: Final = "hlo.execution.timing.distribution.microseconds"
 
 def duty_cycle(workload: Workload, chip: int, now: float) -> float:
     """The share of the time that a chip computes, 0 to 1; while training it moves by one part in a hundred."""
-    if workload.phase is not Phase.TRAINING:
+    if workload.phase is not WorkloadPhase.TRAINING:
         return 0.0
     return min(1.0, max(0.0, workload.duty_cycle + 0.01 * math.sin(now / 7 + chip)))
 
@@ -41,7 +43,7 @@ def duty_cycle(workload: Workload, chip: int, now: float) -> float:
 def idle_seconds(workload: Workload, now: float) -> float:
     """Seconds since a program last ran on the chips; since the phase began where none has."""
     since = max(0.0, now - workload.since)
-    return since % STEP_SECONDS * (1 - workload.duty_cycle) if workload.phase is Phase.TRAINING else since
+    return since % STEP_SECONDS * (1 - workload.duty_cycle) if workload.phase is WorkloadPhase.TRAINING else since
 
 
 def hbm_used(node: SimNode, workload: Workload) -> int:
@@ -51,12 +53,12 @@ def hbm_used(node: SimNode, workload: Workload) -> int:
 
 def hlo_queue(workload: Workload) -> int:
     """Programs that wait for a core."""
-    return {Phase.TRAINING: 2, Phase.STUCK: 8, Phase.HUNG: 8}.get(workload.phase, 0)
+    return {WorkloadPhase.TRAINING: 2, WorkloadPhase.STUCK: 8, WorkloadPhase.HUNG: 8}.get(workload.phase, 0)
 
 
 def _timing(workload: Workload, now: float) -> dict[str, float]:
     """The times of the programs that have run in this phase, in microseconds."""
-    if workload.phase is not Phase.TRAINING:
+    if workload.phase is not WorkloadPhase.TRAINING:
         return {"count": 0}
     mean = STEP_SECONDS * workload.duty_cycle * 1e6
     steps = int(max(0.0, now - workload.since) / STEP_SECONDS)
@@ -92,7 +94,7 @@ METRICS: Final = tuple(_KINDS)
 class Version:
     """How a version of libtpu words its answers."""
 
-    key: str = "device_ordinal"  # the attribute that tells the chip; "device-id" has been seen too
+    key: str = "device_ordinal"  # the attribute with the chip's number; "device-id" has been seen too
     text: bool = False  # its value is a string, as of newer versions
     metrics: tuple[str, ...] = METRICS  # the ones that it knows
 
@@ -104,17 +106,17 @@ def handler(world: World, node: str, worker: int, chips: range, version: Version
     """
     service = _Service(world, node, worker, chips, version)
     return grpc.method_handlers_generic_handler(
-        runtime_proto.SERVICE,
+        metrics_proto.SERVICE,
         {
             "GetRuntimeMetric": grpc.unary_unary_rpc_method_handler(
                 service.get,
-                request_deserializer=runtime_proto.MetricRequest.FromString,
-                response_serializer=runtime_proto.MetricResponse.SerializeToString,
+                request_deserializer=metrics_proto.MetricRequest.FromString,
+                response_serializer=metrics_proto.MetricResponse.SerializeToString,
             ),
             "ListSupportedMetrics": grpc.unary_unary_rpc_method_handler(
                 service.list,
-                request_deserializer=runtime_proto.ListSupportedMetricsRequest.FromString,
-                response_serializer=runtime_proto.ListSupportedMetricsResponse.SerializeToString,
+                request_deserializer=metrics_proto.ListSupportedMetricsRequest.FromString,
+                response_serializer=metrics_proto.ListSupportedMetricsResponse.SerializeToString,
             ),
         },
     )
@@ -131,17 +133,17 @@ class _Service:
     def get(self, request: Any, _: Any) -> Any:
         name = request.metric_name
         if name not in self._version.metrics:
-            raise Refusal("NOT_FOUND", f"The metric {name[:200]!r} is not supported.")
+            raise ServiceError("NOT_FOUND", f"The metric {name[:200]!r} is not supported.")
         node, workload, now = self._state()
         if node is None:
-            raise Refusal("UNAVAILABLE", "The machine is gone.")
+            raise ServiceError("UNAVAILABLE", "The machine is gone.")
         kind = _KINDS[name]
         metrics = [self._metric(kind.measure(node, workload, chip, now), chip, now) for chip in self._chips]
-        return runtime_proto.MetricResponse(metric={"name": name, "description": kind.description, "metrics": metrics})
+        return metrics_proto.MetricResponse(metric={"name": name, "description": kind.description, "metrics": metrics})
 
     def list(self, request: Any, _: Any) -> Any:
         names = [name for name in self._version.metrics if request.filter in name]
-        return runtime_proto.ListSupportedMetricsResponse(supported_metric=[{"metric_name": name} for name in names])
+        return metrics_proto.ListSupportedMetricsResponse(supported_metric=[{"metric_name": name} for name in names])
 
     def _metric(self, measure: dict[str, Any], chip: int, now: float) -> dict[str, Any]:
         seconds = math.floor(now)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from tpuwatch.sim.cloud.interceptor import Interceptor
-from tpuwatch.sim.cloud.nodes import Phase
+from tpuwatch.sim.cloud.nodes import WorkloadPhase
 from tpuwatch.sim.cloud.runtime_metrics import Version, handler
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.world import World
 
-_SERVING: Final = frozenset({Phase.COMPILING, Phase.TRAINING, Phase.STUCK})
+_SERVING: Final = frozenset({WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK})
 _HOST: Final = "127.0.0.1"
 _THREADS: Final = 4  # of a port: calls that take longer than others wait here
 _STOP_SECONDS: Final = 5.0
@@ -29,7 +29,7 @@ _BACKLOG: Final = 128  # connections that a hung process lets the kernel take
 class RuntimeService:
     """The runtime metrics of one worker, one port per process, with the worker's chips shared out among them.
 
-    While nothing runs nobody listens. A process that hangs takes connections and never says a word.
+    The port is open only while a workload runs. A hung process accepts connections and never answers.
     """
 
     def __init__(
@@ -83,14 +83,14 @@ class RuntimeService:
             for process in self._processes:
                 process.close()
 
-    def _phase(self) -> Phase:
+    def _phase(self) -> WorkloadPhase:
         with self._world.lock:
             self._world.advance()
             node = self._world.nodes.get(self._node)
             if node is None or not _has_metrics(node) or not (node.alive or node.hangs):
-                return Phase.NONE
+                return WorkloadPhase.NONE
             phase = node.workloads[self._worker].phase
-            return Phase.HUNG if node.hangs and phase in _SERVING else phase
+            return WorkloadPhase.HUNG if node.hangs and phase in _SERVING else phase
 
 
 class _Process:
@@ -105,11 +105,11 @@ class _Process:
         self._served: tuple[grpc.Server, ThreadPoolExecutor, Interceptor] | None = None
         self._mute: socket.socket | None = None
 
-    def become(self, phase: Phase) -> None:
+    def become(self, phase: WorkloadPhase) -> None:
         if phase in _SERVING:
             self._silence(False)
             self._open()
-        elif phase is Phase.HUNG:
+        elif phase is WorkloadPhase.HUNG:
             self._shut()
             self._silence(True)
         else:
@@ -149,7 +149,7 @@ class _Process:
 
 
 class _Interceptor(Interceptor):
-    """Faults and the log of calls as for the cloud, but no access tokens: whoever is on the host may ask."""
+    """Faults and the log of calls as for the cloud, but no access tokens: every local process has access."""
 
     def _check_token(self, authorization: str, now: float) -> None:
         """Everybody may."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from tpuwatch.errors import TpuwatchError
+from tpuwatch.core import TpuwatchError
 from tpuwatch.sim.cloud.interceptor import Interceptor
 from tpuwatch.sim.cloud.relay import Relay
 from tpuwatch.sim.cloud.tpu import OperationsService, TpuService
-from tpuwatch.sim.cloud.wire import Api
+from tpuwatch.sim.cloud.wire import ApiVersion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +42,7 @@ class CloudServer:
 
         With `tls` it speaks TLS only. Raises TpuwatchError when the address cannot be used.
         """
-        apis = {version: Api(version) for version in ("v2", "v2alpha1")}
+        apis = {version: ApiVersion(version) for version in ("v2", "v2alpha1")}
         handlers = [TpuService(world, api).handler() for api in apis.values()]
         self._world = world
         self._interceptor = Interceptor(world)

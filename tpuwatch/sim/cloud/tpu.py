@@ -1,6 +1,6 @@
 """The Cloud TPU API, google.cloud.tpu.v2.Tpu and google.cloud.tpu.v2alpha1.Tpu, over one world.
 
-Methods raise Refusal; the server's interceptor makes it the answer, strikes with faults and lets time pass.
+Methods raise ServiceError; the server's interceptor makes it the answer, strikes with faults and lets time pass.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import grpc
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tpuwatch.sim.cloud import lifecycle, operations, queued
-from tpuwatch.sim.cloud.paging import page_of
-from tpuwatch.sim.cloud.refusal import Refusal
+from tpuwatch.sim.cloud import lifecycle, operations
+from tpuwatch.sim.cloud.nodes import find_queued_resource, list_queued_resources
+from tpuwatch.sim.cloud.responses import ServiceError, page_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tpuwatch.sim.cloud.nodes import SimNode
+    from tpuwatch.sim.cloud.nodes import QueuedResource, SimNode
     from tpuwatch.sim.cloud.operations import SimOperation
-    from tpuwatch.sim.cloud.wire import Api
+    from tpuwatch.sim.cloud.wire import ApiVersion
     from tpuwatch.sim.cloud.world import World
 
 OPERATIONS_SERVICE: Final = "google.longrunning.Operations"
@@ -36,7 +36,7 @@ _CHANGEABLE: Final[dict[str, Callable[[Any], Any]]] = {
 class TpuService:
     """One version of the Cloud TPU API."""
 
-    def __init__(self, world: World, api: Api) -> None:
+    def __init__(self, world: World, api: ApiVersion) -> None:
         self._world = world
         self._api = api
 
@@ -99,7 +99,7 @@ class TpuService:
         """Change description, labels, metadata or tags, as the mask says."""
         paths = list(request.update_mask.paths)
         if not paths or not set(paths) <= _CHANGEABLE.keys():
-            raise Refusal("INVALID_ARGUMENT", f"Invalid update mask: {', '.join(paths) or 'it is empty'}")
+            raise ServiceError("INVALID_ARGUMENT", f"Invalid update mask: {', '.join(paths) or 'it is empty'}")
         values = {path: _CHANGEABLE[path](request.node) for path in paths}
 
         def change(node: SimNode) -> None:
@@ -110,7 +110,7 @@ class TpuService:
 
     def list_queued_resources(self, request: Any) -> Any:
         """A page of the queued resources of a location."""
-        found = queued.all_in(self._world, f"{_project(request.parent)}/")
+        found = list_queued_resources(self._world, f"{_project(request.parent)}/")
         names, token = page_of(
             self._within(request.parent, "queuedResources", found),
             size=request.page_size,
@@ -128,11 +128,11 @@ class TpuService:
         """Boot all hosts of all nodes of a queued resource."""
         resource = self._queued(request.name)
         if resource.state != "ACTIVE":
-            raise Refusal("FAILED_PRECONDITION", f"Cannot reset {resource.path}: its state is {resource.state}.")
+            raise ServiceError("FAILED_PRECONDITION", f"Cannot reset {resource.path}: its state is {resource.state}.")
         return self._begun(lifecycle.reset(self._world, resource.path, self._api.version, resource.nodes))
 
     def simulate_maintenance_event(self, request: Any) -> Any:
-        """Have an unscheduled maintenance begin on a node; the workers that are named are not told apart."""
+        """Have an unscheduled maintenance begin on a node; the workers in the request are ignored."""
         return self._maintain("SimulateMaintenanceEvent", request.name, [lifecycle.find(self._world, request.name)])
 
     def perform_maintenance(self, request: Any) -> Any:
@@ -151,9 +151,9 @@ class TpuService:
     def _maintain(self, method: str, path: str, nodes: list[SimNode]) -> Any:
         return self._begun(lifecycle.maintain(self._world, path, self._api.version, method, nodes))
 
-    def _queued(self, path: str) -> queued.QueuedResource:
+    def _queued(self, path: str) -> QueuedResource:
         lifecycle.check_parent(self._world, path.partition("/queuedResources/")[0])
-        return queued.find(self._world, path)
+        return find_queued_resource(self._world, path)
 
     def _within(self, parent: str, collection: str, names: dict[str, Any]) -> list[str]:
         lifecycle.check_parent(self._world, parent)
@@ -167,7 +167,7 @@ class TpuService:
 class OperationsService:
     """google.longrunning.Operations, for the operations that either version of the API began."""
 
-    def __init__(self, world: World, apis: dict[str, Api]) -> None:
+    def __init__(self, world: World, apis: dict[str, ApiVersion]) -> None:
         self._world = world
         self._apis = apis
 
@@ -213,12 +213,12 @@ class OperationsService:
         return show_operation(self._world, self._apis[operation.api], operation)
 
 
-def show_operation(world: World, api: Api, operation: SimOperation) -> Any:
+def show_operation(world: World, api: ApiVersion, operation: SimOperation) -> Any:
     """The operation's message; one that is done carries the node, without its health, or the queued resource."""
     result = None
     if operation.ended is not None and operation.error is None and operation.verb != "delete":
         if "/queuedResources/" in operation.target:
-            found = queued.all_in(world, operation.target).get(operation.target)
+            found = list_queued_resources(world, operation.target).get(operation.target)
             result = found and api.queued_resource(found)
         elif operation.node is not None:
             result = api.node(operation.node)
@@ -252,7 +252,7 @@ def _generic_handler(
 
 def _announced(node: SimNode) -> SimNode:
     if node.maintenance is None:
-        raise Refusal("FAILED_PRECONDITION", f"No maintenance is announced for node {node.name}.")
+        raise ServiceError("FAILED_PRECONDITION", f"No maintenance is announced for node {node.name}.")
     return node
 
 

@@ -11,20 +11,20 @@ from google.cloud import tpu_v2, tpu_v2alpha1
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
-from tpuwatch.sim.cloud.codes import number_of
+from tpuwatch.core import code_number
 from tpuwatch.sim.cloud.nodes import SimNode
 
 if TYPE_CHECKING:
-    from tpuwatch.health.evidence import Maintenance
+    from tpuwatch.model import Maintenance
+    from tpuwatch.sim.cloud.nodes import QueuedResource
     from tpuwatch.sim.cloud.operations import SimOperation
-    from tpuwatch.sim.cloud.queued import QueuedResource
 
 TPU_PORT: Final = 8470
 COMMON_METADATA: Final = "type.googleapis.com/google.cloud.common.OperationMetadata"
 _ADDRESSES: Final = int(ipaddress.IPv4Address("10.0.0.0"))
 
 
-class Api:
+class ApiVersion:
     """One version of the Cloud TPU API, "v2" or "v2alpha1": its messages, and how to fill them."""
 
     def __init__(self, version: str) -> None:
@@ -75,7 +75,7 @@ class Api:
         return message
 
     def read_node(self, parent: str, name: str, message: Any) -> SimNode:
-        """The node that somebody wants to have created."""
+        """The node of a request to create one."""
         _, project, _, zone = parent.split("/")
         return SimNode(
             project,
@@ -120,7 +120,7 @@ class Api:
         if common_metadata:
             message.metadata.type_url = COMMON_METADATA
         if operation.error is not None:
-            message.error.code, message.error.message = number_of(operation.error.code), operation.error.message
+            message.error.code, message.error.message = code_number(operation.error.code), operation.error.message
         elif operation.ended is not None:
             message.response.Pack(empty_pb2.Empty() if result is None else result)
         return message

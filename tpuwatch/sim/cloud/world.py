@@ -1,8 +1,8 @@
-"""What the simulated cloud is made of: nodes with their workers and workloads, and the faults set on it.
+"""The state of the simulated cloud: nodes with their workers and workloads, operations, and faults.
 
 One `World` is shared by all services of one simulator; everything is done under its lock. Time comes from its clock, so
-that a scenario can run faster than life: what is due happens when somebody looks (`advance`), with the time at which it
-was due. What people ask of a node (stop, start, reset, …) is in `lifecycle`; here is what befalls it.
+that a scenario can run faster than real time: what is due happens at the next `advance`, with the time at which it
+was due. Operations that clients request (stop, start, reset, …) are in `lifecycle`; faults of nodes are here.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ import random
 import threading
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from tpuwatch.health.evidence import Maintenance
+from tpuwatch.model import Maintenance
 from tpuwatch.sim.cloud.faults import Faults
-from tpuwatch.sim.cloud.nodes import GIB, Phase, SimNode, Workload
-from tpuwatch.sim.cloud.past import Past
+from tpuwatch.sim.cloud.nodes import GIB, SimNode, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.operations import SimOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from tpuwatch.clock import Clock
-    from tpuwatch.sim.cloud.operations import SimOperation
+    from tpuwatch.core import Clock
 
-__all__ = ["GIB", "Call", "Happening", "Phase", "SimNode", "Timing", "Workload", "World"]
+__all__ = ["GIB", "LoggedCall", "NodeEvent", "SimNode", "Timing", "Workload", "WorkloadPhase", "World"]
+
+_T = TypeVar("_T", SimNode, SimOperation)
 
 MAX_CALLS: Final = 20_000
 MAX_HISTORY: Final = 20_000
@@ -48,7 +49,7 @@ class Timing:
 
 
 @dataclass(slots=True)
-class Call:
+class LoggedCall:
     """A call that a service took. `code` is a gRPC code's name, or "" as long as it has not been answered."""
 
     time: float
@@ -59,7 +60,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class NodeEvent:
     """Something that happened to a node: "stop", "stopped", "start", "boot", "stockout", "reset", "preempted", …"""
 
     time: float
@@ -67,33 +68,81 @@ class Happening:
     what: str
 
 
+class Snapshot(NamedTuple):
+    """Copies of the nodes and operations at a time; they do not change."""
+
+    time: float
+    nodes: dict[str, SimNode]
+    operations: dict[str, SimOperation]
+
+
+class StateHistory:
+    """Snapshots, one for each change, the newest last. Used under the world's lock."""
+
+    def __init__(self) -> None:
+        self._snapshots: deque[Snapshot] = deque()
+
+    def record(
+        self, now: float, nodes: Mapping[str, SimNode], operations: Mapping[str, SimOperation], seconds: float
+    ) -> None:
+        """Add a snapshot if anything has changed, and drop those older than `seconds`; all of them for 0."""
+        if not seconds:
+            self._snapshots.clear()
+            return
+        last = self._snapshots[-1] if self._snapshots else Snapshot(now, {}, {})
+        if not self._snapshots or (last.nodes, last.operations) != (nodes, operations):
+            self._snapshots.append(
+                Snapshot(
+                    now,
+                    {name: _copy_of(node, last.nodes.get(name)) for name, node in nodes.items()},
+                    {name: _copy_of(one, last.operations.get(name)) for name, one in operations.items()},
+                )
+            )
+        while len(self._snapshots) > 1 and self._snapshots[1].time <= now - seconds:
+            self._snapshots.popleft()
+
+    def at(self, time: float) -> Snapshot | None:
+        """Return the state at `time`, else the oldest snapshot; None if there is none."""
+        earlier = [snapshot for snapshot in self._snapshots if snapshot.time <= time]
+        return earlier[-1] if earlier else self._snapshots[0] if self._snapshots else None
+
+
+def _copy_of(one: _T, before: _T | None) -> _T:
+    """Return a copy with lists of its own, or the copy `before` if it is equal."""
+    if before is not None and before == one:
+        return before
+    values = {field.name: getattr(one, field.name) for field in fields(one)}
+    lists: dict[str, Any] = {name: value[:] for name, value in values.items() if isinstance(value, list)}
+    return replace(one, **lists)
+
+
 class World:
     """All nodes of the simulated cloud. Use it under its lock."""
 
-    def __init__(self, clock: Clock, *, dice: random.Random | None = None) -> None:
+    def __init__(self, clock: Clock, *, rng: random.Random | None = None) -> None:
         self.clock = clock
-        self.dice = dice or random.Random(0)  # noqa: S311 (no secrets: the same seed tells the same story)
+        self.rng = rng or random.Random(0)  # noqa: S311 (not for secrets; a fixed seed makes runs reproducible)
         self.lock = threading.RLock()
-        self.faults = Faults(clock, random.Random(self.dice.random()))  # noqa: S311
+        self.faults = Faults(clock, random.Random(self.rng.random()))  # noqa: S311
         self.nodes: dict[str, SimNode] = {}  # by resource name
         self.operations: dict[str, SimOperation] = {}  # by resource name, the oldest first
         self.timing = Timing()
         # Places for further nodes in a zone; one that is not here has as many as are asked for. A node that stops gives
-        # its place away, to somebody else: with 0 no node of the zone starts or is created.
+        # its place away: with 0 no node of the zone starts or is created.
         self.capacity: dict[str, int] = {}
         self.projects: set[str] = set()  # that there are; those of nodes are added
         self.zones: set[str] = set()  # that there are; those of nodes are added
         self.common_metadata = False  # operations carry google.cloud.common.OperationMetadata
         self.page_limit = 500  # nodes on a page, where the caller asks for more or does not say
-        self.tokens: dict[str, float] | None = None  # access tokens and when they expire; None: nobody needs one
-        self.calls: deque[Call] = deque(maxlen=MAX_CALLS)
-        self.history: deque[Happening] = deque(maxlen=MAX_HISTORY)
+        self.tokens: dict[str, float] | None = None  # access tokens and when they expire; None: not required
+        self.calls: deque[LoggedCall] = deque(maxlen=MAX_CALLS)
+        self.history: deque[NodeEvent] = deque(maxlen=MAX_HISTORY)
         self._steps: list[tuple[float, int, Callable[[float], None]]] = []
         self._order = itertools.count()
-        self._past = Past()
+        self._state_history = StateHistory()
 
     def add(self, node: SimNode) -> SimNode:
-        """Put a node into the world; one of the same resource name is replaced."""
+        """Add a node; one of the same resource name is replaced."""
         with self.lock:
             node.workloads += [Workload() for _ in range(node.hosts - len(node.workloads))]
             node.created = node.created or self.clock.time()
@@ -103,59 +152,59 @@ class World:
         return node
 
     def remove(self, path: str) -> None:
-        """Let a node vanish, as if it had been deleted. Raises KeyError if it is not there."""
+        """Remove a node. Raises KeyError if it does not exist."""
         with self.lock:
             del self.nodes[path]
 
     # Time
 
-    def later(self, due: float, step: Callable[[float], None]) -> None:
+    def schedule(self, due: float, step: Callable[[float], None]) -> None:
         """Have `step(due)` called, under the lock, by the first `advance` from `due` on."""
         with self.lock:
             heapq.heappush(self._steps, (due, next(self._order), step))
 
     def advance(self) -> float:
-        """Let everything happen that is due by now, in its order. Returns the world's time.
+        """Execute all steps that are due, in order. Returns the world's time.
 
-        Each service calls this before it looks at the world.
+        Each service calls this before it reads the world.
         """
         with self.lock:
             now = self.clock.time()
             while self._steps and self._steps[0][0] <= now:
                 due, _, step = heapq.heappop(self._steps)
-                self._remember(due)
+                self._record_state(due)
                 step(due)
-                self._remember(due)
-            self._remember(now)
+                self._record_state(due)
+            self._record_state(now)
             return now
 
-    def _remember(self, at: float) -> None:
-        self._past.keep(at, self.nodes, self.operations, self.faults.stalest)
+    def _record_state(self, at: float) -> None:
+        self._state_history.record(at, self.nodes, self.operations, self.faults.max_stale_seconds)
 
     @contextmanager
-    def as_it_was(self, seconds: float) -> Iterator[None]:
+    def rewound(self, seconds: float) -> Iterator[None]:
         """Meanwhile there are the nodes and operations of so many seconds ago, to be looked at only.
 
-        At the earliest those of the moment at which the fault was set: nothing is remembered without one.
+        At the earliest those of the time at which the fault was set: without one no history is kept.
         """
         with self.lock:
-            moment, present = self._past.at(self.advance() - seconds), (self.nodes, self.operations)
-            if moment is not None:
-                self.nodes, self.operations = moment.nodes, moment.operations
+            snapshot, present = self._state_history.at(self.advance() - seconds), (self.nodes, self.operations)
+            if snapshot is not None:
+                self.nodes, self.operations = snapshot.nodes, snapshot.operations
             try:
                 yield
             finally:
                 self.nodes, self.operations = present
 
-    def happened(self, node: SimNode, what: str, at: float | None = None) -> None:
-        """Write down what happened to a node."""
-        self.history.append(Happening(self.clock.time() if at is None else at, node.path, what))
+    def record_event(self, node: SimNode, what: str, at: float | None = None) -> None:
+        """Add an event of a node to the history."""
+        self.history.append(NodeEvent(self.clock.time() if at is None else at, node.path, what))
 
-    def present(self, node: SimNode) -> bool:
+    def contains(self, node: SimNode) -> bool:
         """Whether the node is still there, and has not been replaced by another of its name."""
         return self.nodes.get(node.path) is node
 
-    # What befalls a node
+    # Faults of nodes
 
     def boot(self, node: SimNode, at: float) -> None:
         """All hosts of the node boot: the guest is alive again, with nothing running in it."""
@@ -165,7 +214,7 @@ class World:
             node.symptoms = []
             node.boots += 1
             node.workloads = [Workload(since=at) for _ in range(node.hosts)]
-            self.happened(node, "boot", at)
+            self.record_event(node, "boot", at)
 
     def hang(self, node: SimNode, *, lies: bool = False) -> None:
         """The guest dies. Unless the API lies, its health becomes TIMEOUT after a while."""
@@ -173,36 +222,36 @@ class World:
             now = self.advance()
             node.hangs, node.lies = True, lies
             boots = node.boots
-            self.happened(node, "hang", now)
+            self.record_event(node, "hang", now)
 
             def found(at: float) -> None:
                 if (
-                    self.present(node)
+                    self.contains(node)
                     and node.hangs
                     and not node.lies
                     and node.boots == boots
                     and node.state == "READY"
                 ):
                     node.health, node.health_description = "TIMEOUT", "The node does not respond."
-                    self.happened(node, "timeout", at)
+                    self.record_event(node, "timeout", at)
 
-            self.later(now + self.timing.timeout, found)
+            self.schedule(now + self.timing.timeout, found)
 
     def preempt(self, node: SimNode) -> None:
-        """The capacity is taken back: the metadata server tells at once, the node is PREEMPTED a little later."""
+        """The capacity is taken back: the metadata server reports it at once, the node is PREEMPTED a little later."""
         with self.lock:
             now = self.advance()
             node.preempted = True
             boots = node.boots
-            self.happened(node, "preempt", now)
+            self.record_event(node, "preempt", now)
 
             def taken(at: float) -> None:
-                if self.present(node) and node.preempted and node.boots == boots and node.state != "STOPPED":
+                if self.contains(node) and node.preempted and node.boots == boots and node.state != "STOPPED":
                     node.state, node.health, node.health_description = "PREEMPTED", "", ""
                     node.operation = ""
-                    self.happened(node, "preempted", at)
+                    self.record_event(node, "preempted", at)
 
-            self.later(now + self.timing.preemption, taken)
+            self.schedule(now + self.timing.preemption, taken)
 
     def maintain(
         self, node: SimNode, *, in_seconds: float = 0.0, lasts_seconds: float = 3600.0, reboots: bool = True
@@ -223,33 +272,33 @@ class World:
                 latest_start=start,
                 can_reschedule=in_seconds > 0,
             )
-            self.happened(node, "announcement", now)
-            self.later(start, lambda at: self._begin_maintenance(node, window, at, reboots=reboots))
+            self.record_event(node, "announcement", now)
+            self.schedule(start, lambda at: self._begin_maintenance(node, window, at, reboots=reboots))
             self.advance()
 
     def _begin_maintenance(self, node: SimNode, window: Maintenance, at: float, *, reboots: bool) -> None:
-        if not self.present(node) or node.maintenance is not window:
+        if not self.contains(node) or node.maintenance is not window:
             return
         node.maintenance = ongoing = replace(window, status="ONGOING", can_reschedule=False)
         node.notice = "TERMINATE_ON_HOST_MAINTENANCE"
         if node.state == "READY":
             node.health, node.health_description = "UNHEALTHY_MAINTENANCE", "The node is under maintenance."
-        self.happened(node, "maintenance", at)
+        self.record_event(node, "maintenance", at)
 
         def over(at: float) -> None:
-            if not self.present(node) or node.maintenance is not ongoing:
+            if not self.contains(node) or node.maintenance is not ongoing:
                 return
             node.maintenance, node.notice = None, "NONE"
             if node.state == "READY":
                 node.health, node.health_description = "HEALTHY", ""
                 if reboots:
                     self.boot(node, at)
-            self.happened(node, "maintained", at)
+            self.record_event(node, "maintained", at)
 
-        self.later(window.end or at, over)
+        self.schedule(window.end or at, over)
 
     def vanish(self, node: SimNode) -> None:
-        """The node is gone, as if somebody had deleted it."""
+        """Remove the node, and record it."""
         with self.lock:
             self.remove(node.path)
-            self.happened(node, "vanish")
+            self.record_event(node, "vanish")

@@ -1,0 +1,104 @@
+"""The real daemon as a process, on a made-up machine in a simulated cloud."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.daemon_elsewhere import PATIENCE_SECONDS
+from tests.e2e.daemon_process import SECONDS, DaemonProcess, wait_for
+from tests.standins.machine import Machine
+from tests.standins.simulated import Site
+
+IN_FORCE, AS_IT_WAS = "is in force.", "The configuration stays as it was"
+
+
+class DaemonInCloud(DaemonProcess):
+    """`tpuwatch run` that watches a site, and the other commands beside it."""
+
+    def __init__(
+        self,
+        root: Path,
+        site: Site,
+        *,
+        environ: dict[str, str] | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """`patience_seconds` it has with each of those who tell it of its machine."""
+        root.mkdir(exist_ok=True)
+        self.site = site
+        self.machine = Machine(root / "machine")
+        self._skip = root / "skip"
+        self._put_skip(0.0)
+        more = {**site.simulator.environment(), "HOME": str(root), **(environ or {})}
+        given = (str(self.machine.root), str(self._skip), str(patience_seconds))
+        elsewhere = (sys.executable, "-m", "tests.e2e.daemon_elsewhere", *given)
+        super().__init__(root, environ=more, by=elsewhere)
+        self.watch()
+
+    def watch(self, **changes: dict[str, Any]) -> None:
+        """Write the site's configuration with these changes."""
+        self.configure(more=self.site.toml(**changes))
+
+    def reload(self, **changes: dict[str, Any]) -> None:
+        """Have it take such a configuration into force."""
+        self._hang_up(IN_FORCE, changes)
+
+    def refused(self, **changes: dict[str, Any]) -> None:
+        """Have it refuse such a configuration."""
+        self._hang_up(AS_IT_WAS, changes)
+
+    def skip(self, seconds: float) -> None:
+        """Let all its clocks jump ahead."""
+        self._put_skip(float(self._skip.read_text()) + seconds)
+
+    def command(self, *words: str) -> tuple[int, str]:
+        """Exit status of another command of tpuwatch with the same configuration, and what it prints, on one line."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tpuwatch", *words, "--config", str(self.config)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            cwd=self.root,
+            timeout=SECONDS,
+            check=False,
+        )
+        return done.returncode, " ".join(f"{done.stdout} {done.stderr}".split())
+
+    def nodes(self) -> dict[str, Any]:
+        """All watched nodes, by name."""
+        return {node["node"]: node for node in self.api("nodes")["nodes"]}
+
+    def judged(self, node: str, *verdicts: str) -> Any:
+        """A node's document, once it is judged to be one of these."""
+
+        def look() -> Any:
+            found = self.nodes().get(node)
+            return found if found and found["verdict"] in verdicts else None
+
+        return wait_for(look, f"{node} to be {' or '.join(verdicts)}")
+
+    def series(self, name: str) -> dict[str, float]:
+        """All series of a metric that are not 0, by their labels: `{node="train-1",verdict="idle"}`."""
+        pairs = (line.rpartition(" ") for line in self.ask("/metrics")[1].splitlines() if line.startswith(f"{name}{{"))
+        return {labels.removeprefix(name): float(value) for labels, _, value in pairs if float(value)}
+
+    def counted(self, series: str) -> float:
+        """The value of one series, 0 where it is not there yet."""
+        name, _, labels = series.partition("{")
+        return self.series(name).get("{" + labels, 0.0)
+
+    def _hang_up(self, word: str, changes: dict[str, Any]) -> None:
+        before = self.said().count(word)
+        self.watch(**changes)
+        self.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.said().count(word) > before, f"the configuration: {word}")
+
+    def _put_skip(self, seconds: float) -> None:
+        new = self._skip.with_suffix(".new")
+        new.write_text(str(seconds))
+        new.replace(self._skip)

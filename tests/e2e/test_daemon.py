@@ -1,0 +1,336 @@
+"""The daemon as its operators meet it: the real command, real files, real signals."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import sqlite3
+import tempfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.daemon_process import SECONDS, DaemonProcess, libtpu_name, record, wait_for
+from tests.proof.chaos.run import Chaos
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVENTS = 'tpuwatch_events_total{cause="hang"}'
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path) as daemon:
+        yield daemon
+
+
+# -- its life
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(daemon: DaemonProcess, number: signal.Signals) -> None:
+    daemon.start()
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    assert daemon.stop(number) == 0
+    assert any(line.endswith("info    Stopping.") for line in daemon.said().splitlines())  # others may still speak
+    assert not daemon.address  # nobody is sent to where nobody serves
+    daemon.start()
+    daemon.sees(1)
+    assert daemon.api("status")["notices"] == []
+
+
+def test_systemd_is_told_what_happens(daemon: DaemonProcess) -> None:
+    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{short}/notify")
+        manager.settimeout(SECONDS)
+        daemon.environ |= {"NOTIFY_SOCKET": f"{short}/notify", "WATCHDOG_USEC": "400000"}
+        daemon.start()
+        told: list[str] = []
+
+        def hear(*words: str) -> None:
+            for _ in range(500):
+                if all(any(word in message for message in told) for word in words):
+                    return
+                told.append(manager.recv(4096).decode())
+            raise AssertionError(f"{words} are not all in {told}")
+
+        hear("READY=1\nSTATUS=", "WATCHDOG=1", "STATUS=Following the logs; nothing new.")
+        assert told[0].startswith("READY=1")
+        told.clear()
+        daemon.process.send_signal(signal.SIGHUP)
+        hear("RELOADING=1\nMONOTONIC_USEC=", "READY=1")
+        daemon.process.terminate()
+        hear("STOPPING=1")
+        assert daemon.process.wait(SECONDS) == 0
+
+
+def test_a_reload_takes_a_good_configuration_and_no_bad_one(daemon: DaemonProcess) -> None:
+    daemon.start()
+    other = daemon.root / "other"
+    other.mkdir()
+    daemon.configure(pahts=[str(other)])
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.metric("tpuwatch_config_reload_success") == 0, "the reload to be refused")
+    (notice,) = wait_for(lambda: daemon.api("status")["notices"], "word of it")
+    assert notice.startswith("The configuration stays as it was: ")
+    assert "logs.pahts is not a key of tpuwatch; did you mean logs.paths?" in notice
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    daemon.sees(1)
+
+    rules = (daemon.rules / "test.toml").read_text()
+    (daemon.rules / "more.toml").write_text(rules.replace("test-event", "new-event").replace("TESTEVENT", "NEWEVENT"))
+    daemon.configure(paths=[str(daemon.logs), str(other)])
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.metric("tpuwatch_config_reload_success") == 1, "the reload to succeed")
+    wait_for(lambda: not daemon.api("status")["notices"], "the all-clear")
+    (other / libtpu_name()).write_text(record(2).replace("TESTEVENT", "NEWEVENT"))
+    daemon.sees(1, 2)
+    daemon.counts(EVENTS, 2)
+
+
+def test_a_reload_may_move_it_to_another_address_but_not_to_another_state(daemon: DaemonProcess) -> None:
+    daemon.start()
+    before = daemon.address
+    daemon.configure(listen="localhost:0")
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: daemon.address != before, "another address")
+    assert daemon.ask("/readyz")[0] == 200
+    assert daemon.ask("/readyz", before) == (0, "")
+    here = daemon.state
+    daemon.state = daemon.root / "elsewhere"
+    daemon.configure()
+    daemon.state = here
+    daemon.process.send_signal(signal.SIGHUP)
+    wait_for(lambda: "state.dir cannot change while tpuwatch runs" in daemon.said(), "the refusal")
+
+
+# -- what it counts
+
+
+def test_what_was_there_before_its_first_start_is_history(daemon: DaemonProcess) -> None:
+    old = daemon.logs / libtpu_name()
+    old.write_text(record(1) + record(2))
+    daemon.start()
+    daemon.sees(1, 2)
+    daemon.counts("tpuwatch_backlog_events_total", 2)
+    assert daemon.metric(EVENTS) == 0
+    assert daemon.api("findings")["findings"] == []
+    with old.open("a") as log:
+        log.write(record(3))
+    daemon.sees(1, 2, 3)
+    daemon.counts(EVENTS, 1)
+
+
+@pytest.mark.parametrize("how", ["stopped", "killed"])
+def test_what_is_written_while_it_is_down_is_live(daemon: DaemonProcess, how: str) -> None:
+    daemon.start()  # on a machine without any logs: its first run, all the same
+    if how == "killed":
+        daemon.kill()
+    else:
+        assert daemon.stop() == 0
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    daemon.start()
+    daemon.sees(1)
+    daemon.counts(EVENTS, 1)
+    assert [finding["cause"] for finding in daemon.api("findings")["findings"]] in (["hang"], [])  # by the record's age
+
+
+def test_a_record_in_four_files_and_in_a_jobs_output_counts_once(daemon: DaemonProcess) -> None:
+    daemon.start()
+    text = record(1, "F") + "a line of the same record\n"
+    for severity in ("INFO", "WARNING", "ERROR", "FATAL"):
+        (daemon.logs / libtpu_name(severity)).write_text(f"Log file created at: 2026/09/21 14:13:20\n{text}")
+    (daemon.jobs / "train.log").write_text(f"Starting.\n{text}{record(2)}")
+    daemon.sees(1, 2)
+    daemon.counts(EVENTS, 2)
+
+
+def test_a_launch_that_a_restart_cuts_in_two_is_one(daemon: DaemonProcess) -> None:
+    log = daemon.logs / libtpu_name()
+    line = "I0921 14:13:{:09.6f}  4242 tpu.cc:7] {}\n"
+    daemon.start()
+    with log.open("a") as file:
+        file.write("Log file created at: 2026/09/21 14:13:20\n" + line.format(20, "Build label: libtpu_test"))
+        file.write(line.format(21, "Starting premapped memory manager initialization..."))
+    wait_for(lambda: daemon.api("launches")["launches"], "the launch")
+    daemon.kill()
+    with log.open("a") as file:
+        file.write(line.format(59, "CreateTpuSystemState: TPU initialization is successful and it took 39.5s"))
+    daemon.start()
+    wait_for(lambda: daemon.api("launches")["launches"][0]["init_seconds"], "its end")
+    (launch,) = daemon.api("launches")["launches"]
+    assert (launch["build"], launch["init_seconds"]) == ("libtpu_test", 39.5)
+
+
+def test_kills_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
+    verdict = Chaos(tmp_path, kills=6, seed=11).run()
+    assert verdict.faults == [], verdict.summary
+
+
+# -- what it may meet at its start
+
+
+def test_a_second_one_on_the_same_state_is_refused(daemon: DaemonProcess) -> None:
+    daemon.start()
+    first, daemon.output = daemon.process, daemon.root / "second.log"
+    try:
+        status, said = daemon.fails()
+        assert status == 3
+        assert f"another tpuwatch (pid {first.pid}) uses the state directory {daemon.state}" in said
+        assert first.poll() is None
+    finally:
+        first.kill()
+        first.wait(SECONDS)
+
+
+def test_a_port_in_use_is_named(daemon: DaemonProcess) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        daemon.configure(listen=f"127.0.0.1:{port}")
+        status, said = daemon.fails()
+    assert status == 2
+    assert f"Cannot listen on 127.0.0.1:{port}: another program has the port" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("kind", ["corrupt", "newer", "foreign"])
+def test_a_store_that_cannot_be_used_is_set_aside(daemon: DaemonProcess, kind: str) -> None:
+    daemon.state.mkdir()
+    store = daemon.state / "store.db"
+    if kind == "corrupt":
+        store.write_bytes(b"no database at all" * 1000)
+    else:
+        with sqlite3.connect(store) as connection:
+            connection.execute("CREATE TABLE other (x)")
+            connection.execute(f"PRAGMA user_version = {99 if kind == 'newer' else 0}")
+        connection.close()
+    before = store.read_bytes()
+    daemon.start()
+    (kept,) = daemon.state.glob(f"store.db.{kind}-*")
+    assert kept.read_bytes() == before
+    (notice,) = daemon.api("status")["notices"]
+    assert f"it was kept as {kept.name}, and a new store begun" in notice
+    assert notice in daemon.said()
+    assert daemon.stop() == 0
+
+
+def test_a_state_directory_that_cannot_be_had(daemon: DaemonProcess) -> None:
+    (daemon.root / "state").write_text("a file, and no directory")
+    with socket.socket() as reserved:  # it never listens: so nobody else is given the port, and the daemon may have it
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        daemon.configure(listen=address)
+        daemon.spawn()
+        wait_for(lambda: daemon.ask("/readyz", address)[0] == 200, "the daemon")
+        assert "tpuwatch_store_durable 0.0" in daemon.ask("/metrics", address)[1]
+        (daemon.logs / libtpu_name()).write_text(record(1))
+        wait_for(lambda: f"{EVENTS} 1.0" in daemon.ask("/metrics", address)[1], "the event")
+        assert "it is in memory, and lost when tpuwatch ends" in daemon.ask("/api/v1/status", address)[1]
+        assert daemon.stop() == 0
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root can read everything")
+def test_logs_that_may_not_be_read(daemon: DaemonProcess) -> None:
+    if os.geteuid() == 0:  # without these root is like any other owner
+        daemon.by = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
+    log = daemon.logs / libtpu_name()
+    log.write_text(record(1))
+    log.chmod(0o000)
+    daemon.logs.chmod(0o000)
+    daemon.spawn()
+    wait_for(lambda: "No log can be read." in daemon.ask("/readyz")[1], "not being ready")
+    assert daemon.api("status")["problems"] == [{"path": str(daemon.logs), "reason": "permission"}]
+    daemon.logs.chmod(0o755)
+    wait_for(lambda: daemon.api("status")["problems"] == [{"path": str(log), "reason": "permission"}], "the file")
+    log.chmod(0o644)
+    daemon.sees(1)
+    wait_for(lambda: daemon.ask("/readyz")[0] == 200, "being ready")
+
+
+# -- what it may meet at work
+
+
+def test_a_full_disk_loses_nothing(daemon: DaemonProcess) -> None:
+    daemon.start()
+    log = daemon.logs / libtpu_name()
+    log.write_text(record(1))
+    daemon.sees(1)
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1000, limits[1]))
+    with log.open("a") as file:
+        file.write(record(2) + record(3))
+    wait_for(lambda: daemon.metric("tpuwatch_store_errors_total") >= 1, "the failed write")
+    waiting = wait_for(lambda: daemon.api("status")["store"]["detail"], "word of it")
+    assert waiting.startswith("Reading waits until what was read can be stored: cannot write the store")
+    assert daemon.numbers() == [1]
+    assert daemon.metric(EVENTS) == 1
+    with log.open("a") as file:
+        file.write(record(4))
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, limits)
+    daemon.sees(1, 2, 3, 4)
+    daemon.counts(EVENTS, 4)
+    wait_for(lambda: not daemon.api("status")["store"]["detail"], "the all-clear")
+    assert daemon.stop() == 0
+
+
+def test_a_full_disk_and_a_kill_lose_nothing(daemon: DaemonProcess) -> None:
+    daemon.start()
+    limits = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1000, limits[1]))
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    wait_for(lambda: daemon.metric("tpuwatch_store_errors_total") >= 1, "the failed write")
+    daemon.kill()
+    daemon.start()
+    daemon.sees(1)
+    daemon.counts(EVENTS, 1)
+
+
+def test_a_store_that_is_deleted_under_it_does_not_end_it(daemon: DaemonProcess) -> None:
+    daemon.start()
+    for path in daemon.state.glob("store.db*"):
+        path.unlink()
+    status, body = wait_for(lambda: daemon.ask("/api/v1/events"), "an answer")
+    assert status == 503
+    assert "cannot read the store" in body
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    wait_for(lambda: daemon.metric("tpuwatch_log_read_bytes_total") > 0, "the reading")
+    assert daemon.ask("/api/v1/status")[0] == 200
+    assert daemon.stop() == 0
+
+
+def test_rubbish_and_a_line_of_100_megabytes(daemon: DaemonProcess) -> None:
+    daemon.start()
+    (daemon.logs / libtpu_name()).write_bytes(os.urandom(4 << 20) + b"\0" * (1 << 20) + b"\n" + record(1).encode())
+    with (daemon.jobs / "train.log").open("wb") as job:
+        for _ in range(100):
+            job.write(b"TESTEVENT x \xff\x00" * 7_000 + b"\xff\x00 and so on" * 70_000)
+        job.write(b"\nTESTEVENT 2 and no more\n")
+    daemon.sees(1, 2)
+    assert daemon.memory_bytes() < 200 << 20
+    assert daemon.api("status")["state"]
+
+
+def test_a_directory_that_comes_later(daemon: DaemonProcess) -> None:
+    daemon.logs.rmdir()
+    daemon.start()
+    daemon.logs.mkdir()
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    daemon.sees(1)
+    daemon.counts(EVENTS, 1)
+
+
+def test_a_record_from_the_future(daemon: DaemonProcess) -> None:
+    daemon.start()
+    later = "Log file created at: 2199/01/01 00:00:00\nE0101 00:00:01.000000  4242 tpu.cc:7] TESTEVENT 1 and no more\n"
+    (daemon.logs / libtpu_name(started="21990101-000000")).write_text(later)
+    daemon.sees(1)
+    assert daemon.api("events")["events"][0]["time"].startswith(("2199-01-01", "2198-12-31"))
+    (daemon.logs / libtpu_name("ERROR")).write_text(record(2))
+    daemon.sees(1, 2)
+    assert daemon.ask("/readyz")[0] == 200

@@ -1,0 +1,71 @@
+"""What is installed is what was tested: the built wheel holds all that the program needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+DEADLINE = 120.0
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built as a user's pip would build it."""
+    directory = tmp_path_factory.mktemp("wheel")
+    command = (sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory))
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=DEADLINE)
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path) -> Path:
+    """The wheel's content, where Python can import it."""
+    directory = wheel.parent / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(directory)
+    return directory
+
+
+def test_holds_every_file_of_the_package_and_nothing_else(installed: Path) -> None:
+    ours = {path.relative_to(ROOT) for path in (ROOT / "tpuwatch").rglob("*") if path.is_file()}
+    ours = {path for path in ours if "__pycache__" not in path.parts}
+    packed = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
+    assert {path for path in packed if path.parts[0] == "tpuwatch"} == ours
+    assert {path.parts[0] for path in packed if path.parts[0] != "tpuwatch"} == {
+        next(installed.glob("*.dist-info")).name
+    }
+
+
+def test_carries_licence_command_and_readme(installed: Path) -> None:
+    (info,) = installed.glob("*.dist-info")
+    assert (info / "licenses" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert "tpuwatch = tpuwatch.cli.main:main" in (info / "entry_points.txt").read_text()
+    metadata = (info / "METADATA").read_text()
+    assert "Requires-Python: >=3.10" in metadata
+    assert "# tpuwatch" in metadata
+    core = [line for line in metadata.splitlines() if line.startswith("Requires-Dist:") and "extra ==" not in line]
+    assert not [line for line in core if "tensorflow" in line]
+
+
+def test_diagnoses_on_its_own(installed: Path, tmp_path: Path) -> None:
+    text = "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm. Exceeded hbm capacity by 4.25G."
+    done = subprocess.run(
+        (sys.executable, "-m", "tpuwatch", "diagnose", "--json"),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        input=text,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE,
+    )
+    assert [finding["cause"] for finding in json.loads(done.stdout)["findings"]] == ["hbm_oom_compile"]

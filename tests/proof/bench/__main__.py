@@ -1,0 +1,66 @@
+"""`python -m tests.proof.bench [NAME …] [--smoke] [--json]`: measure and print the table; no slow figure fails it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.proof.bench import catch_up, faults, fleet, follow, idle, memory, mtail, node, restarts, startup, tune
+from tests.proof.bench import exec as execution
+from tests.proof.bench.figures import FULL, SMOKE, Bench, Figure, heading, row, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
+    "catch-up": catch_up.healthy,
+    "storm": catch_up.storm,
+    "follow": follow.slow,
+    "follow-fast": follow.fast,
+    "idle": idle.idle,
+    "startup": startup.start_up,
+    "memory": memory.flat,
+    "node": node.node,
+    "fleet": fleet.fleet,
+    "faults": faults.faults,
+    "restarts": restarts.restarts,
+    "exec": execution.run,
+    "tune": tune.tune,
+}
+
+
+def main() -> int:
+    """0, whatever the figures are; a benchmark that breaks raises."""
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--smoke", action="store_true", help="small sizes: does every benchmark run?")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON, when all are there")
+    args = parser.parse_args()
+    if unknown := set(args.names) - set(BENCHMARKS):
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+    if not mtail.PROGRAM:
+        print("mtail is not installed: figures against it are left out (apt-get install mtail).", file=sys.stderr)
+    figures = []
+    if not args.json:
+        print(heading())
+    for name in args.names or BENCHMARKS:
+        for figure in measure(BENCHMARKS[name], smoke=args.smoke):
+            figures.append(figure)
+            if not args.json:
+                print(row(figure), flush=True)
+    print(json.dumps([figure.document() for figure in figures], indent=2) if args.json else summary(figures))
+    return 0
+
+
+def measure(benchmark: Callable[[Bench], Iterator[Figure]], *, smoke: bool) -> Iterator[Figure]:
+    """The figures of one benchmark, which has a directory of its own while it runs."""
+    with tempfile.TemporaryDirectory(prefix="tpuwatch-bench-") as scratch:
+        yield from benchmark(Bench(Path(scratch), SMOKE if smoke else FULL))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

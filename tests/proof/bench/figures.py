@@ -1,0 +1,143 @@
+"""What a benchmark yields: figures, each with the target that it is held against."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number. Without a target it is there to explain others."""
+
+    name: str
+    value: float
+    unit: str  # "x" for a ratio
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the target was met; None where there is none."""
+        if self.at_least is not None:
+            return self.value >= self.at_least
+        return None if self.at_most is None else self.value <= self.at_most
+
+    @property
+    def target(self) -> str:
+        """The target as the table shows it."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g} {self.unit}"
+        return "" if self.at_most is None else f"<= {self.at_most:g} {self.unit}"
+
+    def document(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {**asdict(self), "reached": self.reached}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured. Sizes are bytes."""
+
+    log: int  # caught up on
+    peer_log: int  # the part of it that mtail is given
+    storm: int
+    peer_storm: int
+    slow_seconds: float  # followed at 50 lines a second
+    fast_seconds: float  # followed at 50,000 lines a second
+    idle_seconds: float
+    long_log: int  # for flat memory
+    long_events: int
+    runs: int  # of a command or a call, whose median counts
+    nodes: int  # in one zone
+    polls: int  # of them
+    fast_poll_seconds: float  # between two polls where many are to be seen soon
+    stop_seconds: float  # that the simulated cloud takes to stop a node
+    start_seconds: float
+    settle_seconds: float  # before a daemon with signals is measured: their clients are loaded
+    intervals: tuple[float, ...]  # between polls, in seconds
+    faults: int  # that are set at each interval
+    hosts: int  # to tune on
+
+
+FULL = Scale(
+    log=1 << 30,
+    peer_log=2 << 20,
+    storm=32 << 20,
+    peer_storm=1 << 20,
+    slow_seconds=20.0,
+    fast_seconds=10.0,
+    idle_seconds=60.0,
+    long_log=5 << 30,
+    long_events=1_000_000,
+    runs=11,
+    nodes=5000,
+    polls=12,
+    fast_poll_seconds=2.0,
+    stop_seconds=4.37,  # no multiple of any poll; the real cloud takes minutes
+    start_seconds=6.0,
+    settle_seconds=20.0,
+    intervals=(1.0, 2.0, 5.0),
+    faults=36,
+    hosts=1000,
+)
+SMOKE = Scale(
+    log=4 << 20,
+    peer_log=64 << 10,
+    storm=512 << 10,
+    peer_storm=32 << 10,
+    slow_seconds=1.0,
+    fast_seconds=0.5,
+    idle_seconds=1.0,
+    long_log=4 << 20,
+    long_events=2000,
+    runs=3,
+    nodes=600,
+    polls=2,
+    fast_poll_seconds=1.0,
+    stop_seconds=0.37,
+    start_seconds=0.5,
+    settle_seconds=1.0,
+    intervals=(1.0,),
+    faults=2,
+    hosts=120,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where a benchmark works, and how much it does."""
+
+    scratch: Path  # an empty directory that is removed afterwards
+    scale: Scale
+
+    def directory(self, name: str) -> Path:
+        """A new directory of that name."""
+        path = self.scratch / name
+        path.mkdir()
+        return path
+
+
+def row(figure: Figure) -> str:
+    """A line of the table."""
+    verdict = {True: "yes", False: "NO", None: ""}[figure.reached]
+    return f"{figure.name:<58} {_short(figure.value):>10} {figure.unit:<6} {figure.target:<14} {verdict}".rstrip()
+
+
+def heading() -> str:
+    """What stands above the table."""
+    return f"{'figure':<58} {'value':>10} {'unit':<6} {'target':<14} reached"
+
+
+def summary(figures: Iterable[Figure]) -> str:
+    """How many targets were met."""
+    verdicts = [figure.reached for figure in figures if figure.reached is not None]
+    return f"{sum(verdicts)} of {len(verdicts)} targets reached."
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

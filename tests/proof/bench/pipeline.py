@@ -1,0 +1,93 @@
+"""The whole way of a log through tpuwatch, in this process: followed, recognised, stored and counted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.clock import SystemClock
+from tpuwatch.ingest.ingest import Ingest
+from tpuwatch.launches.tracker import LaunchTracker
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.tail.files import Refusal
+from tpuwatch.logs.tail.follow import Follower
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.store import EventStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.logs.rules.catalogue import Catalogue
+    from tpuwatch.model.events import Event
+
+SETTLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """What catching up took."""
+
+    seconds: float
+    size: int  # bytes read
+    events: int  # that are in the store now
+
+    @property
+    def speed(self) -> float:
+        """Megabytes a second."""
+        return self.size / self.seconds / 1e6
+
+
+class Pipeline:
+    """What the daemon's loop turns, without the daemon."""
+
+    def __init__(self, logs: Path, state: Path, catalogue: Catalogue) -> None:
+        """Follows the directory `logs` and keeps the store in `state`; nothing of either has been read before."""
+        clock = SystemClock()
+        self.store = EventStore.open(state, clock)
+        self.follower = Follower(
+            log_dirs=[str(logs)],
+            job_globs=[],
+            scanner=Scanner(catalogue),
+            clock=clock,
+            cursors=self.store.cursors(),
+            first_run=self.store.first_run,
+            wake=_nobody_waits,
+        )
+        self._ingest = Ingest(
+            follower=self.follower,
+            store=self.store,
+            tracker=LaunchTracker(),
+            metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
+            clock=clock,
+            on_events=_told,
+        )
+
+    def turn(self) -> None:
+        """One turn, as the daemon takes them one after another while there is more to read."""
+        self._ingest.turn()
+
+    def catch_up(self) -> Caught:
+        """Turn until everything that is there has been read and settled."""
+        start = time.perf_counter()
+        self.turn()
+        while self._ingest.due_in == 0.0:  # there is more to read
+            self.turn()
+        seconds = time.perf_counter() - start
+        time.sleep(SETTLE_SECONDS)  # the last record waits for a quiet moment, which is a matter of the clock alone
+        self.turn()
+        size = sum(status.size for status in self.follower.files())
+        return Caught(seconds, size, sum(self.store.counts().values()))
+
+    def close(self) -> None:
+        """Let everything go."""
+        self.follower.close()
+        self.store.close()
+
+
+def _nobody_waits() -> None:
+    """The turns follow each other: there is no one to wake."""
+
+
+def _told(_events: list[Event]) -> None:
+    """What is new is not printed."""

@@ -1,0 +1,109 @@
+"""The daemon that is killed: the command as a user starts it, or, sooner there, the same command in a fork."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.errors import StoreError
+from tpuwatch.store import StoreReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.002
+
+
+class Victim:
+    """Starts and ends the daemon, and looks from outside at what it has done."""
+
+    def __init__(self, config: Path, state: Path, log: Path) -> None:
+        self.running = False
+        self._config = config
+        self._state = state
+        self._log = log.open("ab")
+        self._nest = subprocess.Popen(
+            [sys.executable, "-m", "tests.proof.chaos.nest", str(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self._process: subprocess.Popen[bytes] | None = None  # None: it is the nest's
+
+    def start(self, *, forked: bool) -> None:
+        """Start the daemon, without waiting for anything."""
+        self.running = True
+        if forked:
+            self._process = None
+            self._pid = self._ask("start")
+            return
+        command = [sys.executable, "-m", "tpuwatch", "run", "--config", str(self._config)]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
+        self._pid = self._process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, at once."""
+        os.kill(self._pid, number)
+
+    def wait(self) -> int:
+        """Its exit status; minus the signal's number where one ended it."""
+        self.running = False
+        return self._ask("wait") if self._process is None else self._process.wait(STOP_SECONDS)
+
+    def close(self) -> None:
+        """End it and the nest, whatever they do."""
+        if self.running:
+            with contextlib.suppress(ProcessLookupError):
+                self.signal(signal.SIGKILL)
+            self.wait()
+        self._nest.communicate(timeout=STOP_SECONDS)  # its standard input ends, and so does it
+        self._log.close()
+
+    def _ask(self, command: str) -> int:
+        if self._nest.stdin is None or self._nest.stdout is None:
+            raise RuntimeError("the nest has no pipes")
+        self._nest.stdin.write(f"{command}\n")
+        self._nest.stdin.flush()
+        return int(self._nest.stdout.readline())
+
+    # -- what can be seen of it
+
+    def commits_mark(self) -> tuple[int, int]:
+        """Something that differs after each commit: the store's write-ahead log was written to."""
+        try:
+            entry = (self._state / "store.db-wal").stat()
+        except FileNotFoundError:
+            return (0, 0)
+        return (entry.st_size, entry.st_mtime_ns)
+
+    def first_run_over(self) -> bool:
+        """Whether the store holds a commit of a run."""
+        with contextlib.suppress(StoreError):  # not there yet
+            return bool(self.offsets())
+        return False
+
+    def offsets(self) -> dict[tuple[int, int], int]:
+        """Up to where each file, by device and inode, has been turned into events.
+
+        A cursor's own offset may be lower: the last record is read again, as what comes next may belong to it.
+        """
+        cursors = StoreReader.open(self._state).cursors()
+        return {(one.device, one.inode): max(one.offset, one.state.get("done", 0)) for one in cursors}
+
+    def is_read(self, path: Path, seconds: float) -> bool:
+        """Wait until the store says that a file is read to its end; whether it has come to that."""
+        entry = path.stat()
+        deadline = time.monotonic() + seconds
+        while self.running and time.monotonic() < deadline:
+            with contextlib.suppress(StoreError):  # not there yet
+                if self.offsets().get((entry.st_dev, entry.st_ino)) == entry.st_size:
+                    return True
+            time.sleep(_LOOK_SECONDS * 10)
+        return False

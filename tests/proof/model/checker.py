@@ -1,0 +1,389 @@
+"""Checks the state machine of restarts by exploring what two drivers, the ledger and the service may do.
+
+The real `advance` and `answered` run against a model of the service (`world`) and of the ledger: each driver takes the
+lease, looks (at what is, or at what was a tick ago), decides, writes, calls, and writes the answer; between any two of
+these the other driver, the service, people and time may move, and it may die. What must never be is looked for in each
+state; and from each state, if nothing more goes wrong, the restart must come to a good end.
+
+    python -m tests.proof.model.checker --depth 14             every fault once, in any combination, to a depth
+    python -m tests.proof.model.checker --pairs --hosts 2      each two faults, as deep as there is anything
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from tests.proof.model import world as service
+from tests.proof.model.world import Budget, World
+from tpuwatch.model.restart import Phase, RestartRecord, Target
+from tpuwatch.model.verdict import Action
+from tpuwatch.restart.workflow import workflow
+from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, PhaseLimits, Step
+
+NOW = 1000.0  # each state is moved to this time: only differences matter
+MEMORY = 8  # ticks: longer ago is all the same, for all limits are shorter
+LEASE = 2  # ticks; a call is made within the first and is carried out within the second, or never
+LIMITS = PhaseLimits(
+    stop_seconds=3,
+    start_seconds=3,
+    settle_seconds=1,
+    verify_seconds=3,
+    wait_seconds=5,
+    poll_seconds=1,
+    retry_seconds=1,
+    max_retry_seconds=1,
+    stockout_alert_after=2,
+    call_seconds=1,
+    stale_seconds=1,
+)
+GOOD_STEPS = 300  # within so many the fault-free continuation must end
+
+Advance = Callable[[RestartRecord, workflow.NodeObservation, float, PhaseLimits], Step]
+Answered = Callable[[RestartRecord, ApiCall, CallAnswer, float, PhaseLimits], RestartRecord]
+
+
+class Kept(RestartRecord):
+    """A record that knows its hash: it is asked for it some hundred times."""
+
+    __slots__ = ("_hash",)
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", super().__hash__())
+            return self._hash
+
+
+class Actor(NamedTuple):
+    """A driver. It waits for the lease, holds it, has decided, is about to call, or has an answer to write."""
+
+    at: str = "idle"  # idle, held, moved, sending, got
+    record: RestartRecord | None = None  # decided, not written
+    call: ApiCall | None = None
+    answer: CallAnswer | None = None
+
+
+class State(NamedTuple):
+    world: World
+    record: RestartRecord
+    actors: tuple[Actor, Actor] = (Actor(), Actor())
+    owner: int = -1  # who has the lease
+    dead: bool = False  # its owner has died
+    age: int = 0  # ticks since the record was written
+
+
+class Violation(Exception):  # noqa: N818 # it is what is looked for
+    """What must never be, with how it came about."""
+
+
+@dataclass
+class Checker:
+    """Breadth first over all that may happen, to a depth."""
+
+    budget: Budget = field(default_factory=Budget)
+    hosts: int = 1
+    advance: Advance = workflow.advance
+    answered: Answered = workflow.answered
+    limits: PhaseLimits = LIMITS
+    watched: bool = False  # whether a daemon wants it, and no operator
+    futures: bool = True  # whether a good end is looked for from each state
+    good: set[State] = field(default_factory=set)
+    moves: dict[tuple[RestartRecord, service.View, bool], Step] = field(default_factory=dict)
+    came: dict[State, tuple[State | None, str]] = field(default_factory=dict)
+    depth: int = 0  # that was reached
+    whole: bool = False  # nothing is left to be explored
+
+    def run(self, depth: int) -> int:
+        """Explore to this depth. Returns the number of states. Raises Violation."""
+        first = canonical(State(World(budget=self.budget), _first_record(watched=self.watched)))
+        self.came, front = {first: (None, "begin")}, [first]
+        gc.disable()  # nothing here goes in circles, and it would look for that among all states, again and again
+        try:
+            while front and self.depth < depth:
+                self.depth += 1
+                front = [after for state in front for after in self._new(state)]
+        finally:
+            gc.enable()
+        self.whole = not front
+        return len(self.came)
+
+    def _new(self, state: State) -> Iterator[State]:
+        for label, raw in self.steps(state):
+            after = canonical(raw)
+            if after not in self.came:
+                self.came[after] = (state, label)
+                self._check(after)
+                yield after
+
+    # What may happen
+
+    def steps(self, state: State) -> Iterator[tuple[str, State]]:
+        for who in (0, 1):
+            for label, after in self._driver(state, who):
+                yield f"driver {who}: {label}", after
+        for source in (service.operations, service.late, lambda world: service.people(world, self.hosts)):
+            for label, world in source(state.world):
+                yield label, state._replace(world=world)
+        yield "tick", _ticked(state)
+
+    def _driver(self, state: State, who: int) -> Iterator[tuple[str, State]]:
+        actor = state.actors[who]
+        if actor.at == "idle":
+            if state.record.open and (state.owner < 0 or state.dead or state.age >= LEASE):
+                yield "takes the lease", _taken(state, who)
+            return
+        if (worse := service.spend(state.world, "crashes")) is not None:
+            yield "dies", _put(state._replace(world=worse, dead=True), who, Actor())
+        if actor.at == "held":
+            yield "looks", self._looked(state, who, state.world.view)
+            if state.world.old != state.world.view:
+                yield "looks at the past", self._looked(state, who, state.world.old)
+            if state.world.view.ops and (worse := service.spend(state.world, "blinds")) is not None:
+                yield (
+                    "looks and sees no operations",
+                    self._looked(state._replace(world=worse), who, state.world.view, blind=True),
+                )
+        elif actor.at == "moved":
+            yield "writes", _written(state, who)
+        elif actor.at == "sending":
+            yield from self._sent(state, who)
+        else:
+            yield "writes the answer", self._answer_written(state, who)
+
+    def _looked(self, state: State, who: int, view: service.View, *, blind: bool = False) -> State:
+        sight = service.sight(view, NOW, self.hosts, blind=blind)
+        known = (state.record, view, blind)
+        move = self.moves.get(known)
+        if move is None:
+            move = self.moves[known] = self.advance(state.record, sight, NOW, self.limits)
+            move = self.moves[known] = replace(move, record=_moved(move.record, 0))
+        if move.call is None and move.record == state.record:
+            return state  # it waits, and writes nothing
+        if move.call is not None and view.state != ("STOPPED" if move.call is ApiCall.START else "READY"):
+            state = state._replace(world=state.world._replace(broken=f"{move.call.value} on {view.state}"))
+        return _put(state, who, Actor("moved", move.record, move.call))
+
+    def _sent(self, state: State, who: int) -> Iterator[tuple[str, State]]:
+        actor = state.actors[who]
+        call = actor.call
+        assert call is not None
+
+        def got(world: World, answer: CallAnswer) -> State:
+            return _put(state._replace(world=world), who, actor._replace(at="got", answer=answer))
+
+        yield f"calls {call.value}", got(*service.handle(state.world, call))
+        if (worse := service.spend(state.world, "refusals")) is not None:
+            yield f"is refused {call.value}", got(worse, CallAnswer(code="RESOURCE_EXHAUSTED"))
+        if (worse := service.spend(state.world, "losses")) is not None:
+            yield f"calls {call.value} in vain", got(worse, CallAnswer())
+            yield f"calls {call.value}, the answer is lost", got(service.handle(worse, call)[0], CallAnswer())
+            flying = worse._replace(in_flight=(*worse.in_flight, (call, 2)))
+            yield f"calls {call.value}, which is under way", got(flying, CallAnswer())
+
+    def _answer_written(self, state: State, who: int) -> State:
+        actor = state.actors[who]
+        assert actor.call is not None
+        assert actor.answer is not None
+        record = self.answered(state.record, actor.call, actor.answer, NOW, self.limits)
+        return _written(_put(state, who, Actor("moved", _moved(record, 0))), who)
+
+    # What must hold
+
+    def _check(self, state: State) -> None:
+        path = [state]
+        if state.world.broken:
+            self._violated(path, state.world.broken)
+        if not state.record.open:
+            self._check_end(path)
+        if self.futures:
+            self._check_future(state)
+
+    def _check_end(self, path: list[State]) -> None:
+        state = path[-1]
+        world, record = state.world, state.record
+        if not record.note:
+            self._violated(path, f"{record.phase.value} without a word")
+        if world.view.state in ("STOPPING", "STOPPED") and not world.theirs:
+            self._violated(path, f"{record.phase.value}, and the node is {world.view.state}")
+        # A reset that was begun and forgotten looks like one that was carried out.
+        if self.hosts == 1 and record.phase is Phase.DONE and not (world.downs or world.starts or self.budget.people):
+            self._violated(path, "done, and nothing was")
+
+    def _check_future(self, state: State) -> None:
+        """If nothing more goes wrong the restart ends, and well."""
+        path = []
+        for _ in range(GOOD_STEPS):
+            if state in self.good:
+                break
+            path.append(state)
+            if not state.record.open and not any(not op.done for op in state.world.view.ops):
+                self._check_end(path)
+                break
+            state = canonical(self._well(state))
+        else:
+            self._violated(path, "the restart never ends though nothing goes wrong any more")
+        self.good.update(path)
+
+    def _well(self, state: State) -> State:
+        """What happens next if nothing goes wrong: the drivers move, then the service, then time."""
+        for who in (0, 1):
+            for label, after in self._driver(state, who):
+                if label != "dies":
+                    if after is not state:
+                        return after
+                    break
+        return _ticked(state._replace(world=service.settled(state.world)))
+
+    def _violated(self, path: list[State], what: str) -> None:
+        goes_on = [_line("(nothing goes wrong)", state) for state in path[1:]]
+        raise Violation("\n".join([what, *self.trace(path[0]), *goes_on]))
+
+    def trace(self, state: State) -> list[str]:
+        """How a state came about."""
+        lines: list[str] = []
+        at: State | None = state
+        while at is not None and at in self.came:
+            before, label = self.came[at]
+            lines.append(_line(label, at))
+            at = before
+        return lines[::-1]
+
+
+def _line(label: str, state: State) -> str:
+    drivers = " ".join(actor.at for actor in state.actors)
+    return f"{label:45} {state.record.phase.value:12} {state.world.view.state:10} {drivers}"
+
+
+def _first_record(*, watched: bool) -> RestartRecord:
+    target, signals = Target("p", "z", "n"), ("cloud", "peer") if watched else ()
+    first = Kept(target, Action.RESTART_NODE, Phase.REQUESTED, "", "", (), "me", requested=NOW, signals=signals)
+    return _moved(first, 0)
+
+
+def _put(state: State, who: int, actor: Actor) -> State:
+    actors = (actor, state.actors[1]) if who == 0 else (state.actors[0], actor)
+    return State(state.world, state.record, actors, state.owner, state.dead, state.age)
+
+
+def _taken(state: State, who: int) -> State:
+    """Whoever had the lease finds another version at its next write, and drives no more."""
+    held = (Actor("held"), Actor()) if who == 0 else (Actor(), Actor("held"))
+    return state._replace(actors=held, record=_forgotten(state.record), owner=who, dead=False, age=0)
+
+
+@lru_cache(maxsize=1 << 18)
+def _forgotten(record: RestartRecord) -> RestartRecord:
+    """As a driver takes it over."""
+    return _moved(replace(record, shown=""), 0)
+
+
+def _written(state: State, who: int) -> State:
+    actor = state.actors[who]
+    assert actor.record is not None
+    if not actor.record.open:
+        return _put(state._replace(record=actor.record, owner=-1, age=0), who, Actor())
+    after = Actor("held") if actor.call is None else Actor("sending", call=actor.call)
+    return _put(state._replace(record=actor.record, age=0), who, after)
+
+
+def _ticked(state: State) -> State:
+    """Time passes: what was about to be called is too old to be called now."""
+    first, second = state.actors
+    return State(
+        service.ticked(state.world),
+        _moved(state.record, 1),
+        (_later(first), _later(second)),
+        state.owner,
+        state.dead,
+        min(state.age + 1, LEASE),
+    )
+
+
+def _later(actor: Actor) -> Actor:
+    if actor.at == "sending":
+        return Actor("held")
+    if actor.at == "moved" and actor.record is not None:
+        return Actor("moved", _moved(actor.record, 1))
+    return actor
+
+
+@lru_cache(maxsize=1 << 18)
+def _moved(record: RestartRecord, ticks: int) -> RestartRecord:
+    """The record so many ticks later, with what makes no difference taken out."""
+
+    def time_of(when: float) -> float:
+        return max(when - ticks, NOW - MEMORY) if when else 0.0
+
+    return replace(
+        record,
+        requested=NOW,
+        entered=time_of(record.entered),
+        began=time_of(record.began),
+        shown_since=time_of(record.shown_since) if record.shown else 0.0,
+        well_since=time_of(record.well_since) if record.shown else 0.0,
+        not_before=time_of(record.not_before),
+        down=1.0 if record.down else 0.0,
+        tries=min(record.tries, 3),
+        note="!" if record.note else "",
+        history=(),
+    )
+
+
+def canonical(state: State) -> State:
+    """The state in the form in which it is compared: drivers in order, for they are alike.
+
+    All records in it are as `_moved` makes them.
+    """
+    first, second = state.actors
+    if state.owner == 1 or (state.owner < 0 and first.at > second.at):
+        owner = 0 if state.owner == 1 else state.owner
+        return state._replace(actors=(second, first), owner=owner)
+    return state
+
+
+def alone(*faults: str) -> Budget:
+    """Each of these faults may happen once, and no other."""
+    return Budget(**{name: int(name in faults) for name in Budget._fields})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Check the state machine of restarts.")
+    parser.add_argument("--depth", type=int, help="steps (12, or with --pairs without end)")
+    parser.add_argument("--hosts", type=int, default=1, help="of the node: with several it is reset, not stopped")
+    parser.add_argument("--watched", action="store_true", help="a daemon wants it, and no operator")
+    parser.add_argument("--pairs", action="store_true", help="each two faults, instead of all together")
+    for name, count in Budget()._asdict().items():
+        parser.add_argument(f"--{name}", type=int, default=count, help=f"at most ({count})")
+    options = parser.parse_args()
+    if options.pairs:
+        pairs = itertools.combinations(Budget._fields, 2)
+        return max([_told(alone(*pair), options, options.depth or 10_000) for pair in pairs])
+    budget = Budget(**{name: getattr(options, name) for name in Budget._fields})
+    return _told(budget, options, options.depth or 12)
+
+
+def _told(budget: Budget, options: argparse.Namespace, depth: int) -> int:
+    checker, began = Checker(budget, options.hosts, watched=options.watched), time.monotonic()
+    faults = ", ".join(f"{count} {name}" for name, count in budget._asdict().items() if count)
+    try:
+        count = checker.run(depth)
+    except Violation as violation:
+        print(f"{faults}: {violation}", flush=True)
+        return 1
+    to = "all there are" if checker.whole else f"to a depth of {checker.depth} steps"
+    took = time.monotonic() - began
+    print(f"{faults}: {count:,} states, {to}, in {took:.1f} s: nothing is violated", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

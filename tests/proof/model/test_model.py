@@ -1,0 +1,113 @@
+"""The state machine under all interleavings, and the proof that the checker finds what is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.proof.model.checker import LIMITS, Checker, Violation, alone
+from tests.proof.model.world import Budget
+from tpuwatch.model.restart import Phase, RestartRecord
+from tpuwatch.restart.workflow import workflow
+from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, NodeObservation, PhaseLimits, Step
+
+WHOLE = 10_000  # deeper than anything
+PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the end of the wait
+
+
+@pytest.mark.parametrize(
+    ("checker", "depth"),
+    [
+        (Checker(Budget(), 1), 9),
+        (Checker(Budget(), 2), 10),
+        (Checker(alone("losses"), 1), WHOLE),
+        (Checker(alone("losses"), 2), WHOLE),
+        (Checker(alone("losses"), 1, watched=True), WHOLE),
+    ],
+    ids=[
+        "all faults",
+        "all faults, several hosts",
+        "a lost answer",
+        "a lost answer, several hosts",
+        "a lost answer, wanted by a daemon",
+    ],
+)
+def test_nothing_is_violated(checker: Checker, depth: int) -> None:
+    count = checker.run(depth)
+    print(f"{count:,} states to a depth of {checker.depth} steps; all: {checker.whole}")
+    assert count > 5_000
+    assert checker.whole == (depth == WHOLE)
+
+
+def _stops_again(
+    record: RestartRecord, call: ApiCall, answer: CallAnswer, now: float, limits: PhaseLimits
+) -> RestartRecord:
+    """A lost answer is taken for a refusal."""
+    if not answer.code and not answer.operation and call is ApiCall.STOP:
+        answer = CallAnswer(code="FAILED_PRECONDITION")
+    return workflow.answered(record, call, answer, now, limits)
+
+
+def _forgets_stopped(record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits) -> Step:
+    """When the node is stopped, that is the end."""
+    move = workflow.advance(record, sight, now, limits)
+    if record.phase is Phase.STOPPING and sight.state == "STOPPED":
+        return Step(workflow.ended(move.record, Phase.DONE, "Stopped.", now))
+    return move
+
+
+def _gives_up_starting(
+    record: RestartRecord, call: ApiCall, answer: CallAnswer, now: float, limits: PhaseLimits
+) -> RestartRecord:
+    """A start that is refused is the end."""
+    after = workflow.answered(record, call, answer, now, limits)
+    return workflow.ended(after, Phase.FAILED, "No start.", now) if call is ApiCall.START and answer.code else after
+
+
+def _never_starts(record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits) -> Step:
+    """STOPPED waits for somebody else."""
+    move = workflow.advance(record, sight, now, limits)
+    return Step(record, again_in=1.0) if move.call is ApiCall.START else move
+
+
+def _stops_at_once(record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits) -> Step:
+    """A record found at its intent is begun again."""
+    if record.phase is Phase.INTENT:
+        record = replace(record, phase=Phase.REQUESTED)
+    return workflow.advance(record, sight, now, limits)
+
+
+def _blind(record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits) -> Step:
+    """Operations that cannot be listed are taken for none."""
+    return workflow.advance(record, replace(sight, listed=True), now, limits)
+
+
+@pytest.mark.parametrize(
+    ("checker", "found"),
+    [
+        (Checker(alone("losses", "people"), answered=_stops_again, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone("crashes", "people"), advance=_stops_at_once, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone("losses", "people", "blinds"), advance=_blind, limits=PATIENT, futures=False), "a second stop"),
+        (Checker(alone(), advance=_forgets_stopped), "the node is STOPPED"),
+        (Checker(alone("refusals"), answered=_gives_up_starting), "the node is STOPPED"),
+        (Checker(alone(), advance=_never_starts), "never ends"),
+        (
+            Checker(alone("losses"), limits=replace(LIMITS, stale_seconds=0, call_seconds=0, settle_seconds=0)),
+            "the node is STOP",
+        ),
+    ],
+    ids=[
+        "stops again after a lost answer",
+        "stops again after a crash",
+        "takes no list for an empty one",
+        "forgets STOPPED",
+        "gives up starting",
+        "never starts",
+        "trusts old looks",
+    ],
+)
+def test_the_checker_finds_what_is_wrong(checker: Checker, found: str) -> None:
+    with pytest.raises(Violation, match=found) as violation:
+        checker.run(40)
+    assert "takes the lease" in str(violation.value)  # it tells how it came about

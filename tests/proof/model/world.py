@@ -1,0 +1,154 @@
+"""The service as the model checker has it: one node, its operations, calls that are on their way, and people.
+
+Every function gives all that may happen next. Time is in ticks; within one, anything may happen in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, NodeObservation, Operation
+
+EPOCH = 900.0  # operations' times tell their order alone
+_DURING = {"stop": "STOPPING", "start": "STARTING", "reset": "RESTARTING"}
+_AFTER = {"stop": "STOPPED", "start": "READY", "reset": "READY"}
+_BEFORE = {"stop": "READY", "start": "STOPPED", "reset": "READY"}
+
+
+class Op(NamedTuple):
+    name: str
+    verb: str
+    ours: bool
+    done: bool = False
+    failed: bool = False
+    listed: bool = True
+
+
+class View(NamedTuple):
+    """What a look shows."""
+
+    state: str  # "GONE": no such node
+    ops: tuple[Op, ...]
+
+
+class Budget(NamedTuple):
+    """How often what may still go wrong."""
+
+    crashes: int = 1
+    losses: int = 1  # answers that are lost, whatever became of the call
+    refusals: int = 1
+    failures: int = 1  # operations that fail or vanish
+    blinds: int = 1  # looks in which the operations cannot be listed
+    people: int = 1  # stops, starts, deletes; preemptions
+
+
+class World(NamedTuple):
+    view: View = View("READY", ())
+    old: View = View("READY", ())  # at the end of the tick before
+    in_flight: tuple[tuple[ApiCall, int], ...] = ()  # calls whose caller has given up, and the ticks left to them
+    downs: int = 0  # stops and resets that were accepted of ours
+    starts: int = 0  # starts that were
+    theirs: bool = False  # somebody else stopped the node last
+    broken: str = ""  # what must never be, and was
+    budget: Budget = Budget()
+
+
+def spend(world: World, what: str) -> World | None:
+    left = getattr(world.budget, what)
+    return world._replace(budget=world.budget._replace(**{what: left - 1})) if left else None
+
+
+def sight(view: View, now: float, hosts: int, *, blind: bool = False) -> NodeObservation:
+    """What is shown of it; `blind`: the operations cannot be listed."""
+    gone = view.state == "GONE"
+    operations = tuple(
+        Operation(op.name, op.verb, EPOCH + int(op.name), done=op.done, code=8 if op.failed else 0)
+        for op in reversed(view.ops)
+        if op.listed and not blind
+    )
+    return NodeObservation(
+        now,
+        "" if gone else view.state,
+        gone=gone,
+        hosts=hosts,
+        queued_resource="q" if hosts > 1 else "",
+        operations=operations,
+        # A list that lacks what was carried out does not claim to be whole.
+        listed=not blind and all(op.listed or op.failed for op in view.ops),
+    )
+
+
+def handle(world: World, call: ApiCall) -> tuple[World, CallAnswer]:
+    """The service looks at a call of ours."""
+    after = _begun(world, call.value, ours=True)
+    if after is None:
+        return world, CallAnswer(code="NOT_FOUND" if world.view.state == "GONE" else "FAILED_PRECONDITION")
+    answer = CallAnswer(operation=after.view.ops[-1].name)
+    if call is ApiCall.START:
+        return after._replace(starts=after.starts + 1), answer
+    broken = "a second stop" if world.downs else "a stop after a start" if world.starts else ""
+    return after._replace(downs=after.downs + 1, theirs=False, broken=broken), answer
+
+
+def _begun(world: World, verb: str, *, ours: bool) -> World | None:
+    view = world.view
+    if view.state != _BEFORE[verb] or any(not op.done for op in view.ops):
+        return None
+    op = Op(str(len(view.ops) + 1), verb, ours)
+    return world._replace(view=View(_DURING[verb], (*view.ops, op)))
+
+
+def operations(world: World) -> Iterator[tuple[str, World]]:
+    """The ways in which the operation that runs may end. It may also never do so."""
+    for index, op in enumerate(world.view.ops):
+        if op.done:
+            continue
+        yield f"{op.verb} ends", _ended(world, index, op._replace(done=True), _AFTER[op.verb])
+        if (worse := spend(world, "failures")) is not None:
+            failed = op._replace(done=True, failed=True)
+            yield f"{op.verb} fails", _ended(worse, index, failed, _BEFORE[op.verb])
+            forgotten = worse._replace(downs=worse.downs - (op.ours and op.verb != "start"))  # it never did anything
+            yield f"{op.verb} vanishes", _ended(forgotten, index, failed._replace(listed=False), _BEFORE[op.verb])
+            hidden = op._replace(done=True, listed=False)
+            yield f"{op.verb} ends unlisted", _ended(worse, index, hidden, _AFTER[op.verb])
+
+
+def _ended(world: World, index: int, op: Op, state: str) -> World:
+    ops = (*world.view.ops[:index], op, *world.view.ops[index + 1 :])
+    return world._replace(view=View(state if world.view.state == _DURING[op.verb] else world.view.state, ops))
+
+
+def late(world: World) -> Iterator[tuple[str, World]]:
+    """Calls that are carried out after their caller has given up."""
+    for index, (call, _) in enumerate(world.in_flight):
+        rest = world._replace(in_flight=world.in_flight[:index] + world.in_flight[index + 1 :])
+        yield f"late {call.value}", handle(rest, call)[0]
+
+
+def people(world: World, hosts: int) -> Iterator[tuple[str, World]]:
+    """What others do to the node."""
+    after = spend(world, "people")
+    if after is None:
+        return
+    if hosts == 1:
+        for verb in ("stop", "start"):
+            if (done := _begun(after, verb, ours=False)) is not None:
+                yield f"somebody calls {verb}", done._replace(theirs=verb == "stop")
+    if world.view.state != "GONE":
+        ops = tuple(op._replace(done=True, failed=op.failed or not op.done) for op in world.view.ops)
+        yield "somebody deletes it", after._replace(view=View("GONE", ops))
+        if world.view.state == "READY":
+            yield "preempted", after._replace(view=View("PREEMPTED", ops))
+
+
+def ticked(world: World) -> World:
+    in_flight = tuple((call, left - 1) for call, left in world.in_flight if left > 1)
+    return world._replace(old=world.view, in_flight=in_flight)
+
+
+def settled(world: World) -> World:
+    """Everything that runs has ended well, and nothing is on its way."""
+    for _, after in operations(world):
+        return settled(after)
+    return world._replace(in_flight=())

@@ -1,0 +1,38 @@
+"""Accuracy on texts with known labels, which are beside the repository."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, main, table
+
+needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the labelled texts are not beside the repository")
+
+
+def wrong(texts: list[Labelled]) -> list[str]:
+    return [line for line in table(texts) if line.startswith("  wrong")]
+
+
+@needs_texts
+def test_the_first_finding_is_right_on_what_people_posted() -> None:
+    texts = corpus()
+    assert len(wrong(texts)) <= 0.05 * len(texts), wrong(texts)
+
+
+@needs_texts
+def test_nothing_is_found_where_nothing_is_wrong() -> None:
+    assert [text for text in [*corpus(), *libtpu_runs()] if text.accept == (NONE,) and text.found] == []
+
+
+@needs_texts
+def test_the_first_finding_is_right_on_what_libtpu_wrote() -> None:
+    readable = [text for text in libtpu_runs() if (SHARED / "libtpu-logs" / text.name).stat().st_size]
+    assert wrong(readable) == []
+
+
+@needs_texts
+def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main() == 0
+    printed = capsys.readouterr().out
+    assert "corpus" in printed
+    assert "vmem_oom" in printed

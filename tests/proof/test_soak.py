@@ -1,0 +1,231 @@
+"""The soak test in small, and that it fails when it should: on lies, on what comes back late, on what grows."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proof.soak import __main__ as command
+from tests.proof.soak.run import Account, Soak
+from tests.proof.soak.troubles import Trouble, all_troubles, quick_troubles
+from tpuwatch.core.backoff import Pacing
+from tpuwatch.core.grpc_codes import GRPC_CODES
+from tpuwatch.health import service
+from tpuwatch.health.judge import judge_node
+from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.signals import Answer, Evidence, Host
+from tpuwatch.model.verdict import Judgement, Verdict
+from tpuwatch.signals.host import HostSignal
+
+Patch = pytest.MonkeyPatch
+
+
+def named(name: str) -> Trouble:
+    """The one trouble that is called so."""
+    (found,) = [trouble for trouble in all_troubles() if trouble.name == name]
+    return found
+
+
+def soaked(scratch: Path, *names: str, **more: Any) -> Account:
+    """What comes of these troubles."""
+    return Soak(scratch, [named(name) for name in names], **{"rounds": 1, **more}).run()
+
+
+def say_instead(patch: Patch, verdict: Verdict, when: Callable[[Evidence], bool]) -> None:
+    """Let the judge lie."""
+
+    def lying(evidence: Evidence, limits: JudgeLimits) -> Judgement:
+        truth = honest(evidence, limits)
+        return replace(truth, verdict=verdict) if when(evidence) else truth
+
+    honest = judge_node
+    patch.setattr(service, "judge_node", lying)
+
+
+def at_each_look(patch: Patch, also: Callable[[], None]) -> None:
+    """Let the signal of the host do something else, too."""
+
+    def look(self: HostSignal) -> Answer[Host]:
+        also()
+        return honest(self)
+
+    honest = HostSignal.ask
+    patch.setattr(HostSignal, "ask", look)
+
+
+@pytest.fixture
+def leaks() -> Iterator[list[Callable[[], object]]]:
+    """How what was leaked is given back."""
+    given_back: list[Callable[[], object]] = []
+    yield given_back
+    for give_back in given_back:
+        give_back()
+
+
+def test_troubles_of_every_kind_bring_no_false_verdict_and_pass(tmp_path: Path) -> None:
+    troubles = quick_troubles()
+    lines: list[str] = []
+    account = Soak(tmp_path, troubles, rounds=1, print_line=lines.append).run()
+    assert account.faults == []
+    assert [row.trouble for row in account.rows] == [trouble.name for trouble in troubles]
+    assert len(lines) == 1 + len(account.rows)  # under a heading
+    assert account.judgements > 4 * 600 / 10 * len(account.rows)  # of four nodes, at each look of the host at least
+
+
+def test_every_code_of_the_api_is_a_trouble() -> None:
+    names = {trouble.name for trouble in all_troubles()}
+    assert {f"API: {code}" for code in GRPC_CODES[1:]} <= names
+    assert len(names) == len(all_troubles())
+
+
+def test_a_run_is_the_same_each_time(tmp_path: Path) -> None:
+    def back(name: str, seed: int) -> list[float]:
+        (tmp_path / name).mkdir()
+        account = soaked(tmp_path / name, "API: UNAVAILABLE", seconds=180.0, seed=seed)
+        return [round(row.back_seconds, 6) for row in account.rows]
+
+    assert back("once", 1) == back("again", 1) != back("otherwise", 2)
+
+
+def test_a_judge_that_takes_a_silent_api_for_a_dead_node_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    say_instead(monkeypatch, Verdict.NODE_STUCK, lambda evidence: evidence.cloud.problem is not None)
+    faults = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
+    assert any(fault.startswith("API: UNAVAILABLE: train-2 was called node_stuck: ") for fault in faults)
+
+
+def test_a_judge_that_takes_a_hung_runtime_for_healthy_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    say_instead(monkeypatch, Verdict.HEALTHY, lambda evidence: evidence.own)
+    faults = soaked(tmp_path, "runtime: no workload", seconds=180.0).faults
+    assert faults == [
+        "runtime: no workload: in the end the nodes were "
+        "{'train-2': 'healthy', 'train-3': 'healthy', 'train-1': 'healthy'}, and should be "
+        "{'train-2': 'healthy', 'train-3': 'healthy', 'train-1': 'idle'}"
+    ]
+
+
+def test_a_judge_that_is_wrong_from_the_beginning_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    say_instead(monkeypatch, Verdict.GONE, lambda evidence: evidence.node == "train-3")
+    account = soaked(tmp_path, "API: UNAVAILABLE", rounds=2)
+    assert "train-3 was called gone" in account.faults[0]
+    assert "before anything went wrong" in account.faults[1]
+    assert account.rows == []
+
+
+def test_a_trouble_that_strikes_nobody_is_found_out(tmp_path: Path) -> None:
+    harmless = replace(named("API: UNAVAILABLE"), strikes=lambda _: nullcontext())
+    (fault,) = Soak(tmp_path, [harmless], seconds=180.0, rounds=1).run().faults
+    assert "should be {'train-2': 'unknown'" in fault
+
+
+def test_a_poll_that_comes_late_after_a_fault_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Pacing, "_back_off", lambda _: 300.0)
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=200.0).faults
+    assert fault.startswith("API: UNAVAILABLE: 30 s after it was over the nodes were {")
+
+
+def test_a_signal_that_asks_over_and_over_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(Pacing, "_back_off", lambda _: 1.0)
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
+    assert "API: UNAVAILABLE: the API was asked " in fault
+
+
+def test_a_loop_without_a_pause_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setattr(HostSignal, "due_in", 0.0)
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
+    assert fault == "no trouble: the loop host wants its next turn at once, over and over"
+
+
+def test_a_turn_that_raises_is_found_out(tmp_path: Path, monkeypatch: Patch) -> None:
+    turns = iter(range(1000))
+
+    def fail_once() -> None:
+        if next(turns) == 10:
+            raise ValueError("not foreseen")
+
+    at_each_look(monkeypatch, fail_once)
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0).faults
+    assert fault == "API: UNAVAILABLE: a turn failed: host: ValueError('not foreseen')"
+
+
+def open_a_file(leaks: list[Callable[[], object]]) -> None:
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    leaks.append(lambda: os.close(descriptor))
+
+
+def start_a_thread(leaks: list[Callable[[], object]]) -> None:
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait, daemon=True)
+    thread.start()
+    leaks.extend([ended.set, thread.join])
+
+
+def keep_a_mebibyte(leaks: list[Callable[[], object]]) -> None:
+    leaks.append(bytearray(b"x" * (1 << 20)).clear)
+
+
+@pytest.mark.parametrize(
+    ("leak", "what"), [(open_a_file, "descriptors"), (start_a_thread, "threads"), (keep_a_mebibyte, "MiB")]
+)
+def test_a_leak_is_found_out(
+    tmp_path: Path,
+    monkeypatch: Patch,
+    leaks: list[Callable[[], object]],
+    leak: Callable[[list[Callable[[], object]]], None],
+    what: str,
+) -> None:
+    at_each_look(monkeypatch, lambda: leak(leaks))
+    (fault,) = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0, rounds=2, patience=0).faults
+    assert f" {what} in the last round, " in fault
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_ends_by_itself_after_a_while_is_no_leak(
+    tmp_path: Path, leaks: list[Callable[[], object]], ends: bool
+) -> None:
+    waited: list[float] = []
+
+    def begin_three(line: str) -> None:
+        if line.startswith("1 "):  # after the first round
+            for _ in range(3):
+                start_a_thread(leaks)
+
+    def end_one(seconds: float) -> None:
+        waited.append(seconds)
+        if ends and leaks:
+            for give_back in (leaks.pop(0), leaks.pop(0)):
+                give_back()
+
+    more = {"patience": 3.0, "wait": end_one, "print_line": begin_three}
+    faults = soaked(tmp_path, "API: UNAVAILABLE", seconds=180.0, rounds=2, **more).faults
+    assert sum(waited) <= 3.0
+    assert bool(waited)
+    assert [fault for fault in faults if " threads in the last round, " not in fault] == []
+    assert bool(faults) != ends
+
+
+def test_the_command_fails_with_an_account_of_what_is_wrong(
+    monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["soak", "--only", "api: unavailable", "--rounds", "2", "--seconds", "180"]
+    monkeypatch.setattr("sys.argv", words)
+    assert command.main() == 0
+    assert "no false verdict, all came back, nothing grew." in capsys.readouterr().out
+    monkeypatch.setattr(Pacing, "_back_off", lambda _: 300.0)
+    assert command.main() == 1
+    told = capsys.readouterr().out.splitlines()
+    assert ": 1 things are wrong." in told[-2]
+    assert told[-1].startswith("  API: UNAVAILABLE: 30 s after it was over")
+
+
+def test_the_command_knows_no_trouble_of_that_name(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["soak", "--only", "no-such"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert "no-such" in capsys.readouterr().err

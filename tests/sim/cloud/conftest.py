@@ -1,3 +1,0 @@
-from tests.sim.cloud.servers import cloud
-
-__all__ = ["cloud"]  # a fixture

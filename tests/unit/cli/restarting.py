@@ -1,0 +1,118 @@
+"""`tpuwatch restart` over a simulated cloud, in this process, with a clock that only its waits advance."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
+from tpuwatch.cli import restart
+from tpuwatch.cli.main import main
+from tpuwatch.model.restart import RestartRecord, Target
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+from tpuwatch.terminal.restart import RestartDisplay
+
+OTHER_OWNER = "elsewhere/boot/12/34/abcd"  # a driver on another machine
+
+
+def flat(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
+
+
+def target(name: str = "train-1") -> Target:
+    return Target(PROJECT, ZONE, name)
+
+
+def toml(address: str, state: Path) -> str:
+    """A configuration with that cloud and that state directory."""
+    return (
+        f'[cloud]\nendpoint = "{address}"\ninsecure = true\nproject = "{PROJECT}"\nzone = "{ZONE}"\n'
+        f'[state]\ndir = "{state}"\n[http]\nlisten = "127.0.0.1:0"\n[restart]\nsettle_seconds = 5.0\n'
+    )
+
+
+class Site:
+    """A cloud, a machine from which its nodes are restarted, and what was printed."""
+
+    def __init__(self, cloud: Cloud, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.cloud = cloud
+        self.clock = cloud.clock
+        self.state = root / "state"
+        self.config = root / "c.toml"
+        self.config.write_text(toml(cloud.server.address, self.state))
+        self.ledger = SqliteLedger(self.state, cloud.clock)
+        self.on_wait: Callable[[RestartDisplay], None] = lambda _: None  # called after each wait
+        self._capsys = capsys
+
+    def add(self, name: str = "train-1", *, bad: bool = True, **fields: Any) -> Any:
+        """One more node, of which the API says that it is bad."""
+        node = self.cloud.add(name, **fields)
+        if bad:
+            node.health = "TIMEOUT"
+        return node
+
+    def run(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, standard output and standard error of `tpuwatch restart`."""
+        return self._run("restart", *words)
+
+    def restarts(self, *words: str) -> tuple[int, str, str]:
+        """The same of `tpuwatch restarts`."""
+        return self._run("restarts", *words)
+
+    def _run(self, *words: str) -> tuple[int, str, str]:
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        output = self._capsys.readouterr()
+        return code, output.out, output.err
+
+    def json(self, *words: str) -> tuple[int, list[Any]]:
+        """Exit code of `tpuwatch restart --json`, and the documents on standard output, a line each."""
+        return self._documents(self.run(*words, "--json"))
+
+    def restarts_json(self, *words: str) -> tuple[int, list[Any]]:
+        """The same of `tpuwatch restarts --json`."""
+        return self._documents(self.restarts(*words, "--json"))
+
+    @staticmethod
+    def _documents(output: tuple[int, str, str]) -> tuple[int, list[Any]]:
+        return output[0], [json.loads(line) for line in output[1].splitlines()]
+
+    def record(self, name: str = "train-1") -> RestartRecord | None:
+        stored = self.ledger.read(target(name))
+        return stored.record if stored is not None else None
+
+    def audit(self) -> list[Any]:
+        file = self.state / "audit.jsonl"
+        return [json.loads(line) for line in file.read_text("ascii").splitlines()] if file.exists() else []
+
+    def calls(self) -> list[str]:
+        """The calls that change something."""
+        changing = ("StopNode", "StartNode", "ResetQueuedResource")
+        return [call.method for call in self.cloud.world.calls if call.method in changing]
+
+
+@contextmanager
+def restarting(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    with cloud_running() as cloud:
+        site = Site(cloud, root, capsys)
+
+        def wait(display: RestartDisplay, seconds: float) -> bool:
+            cloud.pass_time(max(0.01, seconds))
+            site.on_wait(display)
+            return display.interrupted
+
+        monkeypatch.setattr(restart, "make_clock", lambda: cloud.clock)
+        monkeypatch.setattr(RestartDisplay, "wait", wait)
+        monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
+        monkeypatch.setenv("TPUWATCH_CONFIG", str(site.config))
+        monkeypatch.setattr("sys.stdin", io.StringIO())
+        yield site

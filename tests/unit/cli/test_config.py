@@ -1,0 +1,78 @@
+"""`tpuwatch config check` and `config show`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.daemon_process import RULES
+from tpuwatch.cli.main import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "own.toml").write_text(RULES)
+    (tmp_path / "c.toml").write_text(f'[logs]\nrules = ["{tmp_path}/rules"]\n[http]\nlisten = "[::1]:0"\n')
+    return tmp_path / "c.toml"
+
+
+def test_a_good_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "check", "--config", str(file)]) == 0
+    assert capsys.readouterr().out.startswith(f"{file}: good; ")
+    assert main(["config", "check", "--json", "--config", str(file)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["source"] == str(file)
+    assert document["refused"] == []
+    assert document["rules"] > 50
+
+
+def test_a_rule_that_is_refused_is_wrong(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "rules" / "own.toml").write_text(RULES.replace('"hang"', '"hagn"'))
+    assert main(["config", "check", "--config", str(file)]) == 1
+    (refused,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Refused: "))
+    assert "own.toml" in refused
+    assert "test-event" in refused
+    assert main(["config", "check", "--json", "--config", str(file)]) == 1
+    assert len(json.loads(capsys.readouterr().out)["refused"]) == 1
+
+
+def test_what_is_in_force(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", "show", "--config", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert 'listen = "[::1]:0"  # file' in text
+    assert "poll_seconds = 1.0  # default" in text
+    assert main(["config", "show", "--json", "--config", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["values"]["http"]["listen"] == "[::1]:0"
+
+
+@pytest.mark.parametrize("content", [b"", b"[logs]\n"])
+def test_an_empty_one_is_good(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    assert main(["config", "check", "--config", str(file)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"[logs", "not TOML"),
+        (b"\xff\xfe[\0l\0", "not UTF-8"),
+        (b"[stat]\n", "stat is not a key of tpuwatch; did you mean state?"),
+        (b'[state]\ndir = "here"\n', "an absolute path"),
+        (b"[state]\nmax_mib = 1\n", "from 16 to"),
+        (b'[http]\nlisten = "9478"\n', '"host:port"'),
+        (b"logs = 3\n", "logs cannot be 3; give a table [logs]"),
+    ],
+)
+def test_a_bad_one_is_explained(file: Path, content: bytes, answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_bytes(content)
+    assert main(["config", "check", "--config", str(file)]) == 2
+    printed = capsys.readouterr()
+    assert answer in printed.err
+    assert str(file) in printed.err
+    assert printed.out == ""

@@ -1,0 +1,80 @@
+"""The words of `tpuwatch exec`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.exec.running import Place
+from tpuwatch.cli.main import main
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    place = Place(tmp_path)
+    for name, value in place.environ.items():
+        monkeypatch.setenv(name, value)
+    return place
+
+
+@pytest.mark.usefixtures("place")
+def test_without_a_command_it_says_how_it_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["exec"], ["exec", "--"], ["exec", "--workload", "a"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 2
+        assert "there is no command; give it after --" in capsys.readouterr().err
+
+
+def test_a_dry_run_shows_what_would_be_set_and_runs_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    target = place.root / "made"
+    assert main(["exec", "--workload", "job", "--dry-run", "--", "touch", str(target)]) == 0
+    out = capsys.readouterr().out
+    assert f"export TPU_LOG_DIR={place.logs}\n" in out
+    assert "export TPUWATCH_WORKLOAD=job\n" in out
+    assert out.endswith(f"touch {target}\n")
+    assert not target.exists()
+    assert not place.tune.exists()
+
+
+@pytest.mark.parametrize("name", ["a b", "../x", "-x", "x" * 65])
+def test_a_name_that_cannot_be_one_runs_nothing(place: Place, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["exec", f"--workload={name}", "--", "touch", str(place.root / "made")])
+    assert ended.value.code == 2
+    assert "cannot be a workload's name" in capsys.readouterr().err
+    assert not (place.root / "made").exists()
+
+
+def test_a_configuration_that_cannot_be_used_runs_nothing(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    place.config.write_text("[tune\n")
+    assert main(["exec", "--", "touch", str(place.root / "made")]) == 2
+    assert "not TOML" in capsys.readouterr().err
+    assert not (place.root / "made").exists()
+
+
+def test_all_after_the_command_is_its_own(place: Place) -> None:
+    code = "import sys; print(sys.argv[1:])"
+    words = ["exec", "--workload", "a", "--", sys.executable, "-S", "-c", code, "--name", "--", "--json", "-h"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tpuwatch", *words], env=place.environ, capture_output=True, timeout=60
+    )
+    assert done.stdout == b"['--name', '--', '--json', '-h']\n"
+    without = ["exec", "--workload", "a", sys.executable, "-S", "-c", code, "--no-tune"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tpuwatch", *without], env=place.environ, capture_output=True, timeout=60
+    )
+    assert done.stdout == b"['--no-tune']\n"
+
+
+def test_little_is_loaded_before_the_command_starts() -> None:
+    code = (
+        "import sys, tpuwatch.cli.exec, tpuwatch.exec.preparation, tpuwatch.exec.command\n"
+        "heavy = {'pydantic', 'hyperscan', 'prometheus_client', 'http', 'socket', 'asyncio', 'watchdog', 'grpc'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert done.stdout == b"[]\n"

@@ -1,0 +1,172 @@
+"""The command line as a whole: words, exit codes, and what a shell may do to it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.daemon_process import ROOT, SECONDS, wait_for
+from tpuwatch import __version__
+from tpuwatch.cli.main import COMMANDS, main
+
+OOM = "E1120 13:44:20.000001  4242 żółw.cc:7] Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n"
+
+
+def shell(command: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell command in which `tpuwatch` is ours."""
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **environ}
+    command = command.replace("tpuwatch", f"{sys.executable} -m tpuwatch")
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],  # noqa: S607 (found on PATH)
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        timeout=60,
+        check=False,
+    )
+
+
+def exits(*arguments: str) -> int:
+    """The exit code of a command that argparse may end."""
+    try:
+        return main(arguments)
+    except SystemExit as end:
+        return int(end.code or 0)
+
+
+def test_help_names_every_command_and_what_exit_codes_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    help_text = capsys.readouterr().out
+    assert exits("--help") == 0
+    assert capsys.readouterr().out == help_text
+    assert all(f"\n    {name} " in help_text for name in COMMANDS)
+    assert "3 could not find out" in " ".join(help_text.split())
+    assert max(map(len, help_text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_that_fits(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exits(command, "--help") == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: tpuwatch {command} ")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exits("--version") == 0
+    assert capsys.readouterr().out == f"tpuwatch {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [
+        (["statsu"], "there is no command 'statsu'; did you mean 'status'?"),
+        (["xyz"], "there is no command 'xyz'; there are run, diagnose, status"),
+        (["diagnose", "--jsno"], "unrecognized arguments: --jsno"),
+        (["config"], "the following arguments are required: ACTION"),
+        (["config", "chek"], "invalid choice: 'chek'"),
+        (["events", "--cause", "hagn"], "there is no cause 'hagn'; did you mean 'hang'?"),
+        (["events", "--since", "yesterday"], "'yesterday' is no time: write 2h, 30m, 2026-11-20T13:00:00Z"),
+        (["events", "--limit", "0"], "'0' is not a number from 1 to 100000"),
+        (["run", "now"], "unrecognized arguments: now"),
+    ],
+)
+def test_wrong_words_are_answered(arguments: list[str], answer: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exits(*arguments) == 2
+    printed = capsys.readouterr()
+    assert answer in printed.err
+    assert "--help" in printed.err
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("command", [["run"], ["status"], ["events"], ["config", "check"]])
+def test_a_wrong_configuration_is_wrong_for_every_command(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('[http]\nlistn = "127.0.0.1:1"\n[logs]\npoll_seconds = "often"\n')
+    assert exits(*command, "--config", str(file)) == 2
+    printed = capsys.readouterr().err
+    assert "http.listn is not a key of tpuwatch; did you mean http.listen?" in printed
+    assert 'logs.poll_seconds cannot be "often"; give a number of seconds' in printed
+
+
+def test_a_reader_who_has_seen_enough(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("".join(OOM.replace(".000001", f".{n:06}") for n in range(2000)))
+    done = shell("tpuwatch diagnose a.log a.log | head -n 1", tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1. hbm_oom_compile, 2000 times\n", "")
+
+
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(OOM)
+    done = shell("tpuwatch diagnose a.log > /dev/full", tmp_path)
+    assert done.returncode == 3
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_no_standard_output(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(OOM)
+    done = shell("tpuwatch diagnose --exit-code a.log >&-", tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    done = shell("tpuwatch diagnose b.log >&-", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+
+
+def test_a_terminal_that_lacks_letters(tmp_path: Path) -> None:
+    (tmp_path / "żółw.log").write_text(OOM)
+    done = shell("tpuwatch diagnose żółw.log", tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert r"Seen in \u017c\xf3\u0142w.log" in done.stdout
+
+
+def test_no_standard_input(tmp_path: Path) -> None:
+    done = shell("tpuwatch diagnose <&-", tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr == "tpuwatch: cannot read standard input: it is closed\n"
+
+
+@pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colour_is_for_terminals_that_want_it(tmp_path: Path, environ: dict[str, str], coloured: bool) -> None:
+    (tmp_path / "a.log").write_text(OOM)
+    ours, theirs = pty.openpty()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "tpuwatch", "diagnose", "a.log"],
+            stdout=theirs,
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT), "TERM": "xterm", **environ},
+            timeout=60,
+            check=True,
+        )
+        text = os.read(ours, 65536)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert (b"\x1b[1;31m1. hbm_oom_compile" in text) is coloured
+    assert (b"\x1b" in text) is coloured
+
+
+def test_control_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tpuwatch", "diagnose", "pipe"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    with process, open(tmp_path / "pipe", "wb") as pipe:  # it has opened the other end: it reads
+        pipe.write(b"x\n")
+        pipe.flush()
+        wait_for(lambda: Path(f"/proc/{process.pid}/wchan").read_text().startswith(("pipe", "anon_pipe")), "reading")
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out, err) == (130, b"", b"")

@@ -1,0 +1,196 @@
+"""`tpuwatch status`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.daemon_process import DaemonProcess, libtpu_name, wait_for
+from tests.standins.http_daemon import answering
+from tests.unit.web import samples, test_tunes
+from tests.unit.web.samples import SampleView
+from tpuwatch.cli.main import main
+from tpuwatch.core.json_text import iso
+from tpuwatch.model.verdict import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonProcess]:
+    with DaemonProcess(tmp_path) as daemon:
+        monkeypatch.setenv("TPUWATCH_CONFIG", str(daemon.config))
+        yield daemon
+
+
+def test_all_is_well_and_then_it_is_not(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.start()
+    assert main(["status"]) == 0
+    text = capsys.readouterr().out
+    assert f"at http://{daemon.address}/, up since " in text
+    assert "Nothing was wrong in the last 24 hours that tpuwatch knows of." in text
+
+    now = time.strftime("%m%d %H:%M:%S")
+    oom = f"E{now}.000001  4242 tpu.cc:7] Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n"
+    start = f"I{now}.000000  4242 tpu.cc:7] Starting premapped memory manager initialization...\n"
+    (daemon.logs / libtpu_name()).write_text(start + oom)
+    (daemon.logs / "tpu_driver.steer\x1b[2J\u202e").symlink_to("/dev/zero")
+    wait_for(lambda: daemon.api("findings")["findings"] and daemon.api("status")["problems"], "the finding")
+    assert main(["status"]) == 1
+    text = capsys.readouterr().out
+    assert "1. hbm_oom_compile" in text
+    assert "last at " in text
+    assert f"process {2**30}: starting" in text
+    assert "Not read" in text
+    assert not set(text) & set("\x1b\u202e")
+    paths = {word for word in text.split() if "/" in word}
+    assert all(len(line) <= 80 or set(line.split()) & paths for line in text.splitlines())
+
+    assert main(["status", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [one["cause"] for one in document["findings"]] == ["hbm_oom_compile"]
+    assert document["ready"]
+    assert document["launches"][0]["pid"] == 2**30
+
+
+def test_no_daemon(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+    daemon.configure(listen=address)
+    assert main(["status"]) == 3
+    printed = capsys.readouterr().err
+    assert f"no daemon answers at {address} " in printed
+    assert "start it with `tpuwatch run`" in printed
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\n\r\nhello",
+        b"SSH-2.0-\x1b[2JOpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"[" * 100_000,
+    ],
+    ids=["text", "ssh", "list", "deep"],
+)
+def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def serve() -> None:
+            connection, _ = other.accept()  # one is enough: the command asks no more of what is no daemon
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        other.settimeout(30)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        daemon.configure(listen=f"127.0.0.1:{other.getsockname()[1]}")
+        assert main(["status"]) == 3
+        thread.join()
+        assert " (some other program does); start it with" in capsys.readouterr().err
+
+
+def test_a_daemon_that_hangs(
+    daemon: DaemonProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tpuwatch.web.client.SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as hangs:  # it takes connections, and nobody reads them
+        address = f"127.0.0.1:{hangs.getsockname()[1]}"
+        daemon.configure(listen=address)
+        assert main(["status"]) == 3
+    printed = capsys.readouterr().err
+    assert f"nobody at {address} has answered for 0 s: the daemon hangs" in printed
+
+
+@pytest.mark.parametrize("command", [["status"], ["nodes"], ["nodes", "trainer"]], ids=" ".join)
+@pytest.mark.parametrize("answer", ["nothing", "null", "new"])
+def test_a_daemon_of_another_version(
+    command: list[str], answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = {"node": "trainer", "own": False, "verdict": "asleep"}  # a verdict that we do not know
+    documents = {
+        "nothing": {"version": "9.0", "findings": [], "launches": [], "nodes": [{}]},
+        "null": {"version": "9.0", "findings": [], "launches": None, "nodes": None},
+        "new": {"version": "9.0", "findings": [], "launches": [], "nodes": [new]},
+    }
+    for module in ("status", "nodes"):
+        monkeypatch.setattr(f"tpuwatch.cli.{module}.ask_daemon", lambda *_: documents[answer])
+    config = tmp_path / "c.toml"
+    config.write_text(f'[state]\ndir = "{tmp_path}"\n')
+    assert main([*command, "--config", str(config)]) == 3
+    assert "it may be of another version; `systemctl restart tpuwatch`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [(Verdict.HEALTHY, 0), (Verdict.UNKNOWN, 0), (Verdict.COMPILING, 0), (Verdict.JOB_STUCK, 1), (Verdict.GONE, 1)],
+)
+def test_the_verdict_decides_with(
+    verdict: Verdict, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(SampleView(samples.watching(verdict)), tmp_path, monkeypatch):
+        assert main(["status"]) == status
+        assert main(["status", "--json"]) == status
+    assert f"train-1: {verdict.value.replace('_', ' ')} since" in capsys.readouterr().out
+
+
+def test_all_is_well_on_one_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = SampleView(samples.watching(), started=[samples.launch(pid=pid) for pid in range(1, 9)])
+    with answering(view, tmp_path, monkeypatch):
+        assert main(["status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "train-1: healthy since 2026-11-20 11:44:14 UTC, 2 h ago (high)" in lines
+
+
+def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = SampleView(samples.watching(Verdict.RUNTIME_STUCK), wrong=[samples.finding()], started=[samples.launch()])
+    with answering(view, tmp_path, monkeypatch):
+        assert main(["status"]) == 1
+    printed = capsys.readouterr().out
+    screen = printed.splitlines()[:24]
+    places = [
+        next(place for place, line in enumerate(screen) if words in line)
+        for words in (
+            "train-1: runtime stuck since",
+            "   Why:",
+            "   But:",
+            "What to do (restart the runtime):",
+            "Machine:",
+        )
+    ]
+    assert places == sorted(places)
+    assert printed.index("Machine:") < printed.index("1. hbm_oom_compile") < printed.index("Launches, the newest first")
+
+
+def test_when_a_record_without_a_time_was_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = samples.event(time=None)
+    with answering(SampleView(samples.watching(), wrong=[samples.finding(first)]), tmp_path, monkeypatch):
+        assert main(["status"]) == 1
+    assert f"last at {iso(first.observed)}\n" in capsys.readouterr().out
+
+
+def test_the_next_launch_is_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = SampleView(samples.status(tune=test_tunes.status(test_tunes.tuned())))
+    with answering(view, tmp_path, monkeypatch):
+        main(["status"])
+    text = capsys.readouterr().out
+    assert "Next launch" in text
+    assert "train: grow, on trial, premapped buffer 8 GiB. It was too small." in " ".join(text.split())

@@ -1,0 +1,114 @@
+"""What a reload of the configuration leaves the parts with, in the process of the tests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.standins.fake_processes import OUTSIDE, FakeProcesses
+from tests.unit.store.make import NOW
+from tpuwatch.config import Config
+from tpuwatch.config.restart import LedgerConfig
+from tpuwatch.config.schema import CloudConfig, HealthConfig, HttpConfig, LogsConfig, RuntimeConfig, StateConfig
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.daemon import daemon as module
+from tpuwatch.daemon.daemon import Daemon
+from tpuwatch.daemon.node_services import NodeServices
+from tpuwatch.ingest import service
+from tpuwatch.launches.tracker import Origin
+from tpuwatch.restart.service import RestartService
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+class Site:
+    """A daemon whose turns the test does."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        (root / "logs").mkdir()
+        self.health = HealthConfig()
+        self.runtime = RuntimeConfig(enabled=False)
+        self.clock = ManualClock()
+        self.daemon = Daemon(self.config, clock=self.clock, environ={})
+
+    def config(self) -> Config:
+        return Config(
+            logs=LogsConfig(paths=(self.root / "logs",)),
+            cloud=CloudConfig(enabled=False),
+            runtime=self.runtime,
+            http=HttpConfig(listen="127.0.0.1:0"),
+            state=StateConfig(dir=self.root / "state"),
+            health=self.health,
+        )
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    monkeypatch.setattr(module, "set_up_logging", lambda *_: None)  # this process's log is the tests' own
+    monkeypatch.setattr(service, "ProcFs", lambda: FakeProcesses((42, NOW - 2)))
+    site = Site(tmp_path)
+    yield site
+    site.daemon.close()
+
+
+def test_the_new_judge_gets_the_logs_answer_at_once(site: Site) -> None:
+    daemon = site.daemon
+    daemon._logs.ingest.tracker.mark("init_started", {}, Origin(42, "alice", "vm"), NOW)
+    daemon.turn()
+    before = daemon._node
+    site.health = HealthConfig(idle_seconds=1234)
+    daemon.reload()
+    daemon.turn()
+    assert daemon._node is not before
+    logs = daemon._node.signals.snapshot.logs.value
+    assert logs is not None
+    assert logs.alive == {OUTSIDE + 42}
+
+
+def test_the_logs_answer_is_handed_on_when_it_changed(site: Site) -> None:
+    daemon = site.daemon
+    daemon.turn()
+    first = daemon._node.signals.snapshot.logs
+    assert first.problem is None
+    for _ in range(int(service.ANSWER_SECONDS) - 1):
+        site.clock.advance(1)
+        daemon.turn()
+        assert daemon._node.signals.snapshot.logs is first
+    site.clock.advance(1)
+    daemon.turn()
+    assert daemon._node.signals.snapshot.logs.at == site.clock.time()
+
+
+def test_a_new_loop_may_finish_its_first_turn_before_its_start_returns(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(node: NodeServices) -> None:
+        for loop in node.loops.limits():
+            node.loops._on_turn(loop, 0.0)
+
+    monkeypatch.setattr(NodeServices, "start", start)
+    daemon = site.daemon
+    daemon.turn()
+    assert "runtime" not in daemon._node.loops.limits()
+    site.runtime = RuntimeConfig(ports=(1,))
+    daemon.reload()
+    daemon.turn()
+    assert "runtime" in daemon._node.loops.limits()
+    assert "failed" not in daemon._state
+
+
+@pytest.mark.parametrize("drives", [True, False])
+def test_the_ledger_is_not_taken_from_a_restart_that_is_under_way(
+    site: Site, monkeypatch: pytest.MonkeyPatch, drives: bool
+) -> None:
+    monkeypatch.setattr(RestartService, "drives", drives)
+    before = site.daemon._restart
+    config = site.config().model_copy(update={"ledger": LedgerConfig(dir=str(site.root / "other"))})
+    monkeypatch.setattr(site.daemon, "_load", lambda: config)
+    site.daemon._apply_reload()
+    assert (site.daemon._restart is before) == drives
+    assert ("[ledger] cannot change" in site.daemon._config_error) == drives

@@ -1,0 +1,133 @@
+"""What is decided after a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.tune.recorded import NOW, launch, record
+from tpuwatch.exec.ending import (
+    RunResult,
+    decide,
+    decided_since,
+    findings_to_report,
+    launches_of,
+    needs_decision,
+    tuning_lines,
+    undecided_message,
+)
+from tpuwatch.exec.preparation import PreparedRun
+from tpuwatch.launches.exec_records import write_record
+from tpuwatch.model.launches import Outcome
+from tpuwatch.model.tune import SIZE, THRESHOLD, SizeDecision, SizeStep, TunePlan, VariableSetting
+from tpuwatch.tune.environment import LaunchEnvironment
+from tpuwatch.tune.plan import read_plan, write_plan
+
+
+def test_the_generation_that_the_plan_knew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'[tune]\ndir = "{tmp_path}/none"\nlog_dir = "{tmp_path}/logs"\n')
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    one = launch(chip_kind="", premapped_bytes=None, premapped_failures=0, faults={}, exit_status=0)
+    write_record(tmp_path, record(one, exit_status=0, causes=()))
+    before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)), "", "v4")
+    prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=True, notes=())
+    plan = decide(prepared, config)
+    assert (plan.generation, plan.decision.step, plan.decision.before_bytes) == ("v4", SizeStep.KEEP, 0)
+    assert read_plan(tmp_path, "train") == plan
+
+
+def test_what_the_daemon_decided_meanwhile_is_read_and_what_stood_before_is_not(tmp_path: Path) -> None:
+    before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))
+    prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=False, notes=())
+    assert decided_since(prepared) is None
+    write_plan(tmp_path, before)
+    assert decided_since(prepared) is None
+    after = replace(before, decided=NOW - 1)
+    write_plan(tmp_path, after)
+    assert decided_since(prepared) == after
+    assert decided_since(prepared._replace(plan=None)) is None  # nothing was tuned
+
+
+@pytest.mark.parametrize(
+    ("fields", "calls"),
+    [
+        pytest.param({"faults": {"premapped_exhausted": 1.0}}, True, id="no room"),
+        pytest.param({"faults": {"host_oom": 1.0}}, True, id="no memory"),
+        pytest.param({"faults": {}, "outcome": Outcome.SLOW}, True, id="slow"),
+        pytest.param({"faults": {"hang": 1.0}}, False, id="something else"),
+        pytest.param({"faults": {}}, False, id="well"),
+    ],
+)
+def test_only_what_tuning_answers_calls_for_another_buffer(fields: dict[str, Any], calls: bool) -> None:
+    assert needs_decision((launch(**fields),)) is calls
+
+
+def _plan(**values: str) -> TunePlan:
+    settings = tuple(VariableSetting(name, value, "") for name, value in values.items())
+    return TunePlan("job", 0.0, settings, SizeDecision(SizeStep.GROW, None, None, ("It was too small.",)))
+
+
+def _begun(plan: TunePlan, environ: dict[str, str], given: dict[str, str]) -> PreparedRun:
+    return PreparedRun("id", "job", environ, LaunchEnvironment(given), plan, None, True, ())
+
+
+def _end(status: int, *causes: str, oom: bool = False) -> RunResult:
+    return RunResult(1, 0.0, 1.0, status, oom, {"findings": [{"cause": cause} for cause in causes]})
+
+
+def test_nothing_is_printed_where_the_next_launch_gets_the_same() -> None:
+    plan = _plan(**{SIZE: "4096"})
+    assert tuning_lines(_begun(plan, {SIZE: "4096"}, {SIZE: "4096"}), plan) == []
+    assert tuning_lines(_begun(plan, {}, {}), None) == []
+
+
+def test_a_change_is_printed_with_what_there_was_and_why() -> None:
+    given = {SIZE: "4096"}
+    (line,) = tuning_lines(_begun(_plan(**given), given, given), _plan(**{SIZE: str(6 << 30)}))
+    assert line == (
+        f"this launch had {SIZE}=4096, set by tpuwatch; the next one gets {SIZE}=6442450944 (6 GiB). It was too small."
+    )
+
+
+def test_the_operators_own_value_is_distinguished_from_ours() -> None:
+    (line,) = tuning_lines(_begun(_plan(), {SIZE: "1"}, {}), _plan(**{SIZE: "8192"}))
+    assert f"{SIZE}=1, your own" in line
+
+
+def test_a_change_of_the_threshold_alone_is_printed_too() -> None:
+    (line,) = tuning_lines(_begun(_plan(), {}, {}), _plan(**{THRESHOLD: "4096"}))
+    assert line.startswith(f"the next one gets {THRESHOLD}=4096")
+    (line,) = tuning_lines(_begun(_plan(**{SIZE: "4096"}), {}, {}), _plan())
+    assert line.startswith(f"the next one gets libtpu's own {SIZE}")
+
+
+def test_what_the_daemon_is_to_decide_is_shown_by_a_command() -> None:
+    prepared = _begun(_plan(), {}, {})
+    assert "by tpuwatch's daemon" in undecided_message(prepared, None)
+    assert "`tpuwatch tune --workload job` shows it" in undecided_message(prepared, None)
+    assert "`tpuwatch tune --workload job --config '/my own.toml'`" in undecided_message(prepared, Path("/my own.toml"))
+
+
+@pytest.mark.parametrize(
+    ("end", "causes"),
+    [
+        pytest.param(_end(0, "slow_init"), [], id="done"),
+        pytest.param(_end(1, "slow_init"), ["slow_init"], id="failed"),
+        pytest.param(_end(143, "interrupted", "hang"), ["hang"], id="ended by a user"),
+        pytest.param(RunResult(1, 0.0, 1.0, 1, False, None), [], id="not read"),
+    ],
+)
+def test_findings_are_for_those_whose_command_failed(end: RunResult, causes: list[str]) -> None:
+    assert [finding["cause"] for finding in findings_to_report(end)] == causes
+
+
+def test_a_kill_for_want_of_memory_is_a_fault_of_the_launch() -> None:
+    launch = {"pid": 1, "started": 0.25, "outcome": "ok", "cause": None}
+    end = RunResult(1, 0.0, 1.0, 137, True, {"records": [launch]})
+    (known,) = launches_of(_begun(_plan(), {"TPU_X": "1", "HOME": "/"}, {}), end)
+    assert known.faults == {"host_oom": 0.75}
+    assert (known.exit_status, known.ended, known.environment, known.workload) == (137, 1.0, {"TPU_X": "1"}, "job")

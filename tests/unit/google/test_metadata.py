@@ -1,0 +1,330 @@
+"""Tests of the metadata client, against servers on loopback that behave well or badly."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tpuwatch.core.clock import ManualClock, SystemClock
+from tpuwatch.google import metadata
+from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, default_host
+from tpuwatch.model.signals import Problem
+
+OK = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: e1\r\nContent-Length: 5\r\n\r\nvalue"
+Serve = Callable[[socket.socket, bytes], None]
+
+
+def reply(status: str, *headers: str, body: bytes = b"") -> bytes:
+    lines = [f"HTTP/1.1 {status}", "Metadata-Flavor: Google", *headers, f"Content-Length: {len(body)}", "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+class Server:
+    """Answers each connection by `serve`, which gets the connection and the request's head."""
+
+    def __init__(self, serve: Serve) -> None:
+        self.requests: list[bytes] = []
+        self.got = threading.Event()
+        self.done = threading.Event()
+        self._serve = serve
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            with connection, contextlib.suppress(OSError):
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    chunk = connection.recv(4096)
+                    if not chunk:
+                        break
+                    head += chunk
+                if not head:
+                    continue  # that was the wake-up of `close`
+                self.requests.append(head)
+                self.got.set()
+                self._serve(connection, head)
+
+    def close(self) -> None:
+        self.done.set()
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Serve], Server]]:
+    servers: list[Server] = []
+
+    def start(behaviour: Serve) -> Server:
+        servers.append(Server(behaviour))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+def hang(server: Server) -> None:
+    """Say nothing until the test ends."""
+    server.done.wait(30)
+
+
+def client(host: str, seconds: float = 60.0) -> MetadataClient:
+    return MetadataClient(host, clock=SystemClock(), timeout_seconds=seconds)
+
+
+def failure(asked: MetadataClient, path: str = "instance/zone") -> MetadataError:
+    with pytest.raises(MetadataError) as caught:
+        asked.get(path)
+    return caught.value
+
+
+def test_it_reads_a_value_and_asks_as_the_server_demands(serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda connection, _: connection.sendall(OK))
+    assert client(server.host).get("instance/attributes/tpu-env") == "value"
+    head = server.requests[0].decode()
+    assert head.startswith("GET /computeMetadata/v1/instance/attributes/tpu-env HTTP/1.1\r\n")
+    assert "\r\nMetadata-Flavor: Google\r\n" in head
+    assert f"\r\nHost: {server.host}\r\n" in head
+
+
+def test_a_proxy_is_never_used(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = serve(lambda connection, _: connection.sendall(reply("200 OK", body=b"the proxy's")))
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://{proxy.host}")
+    server = serve(lambda connection, _: connection.sendall(OK))
+    assert client(server.host).get("instance/zone") == "value"
+    assert proxy.requests == []
+
+
+def test_what_is_not_there_is_none(serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda connection, _: connection.sendall(reply("404 Not Found", body=b"no")))
+    assert client(server.host).get("instance/attributes/tpu-env") is None
+    assert client(server.host).wait("instance/x", "", 1) == ("", "")
+
+
+def test_a_value_without_a_length_ends_with_the_connection(serve: Callable[[Serve], Server]) -> None:
+    server = serve(
+        lambda connection, _: connection.sendall(b"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n\xffab")
+    )
+    assert client(server.host).get("instance/zone") == "\N{REPLACEMENT CHARACTER}ab"
+
+
+def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda connection, _: connection.sendall(OK))
+    assert client(server.host).wait("instance/maintenance-event", "a/b&c", 60) == ("value", "e1")
+    assert client(server.host).wait("instance/upcoming-maintenance?alt=json", "", 7.9) == ("value", "e1")
+    first, second = (request.split(b" ")[1].decode() for request in server.requests)
+    assert first.endswith("/maintenance-event?wait_for_change=true&last_etag=a%2Fb%26c&timeout_sec=60")
+    assert second.endswith("?alt=json&wait_for_change=true&last_etag=0&timeout_sec=7")
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", Problem.FOREIGN),  # no Metadata-Flavor
+        (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", Problem.FOREIGN),
+        (b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Other\r\nContent-Length: 0\r\n\r\n", Problem.FOREIGN),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", Problem.FOREIGN),
+        (b"\0\xff\0\xff\n" * 10, Problem.FOREIGN),
+        (b"HTTP/1.1 abc\r\n\r\n", Problem.FOREIGN),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 500 + b"\r\n", Problem.FOREIGN),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 100_000 + b"\r\n\r\n", Problem.FOREIGN),
+        (reply("503 Service Unavailable"), Problem.SERVER),
+        (reply("500 Internal Server Error"), Problem.SERVER),
+        (reply("429 Too Many Requests"), Problem.THROTTLED),
+        (reply("403 Forbidden"), Problem.DENIED),
+        (reply("400 Bad Request"), Problem.INTERNAL),
+        (reply("301 Moved Permanently", "Location: http://127.0.0.1:1/"), Problem.INTERNAL),  # never followed
+        (OK[:-2], Problem.UNREACHABLE),  # cut off
+        (b"", Problem.UNREACHABLE),
+    ],
+)
+def test_bad_answers_are_told_apart(answer: bytes, problem: Problem, serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda connection, _: connection.sendall(answer))
+    error = failure(client(server.host))
+    assert error.problem is problem, str(error)
+    assert server.host in str(error)
+    assert str(error).endswith(".")
+
+
+def test_retry_after_is_handed_on(serve: Callable[[Serve], Server]) -> None:
+    answers = iter([reply("429 Slow", "Retry-After: 17"), reply("503 No", "Retry-After: soon"), reply("503 No")])
+    server = serve(lambda connection, _: connection.sendall(next(answers)))
+    assert [failure(client(server.host)).retry_after for _ in range(3)] == [17.0, None, None]
+
+
+def test_a_reply_that_does_not_end_is_cut_by_its_size(serve: Callable[[Serve], Server]) -> None:
+    def flood(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\n\r\n")
+        for _piece in range(2 * MAX_REPLY_BYTES >> 16):
+            connection.sendall(b"x" * (1 << 16))
+
+    error = failure(client(serve(flood).host))
+    assert error.problem is Problem.FOREIGN
+    assert "larger than" in str(error)
+
+
+def test_a_length_that_lies_reserves_no_memory(serve: Callable[[Serve], Server]) -> None:
+    head = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 100000000000000\r\n\r\nabc"
+    server = serve(lambda connection, _: connection.sendall(head))
+    assert failure(client(server.host)).problem is Problem.UNREACHABLE
+
+
+def test_a_server_that_hangs_is_a_timeout(serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda _connection, _: hang(server))
+    error = failure(client(server.host, 0.2))
+    assert error.problem is Problem.TIMEOUT
+    assert "within 0.2 s" in str(error)
+    server.done.set()
+
+
+class Ticking(ManualClock):
+    """Each look at the clock takes a second."""
+
+    def monotonic(self) -> float:
+        self.advance(1.0)
+        return super().monotonic()
+
+
+def test_a_server_that_drips_meets_the_deadline_of_the_whole(serve: Callable[[Serve], Server]) -> None:
+    sent: list[int] = []
+
+    def drip(connection: socket.socket, _: bytes) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while not server.done.is_set():
+            connection.sendall(b"H" if not sent else b"T")
+            sent.append(1)
+
+    server = serve(drip)
+    # Each single read succeeds at once; only their sum, by the clock, is late. The head alone would go on for ever.
+    error = failure(MetadataClient(server.host, clock=Ticking(), timeout_seconds=8.0))
+    assert error.problem is Problem.TIMEOUT
+
+
+def test_nobody_there_is_absence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        host = f"127.0.0.1:{free.getsockname()[1]}"
+    error = failure(client(host))
+    assert error.problem is Problem.ABSENT
+    assert "no Google Cloud VM" in str(error)
+
+
+def test_names_that_cannot_be_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(code: int) -> None:
+        def getaddrinfo(*_args: object, **_more: object) -> list[object]:
+            raise socket.gaierror(code, "as the test says")
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    fails(socket.EAI_NONAME)
+    assert failure(client("no-such-name.invalid")).problem is Problem.ABSENT
+    fails(socket.EAI_AGAIN)
+    assert failure(client("no-such-name.invalid")).problem is Problem.UNREACHABLE
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "exa mple.invalid", "host:port"])
+def test_a_host_that_is_no_name_is_a_problem_not_a_crash(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def getaddrinfo(name: str, *_args: object, **_more: object) -> list[object]:
+        name.encode("idna")  # as the real one does first
+        raise socket.gaierror(socket.EAI_NONAME, "unknown")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    assert failure(client(host)).problem in (Problem.ABSENT, Problem.FOREIGN)
+
+
+def test_a_resolver_that_hangs_costs_the_deadline_and_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    release, looked, asked = threading.Event(), threading.Event(), []
+
+    def getaddrinfo(*_args: object, **_more: object) -> list[object]:
+        asked.append(1)
+        looked.set()
+        release.wait(60)
+        raise socket.gaierror(socket.EAI_AGAIN, "too late")
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    asking = client("metadata.invalid", 0.05)
+    for _ in range(4):
+        assert failure(asking).problem is Problem.TIMEOUT
+    assert looked.wait(60)
+    assert len(asked) == 1  # each would have a thread
+    release.set()
+
+
+def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) -> None:
+    server = serve(lambda _connection, _: hang(server))
+    waiting = client(server.host, 600)
+    caught: list[MetadataError] = []
+
+    def wait() -> None:
+        try:
+            waiting.wait("instance/maintenance-event", "e", 600)
+        except MetadataError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert server.got.wait(60)
+    waiting.close()
+    thread.join(60)  # a tenth of what it would wait for
+    assert not thread.is_alive()
+    assert [error.problem for error in caught] == [Problem.UNREACHABLE]
+    assert failure(waiting).problem is Problem.UNREACHABLE
+    server.done.set()
+
+
+def test_close_while_it_connects_is_not_lost(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serve(lambda connection, _: connection.sendall(OK))
+    asking = client(server.host)
+
+    class Closing(socket.socket):
+        def connect(self, address: object) -> None:
+            asking.close()
+            super().connect(address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(metadata.socket, "socket", Closing)
+    assert "tpuwatch is closing" in str(failure(asking))
+    assert not server.requests
+
+
+def test_no_socket_is_left_open(serve: Callable[[Serve], Server]) -> None:
+    answers = iter([OK, b"", b"junk\r\n\r\n"])
+    server = serve(lambda connection, _: connection.sendall(next(answers)))
+    asking = client(server.host)
+    assert asking.get("a") == "value"
+    failure(asking)
+    failure(asking)
+    assert not asking._dialer._open
+
+
+@pytest.mark.parametrize(
+    ("host", "parsed"),
+    [
+        ("metadata.google.internal", ("metadata.google.internal", 80)),
+        ("127.0.0.1:8080", ("127.0.0.1", 8080)),
+        ("[::1]:8080", ("::1", 8080)),
+        ("[::1]", ("::1", 80)),
+        ("::1", ("::1", 80)),
+    ],
+)
+def test_hosts_may_name_a_port(host: str, parsed: tuple[str, int]) -> None:
+    assert metadata._host_and_port(host) == parsed
+
+
+def test_the_environment_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:99")
+    assert default_host() == "127.0.0.1:99"
+    monkeypatch.setenv("GCE_METADATA_HOST", "")
+    assert default_host() == "metadata.google.internal"

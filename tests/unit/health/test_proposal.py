@@ -1,0 +1,128 @@
+"""The rules of safety by themselves: what may be advised, whatever a rule proposes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.health.scenes import (
+    MINUTE,
+    NOW,
+    PID,
+    answered,
+    elsewhere,
+    event,
+    hung,
+    identity,
+    idle,
+    job,
+    node,
+    silent,
+    training,
+)
+from tpuwatch.health.facts import Facts
+from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.health.proposal import Proposal, allowed_action, node_action
+from tpuwatch.model.events import Cause
+from tpuwatch.model.signals import Evidence, Problem, Signal
+from tpuwatch.model.verdict import DESTRUCTIVE, Action, Confidence, Reason, Verdict
+
+TWO = (Signal.RUNTIME, Signal.HOST)
+ON_THE_WAY = ("STARTING", "STOPPING", "REPAIRING", "DELETING", "UNKNOWN", "STATE_17")
+STUCK = job(idle(20 * MINUTE), 0.0)
+
+
+def proposed(action: Action, *signals: Signal, verdict: Verdict = Verdict.JOB_STUCK) -> Proposal:
+    reasons = tuple(Reason(signal, "It is stuck.", NOW) for signal in signals)
+    return Proposal(verdict, Confidence.HIGH, action, "It is stuck.", reasons, pids=(PID,))
+
+
+def allowed(case: Proposal, evidence: Evidence = STUCK) -> Action:
+    return allowed_action(case, Facts(evidence, JudgeLimits()))[0]
+
+
+@pytest.mark.parametrize("action", sorted(DESTRUCTIVE))
+def test_two_signals_may_advise_anything(action: Action) -> None:
+    assert allowed(proposed(action, *TWO)) is action
+
+
+@pytest.mark.parametrize("action", sorted(set(Action) - DESTRUCTIVE))
+def test_what_is_harmless_needs_no_proof(action: Action) -> None:
+    assert allowed(proposed(action)) is action
+
+
+@pytest.mark.parametrize("action", sorted(DESTRUCTIVE))
+@pytest.mark.parametrize(
+    "signals",
+    [
+        (),
+        (Signal.RUNTIME,),
+        (Signal.HOST, Signal.HOST),
+        (Signal.LOGS, Signal.LOGS),
+        (Signal.LOGS, Signal.METADATA),
+        (Signal.LOGS, Signal.MONITORING),
+        (Signal.PEER,),
+        (Signal.PEER, Signal.MONITORING),
+        (Signal.PEER, Signal.LOGS),
+    ],
+    ids=lambda signals: "+".join(signal.value for signal in signals) or "none",
+)
+def test_one_signal_or_a_repeated_one_advises_nothing(action: Action, signals: tuple[Signal, ...]) -> None:
+    assert allowed(proposed(action, *signals)) is Action.MANUAL
+
+
+@pytest.mark.parametrize("action", sorted(DESTRUCTIVE))
+def test_nothing_interrupts_programs_that_run(action: Action) -> None:
+    assert allowed(proposed(action, *TWO), training()) is Action.MANUAL
+
+
+@pytest.mark.parametrize("signal", ["cloud", "runtime", "host", "logs", "notices"])
+@pytest.mark.parametrize("action", sorted(DESTRUCTIVE))
+def test_everybody_who_could_object_must_have_spoken(action: Action, signal: str) -> None:
+    evidence = job(idle(20 * MINUTE), 0.0, **{signal: silent(Problem.UNREACHABLE)})
+    assert allowed(proposed(action, *TWO), evidence) is Action.MANUAL
+
+
+def test_where_there_is_no_node_by_the_api_only_the_node_itself_is_safe_from_it() -> None:
+    evidence = job(idle(20 * MINUTE), 0.0, cloud=silent(Problem.UNCONFIGURED), identity=identity(node=""))
+    assert allowed(proposed(Action.END_HOLDER, *TWO), evidence) is Action.END_HOLDER
+    assert allowed(proposed(Action.RESTART_NODE, *TWO), evidence) is Action.MANUAL
+
+
+@pytest.mark.parametrize("action", [Action.END_HOLDER, Action.RESTART_RUNTIME])
+def test_nothing_is_ended_where_it_is_not_known_what(action: Action) -> None:
+    assert allowed(replace(proposed(action, *TWO), pids=())) is Action.MANUAL
+
+
+def test_another_workers_fault_stops_it_here() -> None:
+    evidence = job(idle(20 * MINUTE), 0.0)
+    assert evidence.logs.value is not None
+    fault = event(Cause.HEARTBEAT_LOST)
+    blamed = job(idle(20 * MINUTE), 0.0, logs=answered(type(evidence.logs.value)((), (fault,))))
+    assert allowed(proposed(Action.END_HOLDER, *TWO), blamed) is Action.MANUAL
+
+
+@pytest.mark.parametrize(
+    ("shown", "action"),
+    [
+        (node(), Action.RESTART_NODE),
+        (node(hosts=2), Action.MANUAL),
+        (node(hosts=2, queued_resource="q"), Action.RESET_QUEUED_RESOURCE),
+        (node(spot=True), Action.RECREATE),
+        (node(spot=True, hosts=2, queued_resource="q"), Action.RECREATE),
+        (node("PREEMPTED"), Action.RECREATE),
+        (node("TERMINATED"), Action.RECREATE),
+        *((node(state, spot=spot), Action.MANUAL) for state in ON_THE_WAY for spot in (False, True)),
+    ],
+    ids=lambda value: getattr(value, "state", ""),
+)
+def test_the_service_allows_only_some_ways_to_renew_a_node(shown: object, action: Action) -> None:
+    assert node_action(Facts(elsewhere(answered(shown)), JudgeLimits()))[0] is action  # type: ignore[arg-type]
+
+
+def test_ages_are_never_negative_and_unknown_where_the_time_is() -> None:
+    facts = Facts(job(hung(MINUTE), 0.0), JudgeLimits())
+    assert facts.age(NOW + 100) == 0
+    assert facts.age(NOW - 100) == 100
+    assert [facts.age(when) for when in (None, 0.0, -5.0, float("nan"), float("inf"))] == [None] * 5

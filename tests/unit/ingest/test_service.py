@@ -1,0 +1,205 @@
+"""What the log service answers to the judge, and when."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.standins.fake_processes import OUTSIDE, FakeProcesses
+from tests.unit.store.make import NOW, event
+from tests.unit.tune.recorded import launch
+from tpuwatch.config import Config
+from tpuwatch.config.schema import LogsConfig as LogsSection
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.ingest import bad_values, service
+from tpuwatch.ingest.service import ANSWER_SECONDS, LogService
+from tpuwatch.launches.tracker import Origin
+from tpuwatch.logs.tail.files import Refusal
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.events import Cause
+from tpuwatch.model.signals import Answer, Host, Logs, Problem
+from tpuwatch.store import EventStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PID = 42
+OURS = Origin(PID, "alice", "vm")
+
+
+class Scene:
+    """A log service with processes made up by the test."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = ManualClock()
+        self.processes = FakeProcesses((PID, NOW - 2))
+        monkeypatch.setattr(service, "ProcFs", lambda: self.processes)
+        self.logs = root / "logs"
+        self.logs.mkdir()
+        self.store = EventStore.open(root / "state", self.clock)
+        self.service = self.made()
+
+    def made(self) -> LogService:
+        """The log service of a run."""
+        return LogService(
+            Config(logs=LogsSection(paths=(self.logs,))),
+            store=self.store,
+            metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
+            clock=self.clock,
+            wake=lambda: None,
+        )
+
+    def launch(self, origin: Origin = OURS) -> None:
+        self.service.ingest.tracker.mark("init_started", {}, origin, self.clock.time())
+        self.turn()
+
+    def turn(self) -> None:
+        self.service.ingest.turn()
+
+    def new_logs(self) -> Logs:
+        """The value of the new answer."""
+        answer = self.service.new_answer()
+        assert answer is not None
+        assert answer.value is not None
+        return answer.value
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    scene = Scene(tmp_path, monkeypatch)
+    scene.turn()
+    yield scene
+    scene.service.close()
+    scene.store.close()
+
+
+def test_an_unchanged_answer_is_repeated_at_intervals(scene: Scene) -> None:
+    scene.launch()
+    scene.new_logs()
+    for _ in range(int(ANSWER_SECONDS) - 1):
+        scene.clock.advance(1)
+        scene.turn()
+        assert scene.service.new_answer() is None
+    scene.clock.advance(1)
+    assert scene.new_logs().alive == {OUTSIDE + PID}
+
+
+def test_an_answer_is_repeated_long_before_it_is_stale() -> None:
+    assert JudgeLimits().logs_seconds / 3 > ANSWER_SECONDS
+
+
+def test_each_change_gives_a_new_answer_at_once(scene: Scene) -> None:
+    scene.new_logs()
+    scene.launch()
+    assert len(scene.new_logs().launches) == 1
+    scene.service.ingest.add_event(event("a"))
+    scene.turn()
+    assert len(scene.new_logs().events) == 1
+    scene.service.ingest.tracker.mark("init_done", {"init_seconds": 1.0}, OURS, NOW + 1)
+    scene.turn()
+    assert scene.new_logs().launches[0].init_seconds == 1.0
+    assert scene.service.new_answer() is None
+
+
+def test_the_subscriber_is_given_the_stored_launches(scene: Scene) -> None:
+    started: list[float] = []
+    scene.service.subscribe(lambda launches, _records: started.extend(one.started for one in launches))
+    scene.launch()
+    assert started == [one.started for one in scene.store.launches()] != []
+
+
+def test_a_process_that_ends_without_a_record_gives_one_new_answer_at_once(scene: Scene) -> None:
+    scene.launch()
+    scene.service.ingest.tracker.mark("init_done", {"init_seconds": 1.0}, OURS, NOW + 1)
+    scene.turn()
+    assert scene.new_logs().alive == {OUTSIDE + PID}
+    scene.processes.alive.clear()
+    scene.clock.advance(1)
+    scene.turn()
+    logs = scene.new_logs()
+    assert (logs.alive, len(logs.launches)) == (frozenset(), 1)
+    assert scene.service.new_answer() is None
+
+
+def test_launches_and_events_have_the_pids_of_the_host(scene: Scene) -> None:
+    scene.service.ingest.add_event(event("before", pid=PID, time=NOW - 3600))  # of an earlier process
+    scene.launch()
+    scene.service.ingest.add_event(event("of the program", pid=PID))
+    scene.service.ingest.add_event(event("of nobody", pid=None))
+    scene.turn()
+    logs = scene.new_logs()
+    assert [launch.pid for launch in logs.launches] == [OUTSIDE + PID]
+    assert [(one.key, one.pid) for one in logs.events] == [
+        (b"of nobody", None),
+        (b"of the program", OUTSIDE + PID),
+        (b"before", PID),
+    ]
+    assert scene.store.launches()[0].pid == PID  # as its log calls it
+    assert scene.service.last_launch().pid == PID  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("host", ["vm", "another-vm"])
+def test_a_launch_whose_process_is_unknown_is_not_reported_as_ended(scene: Scene, host: str) -> None:
+    if host == "vm":
+        scene.processes.alive = [(PID, NOW - 5000)]
+    scene.launch(Origin(PID, "alice", host))
+    assert scene.new_logs() == Logs()
+
+
+def test_logs_that_cannot_be_read_are_a_problem_of_the_answer(scene: Scene) -> None:
+    os.mkfifo(scene.logs / "tpu_driver.vm.alice.log.INFO.20260901-000000.42")
+    scene.clock.advance(60)
+    scene.turn()
+    answer = scene.service.answer()
+    assert (answer.value, answer.problem) == (None, Problem.DENIED)
+    (scene.logs / "tpu_driver.vm.alice.log.INFO.20260901-000000.43").write_text("")
+    scene.clock.advance(60)
+    scene.turn()
+    assert scene.service.answer().problem is None
+
+
+def test_an_oom_kill_of_the_host_is_assigned_to_the_launch_that_vanished(scene: Scene) -> None:
+    scene.launch()
+    scene.processes.alive.clear()
+    scene.clock.advance(1)
+    scene.turn()
+    scene.service.on_host(Answer())
+    scene.service.on_host(Answer(Host("b", None)))
+    scene.turn()
+    assert scene.store.launches()[0].faults == {}
+    scene.service.on_host(Answer(Host("b", None, last_oom_kill=NOW + 3)))
+    scene.turn()
+    assert scene.store.launches()[0].faults == {"host_oom": 1.0}
+
+
+def test_a_bad_value_is_no_evidence_about_the_node(scene: Scene) -> None:
+    wrong = bad_values.bad_value_events(launch(environment={"TPU_PREMAPPED_BUFFER_SIZE": "4GB"}), NOW)
+    scene.service.ingest.add_event(wrong[0])
+    scene.service.ingest.add_event(event("a"))
+    scene.turn()
+    assert [one.key for one in scene.new_logs().events] == [b"a"]
+    assert len(scene.store.events()) == 2
+
+
+def test_a_tuning_decision_is_no_evidence_and_no_warning(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.service.ingest.add_event(replace(event("t"), cause=Cause.TUNE_CHANGE, text="Advice for the next launch"))
+    scene.service.ingest.add_event(event("a"))
+    scene.turn()
+    assert [one.key for one in scene.new_logs().events] == [b"a"]
+    assert "tune_change" not in caplog.text
+    assert len(scene.store.events()) == 2
+    assert scene.service.stored_events == 2
+    scene.service.close()
+    scene.service = scene.made()  # as after a restart
+    assert [one.key for one in scene.new_logs().events] == [b"a"]
+
+
+def test_failures_counted_by_an_earlier_run_are_known(scene: Scene) -> None:
+    failure = replace(event("f"), cause=Cause.PREMAPPED_EXHAUSTED)
+    scene.store.commit([failure], [])
+    assert scene.service._counted() == [failure.key]

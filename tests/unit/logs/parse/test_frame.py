@@ -1,0 +1,127 @@
+"""Headers, launchers' prefixes, and times without a year."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tpuwatch.logs.parse.frame import (
+    LIBTPU_HEADER,
+    TEXT_BREAK,
+    TEXT_HEADER,
+    Times,
+    clean_line,
+    decoration_length,
+    parse_header,
+)
+
+NOW = time.mktime((2026, 3, 1, 12, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("line", "severity", "thread", "source", "message"),
+    [
+        (b"I1120 13:52:58.454943   32360 b295d63588a.cc:792] Linux", "I", 32360, b"b295d63588a.cc:792", b"Linux"),
+        (b"F0000 00:00:1713630999.125092  494916 pjrt_client.cc:158] No", "F", 494916, b"pjrt_client.cc:158", b"No"),
+        (
+            b"W0108 00:47:24.462080 4582849984 tpu_metadata.py:97] Failed",
+            "W",
+            4582849984,
+            b"tpu_metadata.py:97",
+            b"Failed",
+        ),
+        (
+            b"2022-10-15 18:07:41.780474: W external/tpu/tpu_client.cc:617] Long",
+            "W",
+            None,
+            b"external/tpu/tpu_client.cc:617",
+            b"Long",
+        ),
+        (
+            b"2020-05-04 09:05:40.721128: E    1578 xla_client/xla_util.cc:76]   Shape",
+            "E",
+            1578,
+            b"xla_client/xla_util.cc:76",
+            b"  Shape",
+        ),
+    ],
+)
+def test_headers_of_all_kinds_are_read(
+    line: bytes, severity: str, thread: int | None, source: bytes, message: bytes
+) -> None:
+    header = parse_header(line, 0, TEXT_HEADER, decorated=True)
+    assert header is not None
+    assert (header.severity, header.thread, header.source) == (severity, thread, source)
+    assert line[header.length :] == message
+    assert clean_line(line, TEXT_HEADER, decorated=True) == message
+    behind = parse_header(b"x\n[rank3]: " + line, 2, TEXT_HEADER, decorated=True)
+    assert behind is not None
+    assert behind.raw == header.raw
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"I am", b"I1120", b"I1120 13:52:58 7 no source", b"INFO:tensorflow:x", b"E\xff\xff"]
+)
+def test_what_is_no_header_is_none(line: bytes) -> None:
+    assert parse_header(line, 0, LIBTPU_HEADER, decorated=False) is None
+
+
+def test_a_header_ends_with_its_line() -> None:
+    assert parse_header(b"I1120 13:52:58.454943\n 7 a.cc:1] x", 0, TEXT_HEADER, decorated=True) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "length"),
+    [
+        (b"loss: 3.5", 0),
+        (b"step 100: loss", 0),
+        (b"12: step", 4),
+        (b"2022-01-17 20:08:33.794365: F external/x.cc:34] gone", 0),  # TensorFlow's own
+        (b"2022-01-17 20:08:33 10.0.0.1 [0] epoch", 20),
+    ],
+)
+def test_only_launchers_prefixes_are_decorations(line: bytes, length: int) -> None:
+    assert decoration_length(line) == length
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"Traceback (most recent call last):", b"jax.errors.JaxRuntimeError: X", b"ERROR: (gcloud.x)", b"*** SIGSEGV"],
+)
+def test_what_begins_something_new(line: bytes) -> None:
+    assert TEXT_BREAK.match(line)
+
+
+def at(times: Times, line: bytes) -> float | None:
+    header = parse_header(line, 0, TEXT_HEADER, decorated=False)
+    assert header is not None
+    return times.of(header)
+
+
+def test_without_a_year_a_time_is_the_last_such_day() -> None:
+    assert at(Times(NOW), b"I0301 11:00:00.500000 7 a.cc:1] x") == pytest.approx(NOW - 3600 + 0.5)
+    assert at(Times(NOW), b"I0302 11:00:00.000000 7 a.cc:1] x") == pytest.approx(
+        NOW + 23 * 3600
+    )  # a clock may be ahead
+    last_year = time.mktime((2025, 11, 20, 11, 0, 0, 0, 0, -1))
+    assert at(Times(NOW), b"I1120 11:00:00.000000 7 a.cc:1] x") == pytest.approx(last_year)
+
+
+def test_the_files_first_line_has_the_year() -> None:
+    times = Times(NOW)
+    times.learn(b"Log file created at: 2024/12/31 23:59:00\nRunning")
+    assert times.created == (2024, 12, 31)
+    assert at(times, b"I1231 23:59:30.000000 7 a.cc:1] x") == time.mktime((2024, 12, 31, 23, 59, 30, 0, 0, -1))
+    assert at(times, b"I0101 00:00:00.000000 7 a.cc:1] x") == time.mktime((2025, 1, 1, 0, 0, 0, 0, 0, -1))
+
+
+@pytest.mark.parametrize("date", [b"1332", b"0230", b"9999", b"0012"])
+def test_an_impossible_date_has_no_time_or_a_near_one(date: bytes) -> None:
+    when = at(Times(NOW), b"I" + date + b" 11:00:00.000000 7 a.cc:1] x")
+    assert when is None or abs(when - NOW) < 2 * 366 * 86_400
+
+
+def test_tensorflow_has_the_year() -> None:
+    when = at(Times(NOW), b"2022-10-15 18:07:41.250000: W a/b.cc:617] x")
+    assert when == pytest.approx(time.mktime((2022, 10, 15, 18, 7, 41, 0, 0, -1)) + 0.25)

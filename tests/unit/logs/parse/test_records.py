@@ -1,0 +1,72 @@
+"""Where records begin and end, at bounded cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
+
+HEADER = b"E1120 10:00:00.000001 7 a.cc:1] "
+
+
+def buffer(data: bytes, *, text: bool) -> RecordBuffer:
+    filled = RecordBuffer(0, text=text)
+    filled.append(data)
+    return filled
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_a_record_is_its_header_and_what_follows(text: bool) -> None:
+    data = HEADER + b"one\n\n two\n" + HEADER + b"three\n"
+    walked = buffer(data, text=text)
+    first = walked.record(data.index(b"two"), len(data))
+    assert (data[first.start : first.stop], first.closed) == (HEADER + b"one\n\n two\n", True)
+    last = walked.record(data.index(b"three"), len(data))
+    assert (data[last.start : last.stop], last.closed) == (HEADER + b"three\n", False)
+    assert walked.clean(first).text == b"one\n\n two\n"
+
+
+def test_unframed_text_has_context_on_both_sides_but_not_beyond_a_break() -> None:
+    lines = [b"line %d\n" % number for number in range(200)]
+    lines[95] = b"Traceback (most recent call last):\n"
+    data = b"".join(lines)
+    record = buffer(data, text=True).record(data.index(b"line 100"), len(data))
+    assert record.header is None
+    assert data[record.start :].startswith(b"Traceback")
+    assert record.closed
+    assert 30 < data[record.start : record.stop].count(b"\n") < 60
+
+
+def test_a_record_is_bounded_and_then_final() -> None:
+    data = HEADER + b"x\n" + b"more\n" * 100_000
+    record = buffer(data, text=False).record(40, len(data))
+    assert record.closed
+    assert MAX_RECORD <= record.stop < MAX_RECORD + 100
+
+
+def test_looking_for_a_header_far_back_is_bounded() -> None:
+    data = HEADER + b"x\n" + b"more\n" * 100_000 + b"here\n"
+    walked = buffer(data, text=False)
+    record = walked.record(len(data) - 3, len(data))
+    assert record.header is None
+    assert record.start > len(data) - 20_000
+
+
+def test_context_is_kept_for_what_may_still_come() -> None:
+    data = HEADER + b"one\n" + HEADER + b"two\n more\n"
+    walked = buffer(data, text=False)
+    assert walked.context(len(data)) == data.rindex(HEADER)
+    unframed = buffer(b"a\n" * 5000, text=True)
+    assert 10_000 - 2048 <= unframed.context(10_000) < 10_000
+
+
+def test_carriage_returns_keep_every_offset() -> None:
+    walked = buffer(b"a\rb\r\nc\n", text=True)
+    assert walked.data == b"a\nb \nc\n"
+    assert buffer(b"a\rb\n", text=False).data == b"a\rb\n"
+
+
+def test_colours_are_no_part_of_a_record() -> None:
+    data = b"\x1b[31m[rank0]: some \x1b[1mred\x1b[0m words\x1b]0;title\x07\n"
+    walked = buffer(data, text=True)
+    assert walked.clean(walked.record(10, len(data))).text == b"some red words\n"

@@ -1,0 +1,138 @@
+"""Files that are known but not open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.logs.sites import name
+from tpuwatch.logs.tail import closed_files
+from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
+from tpuwatch.logs.tail.files import FileKey, Refusal
+from tpuwatch.logs.tail.sources import LogDirectory
+from tpuwatch.model.events import Cursor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> LogDirectory:
+    return LogDirectory(str(tmp_path))
+
+
+def make(path: Path) -> tuple[str, FileKey]:
+    """A file of five bytes."""
+    path.write_text("words")
+    entry = path.stat()
+    return str(path), (entry.st_dev, entry.st_ino)
+
+
+def close(kept: ClosedFiles, source: LogDirectory, path: str, cursor: Cursor) -> None:
+    """Put a file away as if nothing had been in it when it was last looked at."""
+    kept.add_closed(ClosedFile(source, path, (cursor.device, cursor.inode), 0, cursor.offset), cursor)
+
+
+def test_a_cursor_is_returned_as_it_was_added(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    cursor = Cursor(path, *key, head=bytes(range(256)), offset=3, state={"a": [1, 2.5, "ä"], "b": {}}, history_until=4)
+    kept = ClosedFiles([])
+    close(kept, source, path, cursor)
+    [resting] = kept
+    assert kept.cursor(resting) == cursor
+
+
+def test_a_new_file_starts_at_0_and_its_history_ends_at_its_size(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    kept = ClosedFiles([])
+    assert kept.add(source, path, key, history=False) is None
+    assert kept.unread == 5
+    assert ClosedFiles([]).add(source, path, key, history=True) == Cursor(path, *key, b"", 0, history_until=5)
+
+
+def test_a_file_keeps_its_cursor_under_a_new_name(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    kept = ClosedFiles([Cursor("/elsewhere", *key, b"w", 3)])
+    assert kept.add(source, path, key, history=True) is None  # known, so it is not history again
+    [resting] = kept.take_waiting(10)
+    assert kept.cursor(resting).offset == resting.offset == 3
+
+
+def test_the_cursor_of_a_file_without_a_name_is_kept(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    kept = ClosedFiles([])
+    close(kept, source, path, Cursor(path, *key, b"w", 5))
+    kept.remove(path)
+    assert list(kept) == []
+    kept.add(source, path + ".1", key, history=False)
+    [resting] = kept
+    assert kept.cursor(resting).offset == 5
+    assert kept.unread == 0
+
+
+def test_a_name_that_moves_to_another_file_leaves_the_cursor_of_the_first(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    kept = ClosedFiles([])
+    close(kept, source, path, Cursor(path, *key, b"w", 5))
+    kept.add(source, path, (key[0], key[1] + 1), history=False)
+    assert list(kept._nameless) == [key]
+    kept.add(source, path + ".1", key, history=False)
+    assert {resting.path: resting.offset for resting in kept} == {path: 0, path + ".1": 5}
+
+
+def test_the_cursors_of_files_without_a_name_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(closed_files, "_MAX_NAMELESS", 3)
+    kept = ClosedFiles([])
+    for inode in range(10):
+        kept.keep(Cursor("gone", 1, inode, b"", 0))
+    assert list(kept._nameless) == [(1, 7), (1, 8), (1, 9)]
+
+
+def test_a_file_is_opened_again_only_when_it_changed(tmp_path: Path, source: LogDirectory) -> None:
+    path, key = make(tmp_path / name())
+    kept = ClosedFiles([])
+    mtime_ns = (tmp_path / name()).stat().st_mtime_ns
+    kept.add_closed(ClosedFile(source, path, key, 5, 5, mtime_ns), Cursor(path, *key, b"words", 5))
+    kept.check(path)
+    assert kept.waiting == 0
+    (tmp_path / name()).write_text("more words")
+    kept.check(path)
+    assert kept.waiting == 1
+    assert kept.unread == 5
+
+
+def test_all_files_are_checked_a_few_at_a_time(
+    tmp_path: Path, source: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_files, "_CHECKS", 10)
+    kept = ClosedFiles([])
+    for pid in range(25):
+        path, key = make(tmp_path / name(pid=pid))
+        close(kept, source, path, Cursor(path, *key, b"words", 5))
+    kept.check_some()  # begins the round
+    waiting = []
+    for _ in range(3):
+        kept.check_some()
+        waiting.append(kept.waiting)
+    assert waiting == [10, 20, 25]
+
+
+def test_refused_files_are_retried_in_turn(
+    tmp_path: Path, source: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_files, "_RETRIES", 2)
+    kept = ClosedFiles([])
+    for pid in range(3):
+        kept.add(source, *make(tmp_path / name(pid=pid)), history=False)
+    for resting in kept.take_waiting(10):
+        assert kept.refuse(resting, Refusal.PERMISSION)
+    tried = []
+    for _ in range(3):
+        kept.check_some()
+        again = kept.take_waiting(10)
+        tried += [resting.path for resting in again]
+        assert [kept.refuse(resting, Refusal.PERMISSION) for resting in again] == [False] * 2  # not new
+    assert len(tried) == 6
+    assert {tried.count(path) for path in tried} == {2}
+    assert kept.refuse(next(kept.refused), Refusal.LINK)

@@ -1,0 +1,297 @@
+"""One followed file: cuts anywhere in it, its last line, holes, and what it costs."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.logs.sites import DEAD_PID, HEADER, dull, line, name, numbers, parse_slowly, scanner
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
+from tpuwatch.logs.tail.files import HEAD_BYTES, LogFile, libtpu_file
+from tpuwatch.logs.tail.followed_file import CHUNK_BYTES, MIN_CHUNK_BYTES, FileMatch, FollowedFile
+from tpuwatch.model.events import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    Open = Callable[..., FollowedFile]
+
+
+def parser(file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
+    return LogParser(scanner(), file.kind, now=0.0, offset=offset, state=state)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    path = tmp_path / name()
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def follow(log: Path, clock: ManualClock) -> Iterator[Open]:
+    tails: list[FollowedFile] = []
+
+    def open_tail(cursor: Cursor | None = None, kind: StreamKind | None = None) -> FollowedFile:
+        entry = log.stat()
+        cursor = cursor or Cursor(str(log), entry.st_dev, entry.st_ino, b"", 0)
+        file = libtpu_file(str(log)) if kind is None else LogFile(str(log), kind)
+        tails.append(FollowedFile(os.open(log, os.O_RDONLY), file, cursor, parser, clock))
+        return tails[-1]
+
+    yield open_tail
+    for log in tails:
+        log.close()
+
+
+def append(log: Path, data: str | bytes) -> None:
+    with log.open("ab") as stream:
+        stream.write(data.encode() if isinstance(data, str) else data)
+
+
+def drain(followed: FollowedFile) -> list[FileMatch]:
+    found = followed.check()
+    while followed.unread:
+        found += followed.read(1 << 30)
+    return found
+
+
+def settle(followed: FollowedFile) -> list[FileMatch]:
+    return drain(followed) + (followed.finish_quiet(0.0) or [])
+
+
+TEXT = (HEADER + line(1) + "unprefixed: Größe ✓ 日本語\n\n" + line(2) + dull(1) + line(3)).encode()
+
+
+@pytest.mark.parametrize("cut", range(0, len(TEXT), 3))
+def test_a_cut_at_any_byte_neither_loses_nor_doubles(log: Path, follow: Open, cut: int) -> None:
+    followed = follow()
+    append(log, TEXT[:cut])
+    found = drain(followed)
+    append(log, TEXT[cut:])
+    assert numbers(found + settle(followed)) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("cut", range(0, len(TEXT), 7))
+def test_a_file_resumed_at_any_byte_neither_loses_nor_doubles(log: Path, follow: Open, cut: int) -> None:
+    append(log, TEXT[:cut])
+    followed = follow()
+    found = drain(followed)
+    append(log, TEXT[cut:])
+    assert numbers(found + settle(follow(followed.cursor()))) == [1, 2, 3]
+
+
+def test_a_file_that_ends_mid_line_at_a_multiple_of_4096(log: Path, follow: Open) -> None:
+    text = HEADER.encode()
+    while len(text) <= 3 * 4096:
+        text += line(len(text)).encode()
+    followed, found = follow(), list[FileMatch]()
+    for start in range(0, len(text), 4096):  # as a buffering writer flushes
+        append(log, text[start : start + 4096])
+        found += settle(followed)
+    expected = [int(words.split()[-1]) for words in text.splitlines() if b"TESTEVENT" in words]
+    assert numbers(found) == expected
+
+
+def test_the_last_record_waits_for_quiet(log: Path, follow: Open, clock: ManualClock) -> None:
+    followed = follow()
+    append(log, HEADER + line(1))
+    assert drain(followed) == []
+    assert followed.unsettled
+    clock.advance(0.04)
+    assert followed.finish_quiet(0.05) is None
+    clock.advance(0.02)
+    assert numbers(followed.finish_quiet(0.05) or []) == [1]
+    assert followed.finish_quiet(0.05) is None
+    assert not followed.unsettled
+
+
+def test_a_file_that_was_quiet_before_it_was_opened_need_not_wait(log: Path, follow: Open, clock: ManualClock) -> None:
+    append(log, HEADER + line(1) + line(2).rstrip())
+    os.utime(log, (clock.time() - 3600, clock.time() - 3600))
+    followed = follow()
+    drain(followed)
+    assert numbers(followed.finish_quiet(0.05) or []) == [1, 2]  # and its process is gone
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(log: Path, follow: Open, clock: ManualClock) -> None:
+    followed = follow()
+    append(log, HEADER + line(1))
+    drain(followed)
+    clock.wall -= 1e6
+    clock.advance(0.04)
+    clock.wall += 1e9
+    assert followed.finish_quiet(0.05) is None
+    clock.advance(0.02)
+    assert numbers(followed.finish_quiet(0.05) or []) == [1]
+
+
+def test_a_file_from_the_future_settles_as_any_other(log: Path, follow: Open, clock: ManualClock) -> None:
+    append(log, HEADER + line(1))
+    os.utime(log, (clock.time() + 1e8, clock.time() + 1e8))
+    followed = follow()
+    drain(followed)
+    assert followed.finish_quiet(0.05) is None
+    clock.advance(0.06)
+    assert numbers(followed.finish_quiet(0.05) or []) == [1]
+
+
+def test_the_end_of_a_process_is_known_by_its_pid(follow: Open) -> None:
+    followed = follow()
+    for pid, ended in ((os.getpid(), False), (1, False), (DEAD_PID, True), (10**9 * 9, True)):
+        followed.renamed(libtpu_file(name(pid=pid)))
+        assert followed.ended is ended, pid
+
+
+def test_a_jobs_file_has_not_ended_before_its_name_is_gone(follow: Open) -> None:
+    followed = follow(kind=StreamKind.TEXT)
+    assert not followed.ended
+    followed.unlisted = True
+    assert followed.ended
+
+
+def test_a_head_grows_with_its_file(log: Path, follow: Open) -> None:
+    followed = follow()
+    append(log, HEADER)
+    drain(followed)
+    assert followed.cursor().head == HEADER.encode()
+    append(log, dull(50))
+    drain(followed)
+    assert followed.cursor().head == (HEADER + dull(50)).encode()[:HEAD_BYTES]
+    assert followed.rewrites == 0
+
+
+def test_a_cursor_with_a_short_head_fits_its_grown_file(log: Path, follow: Open) -> None:
+    append(log, HEADER + line(1))
+    first = follow()
+    assert numbers(settle(first)) == [1]
+    append(log, dull(50) + line(2))
+    second = follow(first.cursor())
+    assert numbers(settle(second)) == [2]
+    assert second.rewrites == 0
+
+
+@pytest.mark.parametrize("text", ["other\n" + dull(20), HEADER[:20], ""])
+def test_a_cursor_of_another_file_with_the_same_inode_is_not_used(log: Path, follow: Open, text: str) -> None:
+    append(log, HEADER + dull(10))
+    first = follow()
+    drain(first)
+    cursor = first.cursor()
+    log.write_text(text + line(2))
+    second = follow(cursor)
+    assert numbers(settle(second)) == [2]
+    assert second.rewrites == 1
+
+
+def test_files_with_the_same_head_are_distinguished_by_the_bytes_before_the_offset(log: Path, follow: Open) -> None:
+    append(log, HEADER + dull(20) + line(1))
+    first = follow()
+    assert numbers(settle(first)) == [1]
+    cursor = first.cursor()
+    log.write_text(HEADER + dull(19) + line(2) + line(3) * 20)
+    assert numbers(settle(follow(cursor))) == [2] + [3] * 20
+
+
+def test_bytes_below_the_history_offset_are_history(log: Path, follow: Open) -> None:
+    append(log, HEADER + line(1))
+    cursor = Cursor(str(log), log.stat().st_dev, log.stat().st_ino, b"", 0, history_until=log.stat().st_size)
+    append(log, line(2))
+    followed = follow(cursor)
+    assert [file_match.history for file_match in settle(followed)] == [True, False]
+    assert followed.cursor().history_until == cursor.history_until
+
+
+def test_a_rewritten_file_is_no_history(log: Path, follow: Open) -> None:
+    append(log, HEADER + dull(20))
+    cursor = Cursor(str(log), log.stat().st_dev, log.stat().st_ino, b"", 0, history_until=log.stat().st_size)
+    followed = follow(cursor)
+    settle(followed)
+    os.truncate(log, 0)
+    append(log, line(1))
+    assert [file_match.history for file_match in settle(followed)] == [False]
+
+
+def test_a_cursor_is_given_only_when_it_moved(log: Path, follow: Open) -> None:
+    followed = follow()
+    append(log, HEADER + line(1))
+    settle(followed)
+    assert followed.moved_cursor() is not None
+    assert followed.moved_cursor() is None
+    assert follow(followed.reported).moved_cursor() is None
+
+
+def read(followed: FollowedFile, limit: int = 1 << 30) -> int:
+    """Read once; how many bytes it was."""
+    before = followed.bytes_read
+    followed.read(limit)
+    return followed.bytes_read - before
+
+
+def test_a_read_takes_one_chunk_at_most(log: Path, follow: Open) -> None:
+    followed = follow()
+    append(log, dull(1) * 40_000)
+    followed.check()
+    assert [read(followed) for _ in range(6)] == [1 << 14, 1 << 15, 1 << 16, 1 << 17, CHUNK_BYTES, CHUNK_BYTES]
+    assert read(followed, 1000) == 1000
+    assert read(followed) == CHUNK_BYTES  # a small one says nothing of the speed
+
+
+def test_a_text_that_turns_slow_is_read_in_small_chunks_until_it_is_fast_again(
+    log: Path, follow: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = follow()
+    append(log, dull(1) * 40_000)
+    followed.check()
+    while read(followed) < CHUNK_BYTES:
+        pass
+    with monkeypatch.context() as patch:
+        parse_slowly(clock, patch)
+        assert [read(followed) for _ in range(3)] == [CHUNK_BYTES, MIN_CHUNK_BYTES, MIN_CHUNK_BYTES]
+    assert [read(followed) for _ in range(2)] == [MIN_CHUNK_BYTES, 2 * MIN_CHUNK_BYTES]
+
+
+def test_a_line_without_end_takes_bounded_memory(log: Path, follow: Open) -> None:
+    size = 64 << 20
+    with log.open("wb") as stream:
+        for _ in range(size >> 20):
+            stream.write(b"x" * (1 << 20))
+        stream.write(b"\n" + line(1).encode())
+    followed = follow()
+    tracemalloc.start()
+    found = settle(followed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert numbers(found) == [1]
+    assert peak < 8 << 20
+
+
+def test_nothing_but_a_hole_is_passed_at_once(log: Path, follow: Open) -> None:
+    followed = follow()
+    os.truncate(log, 1 << 40)
+    assert drain(followed) == []
+    assert followed.bytes_read == 0
+    assert followed.position == 1 << 40
+    append(log, line(1))
+    assert numbers(settle(followed)) == [1]
+    assert followed.bytes_read < 10_000
+
+
+def test_a_file_that_shrinks_between_check_and_read_does_no_harm(log: Path, follow: Open) -> None:
+    followed = follow()
+    append(log, HEADER + line(1))
+    followed.check()
+    os.truncate(log, 0)
+    assert followed.read(1 << 20) == []
+    assert followed.bytes_read == 0
+    followed.check()
+    assert followed.unread == 0

@@ -1,0 +1,299 @@
+"""Wake-ups by inotify, for real: every wait here is for an event and has a deadline."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from watchdog.events import DirCreatedEvent, FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileSystemEvent
+
+from tests.unit.logs.sites import HEADER, Site, line, name, numbers
+from tpuwatch.logs.tail import fs_events
+from tpuwatch.logs.tail.follow import ACTIVE_SECONDS, IDLE_POLL_SECONDS, POLL_SECONDS
+from tpuwatch.logs.tail.fs_events import STORM_EVENTS, SUSPEND_SECONDS, FsEvents
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEADLINE = 60.0
+ROUNDS = 20  # the follower makes one a second
+MAX_QUEUED = Path("/proc/sys/fs/inotify/max_queued_events")
+
+WRITER = """
+import sys
+files = [open(path, "ab", buffering=0) for path in sys.argv[2:]]
+for number in range(int(sys.argv[1])):
+    files[number % 2].write(b"x")
+"""
+
+
+class Woken:
+    """A waker whose wake-ups can be waited for."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.hints = FsEvents(self.event.set)
+
+    def by(self, path: Path, seconds: float = DEADLINE) -> bool:
+        """Whether a write to `path` wakes, within `seconds`."""
+        self.event.clear()
+        self.hints.take(0.0)
+        path.write_text("words")
+        while self.event.wait(seconds):
+            self.event.clear()
+            if str(path) in self.hints.take(0.0):
+                return True
+        return False
+
+
+@pytest.fixture
+def woken() -> Iterator[Woken]:
+    woken = Woken()
+    yield woken
+    woken.hints.close()
+
+
+def wait_for(site: Site, number: int) -> None:
+    """Poll whenever woken, and not otherwise, until an event is seen."""
+    while number not in numbers(site.matches):
+        assert site.woken.wait(DEADLINE)
+        site.woken.clear()
+        site.settle(0.0)
+
+
+def test_a_write_wakes_with_the_path_of_its_file(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_directory_behind_a_link_is_watched_where_it_really_is(woken: Woken, tmp_path: Path) -> None:
+    (tmp_path / "real" / "logs").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real/logs")
+    woken.hints.watch({str(tmp_path / "link"): ""}, 0.0)
+    assert woken.by(tmp_path / "real" / "logs" / "log")
+
+
+def dispatch(fs_events_under_test: FsEvents, event: FileSystemEvent, prefix: str | None = "") -> None:
+    """Hand over an event as watchdog's thread does."""
+    fs_events._Handler(fs_events_under_test._inbox, prefix).dispatch(event)
+
+
+def test_the_reader_is_woken_once_until_it_takes_the_paths() -> None:
+    calls: list[int] = []
+    inbox = fs_events._Inbox(lambda: calls.append(1))
+    for _ in range(3):
+        inbox.count()
+        inbox.add("a")
+    assert calls == [1]
+    assert inbox.take() == ({"a"}, 3)
+    inbox.add("b")
+    assert calls == [1, 1]
+    assert inbox.take() == ({"b"}, 0)
+
+
+def test_only_relevant_names_wake(woken: Woken) -> None:
+    dispatch(woken.hints, FileModifiedEvent("/logs/other"), "tpu_driver.")
+    dispatch(woken.hints, FileMovedEvent("/logs/a", "/logs/b"), "tpu_driver.")
+    dispatch(woken.hints, FileCreatedEvent("/above/file"), None)
+    assert not woken.event.is_set()
+    dispatch(woken.hints, FileMovedEvent("/logs/a", "/logs/tpu_driver.b"), "tpu_driver.")
+    assert woken.event.is_set()
+    dispatch(woken.hints, DirCreatedEvent("/above/logs"), None)
+    assert woken.hints.take(0.0) == {"/logs/tpu_driver.b", "/above/logs"}
+
+
+def test_a_new_directory_wakes(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "a" / "b" / "logs"
+    woken.hints.watch({str(logs): ""}, 0.0)
+    for directory in (tmp_path / "a", tmp_path / "a" / "b", logs):
+        woken.event.clear()
+        woken.hints.take(0.0)
+        directory.mkdir()
+        assert woken.event.wait(DEADLINE), directory
+        woken.hints.watch({str(logs): ""}, 0.0)
+    assert woken.by(logs / "log")
+
+
+def test_a_directory_that_is_deleted_and_made_again_is_watched_again(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    woken.hints.watch({str(logs): ""}, 0.0)
+    shutil.rmtree(logs)
+    logs.mkdir()  # often with the same inode: then only the dead thread of the old watch shows it, some time later
+    for _ in range(ROUNDS):
+        woken.hints.watch({str(logs): ""}, 0.0)
+        if woken.by(logs / "log", 1.0):
+            return
+    pytest.fail("the new directory is not watched")
+
+
+def test_a_directory_that_is_replaced_is_watched_in_its_new_place(woken: Woken, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    woken.hints.watch({str(logs): ""}, 0.0)
+    logs.rename(tmp_path / "old")
+    logs.mkdir()
+    woken.hints.watch({str(logs): ""}, 0.0)
+    assert woken.by(logs / "log")
+    assert woken.hints.restarts == 0
+
+
+def test_a_dead_emitter_is_replaced(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    for emitter in woken.hints.emitters:
+        emitter.stop()
+        emitter.join(DEADLINE)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    assert woken.hints.restarts == 2  # the directory's and its parent's
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_dead_observer_is_replaced(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    woken.hints._observer.stop()
+    woken.hints._observer.join(DEADLINE)
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    assert woken.hints.restarts == 1
+    assert woken.by(tmp_path / "log")
+
+
+def test_an_unwatchable_directory_does_no_harm(woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "inotify watch limit reached")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(woken.hints._observer, "schedule", full)
+        woken.hints.watch({str(tmp_path): ""}, 0.0)
+        assert not woken.hints.emitters
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_storm_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    for _ in range(STORM_EVENTS + 1):  # though none of them matters
+        dispatch(woken.hints, FileModifiedEvent("/logs/other"), "tpu_driver.")
+    assert woken.event.is_set()
+    woken.hints.take(0.0)
+    assert woken.hints.suspended(0.0)
+    woken.hints.watch({str(tmp_path): ""}, SUSPEND_SECONDS / 2)
+    assert not woken.hints.emitters
+    assert not woken.hints.suspended(SUSPEND_SECONDS)
+    woken.hints.watch({str(tmp_path): ""}, SUSPEND_SECONDS)
+    assert woken.by(tmp_path / "log")
+
+
+def test_events_that_come_slowly_are_no_storm(woken: Woken, tmp_path: Path) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    for second in range(1, 5):
+        for _ in range(STORM_EVENTS):
+            dispatch(woken.hints, FileModifiedEvent("/logs/log"))
+        woken.hints.take(float(second))
+    assert woken.hints.emitters
+
+
+def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
+    site.append(name(), HEADER)
+    os.utime(site.logs / name(), (site.clock.time(), site.clock.time()))
+    site.follower.watch()
+    assert site.follower._fs_events is not None
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
+    site.poll()
+    assert site.poll().due_in == POLL_SECONDS
+    site.clock.advance(1.0)
+    site.poll()
+    assert site.poll().due_in == IDLE_POLL_SECONDS
+    site.clock.advance(SUSPEND_SECONDS)
+    assert site.poll().due_in == 1.0
+    assert site.follower._fs_events.emitters
+
+
+def test_a_follower_watches_again_after_a_storm(site: Site) -> None:
+    site.follower.watch()
+    assert site.follower._fs_events is not None
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
+    site.poll()
+    site.clock.advance(SUSPEND_SECONDS - 0.1)
+    site.poll()  # with a look around, so that the next one is not due for a second
+    assert not site.follower._fs_events.emitters
+    site.clock.advance(0.2)
+    site.poll()
+    assert site.follower._fs_events.emitters
+
+
+def test_a_follower_is_woken_by_a_write(site: Site) -> None:
+    site.follower.watch()
+    site.poll()
+    site.append(name(), HEADER + line(1))
+    wait_for(site, 1)
+
+
+def test_a_closed_file_that_an_event_names_is_read_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tpuwatch.logs.tail.follow.MAX_OPEN", 0)
+    monkeypatch.setattr("tpuwatch.logs.tail.closed_files._CHECKS", 0)  # no looking round
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    assert not site.follower._open
+    site.follower.watch()
+    site.append(name(), line(2))
+    wait_for(site, 2)
+
+
+def test_a_quiet_file_that_an_event_names_is_read_at_once(site: Site) -> None:
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    site.settle(2 * ACTIVE_SECONDS)
+    assert not site.follower._active
+    site.follower.watch()
+    site.append(name(), line(2))
+    wait_for(site, 2)
+
+
+def test_a_follower_outlives_its_directory_and_its_emitters(site: Site) -> None:
+    site.follower.watch()
+    site.append(name(), HEADER + line(1))
+    assert site.settle() == [1]
+    shutil.rmtree(site.logs)
+    assert site.settle() == []
+    site.logs.mkdir()
+    site.settle()
+    site.append(name(pid=2), HEADER + line(2))
+    wait_for(site, 2)
+    assert site.follower._fs_events is not None
+    for emitter in site.follower._fs_events.emitters:
+        emitter.stop()
+        emitter.join(DEADLINE)
+    site.append(name(pid=2), line(3))
+    assert site.settle() == [3]
+    assert site.follower._fs_events.restarts == 2
+
+
+@pytest.mark.skipif(
+    not MAX_QUEUED.exists() or int(MAX_QUEUED.read_text()) > 100_000, reason="the queue is too long to fill"
+)
+def test_an_overflow_of_the_event_queue_loses_nothing(site: Site) -> None:
+    paths = [site.append(name(pid=pid), HEADER) for pid in (1, 2)]
+    site.settle()
+    site.follower.watch()
+    count = int(MAX_QUEUED.read_text()) + 1000
+    command = [sys.executable, "-c", WRITER, str(count), *map(str, paths)]
+    writer = subprocess.Popen(command)
+    ctypes.PyDLL(None).waitpid(
+        writer.pid, None, 0
+    )  # keeps the interpreter's lock: watchdog's threads stand still meanwhile
+    writer.returncode = 0
+    site.append(name(pid=1), "\n" + line(1))
+    assert site.settle() == [1]
+    site.clock.advance(SUSPEND_SECONDS)
+    site.settle()
+    site.append(name(pid=2), "\n" + line(2))
+    wait_for(site, 2)

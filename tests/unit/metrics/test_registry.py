@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import gc
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests.unit.restart import records
+from tests.unit.web import samples as given
+from tpuwatch.logs.tail.files import Refusal
+from tpuwatch.metrics.logs import FINAL_OUTCOMES
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.events import Cause
+from tpuwatch.model.launches import Outcome
+from tpuwatch.model.restart import Phase
+from tpuwatch.model.signals import Answer, Peer
+
+GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
+UNITS = ("seconds", "bytes", "ratio", "info")
+UNITLESS = {  # gauges that count things or say yes or no
+    "tpuwatch_log_files",
+    "tpuwatch_store_durable",
+    "tpuwatch_store_events",
+    "tpuwatch_rules_loaded",
+    "tpuwatch_rules_refused",
+    "tpuwatch_config_reload_success",
+    "process_open_fds",
+    "process_max_fds",
+    "tpuwatch_node_state",
+    "tpuwatch_node_health",
+    "tpuwatch_verdict",
+    "tpuwatch_nodes",
+    "tpuwatch_signal_up",
+    "tpuwatch_api_breaker_open",
+    "tpuwatch_maintenance_notice",
+    "tpuwatch_preemption_notice",
+    "tpuwatch_tpu_holders",
+    "tpuwatch_hlo_queue_programs",
+    "tpuwatch_breaker_open",
+    "tpuwatch_restart_person_needed",
+    "tpuwatch_ledger_up",
+    "tpuwatch_peer_up",
+    "tpuwatch_peers",
+    "tpuwatch_restarts_open",
+    "tpuwatch_restarts_waiting_for_capacity",
+    "tpuwatch_tune_workloads",
+    "tpuwatch_tune_workloads_unsatisfiable",
+    "tpuwatch_tune_conflicts",
+    "tpuwatch_tune_write_failed",
+}
+
+
+def new() -> Metrics:
+    return Metrics(loops=("follow", "store"), refusals=[reason.value for reason in Refusal])
+
+
+def filled() -> Metrics:
+    """Metrics that have something to say in every family."""
+    metrics = new()
+    metrics.node.set_nodes([given.node()])
+    metrics.node.set_runtime(given.runtime())
+    metrics.node.set_runtime_response_pending(lambda: {8431: 0.5})
+    metrics.node.set_host(given.host())
+    metrics.node.set_signal("cloud", at=1.0, ok=True)
+    metrics.peers.set_answers({"train-2": Answer(Peer(1.0), 1.0, None)})
+    metrics.restart.set_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
+    return metrics
+
+
+def scrape(metrics: Metrics) -> str:
+    return metrics.exposition()[0].decode()
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, ...], float]:
+    """Every sample's value under its name and its label values."""
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in parse_text(scrape(metrics))
+        for sample in family.samples
+    }
+
+
+def test_a_fresh_scrape_is_the_golden_one() -> None:
+    text = re.sub(r" [0-9.e+-]+$", " V", scrape(new()), flags=re.MULTILINE)
+    text = text.replace(f'python="{platform.python_version()}"', 'python="P"')
+    text = re.sub(r'version="[^"]+"', 'version="T"', text)
+    if os.environ.get("TPUWATCH_UPDATE_GOLDEN"):
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "if this change is meant, run this test with TPUWATCH_UPDATE_GOLDEN=1"
+
+
+def test_every_family_is_named_and_explained_for_an_operator() -> None:
+    faults = []
+    for family in parse_text(scrape(filled())):
+        names = {sample.name for sample in family.samples}
+        unit = family.name.rsplit("_", 1)[-1]
+        if not re.fullmatch(r"(tpuwatch|process)_[a-z][a-z0-9_]*[a-z]", family.name):
+            faults.append(f"{family.name}: not a lower-case name with our prefix")
+        if not (family.documentation.endswith(".") and len(family.documentation.split()) >= 4):
+            faults.append(f"{family.name}: HELP is no sentence")
+        if family.type == "unknown":
+            faults.append(f"{family.name}: no TYPE")
+        if (family.type == "counter") != all(name.endswith("_total") for name in names):
+            faults.append(f"{family.name}: counters, and they alone, end in _total")
+        if family.type != "counter" and unit not in UNITS and family.name not in UNITLESS:
+            faults.append(f"{family.name}: no base unit at its end")
+        if not names:
+            faults.append(f"{family.name}: no series")
+        if any(name.endswith("_created") for name in names):
+            faults.append(f"{family.name}: has a _created series")
+        if "timestamp" in family.name and not family.name.endswith("_timestamp_seconds"):
+            faults.append(f"{family.name}: a time that does not end in _timestamp_seconds")
+    assert faults == []
+
+
+def test_labels_have_only_the_declared_names() -> None:
+    labels = {name for family in parse_text(scrape(filled())) for sample in family.samples for name in sample.labels}
+    tuning = {"variable", "direction"}
+    own = {"cause", "outcome", "severity", "state", "reason", "loop", "code", "version", "python", "le"}
+    assert (
+        labels
+        == own | {"node", "health", "verdict", "method", "chip", "port", "signal", "action", "result", "phase"} | tuning
+    )
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)")
+def test_promtool_has_nothing_to_say() -> None:
+    result = subprocess.run(
+        ["promtool", "check", "metrics"],  # noqa: S607 # wherever the system has it
+        input=filled().exposition()[0],
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"", b"")
+
+
+def test_known_series_stand_at_zero_from_the_start() -> None:
+    seen = samples(new())
+    faults = {cause.value for cause in Cause if cause.is_fault}
+    assert {one[1]: count for one, count in seen.items() if one[0] == "tpuwatch_events_total"} == dict.fromkeys(
+        faults, 0
+    )
+    assert {key[1] for key in seen if key[0] == "tpuwatch_launches_total"} == {
+        outcome.value for outcome in FINAL_OUTCOMES
+    }
+    assert seen["tpuwatch_log_records_total", "fatal"] == 0
+    assert seen["tpuwatch_loop_last_success_timestamp_seconds", "store"] == 0
+
+
+def test_events_count_by_cause_and_history_apart() -> None:
+    metrics = new()
+    metrics.logs.count_event(Cause.HBM_OOM_COMPILE)
+    metrics.logs.count_event(Cause.PREMAPPED_EXHAUSTED)
+    metrics.logs.count_event(Cause.PREMAPPED_EXHAUSTED, history=True)
+    metrics.logs.count_premapped_failure()
+    seen = samples(metrics)
+    assert seen["tpuwatch_events_total", "hbm_oom_compile"] == 1
+    assert seen["tpuwatch_events_total", "premapped_exhausted"] == 1
+    assert seen["tpuwatch_premapped_failures_total",] == 1
+    assert seen["tpuwatch_backlog_events_total",] == 1
+
+
+def test_launches_and_initialisation() -> None:
+    metrics = new()
+    metrics.logs.count_launch(Outcome.SLOW)
+    metrics.logs.observe_init(16.5)
+    metrics.logs.set_premapped_size(4 * 2**30)
+    seen = samples(metrics)
+    assert seen["tpuwatch_launches_total", "slow"] == 1
+    assert seen["tpuwatch_tpu_init_seconds_bucket", "15.0"] == 0
+    assert seen["tpuwatch_tpu_init_seconds_bucket", "20.0"] == 1
+    assert seen["tpuwatch_last_init_seconds",] == 16.5
+    assert seen["tpuwatch_premapped_buffer_bytes",] == 4 * 2**30
+    with pytest.raises(KeyError):
+        metrics.logs.count_launch(Outcome.STARTING)
+
+
+def test_reading_logs() -> None:
+    metrics = new()
+    metrics.logs.count_read(100, at=1000.5)
+    metrics.logs.count_read(50, at=1001.5)
+    metrics.logs.count_records({"I": 3, "F": 1})
+    metrics.logs.set_lag(12)
+    metrics.logs.set_files(followed=2, refused=1)
+    metrics.logs.count_refused(Refusal.PERMISSION)
+    metrics.logs.count_truncation()
+    seen = samples(metrics)
+    assert seen["tpuwatch_log_read_bytes_total",] == 150
+    assert seen["tpuwatch_log_last_read_timestamp_seconds",] == 1001.5
+    assert seen["tpuwatch_log_records_total", "info"] == 3
+    assert seen["tpuwatch_log_records_total", "fatal"] == 1
+    assert seen["tpuwatch_log_lag_bytes",] == 12
+    assert (seen["tpuwatch_log_files", "followed"], seen["tpuwatch_log_files", "refused"]) == (2, 1)
+    assert seen["tpuwatch_log_refused_total", "permission"] == 1
+    assert seen["tpuwatch_log_truncations_total",] == 1
+
+
+def test_its_own_state() -> None:
+    metrics = new()
+    metrics.daemon.count_store_error()
+    metrics.daemon.set_store(durable=True, events=5)
+    metrics.daemon.set_rules(loaded=300, refused=2)
+    metrics.daemon.set_config(success=True, at=500.0)
+    metrics.daemon.set_config(success=False, at=900.0)
+    metrics.daemon.set_loop_success("follow", 1234.5, 0.25)
+    metrics.daemon.count_http_request(404)
+    metrics.daemon.count_http_request(418)
+    seen = samples(metrics)
+    assert seen["tpuwatch_store_errors_total",] == 1
+    assert (seen["tpuwatch_store_durable",], seen["tpuwatch_store_events",]) == (1, 5)
+    assert (seen["tpuwatch_rules_loaded",], seen["tpuwatch_rules_refused",]) == (300, 2)
+    assert seen["tpuwatch_config_reload_success",] == 0
+    assert seen["tpuwatch_config_last_reload_timestamp_seconds",] == 500
+    assert seen["tpuwatch_loop_last_success_timestamp_seconds", "follow"] == 1234.5
+    assert (seen["tpuwatch_http_requests_total", "404"], seen["tpuwatch_http_requests_total", "other"]) == (1, 1)
+
+
+def test_two_instances_share_nothing() -> None:
+    first, second = new(), new()
+    first.logs.count_event(Cause.HANG)
+    assert samples(second)["tpuwatch_events_total", "hang"] == 0
+
+
+def test_openmetrics_is_given_to_who_asks_for_it() -> None:
+    body, content_type = new().exposition(OPENMETRICS)
+    assert content_type.startswith("application/openmetrics-text; version=1.0.0")
+    families = {family.name: family for family in parse_openmetrics(body.decode())}
+    assert families["tpuwatch_events"].type == "counter"
+    assert b"_created" not in body
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["", "*/*", "text/html", "application/openmetrics-text;version=abc", "text/plain;version=zz", ";;,,=", "\xff"],
+)
+def test_any_other_wish_gets_plain_text(accept: str) -> None:
+    body, content_type = new().exposition(accept)
+    assert content_type.startswith(("text/plain; version=0.0.4", "application/openmetrics-text; version=1.0.0"))
+    assert body.startswith(b"# HELP ")
+
+
+def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
+    metrics = new()
+    metrics.node.count_api_request("other", "other")
+    names = sorted(samples(metrics))
+    causes = [cause for cause in Cause if cause.is_fault]
+
+    def offer(start: int, count: int) -> None:
+        for number in range(start, start + count):
+            text = f'hostile-{number}\n# TYPE x{number} counter{{cause="'
+            with pytest.raises(KeyError):
+                metrics.logs.count_event(text)  # type: ignore[arg-type] # what a careless caller could do
+            with pytest.raises(KeyError):
+                metrics.logs.count_refused(text)
+            with pytest.raises(KeyError):
+                metrics.logs.count_records({text: 1})
+            metrics.daemon.set_loop_success(text, 1.0, 1.0)
+            metrics.daemon.count_http_request(number)
+            metrics.logs.count_event(causes[number % len(causes)])
+
+    offer(0, 100)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    offer(100, 5_000)
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert sorted(samples(metrics)) == names
+    assert grown < 50_000  # one text kept of each turn would be 300 KB

@@ -1,0 +1,73 @@
+"""Ledgers that were written with schema 1, by other names, are still read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tpuwatch.core.errors import LedgerError
+from tpuwatch.model.restart import Attempt, Breaker, Claim, Fleet, Lease, Phase, RestartRecord, Target
+from tpuwatch.model.verdict import Action
+from tpuwatch.restart.ledger.codec import SCHEMA, decode, decode_fleet, encode
+
+# As the code before the change of names had written them.
+OLD_RECORD = (
+    '{"schema":1,"target":{"project":"lab","zone":"us-east5-a","node":"train-1"},"rung":"nothing","phase"'
+    ':"needs_operator","cause":"node_stuck","reason":"It is stuck.","evidence":["agent: it hangs."],"actor"'
+    ':"watcher","requested":100.0,"lease":{"owner":"w","seconds":60.0},"entered":200.0,"operation":"","op'
+    'erations":["op-1"],"foreign":[],"queued_resource":"","tries":0,"not_before":0.0,"stops":1,"began":0.'
+    '0,"down":0.0,"shown":"","shown_since":0.0,"unseen_since":0.0,"well_since":0.0,"boot_id":"","witnesse'
+    's":["agent","cloud"],"note":"Start it.","history":[{"rung":"restart_node","cause":"node_stuck","bega'
+    'n":100.0,"ended":200.0,"phase":"needs_operator","stops":1,"actor":"watcher"},{"rung":"ask","cause":"no'
+    'de_stuck","began":10.0,"ended":20.0,"phase":"done","stops":1,"actor":"operator"}]}'
+)
+OLD_FLEET = (
+    '{"schema":1,"breaker":{"opened":5.0,"reason":"It broke.","reset_at":0.0,"reset_by":""},"claims":[{"t'
+    'arget":{"project":"lab","zone":"us-east5-a","node":"train-1"},"began":7.0}]}'
+)
+TARGET = Target("lab", "us-east5-a", "train-1")
+RECORD = RestartRecord(
+    target=TARGET,
+    action=Action.NONE,
+    phase=Phase.NEEDS_OPERATOR,
+    cause="node_stuck",
+    reason="It is stuck.",
+    evidence=("agent: it hangs.",),
+    actor="watcher",
+    requested=100.0,
+    lease=Lease("w", 60.0),
+    entered=200.0,
+    operations=("op-1",),
+    stops=1,
+    signals=("peer", "cloud"),
+    note="Start it.",
+    history=(
+        Attempt(Action.RESTART_NODE, "node_stuck", 100.0, 200.0, Phase.NEEDS_OPERATOR, 1, "watcher"),
+        Attempt(Action.MANUAL, "node_stuck", 10.0, 20.0, Phase.DONE, 1, "operator"),
+    ),
+)
+FLEET = Fleet(Breaker(5.0, "It broke."), (Claim(TARGET, 7.0),))
+
+
+def test_a_record_of_schema_1_is_read_by_the_names_of_today() -> None:
+    assert decode(OLD_RECORD, "ledger.db") == RECORD
+    assert decode_fleet(OLD_FLEET, "ledger.db") == FLEET
+    assert json.loads(encode(RECORD))["schema"] == SCHEMA
+    assert decode(encode(RECORD), "ledger.db") == RECORD
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now"),
+    [
+        ('"rung":"nothing"', '"rung":"explode"'),
+        ('"rung":"nothing",', ""),
+        ('"witnesses":["agent","cloud"]', '"witnesses":[["agent"]]'),
+        ('"history":[', '"history":[7,'),
+        ('"schema":1', '"schema":3'),
+    ],
+)
+def test_an_old_record_that_makes_no_sense_is_refused(was: str, is_now: str) -> None:
+    assert was in OLD_RECORD
+    with pytest.raises(LedgerError):
+        decode(OLD_RECORD.replace(was, is_now), "ledger.db")

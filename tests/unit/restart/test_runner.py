@@ -1,0 +1,67 @@
+"""What the daemon goes by when it does something about nodes, and what it counts of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.standins.buckets import BUCKET, storage_running
+from tests.unit.restart.records import NOW, record
+from tpuwatch.config import Config
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.core.errors import LedgerError
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.restart.runner import RestartRunner
+from tpuwatch.sim.cloud.faults import InjectedFault
+
+REQUESTS = "tpuwatch_api_requests_total"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOW)
+
+
+def test_the_slower_of_the_runtimes_graces_is_waited_for(clock: ManualClock, tmp_path: Path) -> None:
+    for idle, compiling, longer in ((900.0, 300.0, 900.0), (600.0, 1200.0, 1200.0)):
+        given = {"health": {"idle_seconds": idle}, "logs": {"compile_grace_seconds": compiling}}
+        config = Config.model_validate({**given, "state": {"dir": tmp_path}})
+        made = RestartRunner(
+            config, metrics=Metrics(loops=[], refusals=[]), clock=clock, host="vm-1", on_change=lambda: None
+        )
+        assert made.settings.signal_seconds == longer
+        made.close(0.0)
+
+
+def requests(metrics: Metrics) -> dict[str, float]:
+    """The series of requests to Cloud Storage that are not 0, by their labels."""
+    lines = metrics.exposition()[0].decode().splitlines()
+    pairs = (line.rpartition(" ") for line in lines if line.startswith(REQUESTS) and "storage." in line)
+    return {labels.removeprefix(REQUESTS): float(value) for labels, _, value in pairs if float(value)}
+
+
+def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Path) -> None:
+    metrics = Metrics(loops=["restart"], refusals=[])
+    with storage_running(clock) as server:
+        ledger = {"kind": "gcs", "bucket": BUCKET, "endpoint": server.address, "insecure": True}
+        config = Config.model_validate({"ledger": ledger, "state": {"dir": tmp_path}})
+        runner = RestartRunner(config, metrics=metrics, clock=clock, host="vm-1", on_change=lambda: None)
+        try:
+            assert requests(metrics) == {}
+            runner.read()
+            assert runner.starter.write(record(), 0)
+            assert not runner.starter.write(record(), 0)  # another one has written it
+            server.faults.set(InjectedFault(method="ListObjects", code="PERMISSION_DENIED"))
+            with pytest.raises(LedgerError):
+                runner.read()
+        finally:
+            runner.stop()
+            runner.close(5.0)
+    assert requests(metrics) == {
+        '{code="OK",method="storage.objects.get"}': 3,  # the fleet twice; what the refused write came upon
+        '{code="OK",method="storage.objects.insert"}': 1,
+        '{code="FAILED_PRECONDITION",method="storage.objects.insert"}': 1,
+        '{code="OK",method="storage.objects.list"}': 1,
+        '{code="PERMISSION_DENIED",method="storage.objects.list"}': 1,
+    }

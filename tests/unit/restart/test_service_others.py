@@ -1,0 +1,300 @@
+"""What the daemon does about what others have begun, and where it does not know who it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.restart.records import record
+from tests.unit.restart.restart_side import NOW, Side, cloud, finished, half_done, target
+from tpuwatch.config.restart import LedgerConfig
+from tpuwatch.core.errors import LedgerError
+from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
+from tpuwatch.model.signals import Answer, Identity, Known, Problem, Signal
+from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.restart.runner import LEFT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("identity", "notices", "acts"),
+    [
+        (Identity(), Answer(None, None, Problem.ABSENT), True),
+        (Identity(), Answer(None, None, Problem.TIMEOUT), False),
+        (Identity(), Answer(None, None, Problem.UNCONFIGURED), False),
+        (Identity(accelerator=Known("v5litepod-8", "metadata")), Answer(None, None, None), False),
+        (Identity(node=Known("train-9", "metadata"), zone=Known("us-east5-a", "metadata")), Answer(), True),
+        (Identity(node=Known("train-1", "metadata"), zone=Known("us-east5-b", "metadata")), Answer(), True),
+        (Identity(node=Known("train-1", "metadata"), zone=Known("us-east5-b", "config")), Answer(), False),
+    ],
+)
+def test_who_does_not_know_where_it_runs_stops_nothing(
+    side: Side, identity: Identity, notices: Answer[None], acts: bool
+) -> None:
+    side.posted = replace(side.posted, identity=identity, notices=notices)
+    side.ledger.put(half_done("train-1"))
+    side.ledger.put(half_done("train-2"))
+    watch = side.watch()
+    side.stuck("train-3")
+    side.judge("train-1", Verdict.STOPPED, Action.MANUAL, Signal.CLOUD, shown=cloud("train-1", "STOPPED", ""))
+    side.nodes["train-1"] = replace(side.nodes["train-1"], own=False)  # by its label it is another one
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    assert (("train-1", Action.RESTART_NODE) in side.driven) == acts
+    if not acts and not identity.node.value:
+        assert side.driven == []
+
+
+@pytest.mark.parametrize("mode", ["act", "observe"])
+@pytest.mark.parametrize("phase", [Phase.INTENT, Phase.STOPPING, Phase.STOPPED, Phase.STARTING, Phase.VERIFYING])
+def test_what_is_half_done_is_finished_also_by_who_only_observes(side: Side, mode: str, phase: Phase) -> None:
+    side.ledger.put(half_done(phase=phase))
+    watch = side.watch(mode=mode)
+    side.judge("train-1", Verdict.STOPPED, Action.MANUAL, Signal.CLOUD, shown=cloud("train-1", "STOPPED", ""))
+    watch.turn()
+    side.judge("train-1")
+    assert finished(side, watch).phase is Phase.DONE
+    assert side.audited()[0][1] == "taken_up"
+    assert side.called == []  # what is being done needs no person
+
+
+def test_what_another_one_drives_is_left_until_its_lease_has_run_out(side: Side) -> None:
+    lease = Lease("other/boot/1/2/alive", 60.0)
+    side.ledger.put(half_done(lease=lease))
+    watch = side.watch()
+    side.judge("train-1")
+    for beat in range(20):
+        side.ledger.put(half_done(lease=lease, tries=beat))
+        watch.turn()
+        side.clock.advance(15)
+    assert side.driven == []
+    for _ in range(6):
+        watch.turn()
+        side.clock.advance(15)
+    assert side.driven == [("train-1", Action.RESTART_NODE)]
+
+
+def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side) -> None:
+    side.outcome = LedgerError("the ledger is asleep")
+    side.ledger.put(half_done())
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    side.outcome = Phase.DONE
+    watch.turn()
+    assert len(side.driven) == 1
+    side.clock.advance(LEFT_SECONDS + 15)
+    watch.turn()
+    assert finished(side, watch).phase is Phase.DONE
+    assert len(side.driven) == 2
+
+
+def test_what_an_operator_asked_for_and_nobody_began_is_left_to_him(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor="someone@vm-1"))
+    watch = side.watch()
+    for _ in range(10):
+        side.judge("train-1")
+        watch.turn()
+        side.clock.advance(60)
+    assert side.driven == []
+    assert side.ledger.writes == 0
+
+
+def test_what_an_operator_asked_for_and_has_left_holds_nothing_up_for_ever(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, actor="someone@vm-1"))
+    watch = side.watch(mode="observe")
+    side.clock.advance(601)
+    side.judge("train-1")
+    watch.turn()
+    given_up = side.ledger.record("train-1")
+    assert given_up is not None
+    assert (given_up.phase, given_up.note[:13]) == (Phase.CANCELLED, "The operator ")
+    assert side.audited() == [("restart_node", "given_up", None)]
+    assert side.driven == []
+
+
+@pytest.mark.parametrize(
+    ("age", "restart", "verdict", "phase"),
+    [
+        (60, {}, Verdict.NODE_STUCK, Phase.DONE),
+        (60, {}, Verdict.UNKNOWN, Phase.REQUESTED),
+        (60, {}, Verdict.HEALTHY, Phase.CANCELLED),
+        (60, {"mode": "observe"}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (60, {"restart_node": False}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (700, {}, Verdict.NODE_STUCK, Phase.CANCELLED),
+        (700, {}, Verdict.UNKNOWN, Phase.CANCELLED),
+    ],
+    ids=["called for", "not seen yet", "well", "observe", "switched off", "old", "old and not seen"],
+)
+def test_what_a_watcher_decided_and_did_not_begin(
+    side: Side, age: float, restart: dict[str, Any], verdict: Verdict, phase: Phase
+) -> None:
+    began = NOW - age
+    side.ledger.put(
+        half_done(phase=Phase.REQUESTED, stops=0, requested=began, entered=began, signals=("cloud", "host"))
+    )
+    watch = side.watch(**restart)
+    side.judge("train-1", verdict)
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    assert (side.driven == [("train-1", Action.RESTART_NODE)]) == (phase is Phase.DONE)
+    now = side.ledger.record("train-1")
+    assert now is not None
+    assert now.phase is phase
+    assert (("restart_node", "given_up", None) in side.audited()) == (phase is Phase.CANCELLED)
+
+
+def test_what_a_watcher_decided_by_a_clock_a_little_ahead_is_begun(side: Side) -> None:
+    later = NOW + 100
+    side.ledger.put(
+        half_done(phase=Phase.REQUESTED, stops=0, requested=later, entered=later, signals=("cloud", "host"))
+    )
+    watch = side.watch()
+    side.judge("train-1", Verdict.NODE_STUCK)
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    assert side.driven == [("train-1", Action.RESTART_NODE)]
+
+
+def test_what_a_watcher_decided_on_a_node_that_nobody_watches_any_more_holds_no_budget_for_ever(side: Side) -> None:
+    side.ledger.put(half_done("train-9", phase=Phase.REQUESTED, stops=0, signals=("cloud", "host")))
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert side.ledger.writes == 0
+    side.clock.advance(700)
+    watch.turn()
+    given_up = side.ledger.record("train-9")
+    assert given_up is not None
+    assert given_up.phase is Phase.CANCELLED
+    assert side.audited() == [("restart_node", "given_up", None)]
+
+
+def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) -> None:
+    side.ledger.put(half_done(phase=Phase.REQUESTED, stops=0, signals=("cloud", "host")))
+    side.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
+    watch = side.watch()
+    side.judge("train-1", Verdict.NODE_STUCK)
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    assert side.driven == []
+
+
+def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side) -> None:
+    side.ledger.put(half_done(action=Action.END_HOLDER, phase=Phase.INTENT))
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert side.driven == []
+    side.clock.advance(4000)
+    side.judge("train-1")
+    watch.turn()
+    given_up = side.ledger.record("train-1")
+    assert given_up is not None
+    assert given_up.phase is Phase.FAILED
+    assert side.audited() == [("end_holder", "given_up", None)]
+
+    side.is_own("train-1")
+    side.ledger.put(half_done(action=Action.END_HOLDER, phase=Phase.INTENT))
+    own = side.watch()
+    side.judge("train-1")
+    own.turn()
+    assert finished(side, own).phase is Phase.DONE
+    assert side.driven == [("train-1", Action.END_HOLDER)]
+
+
+def test_a_request_is_taken_up_by_who_sees_the_same(side: Side) -> None:
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    side.ledger.put(
+        replace(
+            record(cause="node_stuck", signals=("cloud", "host")),
+            target=target("train-1"),
+            requested=NOW,
+            entered=NOW,
+        )
+    )
+    side.judge("train-1")
+    watch.turn()
+    assert side.driven == []  # here it is well
+    side.clock.advance(5)
+    side.judge("train-1", Verdict.NODE_STUCK, Action.MANUAL, Signal.CLOUD, confidence=Confidence.MEDIUM)
+    watch.turn()
+    assert set(finished(side, watch).signals) == {"cloud", "host"}
+    assert side.driven == [("train-1", Action.RESTART_NODE)]
+
+
+@pytest.mark.parametrize("other", ["stuck", "well", "own", "of another queue"])
+def test_a_queued_resource_is_not_reset_under_its_other_nodes(side: Side, other: str) -> None:
+    if other == "own":
+        side.is_own("train-2")
+    watch = side.watch(reset_queued_resource=True)
+    proven = (Verdict.NODE_STUCK, Action.RESET_QUEUED_RESOURCE, Signal.CLOUD, Signal.RUNTIME)
+    side.judge("train-1", *proven, shown=cloud("train-1", "READY", "TIMEOUT", hosts=4, queued_resource="q"))
+    queue = "r" if other == "of another queue" else "q"
+    shown = cloud("train-2", "READY", "TIMEOUT", hosts=4, queued_resource=queue)
+    side.judge("train-2", *proven[:1], Action.WAIT, shown=shown)
+    if other in ("well", "of another queue"):
+        side.judge("train-2", shown=replace(shown, health="HEALTHY"))
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    acts = other in ("stuck", "of another queue")
+    assert side.driven == ([("train-1", Action.RESET_QUEUED_RESOURCE)] if acts else [])
+    assert ("reset_queued_resource", "blocked", "hosts") in side.audited() or acts
+
+
+def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
+    side.go.clear()
+    side.ledger.put(half_done())
+    watch = side.watch()
+    side.judge("train-1")
+    assert not watch.drives
+    watch.turn()
+    assert watch.drives
+    side.go.set()
+    watch.stop()
+    assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
+    assert not watch._runner.drives
+
+
+def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(side: Side) -> None:
+    side.outcome = LedgerError("the ledger is asleep")
+    side.ledger.put(half_done())
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    watch.turn()
+    assert not watch._runner.drives
+    assert watch.drives
+    side.outcome = Phase.DONE
+    side.clock.advance(LEFT_SECONDS + 15)
+    watch.turn()
+    finished(side, watch)
+    assert not watch.drives
+
+
+def test_in_a_ledger_of_many_what_was_begun_here_is_finished_here_though_it_is_watched_no_more(side: Side) -> None:
+    watch = side.watch()
+    watch._runner._config = watch._runner._config.model_copy(update={"ledger": LedgerConfig(kind="gcs", bucket="ours")})
+    side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._runner.starter.actor))
+    side.ledger.put(half_done("train-2", lease=Lease(), actor="tpuwatch@elsewhere"))
+    watch.turn()
+    assert watch._runner._drivers.join(30)
+    assert side.driven == [("train-1", Action.RESTART_NODE)]
+
+
+@pytest.mark.parametrize(("ahead", "reported"), [(60.0, []), (3600.0, [("restart_node", "blocked", "same_cause")])])
+def test_a_restart_that_ended_by_a_wrong_clock_keeps_no_report_back(
+    side: Side, ahead: float, reported: list[tuple[str, str, str]]
+) -> None:
+    side.ledger.put(half_done(phase=Phase.DONE, cause="node_stuck", entered=NOW + ahead))
+    watch = side.watch()
+    side.stuck("train-1")
+    watch.turn()
+    assert side.audited() == reported
+    assert len(side.called) == len(reported)
+    assert side.driven == []

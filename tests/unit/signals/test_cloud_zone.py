@@ -1,0 +1,128 @@
+"""A zone over lists that the test makes up: what did not change is not read again, and that makes no difference."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud import tpu_v2
+
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.google.errors import ApiError, ApiFault
+from tpuwatch.google.tpu_node import NodeConverter
+from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.signals.cloud import CloudZone, Watch, watches
+
+PARENT = "projects/lab/locations/us-a/nodes/"
+
+
+def watch(*names: str) -> Watch:
+    (found,) = watches(names, Identity(Known("lab", "config"), Known("us-a", "config")))
+    return found
+
+
+class Service:
+    """What the service lists: nodes as fields, in pages of three. Stands in for a CloudClient."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.unreachable: list[str] = []
+        self.fails_after: int | None = None  # pages
+
+    def list_nodes(self, _project: str, _zone: str) -> Iterator[Any]:
+        nodes = [tpu_v2.Node(name=PARENT + name, **fields) for name, fields in self.nodes.items()]
+        for place in range(0, max(1, len(nodes)), 3):
+            if self.fails_after is not None and place >= 3 * self.fails_after:
+                raise ApiError(ApiFault(Problem.SERVER, "INTERNAL", "It failed."))
+            page = tpu_v2.ListNodesResponse(nodes=nodes[place : place + 3], unreachable=self.unreachable)
+            yield tpu_v2.ListNodesResponse.pb(page)
+
+    def list_queued_resources(self, _project: str, _zone: str) -> Iterator[Any]:
+        return iter(())
+
+    def shuffle(self, rng: random.Random) -> None:
+        """Let a few things change, as they do between two polls; now and then all of it fails."""
+        for _ in range(rng.randrange(3)):
+            name = f"n{rng.randrange(8)}"
+            if rng.random() < 0.3:
+                self.nodes.pop(name, None)
+            else:
+                self.nodes[name] = {
+                    "state": rng.choice(["READY", "READY", "STOPPED", "PREEMPTED"]),
+                    "health": rng.choice(["HEALTHY", "TIMEOUT"]),
+                    "create_time": {"seconds": rng.choice([10, 20])},
+                    "network_endpoints": [{"ip_address": "10.0.0.1"}] * rng.randrange(3),
+                    "labels": {"b": "1", "a": "2", "c": rng.choice("xy")},
+                }
+        self.unreachable = ["us-a"] if rng.random() < 0.1 else []
+        self.fails_after = rng.randrange(3) if rng.random() < 0.1 else None
+
+
+@pytest.fixture
+def converted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the nodes that were read, one after the other."""
+    names: list[str] = []
+    convert = NodeConverter.convert
+
+    def noted(self: NodeConverter, raw: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        names.append(name)
+        return convert(self, raw, name, *args, **kwargs)
+
+    monkeypatch.setattr(NodeConverter, "convert", noted)
+    return names
+
+
+def test_what_the_list_repeats_is_not_read_again(converted: list[str]) -> None:
+    service, clock = Service(), ManualClock()
+    service.nodes = {f"n{number}": {"state": "READY", "labels": {"b": "1", "a": "2"}} for number in range(8)}
+    zone = CloudZone(watch("*"), interval=30, clock=clock, rng=random.Random(1))
+    zone.poll(service)  # type: ignore[arg-type] # it stands in for one
+    before = dict(zone.answers())
+    converted.clear()
+    clock.advance(30)
+    service.nodes["n5"] = {"state": "STOPPED"}
+    zone.poll(service)  # type: ignore[arg-type]
+    after = dict(zone.answers())
+    assert converted == ["n5"]
+    same = after.keys() - {"n5"}
+    assert all(after[name].value is before[name].value for name in same)
+    assert all(after[name] == replace(before[name], at=clock.time(), tried=clock.time()) for name in same)
+    assert after["n5"].value is not None
+    assert (after["n5"].value.state, after["n5"].value.changed) == ("STOPPED", clock.time())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_makes_no_difference_to_what_is_known(seed: int) -> None:
+    rng, clock, service = random.Random(seed), ManualClock(), Service()
+    plain, same = (
+        CloudZone(watch("n*"), interval=30, clock=clock, rng=random.Random(1), stored_node=lambda _: None)
+        for _ in range(2)
+    )
+    for _ in range(60):
+        service.shuffle(rng)
+        wanted = watch(*rng.choice([["n*"], ["n*"], ["n*"], ["n[1]*", "n3", "gone"]]))
+        for zone in (plain, same):
+            zone.follow(wanted)
+        plain._words = {}  # reads every node
+        for zone in (plain, same):
+            zone.poll(service)  # type: ignore[arg-type]
+        assert dict(same.answers()) == dict(plain.answers())
+        assert same.nodes == plain.nodes
+        clock.advance(30)
+
+
+def test_what_is_no_longer_watched_is_no_longer_reported_and_may_come_back() -> None:
+    service, clock = Service(), ManualClock()
+    service.nodes = {"n1": {"state": "READY"}, "n2": {"state": "READY"}}
+    zone = CloudZone(watch("*"), interval=30, clock=clock, rng=random.Random(1))
+    zone.poll(service)  # type: ignore[arg-type]
+    zone.follow(watch("n1"))
+    assert dict(zone.answers()).keys() == {"n1"}
+    zone.poll(service)  # type: ignore[arg-type]
+    zone.follow(watch("*"))
+    assert zone.pacing.due_in == 0
+    zone.poll(service)  # type: ignore[arg-type]
+    assert dict(zone.answers()).keys() == {"n1", "n2"}

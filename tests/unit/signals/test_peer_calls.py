@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.standins.peer_server import PeerServer, http, peer_server, status
+from tests.unit.web import samples
+from tpuwatch.core.clock import SystemClock
+from tpuwatch.core.json_text import dumps
+from tpuwatch.google.http import Connector
+from tpuwatch.model.signals import PeerVerdict, Problem, Signal
+from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.signals import peers
+from tpuwatch.signals.peers import MAX_REPLY_BYTES, PeerError, PeerReply
+from tpuwatch.web import serializers
+
+CLOCK = SystemClock()
+URL = "http://10.0.0.2:9478"
+
+
+@pytest.fixture
+def server() -> Iterator[PeerServer]:
+    with peer_server() as server:
+        yield server
+
+
+def ask(url: str, seconds: float = 30.0) -> PeerReply:
+    return peers.ask(url, Connector(CLOCK), clock=CLOCK, seconds=seconds)
+
+
+def failure(url: str, seconds: float = 30.0) -> PeerError:
+    with pytest.raises(PeerError) as caught:
+        ask(url, seconds)
+    return caught.value
+
+
+def test_what_a_real_daemon_serves_is_understood(server: PeerServer) -> None:
+    server.reply = json.loads(dumps(serializers.status(samples.watching(Verdict.RUNTIME_STUCK))))
+    reply = ask(server.url)
+    assert (reply.project, reply.zone, reply.node) == ("research-7", "us-central2-b", "train-1")
+    assert reply.verdict == PeerVerdict(
+        Verdict.RUNTIME_STUCK,
+        Action.RESTART_RUNTIME,
+        Confidence.MEDIUM,
+        "libtpu's runtime has not answered for 12 min while process 4242 holds the TPU.",
+        frozenset({Signal.RUNTIME, Signal.HOST, Signal.LOGS}),
+        age=1.0,
+    )
+    (request,) = server.asked
+    assert request.startswith(b"GET /api/v1/status HTTP/1.1\r\n")
+    assert b"User-Agent: tpuwatch/" in request
+
+
+def test_an_address_may_have_a_path_before_it(server: PeerServer) -> None:
+    assert ask(f"{server.url}/proxied/").node == "train-2"
+    assert server.asked[0].startswith(b"GET /proxied/api/v1/status ")
+
+
+def test_one_that_has_not_judged_yet_has_no_word() -> None:
+    for node in (None, {}, {"verdict": "healthy"}, {"verdict": "new", "judged_epoch": 1.0}, "x"):
+        assert peers.read_reply({**status(), "node": node}, URL).verdict is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        "x",
+        {},
+        {"now_epoch": 1.0},
+        {**status(), "now_epoch": True},
+        {**status(), "now_epoch": float("nan")},
+        {**status(), "now_epoch": 10**400},
+        {**status(), "signals": 1},
+    ],
+)
+def test_what_is_no_status_is_foreign(document: Any) -> None:
+    with pytest.raises(PeerError, match="is no tpuwatch") as caught:
+        peers.read_reply(document, URL)
+    assert caught.value.problem is Problem.FOREIGN
+    assert (caught.value.silent, caught.value.refused) == (False, False)
+
+
+def test_values_that_make_no_sense_are_left_out_or_cut() -> None:
+    reasons = [{"signal": "host"}, {"signal": "wizard"}, {"signal": ["x"]}, 5, *[{"signal": "runtime"}] * 1000]
+    document = status(action="explode", confidence=7, summary="a\n\x1b[31m" + "x" * 10_000, reasons=reasons)
+    document["identity"]["zone"] = {"value": 7}
+    document["identity"]["project"] = "p"
+    reply = peers.read_reply(document, URL)
+    assert (reply.zone, reply.project) == ("", "")
+    assert reply.verdict is not None
+    assert (reply.verdict.action, reply.verdict.confidence) == (Action.MANUAL, Confidence.LOW)
+    assert reply.verdict.signals == {Signal.HOST, Signal.RUNTIME}
+    assert len(reply.verdict.summary) <= 200
+    assert reply.verdict.summary.isprintable()
+    assert peers.read_reply(status(reasons={"signal": "host"}), URL).verdict == PeerVerdict(
+        Verdict.HEALTHY, Action.NONE, Confidence.HIGH, "So it is.", frozenset(), 2.0
+    )
+    future = peers.read_reply(status(judged_epoch=2000.0), URL).verdict
+    assert future is not None
+    assert future.age == 0.0
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem", "words"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n", Problem.FOREIGN, "no JSON over HTTP"),
+        (http(b"<html>"), Problem.FOREIGN, "no JSON over HTTP"),
+        (http(b"\xff\xfe\x00"), Problem.FOREIGN, "no JSON over HTTP"),
+        (http(b"[" * 200_000), Problem.FOREIGN, "no JSON over HTTP"),
+        (http(b'"' + b"x" * MAX_REPLY_BYTES), Problem.FOREIGN, "larger than"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200 + b"\r\n", Problem.FOREIGN, "no JSON over HTTP"),
+        (http(b"", "301 Moved", Location="http://127.0.0.1:1/"), Problem.FOREIGN, "answered 301"),
+        (http(b"", "404 Not Found"), Problem.FOREIGN, "answered 404"),
+        (http(b"", "503 Busy"), Problem.SERVER, "answered 503"),
+    ],
+    ids=lambda value: value[:24].decode(errors="replace") if isinstance(value, bytes) else "",
+)
+def test_what_answers_otherwise_is_neither_silent_nor_refused(
+    server: PeerServer, reply: bytes, problem: Problem, words: str
+) -> None:
+    server.reply = reply
+    error = failure(server.url)
+    assert (error.problem, error.silent, error.refused) == (problem, False, False)
+    assert words in str(error)
+    assert str(error).endswith(".")
+
+
+def test_one_that_takes_the_connection_and_does_not_answer_is_silent(server: PeerServer) -> None:
+    server.reply = None
+    error = failure(server.url, 0.05)
+    assert (error.problem, error.silent, error.refused) == (Problem.TIMEOUT, True, False)
+
+
+def test_a_reply_that_comes_drop_by_drop_does_not_outlast_the_deadline() -> None:
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                try:
+                    while not stop.wait(0.01):
+                        connection.sendall(b"H")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        error = failure(f"http://127.0.0.1:{listener.getsockname()[1]}", 0.2)
+        stop.set()
+        thread.join(30)
+    assert error.problem in (Problem.TIMEOUT, Problem.FOREIGN)  # or its line grew too long before
+
+
+def test_a_machine_that_refuses_is_there(server: PeerServer) -> None:
+    server.close()
+    error = failure(server.url)
+    assert (error.problem, error.silent, error.refused) == (Problem.UNREACHABLE, False, True)
+    assert "the machine is there" in str(error)
+
+
+@pytest.mark.parametrize("reply", [b"", http(b"{}" * 100)[:-50]])
+def test_a_connection_that_breaks_is_one_that_is_refused(server: PeerServer, reply: bytes) -> None:
+    server.reply = reply
+    assert failure(server.url).refused
+
+
+@pytest.mark.parametrize(
+    ("error", "silent", "words"),
+    [
+        (OSError(113, "No route to host"), True, "cannot be reached"),
+        (OSError(101, "Network is unreachable"), False, "this machine's own network"),
+        (OSError(24, "Too many open files"), False, "this machine's own network"),
+        (socket.gaierror(-2, "Name or service not known"), False, "could not be looked up"),
+    ],
+)
+def test_a_fault_of_this_machine_is_no_silence_of_the_other(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, silent: bool, words: str
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(Connector, "connection", fail)
+    failed = failure(URL)
+    assert (failed.silent, failed.refused) == (silent, False)
+    assert words in str(failed)

@@ -1,0 +1,3 @@
+from tests.unit.sim.cloud.servers import cloud
+
+__all__ = ["cloud"]  # a fixture

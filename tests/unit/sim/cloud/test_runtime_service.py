@@ -1,0 +1,251 @@
+"""libtpu's runtime metrics on a simulated worker, asked over a plain gRPC channel."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import pytest
+
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.libtpu import metrics_proto
+from tpuwatch.sim.cloud import runtime_metrics
+from tpuwatch.sim.cloud.faults import InjectedFault
+from tpuwatch.sim.cloud.runtime_metrics import DUTY_CYCLE, HBM_TOTAL, HBM_USED, HLO_QUEUE, HLO_TIMING, IDLE, Version
+from tpuwatch.sim.cloud.runtime_service import RuntimeService
+from tpuwatch.sim.cloud.world import GIB, SimNode, Workload, WorkloadPhase, World
+
+DEADLINE = 60.0  # of a call that is to succeed: long, for none should need it
+SOON = 0.3  # of a call that is to hang
+
+
+class Site:
+    """A world with one node, and the runtime metrics of its first worker."""
+
+    def __init__(self, *, ports: int = 1, version: Version | None = None, **fields: Any) -> None:
+        self.clock = ManualClock()
+        self.world = World(self.clock)
+        self.node = self.world.add(SimNode(**{"project": "lab", "zone": "us-east5-a", "name": "train-1", **fields}))
+        self.service = RuntimeService(self.world, self.node.path, ports=(0,) * ports, version=version)
+
+    def enter(self, phase: WorkloadPhase) -> None:
+        self.node.workloads[0] = Workload(phase, since=self.clock.time())
+        self.service.advance()
+
+    def ask(self, name: str, *, at: int = 0, timeout: float = DEADLINE) -> Any:
+        """The metric as the process of the port number `at` tells it."""
+        with grpc.insecure_channel(f"127.0.0.1:{self.service.ports[at]}") as channel:
+            return metric_of(channel, name, timeout)
+
+    def listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.service.ports[0]), timeout=DEADLINE).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
+
+def metric_of(channel: grpc.Channel, name: str, timeout: float = DEADLINE) -> Any:
+    call = channel.unary_unary(
+        metrics_proto.GET_METRIC,
+        request_serializer=metrics_proto.MetricRequest.SerializeToString,
+        response_deserializer=metrics_proto.MetricResponse.FromString,
+    )
+    return call(metrics_proto.MetricRequest(metric_name=name), timeout=timeout).metric
+
+
+@contextmanager
+def site(**fields: Any) -> Iterator[Site]:
+    running = Site(**fields)
+    try:
+        yield running
+    finally:
+        running.service.close()
+
+
+def doubles(metric: Any) -> list[float]:
+    return [one.gauge.as_double for one in metric.metrics]
+
+
+def integers(metric: Any) -> list[int]:
+    return [one.gauge.as_int for one in metric.metrics]
+
+
+def code(ask: Callable[[], Any]) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as failed:
+        ask()
+    return failed.value.code()
+
+
+@pytest.mark.parametrize("phase", [WorkloadPhase.NONE, WorkloadPhase.STARTING])
+def test_nobody_listens_until_the_metrics_are_up(phase: WorkloadPhase) -> None:
+    with site() as here:
+        here.enter(phase)
+        assert not here.listens()
+        assert code(lambda: here.ask(IDLE)) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_training() -> None:
+    with site(hbm_bytes=16 * GIB) as here:
+        here.enter(WorkloadPhase.TRAINING)
+        here.clock.advance(100)
+        duty = doubles(here.ask(DUTY_CYCLE))
+        assert len(duty) == 4
+        assert all(90 < one < 94 for one in duty)
+        assert len(set(duty)) > 1
+        assert all(0 <= one < 1 for one in doubles(here.ask(IDLE)))
+        assert integers(here.ask(HBM_TOTAL)) == [16 * GIB] * 4
+        assert integers(here.ask(HBM_USED)) == [int(0.6 * 16 * GIB)] * 4
+        assert integers(here.ask(HLO_QUEUE)) == [2] * 4
+        timing = here.ask(HLO_TIMING).metrics[0].distribution
+        assert (timing.count, timing.mean) == (200, pytest.approx(460_000))
+        assert here.ask(DUTY_CYCLE).metrics[0].timestamp.seconds == int(here.clock.time())
+
+
+@pytest.mark.parametrize(("phase", "used"), [(WorkloadPhase.COMPILING, 0.02), (WorkloadPhase.STUCK, 0.6)])
+def test_idle_time_grows_by_the_world_s_clock(phase: WorkloadPhase, used: float) -> None:
+    with site(hbm_bytes=1000) as here:
+        here.enter(phase)
+        here.clock.advance(90)
+        assert doubles(here.ask(IDLE)) == [90.0] * 4
+        here.clock.advance(1000)
+        assert doubles(here.ask(IDLE)) == [1090.0] * 4
+        assert doubles(here.ask(DUTY_CYCLE)) == [0.0] * 4
+        assert integers(here.ask(HBM_USED)) == [int(1000 * used)] * 4
+        assert here.ask(HLO_TIMING).metrics[0].distribution.count == 0
+
+
+def test_a_hung_runtime_takes_connections_and_never_answers() -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        with grpc.insecure_channel(f"127.0.0.1:{here.service.ports[0]}") as channel:
+            assert metric_of(channel, IDLE).name == IDLE
+            here.enter(WorkloadPhase.HUNG)
+            assert here.listens()
+            assert code(lambda: here.ask(IDLE, timeout=SOON)) is grpc.StatusCode.DEADLINE_EXCEEDED
+            here.enter(WorkloadPhase.TRAINING)
+            assert here.ask(IDLE).name == IDLE
+            here.enter(WorkloadPhase.NONE)
+            assert not here.listens()
+
+
+def test_a_dead_guest_s_runtime_hangs_and_a_booted_one_has_none() -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        here.world.hang(here.node)
+        here.service.advance()
+        assert code(lambda: here.ask(IDLE, timeout=SOON)) is grpc.StatusCode.DEADLINE_EXCEEDED
+        here.world.boot(here.node, here.clock.time())
+        here.service.advance()
+        assert not here.listens()
+        here.enter(WorkloadPhase.TRAINING)
+        here.node.state = "STOPPED"
+        here.service.advance()
+        assert not here.listens()
+
+
+def test_a_vanished_node_closes_its_ports() -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        here.world.remove(here.node.path)
+        assert code(lambda: here.ask(IDLE)) is grpc.StatusCode.UNAVAILABLE
+        here.service.advance()
+        assert not here.listens()
+
+
+@pytest.mark.parametrize("accelerator", ["v2-8", "v3-8"])
+def test_old_chips_have_no_runtime_metrics(accelerator: str) -> None:
+    with site(accelerator_type=accelerator) as here:
+        here.enter(WorkloadPhase.TRAINING)
+        assert not here.listens()
+
+
+def test_processes_share_the_chips() -> None:
+    with site(ports=3, chips_per_host=8) as here:
+        here.enter(WorkloadPhase.TRAINING)
+        held = [[one.attribute.value.int_attr for one in here.ask(HBM_USED, at=at).metrics] for at in range(3)]
+        assert held == [[0, 1, 2], [3, 4, 5], [6, 7]]
+        assert len(set(here.service.ports)) == 3
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (Version(), ("device_ordinal", "int_attr", 3)),
+        (Version(text=True), ("device_ordinal", "string_attr", "3")),
+        (Version(key="device-id"), ("device-id", "int_attr", 3)),
+    ],
+)
+def test_versions_word_the_chip_differently(version: Version, expected: tuple[str, str, object]) -> None:
+    with site(version=version) as here:
+        here.enter(WorkloadPhase.TRAINING)
+        attribute = here.ask(IDLE).metrics[3].attribute
+        form = attribute.value.WhichOneof("attr")
+        assert (attribute.key, form, getattr(attribute.value, form)) == expected
+
+
+def test_metrics_that_a_version_does_not_know() -> None:
+    with site(version=Version(metrics=(DUTY_CYCLE, HBM_USED, HBM_TOTAL))) as here:
+        here.enter(WorkloadPhase.TRAINING)
+        assert code(lambda: here.ask(IDLE)) is grpc.StatusCode.NOT_FOUND
+        assert code(lambda: here.ask("megascale.something")) is grpc.StatusCode.NOT_FOUND
+        assert here.ask(DUTY_CYCLE).name == DUTY_CYCLE
+
+
+@pytest.mark.parametrize(("text", "count"), [("", len(runtime_metrics.METRICS)), ("hbm", 2), ("nothing", 0)])
+def test_the_list_of_metrics(text: str, count: int) -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        with grpc.insecure_channel(f"127.0.0.1:{here.service.ports[0]}") as channel:
+            call = channel.unary_unary(
+                metrics_proto.LIST_METRICS,
+                request_serializer=metrics_proto.ListSupportedMetricsRequest.SerializeToString,
+                response_deserializer=metrics_proto.ListSupportedMetricsResponse.FromString,
+            )
+            listed = call(metrics_proto.ListSupportedMetricsRequest(filter=text), timeout=DEADLINE)
+        assert len(listed.supported_metric) == count
+
+
+def test_faults_strike_it_and_tokens_do_not_matter() -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        here.world.tokens = {}
+        here.world.faults.set(InjectedFault(method="GetRuntimeMetric", code="INTERNAL", times=1))
+        assert code(lambda: here.ask(IDLE)) is grpc.StatusCode.INTERNAL
+        assert here.ask(IDLE).name == IDLE
+        here.world.faults.set(InjectedFault(method="GetRuntimeMetric", black_hole=True))
+        assert code(lambda: here.ask(IDLE, timeout=SOON)) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def test_close_ends_calls_and_threads_and_gives_the_port_back() -> None:
+    here = Site()
+    port = here.service.ports[0]
+    here.enter(WorkloadPhase.TRAINING)
+    here.world.faults.set(InjectedFault(method="GetRuntimeMetric", black_hole=True))
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        call = channel.unary_unary(metrics_proto.GET_METRIC).future(b"", timeout=DEADLINE)
+        struck = threading.Event()
+        while not here.world.calls:
+            struck.wait(0.005)
+        here.service.close()
+        assert call.exception(DEADLINE).code() is not grpc.StatusCode.DEADLINE_EXCEEDED
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith(f"sim-runtime-{port}")]
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+    here.service.close()
+    here.service.advance()
+    assert not here.listens()
+
+
+def test_a_port_that_another_program_has_is_refused_while_the_service_keeps_its_own() -> None:
+    with site() as here:
+        with pytest.raises(OSError, match="in use"):
+            RuntimeService(here.world, here.node.path, ports=(0, here.service.ports[0]))
+        here.enter(WorkloadPhase.TRAINING)
+        with pytest.raises(OSError, match="in use"):
+            RuntimeService(here.world, here.node.path, ports=here.service.ports)
+        assert here.ask(IDLE).name == IDLE

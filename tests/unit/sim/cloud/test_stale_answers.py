@@ -1,0 +1,124 @@
+"""Old answers: what the services show is as it was some time ago, and what they do is done now."""
+
+from __future__ import annotations
+
+import pytest
+from google.api_core import exceptions
+
+from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud
+from tpuwatch.model.signals import Symptom
+from tpuwatch.sim.cloud.faults import InjectedFault
+
+PATH = f"{PARENT}/nodes/train-1"
+
+
+def state(cloud: Cloud) -> str:
+    return str(cloud.tpu.get_node(name=PATH, timeout=DEADLINE).state.name)
+
+
+def states(cloud: Cloud) -> dict[str, str]:
+    return {
+        node.name.rpartition("/")[2]: node.state.name for node in cloud.tpu.list_nodes(parent=PARENT, timeout=DEADLINE)
+    }
+
+
+def listed(cloud: Cloud) -> list[bool]:
+    return [one.done for one in cloud.operations.list_operations(PARENT, "", timeout=DEADLINE)]
+
+
+def stop(cloud: Cloud) -> None:
+    cloud.tpu.stop_node(request={"name": PATH}, timeout=DEADLINE)
+
+
+def test_nodes_and_operations_are_shown_as_they_were(cloud: Cloud) -> None:
+    cloud.world.timing.stop = 60
+    cloud.add()
+    cloud.world.faults.set(InjectedFault(stale_seconds=20))
+    stop(cloud)
+    seen = []
+    for seconds in (0, 19, 1, 59, 1):
+        cloud.pass_time(seconds)
+        seen.append((state(cloud), states(cloud)["train-1"], listed(cloud)))
+    assert seen == [
+        ("READY", "READY", []),
+        ("READY", "READY", []),
+        ("STOPPING", "STOPPING", [False]),
+        ("STOPPING", "STOPPING", [False]),
+        ("STOPPED", "STOPPED", [True]),
+    ]
+
+
+def test_what_was_due_unseen_is_shown_at_its_time(cloud: Cloud) -> None:
+    """Nobody looked between the stop and its end."""
+    cloud.world.timing.stop = 60
+    cloud.add()
+    cloud.world.faults.set(InjectedFault("GetNode", stale_seconds=20))
+    stop(cloud)
+    cloud.clock.advance(79)
+    assert (state(cloud), states(cloud)["train-1"]) == ("STOPPING", "STOPPED")
+    cloud.clock.advance(1)
+    assert state(cloud) == "STOPPED"
+
+
+def test_only_looks_are_old(cloud: Cloud) -> None:
+    cloud.add()
+    cloud.world.faults.set(InjectedFault(stale_seconds=3600))
+    stop(cloud)
+    assert state(cloud) == "READY"
+    with pytest.raises(exceptions.FailedPrecondition):
+        stop(cloud)  # that it is STOPPING is known where it is stopped
+    assert cloud.happened() == ["stop"]
+    cloud.world.faults.clear()
+    assert state(cloud) == "STOPPING"
+
+
+def test_nodes_come_and_go_late(cloud: Cloud) -> None:
+    cloud.add()
+    cloud.world.faults.set(InjectedFault(stale_seconds=10))
+    cloud.pass_time(5)
+    second = cloud.add("train-2")
+    cloud.world.vanish(cloud.world.nodes[PATH])
+    second.symptoms.append(Symptom("LOW_MEMORY", cloud.clock.time(), "0"))
+    cloud.pass_time(0)
+    assert states(cloud) == {"train-1": "READY"}
+    cloud.pass_time(9)
+    second.state = "REPAIRING"
+    assert state(cloud) == "READY"
+    cloud.pass_time(1)
+    assert states(cloud) == {"train-2": "READY"}
+    with pytest.raises(exceptions.NotFound):
+        state(cloud)
+    cloud.pass_time(9)
+    assert states(cloud) == {"train-2": "REPAIRING"}
+
+
+def test_before_the_fault_was_set_nothing_is_remembered(cloud: Cloud) -> None:
+    cloud.add()
+    stop(cloud)
+    cloud.world.faults.set(InjectedFault(stale_seconds=3600))
+    assert state(cloud) == "STOPPING"
+    cloud.pass_time(600)
+    assert state(cloud) == "STOPPING"
+    cloud.world.faults.clear()
+    assert state(cloud) == "STOPPED"
+    cloud.world.faults.set(InjectedFault(stale_seconds=3600))
+    assert state(cloud) == "STOPPED"
+
+
+def test_a_fault_that_strikes_so_often_does_so_to_the_last(cloud: Cloud) -> None:
+    cloud.add()
+    cloud.world.faults.set(InjectedFault("GetNode", stale_seconds=30, times=2))
+    stop(cloud)
+    assert [state(cloud) for _ in range(3)] == ["READY", "READY", "STOPPING"]
+
+
+def test_what_is_remembered_is_bounded(cloud: Cloud) -> None:
+    node = cloud.add()
+    cloud.world.faults.set(InjectedFault(stale_seconds=10))
+    for number in range(200):
+        node.health_description = str(number)
+        cloud.pass_time(1)
+    assert len(cloud.world._state_history._snapshots) <= 12
+    cloud.world.faults.clear()
+    cloud.pass_time(1)
+    assert not cloud.world._state_history._snapshots

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tpuwatch.config import load_config
+from tpuwatch.core.errors import ConfigError, TpuwatchError
+from tpuwatch.sim.host import machine
+from tpuwatch.sim.host.machine import SimulatedMachine, terminate, wait_for
+from tpuwatch.sim.scenario.actions import StartLaunch
+
+SERVE = """
+import functools, http.server, pathlib, sys, tomli
+config = tomli.loads(pathlib.Path(sys.argv[-1]).read_text())
+state = pathlib.Path(config["state"]["dir"])
+handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=state.parent)
+server = http.server.HTTPServer(("127.0.0.1", 0), handler)
+(state / "http.address").write_text("127.0.0.1:%d\\n" % server.server_port)
+server.serve_forever()
+"""
+
+
+LAUNCH = {name: StartLaunch(do="launch", launch=name) for name in ("healthy", "premapped")}
+
+
+def command(script: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", script)
+
+
+def test_daemon_is_found_where_it_says_that_it_serves() -> None:
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        vm.start_daemon()
+        assert f'paths = ["{vm.logs}"]' in vm.text("/tpuwatch.toml")
+
+
+def test_an_answer_that_is_no_success_is_reported() -> None:
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        vm.start_daemon()
+        with pytest.raises(TpuwatchError, match="404"):
+            vm.get("/api/v1/nothing")
+
+
+def test_a_proxy_is_not_asked_for_our_own_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        vm.start_daemon()
+        assert vm.text("/tpuwatch.toml")
+
+
+def test_leaving_ends_every_process_and_removes_every_file() -> None:
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        vm.start_daemon()
+        launch = vm.launch(LAUNCH["healthy"])
+        root, daemon = vm.root, vm.daemon
+    assert daemon.returncode == -signal.SIGTERM
+    assert launch.returncode is not None
+    assert not root.exists()
+
+
+def test_a_daemon_that_ends_at_once_is_reported_with_its_log_tail() -> None:
+    with SimulatedMachine(command=command("import sys; sys.exit('no luck today')")) as vm:
+        with pytest.raises(TpuwatchError, match=r"ended with exit status 1(.|\n)*no luck today"):
+            vm.start_daemon()
+        assert vm.root.exists()
+
+
+def test_a_daemon_that_never_serves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "START_SECONDS", 0.1)
+    with (
+        SimulatedMachine(command=command("import signal; signal.pause()")) as vm,
+        pytest.raises(TpuwatchError, match="did not serve within"),
+    ):
+        vm.start_daemon()
+
+
+def test_a_daemon_that_dies_later_is_reported() -> None:
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        vm.start_daemon()
+        terminate(vm.daemon)
+        with pytest.raises(TpuwatchError, match="the daemon does not answer at http://127"):
+            vm.get("/api/v1/events")
+
+
+def test_a_process_that_ignores_the_request_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "STOP_SECONDS", 0.1)
+    deaf = (
+        "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); signal.pause()"
+    )
+    process = subprocess.Popen(command(deaf), stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.readline() == b"deaf\n"
+        terminate(process)
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_the_daemon_is_led_to_the_simulated_cloud_and_nowhere_else() -> None:
+    with SimulatedMachine(
+        command=command("import os; print(os.environ['GCE_METADATA_HOST'], flush=True)\n" + SERVE)
+    ) as vm:
+        vm.start_daemon()
+        config = load_config(vm.root / "tpuwatch.toml", {})
+        assert config.cloud.endpoint == vm.simulator.cloud.address
+        assert vm.log_tail().split()[-1] == vm.simulator.metadata.address
+
+
+def test_leaving_closes_the_simulated_cloud() -> None:
+    with SimulatedMachine() as vm:
+        host, _, port = vm.simulator.cloud.address.partition(":")
+        socket.create_connection((host, int(port)), timeout=5).close()
+        assert vm.execute(vm.steps[-1]).startswith("train-1: its workload is stuck")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=5)
+
+
+def test_a_scenario_that_is_none_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(ConfigError), SimulatedMachine(scenario="nothing"):
+        pass
+    monkeypatch.setattr(machine, "Simulator", None)
+    with pytest.raises(TypeError), SimulatedMachine():
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_launch_runs_with_its_own_environment_and_not_ours() -> None:
+    with SimulatedMachine(pace=0, command=command(SERVE)) as vm:
+        assert vm.launch(LAUNCH["premapped"]).wait(60) == 1
+        (log,) = vm.logs.glob("*.log.INFO.*")
+        assert "Size: 268435456 " in log.read_text()
+        assert "Attempting to allocate" in (vm.jobs / "premapped.log").read_text()
+    assert "TPU_PREMAPPED_BUFFER_SIZE" not in os.environ
+
+
+def test_waiting_looks_once_more_after_the_end() -> None:
+    found: list[str] = []
+
+    def alive() -> bool:
+        found.append("written just before the end")
+        return False
+
+    assert wait_for(lambda: found[0] if found else None, 60, alive) == "written just before the end"
+
+
+def test_waiting_ends_at_its_deadline() -> None:
+    assert wait_for(lambda: None, 0) is None

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.store.make import NOW, cursor, event
+from tpuwatch.core.errors import StoreError
+from tpuwatch.model.events import Cause
+from tpuwatch.model.launches import Launch, Outcome
+from tpuwatch.store import EventStore, schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.core.clock import ManualClock
+
+
+def test_events_come_back_as_they_went_in(store: EventStore) -> None:
+    events = [
+        event("a", details={}),
+        event(
+            "b", time=None, pid=None, severity="", history=True, details={"allocations": [{"op": "x", "size_bytes": 1}]}
+        ),
+    ]
+    new = store.commit(events, [])
+    assert [one.id for one in new] == [1, 2]
+    assert store.events() == new
+    assert [replace(one, id=None) for one in store.events()] == [replace(one, id=None) for one in events]
+
+
+def test_copies_count_once_in_one_commit_and_over_commits_and_runs(tmp_path: Path, clock: ManualClock) -> None:
+    store = EventStore.open(tmp_path, clock)
+    assert [one.key for one in store.commit([event("a"), event("b"), event("a", file="/x.ERROR")], [])] == [
+        b"a",
+        b"b",
+    ]
+    assert [one.key for one in store.commit([event("b"), event("c"), event("a")], [])] == [b"c"]
+    store.close()
+    store = EventStore.open(tmp_path, clock)
+    assert store.commit([event("a"), event("b")], []) == []
+    assert [one.key for one in store.events()] == [b"a", b"b", b"c"]
+    assert store.events()[0].file == event("a").file
+    store.close()
+
+
+def test_a_copy_is_given_no_id(store: EventStore) -> None:
+    store.commit([event("a")], [])
+    copy = event("a")
+    store.commit([copy], [])
+    assert copy.id is None
+
+
+def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path, clock: ManualClock) -> None:
+    store = EventStore.open(tmp_path, clock)
+    first = event("a")
+    assert store.add_events([first]) == [first]
+    assert store.add_events([event("a")]) == []
+    assert store.first_run  # no log has been read
+    store.commit([event("a"), event("b")], [])
+    assert store.add_events([event("c"), event("b")])[0].key == b"c"
+    assert [(one.key, one.id) for one in store.events(after_id=0)] == [(b"a", 1), (b"b", 4), (b"c", 5)]
+    store.close()
+
+
+def test_threads_that_store_at_once_give_no_id_twice(store: EventStore) -> None:
+    together = threading.Barrier(3)
+
+    def put(name: str) -> None:
+        together.wait()
+        for number in range(50):
+            store.add_events([event(f"{name}{number}")])
+
+    def commit() -> None:
+        together.wait()
+        for number in range(50):
+            store.commit([event(f"r{number}"), event(f"s{number}")], [])
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(put, "p"), pool.submit(put, "q"), pool.submit(commit)]:
+            done.result()
+    stored = store.events(after_id=0, limit=1000)
+    assert sorted(one.key for one in stored) == sorted(
+        f"{name}{number}".encode() for name in "pqrs" for number in range(50)
+    )
+
+
+def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(tmp_path: Path, clock: ManualClock) -> None:
+    store = EventStore.open(tmp_path, clock)
+    store.commit([event("a"), event("b")], [])
+    clock.advance(1000)
+    assert store.prune(max_age_seconds=10, max_bytes=1 << 30) == 2
+    store.close()
+    store = EventStore.open(tmp_path, clock)
+    assert [one.id for one in store.commit([event("c")], [])] == [3]
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800 lone", "caf\udce9", "naïve ☃ 🦕", "\ufffd"])
+def test_any_string_can_be_kept(store: EventStore, text: str) -> None:
+    stored = event("a", text=text, file=f"/logs/{text}", details={"op": text})
+    store.commit([stored], [cursor(path=f"/logs/{text}", state={"tail": text})])
+    assert store.events() == [stored]
+    assert store.cursors() == [cursor(path=f"/logs/{text}", state={"tail": text})]
+
+
+def test_a_pid_that_is_no_pid_spoils_nothing(store: EventStore) -> None:
+    store.commit([event("a", pid=10**30), event("b")], [])
+    assert [one.pid for one in store.events()] == [None, 42]
+
+
+def test_times_that_are_no_numbers_spoil_nothing(store: EventStore) -> None:
+    assert len(store.commit([event("a", time=float("nan")), event("b", time=float("inf"))], [])) == 2
+    assert len(store.events()) == 2
+
+
+def test_offsets_and_events_fail_together(store: EventStore, tmp_path: Path) -> None:
+    store.commit([event("a")], [cursor(10)])
+    with sqlite3.connect(tmp_path / schema.FILE_NAME) as stranger:
+        stranger.execute("CREATE TRIGGER no BEFORE INSERT ON cursors BEGIN SELECT RAISE(FAIL, 'no'); END")
+    stranger.close()
+    with pytest.raises(StoreError, match=r"cannot write the store .*store\.db: no;"):
+        store.commit([event("b")], [cursor(20)])
+    assert [one.key for one in store.events()] == [b"a"]
+    assert [one.offset for one in store.cursors()] == [10]
+
+
+def test_a_bound_value_that_sqlite_refuses_leaves_no_transaction_open(store: EventStore) -> None:
+    with pytest.raises(OverflowError):
+        store.commit([event("a"), event("b", offset=1 << 70)], [])
+    assert store.events() == []
+    assert len(store.commit([event("a")], [])) == 1
+
+
+def test_cursors_know_a_file_by_device_and_inode(store: EventStore) -> None:
+    store.commit([], [cursor(10, head=b"first file"), cursor(5, device=9, head=b"first file")])
+    store.commit([], [cursor(20, head=b"first file", path="/logs/renamed")])
+    assert {one.device: (one.path, one.offset) for one in store.cursors()} == {
+        1: ("/logs/renamed", 20),
+        9: ("/logs/a", 5),
+    }
+
+
+def test_an_inode_that_is_used_again_has_the_cursor_of_the_new_file_alone(store: EventStore) -> None:
+    store.commit([], [cursor(10, head=b"z, the first file")])
+    store.commit([], [cursor(3, head=b"another file")])
+    store.forget_cursors([(1, 2)], 60)
+    assert [(one.head, one.offset) for one in store.cursors()] == [(b"another file", 3)]
+
+
+def test_cursors_are_ordered_by_when_their_file_last_existed(store: EventStore, clock: ManualClock) -> None:
+    for inode in (26, 1, 13):
+        store.commit([], [cursor(inode=inode)])
+        clock.advance(1)
+    assert [one.inode for one in store.cursors()] == [26, 1, 13]
+
+
+def test_a_file_whose_first_bytes_have_grown_has_one_cursor(store: EventStore) -> None:
+    store.commit([], [cursor(0, head=b"")])
+    store.commit([], [cursor(3, head=b"Log")])
+    store.commit([], [cursor(8, head=b"Log file")])
+    assert store.cursors() == [cursor(8, head=b"Log file")]
+
+
+def test_device_and_inode_may_use_all_64_bits(store: EventStore) -> None:
+    large = cursor(device=(1 << 64) - 1, inode=1 << 63, history_until=7)
+    store.commit([], [large])
+    assert store.cursors() == [large]
+
+
+def test_a_launch_is_known_by_pid_and_start(store: EventStore) -> None:
+    launch = Launch(pid=7, started=NOW, environment={"TPU_PREMAPPED_BUFFER_SIZE": "4294967296"})
+    store.commit([], [], [launch, Launch(pid=7, started=NOW + 60)])
+    launch.outcome, launch.cause, launch.init_seconds = Outcome.FAILED, Cause.PREMAPPED_EXHAUSTED, 21.5
+    store.commit([], [], [launch])
+    newest, oldest = store.launches()
+    assert (newest.started, newest.outcome) == (NOW + 60, Outcome.STARTING)
+    assert oldest == replace(launch, id=oldest.id)
+    assert store.launches(limit=1) == [newest]
+
+
+def test_a_closed_store_raises(tmp_path: Path, clock: ManualClock) -> None:
+    store = EventStore.open(tmp_path, clock)
+    store.close()
+    with pytest.raises(StoreError, match="closed"):
+        store.commit([event("a")], [])

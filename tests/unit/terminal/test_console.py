@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tpuwatch.terminal.console import Console, wants_colour
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_wraps_at_80_columns_with_a_hanging_indent() -> None:
+    stream = io.StringIO()
+    Console(stream).line("word " * 40, indent=4, hang=3)
+    lines = stream.getvalue().splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert [len(line) - len(line.lstrip()) for line in lines] == [4, 7, 7]
+
+
+def test_a_long_word_stays_whole_so_that_an_address_can_be_copied() -> None:
+    stream = io.StringIO()
+    Console(stream).line("https://example.org/" + "x" * 100, indent=4)
+    assert stream.getvalue() == "    https://example.org/" + "x" * 100 + "\n"
+
+
+def test_an_empty_line_is_written() -> None:
+    stream = io.StringIO()
+    Console(stream).line()
+    assert stream.getvalue() == "\n"
+
+
+def test_colour_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert wants_colour(Terminal())
+    assert not wants_colour(io.StringIO())
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_no_colour_when_it_is_unwanted(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv(name, value)
+    assert not wants_colour(Terminal())
+
+
+def test_each_line_carries_its_own_colour() -> None:
+    stream = io.StringIO()
+    Console(stream, colour=True).line("word " * 20, style="bold red")
+    assert [line[:7] for line in stream.getvalue().splitlines()] == ["\x1b[1;31m"] * 2
+    assert stream.getvalue().count("\x1b[0m") == 2
+
+
+def test_a_row_is_written_as_it_is() -> None:
+    stream = io.StringIO()
+    console = Console(stream, colour=True)
+    console.row("a" + " " * 90 + "b  ")
+    console.row("c", style="red")
+    assert stream.getvalue() == "a" + " " * 90 + "b\n\x1b[31mc\x1b[0m\n"

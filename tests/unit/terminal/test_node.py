@@ -1,0 +1,184 @@
+"""Nodes as a person reads them at a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.web import samples
+from tpuwatch.core.json_text import dumps
+from tpuwatch.model.events import Remedy
+from tpuwatch.model.signals import Holder, Identity, Known, Problem, Runtime, Signal
+from tpuwatch.model.status import SignalStatus
+from tpuwatch.model.verdict import Action, Reason, Verdict
+from tpuwatch.terminal.console import Console
+from tpuwatch.terminal.node import print_machine, print_node, print_other_nodes, print_table
+from tpuwatch.web import serializers
+
+if TYPE_CHECKING:
+    from tpuwatch.model.status import DaemonStatus
+    from tpuwatch.model.verdict import JudgedNode
+
+ATTACK = "\x1b[2J\u202e\r\n\x07"
+
+
+def as_received(document: Any) -> Any:
+    """A document as a command gets it from the daemon."""
+    return json.loads(dumps(document))
+
+
+def node_text(node: JudgedNode, *, colour: bool = False) -> str:
+    stream = io.StringIO()
+    print_node(Console(stream, colour=colour), as_received(serializers.node(node)), samples.NOW)
+    return stream.getvalue()
+
+
+def machine_text(status: DaemonStatus) -> str:
+    stream = io.StringIO()
+    print_machine(Console(stream), as_received(serializers.status(status)))
+    return stream.getvalue()
+
+
+def table_text(*nodes: JudgedNode) -> list[str]:
+    stream = io.StringIO()
+    print_table(Console(stream), [as_received(serializers.node(node)) for node in nodes], samples.NOW)
+    return stream.getvalue().splitlines()
+
+
+def test_a_bad_node_is_printed_with_reasons_then_remedy() -> None:
+    assert node_text(samples.node(verdict=Verdict.RUNTIME_STUCK)) == (
+        "train-1: runtime stuck since 2026-11-20 13:32:14 UTC, 12 min ago (medium)\n"
+        "   libtpu's runtime has not answered for 12 min while process 4242 holds the\n"
+        "   TPU.\n"
+        "   Why:\n"
+        "   - Port 8431 takes connections and answers nothing. (runtime, 8 s ago)\n"
+        "   - Process 4242 of alice holds 4 devices and has used no CPU since. (host, 2 s\n"
+        "     ago)\n"
+        "   - The last line of its log was written 12 min ago. (logs)\n"
+        "   But: The Cloud TPU API says READY and HEALTHY.\n"
+        "   Not known: Cloud Monitoring is not read, by configuration.\n"
+        "   What to do (restart the runtime):\n"
+        "   1. End process 4242: `kill 4242`.\n"
+        "      https://docs.example.org/holder\n"
+        "   2. If it stays, restart the runtime.\n"
+        "      https://docs.example.org/runtime\n"
+    )
+
+
+def test_a_bad_node_without_steps_prints_the_action_that_would_help() -> None:
+    judgement = samples.judgement(Verdict.NODE_STUCK, remedy=(), action=Action.MANUAL, since=None)
+    text = node_text(samples.node("", judgement=judgement))
+    assert text.startswith("this machine: node stuck (medium)\n")
+    assert text.endswith("   What would help: ask a person.\n")
+
+
+def test_colours_follow_the_verdict() -> None:
+    assert node_text(samples.node(verdict=Verdict.GONE), colour=True).startswith("\x1b[1;31mtrain-1: gone")
+    assert node_text(samples.node(verdict=Verdict.UNKNOWN), colour=True).startswith("\x1b[1;33mtrain-1: unknown")
+    assert node_text(samples.node(verdict=Verdict.HEALTHY), colour=True).startswith("\x1b[1;32mtrain-1: healthy")
+    assert node_text(samples.node(verdict=Verdict.IDLE), colour=True).startswith("\x1b[1mtrain-1: idle")
+
+
+def test_whatever_others_wrote_does_not_steer_the_terminal() -> None:
+    judgement = samples.judgement(
+        Verdict.GONE,
+        summary=ATTACK,
+        reasons=(Reason(Signal.LOGS, ATTACK),),
+        contradictions=(ATTACK,),
+        missing=(ATTACK,),
+        remedy=(Remedy(ATTACK, ATTACK),),
+    )
+    hostile = samples.node(ATTACK, judgement=judgement, zone=ATTACK, cloud=samples.cloud_node(state=ATTACK))
+    printed = node_text(hostile) + "\n".join(table_text(hostile))
+    assert not set(printed) & (set(ATTACK) - {"\n", "[", "2", "J"})
+
+
+# -- this machine
+
+
+def test_the_machine_with_where_each_value_is_from() -> None:
+    assert machine_text(samples.watching()) == (
+        "   Machine: project research-7 (config); zone us-central2-b, node train-1,\n"
+        "     worker 0, v5litepod-4, chips: 4, hosts: 1 (metadata); unknown: spot,\n"
+        "     metrics ports.\n"
+        "   4 chips, HBM up to 3 GiB of 16 GiB, duty cycle 0% to 40%, idle for 1.5 s.\n"
+        "   Process 4242 of alice holds /dev/vfio/0, /dev/vfio/1 and the lock file, since\n"
+        "     2026-11-20 13:14:14 UTC, 30 min ago: python3 train.py\n"
+        "   cloud: The access token lacks the scope cloud-platform; give the VM that\n"
+        "     scope. Its last answer came 10 min ago.\n"
+    )
+
+
+def test_unknown_facts_are_not_printed() -> None:
+    assert machine_text(samples.status()) == ""
+    assert machine_text(samples.status(identity=Identity())).startswith("   Machine: unknown: project, zone, node, ")
+    assert machine_text(samples.status(runtime=Runtime(()), host=samples.host(holders=()))) == ""
+
+
+def test_a_problem_of_a_signal_is_printed_once() -> None:
+    detail = "The Cloud TPU API did not answer within 10 s."
+    signal = SignalStatus("cloud", None, samples.NOW, Problem.TIMEOUT, detail)
+    missing = f"The Cloud TPU API did not answer in time: {detail}"
+    node = samples.node(judgement=samples.judgement(Verdict.UNKNOWN, missing=(missing, "Something else.")))
+    status = samples.status(node=node, signals=(signal,))
+    assert machine_text(status) == f"   cloud: {detail} It has not answered yet.\n"
+    stream = io.StringIO()
+    signals = as_received(serializers.status(status))["signals"]
+    print_node(Console(stream), as_received(serializers.node(node)), samples.NOW, signals=signals)
+    assert detail not in stream.getvalue()
+    assert "Not known: Something else." in stream.getvalue()
+    assert detail in " ".join(node_text(node).split())
+
+
+def test_a_step_that_helps_where_nothing_is_wrong_has_no_action() -> None:
+    remedy = (Remedy("Enable the API.", ""),)
+    printed = node_text(samples.node(judgement=samples.judgement(Verdict.HEALTHY, action=Action.NONE, remedy=remedy)))
+    assert "   What to do:\n" in printed
+
+
+def test_other_nodes_that_are_bad_have_a_line_each() -> None:
+    stream = io.StringIO()
+    node = samples.node("train-2", Verdict.GONE)
+    print_other_nodes(Console(stream), [as_received(serializers.node(node))])
+    printed = " ".join(stream.getvalue().split())
+    assert printed.startswith("Other node train-2: gone. ")
+    assert printed.endswith("`tpuwatch nodes train-2` shows why.")
+
+
+def test_only_the_first_holders_are_printed() -> None:
+    holders = tuple(Holder(pid, ATTACK, ATTACK, None, ()) for pid in range(1, 6))
+    printed = machine_text(
+        samples.status(host=samples.host(holders=holders), identity=Identity(node=Known(ATTACK, "config")))
+    )
+    assert "Process 3 of" in printed
+    assert "Process 4 of" not in printed
+    assert "2 more processes hold the TPU; --json lists them." in printed
+    assert not set(printed) & {"\x1b", "\u202e", "\r", "\x07"}
+
+
+# -- the table
+
+
+def test_one_line_for_each_node_in_columns() -> None:
+    assert table_text(
+        samples.node("train-2", Verdict.PREEMPTED, cloud=samples.cloud_node(state="PREEMPTED", health="")),
+        samples.node("train-3", Verdict.UNKNOWN, cloud=None, zone=""),
+        samples.node(),
+    ) == [
+        "NODE            ZONE           CLOUD SAYS     VERDICT    SINCE   WHAT WOULD HELP",
+        "train-2         us-central2-b  PREEMPTED      preempted  12 min  restart the runtime",
+        "train-3         -              -              unknown    12 min  restart the runtime",
+        "train-1 (here)  us-central2-b  READY/HEALTHY  healthy    2 h     nothing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("since", "printed"), [(None, "-"), (samples.NOW + 60, "now"), (samples.NOW - 90, "1 min 30 s")]
+)
+def test_times_in_the_table(since: float | None, printed: str) -> None:
+    _, row = table_text(samples.node(judgement=samples.judgement(since=since)))
+    assert re.split("  +", row)[-2] == printed

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.whole_text import findings_in, matches_in
+from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.events import Cause, Finding
+
+SCANNER = Scanner(load_catalogue())
+NOW = 1_790_000_000.0
+OOM = (
+    "RESOURCE_EXHAUSTED: Error allocating device buffer: "
+    "Attempting to allocate 9.00M. That was not possible. There are 7.00M free.\n"
+)
+STEP = "completed step: {step}, seconds: 1.5, loss: {loss}\n"
+
+
+def findings(*lines: str, name: str = "job.txt") -> list[Finding]:
+    return findings_in("".join(lines).encode(), SCANNER, name, NOW)
+
+
+def causes(*lines: str) -> list[Cause]:
+    return [finding.cause for finding in findings(*lines)]
+
+
+def test_a_finding_says_what_where_and_what_to_do() -> None:
+    (finding,) = findings("Starting.\n", "Still well.\n", OOM, "INFO: more\n", OOM.replace("9.00M", "8.00M"))
+    assert finding.cause is Cause.HBM_OOM_RUNTIME
+    assert finding.count == 2
+    assert finding.line == 3
+    assert finding.first.text.startswith("RESOURCE_EXHAUSTED")
+    assert finding.last.offset > finding.first.offset
+    assert finding.first.file == "job.txt"
+    assert finding.details["requested_bytes"] == 9 * 2**20
+    assert finding.summary == "HBM is full: 9 MiB was asked for and 7 MiB is free."
+    assert finding.remedy[0].source.startswith("https://")
+
+
+@pytest.mark.parametrize(
+    ("first", "symptom", "order"),
+    [
+        (
+            "The TPU is already in use by process with pid 4711.\n",
+            "A Google TPU may be present on this machine, but libtpu is not installed. Falling back to cpu.\n",
+            [Cause.TPU_IN_USE, Cause.NO_TPU_FOUND],
+        ),
+        (
+            "Failed to fetch URL on try 6 out of 6: Timeout was reached\n",
+            "TPU backend initialization is taking more than 60.0 seconds.\n",
+            [Cause.METADATA_UNREACHABLE, Cause.SLOW_INIT],
+        ),
+        (
+            "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: b\n",
+            "Failed to connect to the Tensorflow master.\n",
+            [Cause.BARRIER_TIMEOUT, Cause.CONNECT_FAILED],
+        ),
+        (
+            OOM,
+            "*** SIGABRT received by PID 4711 (TID 1) on cpu 1; stack trace: ***\n",
+            [Cause.HBM_OOM_RUNTIME, Cause.COMPILER_CRASH],
+        ),
+        (
+            "Potential cause: Bad TPU chips\n",
+            "Core halted unexpectedly: INTERNAL\n",
+            [Cause.NODE_UNHEALTHY, Cause.CORE_HALTED],
+        ),
+    ],
+)
+def test_a_cause_comes_before_its_symptom_wherever_they_stand(first: str, symptom: str, order: list[Cause]) -> None:
+    gap = "Something else happens here.\n" * 3
+    assert causes(first, gap, symptom) == order
+    assert causes(symptom, gap, first) == order
+
+
+def test_a_run_that_continues_has_no_finding() -> None:
+    steps = [STEP.format(step=step, loss=2.5) for step in range(3)]
+    assert causes(OOM, *steps) == []
+    assert causes(OOM, steps[0]) == [Cause.HBM_OOM_RUNTIME]  # one line may have been under way
+    assert causes(OOM, steps[1], steps[1]) == [Cause.HBM_OOM_RUNTIME]  # the same step, from two hosts
+    assert causes(*steps, OOM) == [Cause.HBM_OOM_RUNTIME]
+    assert causes(OOM, *steps, "INFO: more\n", OOM) == [Cause.HBM_OOM_RUNTIME]
+
+
+def test_progress_with_a_loss_that_is_no_number_is_none() -> None:
+    bad = [STEP.format(step=step, loss="nan") for step in range(3)]
+    assert causes(OOM, *bad) == [Cause.HBM_OOM_RUNTIME, Cause.NUMERIC_FAULT]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("health: UNHEALTHY_MAINTENANCE\n", Cause.MAINTENANCE),
+        ("state: PREEMPTED\n", Cause.PREEMPTED),
+        ("Potential cause: Bad TPU chips\n", Cause.NODE_UNHEALTHY),
+        ("epoch 1 step 2, loss: nan\n", Cause.NUMERIC_FAULT),
+        ("Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED\n", Cause.PREMAPPED_EXHAUSTED),
+        ("No GPU/TPU found, falling back to CPU.\n", Cause.NO_TPU_FOUND),
+    ],
+)
+def test_some_faults_stay_whatever_follows(text: str, cause: Cause) -> None:
+    assert causes(text, *(STEP.format(step=step, loss=2.5) for step in range(9))) == [cause]
+
+
+def test_a_missing_tpu_is_no_fault_of_a_compilation_ahead_of_time() -> None:
+    missing = "W0101 01:02:03.000000    4711 v.cc:1] No hardware is found. Using default TPU version: jellyfish\n"
+    compiled = "I0101 01:02:04.000000    4711 c.cc:1] CODE_GENERATION stage duration: 14ms\n"
+    assert causes(missing) == [Cause.NO_TPU_FOUND]
+    assert causes(missing, compiled) == []
+    assert causes(compiled, missing) == []
+
+
+def test_a_warning_of_an_older_compiler_counts_when_no_code_came_of_it() -> None:
+    warning = (
+        "W0101 01:02:03.000000    4711 h.cc:1] Can't reduce memory use below 10.00GiB (1 bytes) by rematerialization; "
+        "only reduced to 12.00GiB (2 bytes)\n"
+    )
+    code = "I0101 01:02:04.000000    4711 c.cc:1] CODE_GENERATION stage duration: 14ms\n"
+    end = "I0101 01:02:05.000000    4711 c.cc:2] END_TO_END stage duration: 24ms\n"
+    assert causes(warning, end) == [Cause.HBM_OOM_COMPILE]
+    assert causes(warning, code, end) == []
+    assert causes(warning) == []
+
+
+def test_a_shutdown_is_no_crash() -> None:
+    assert (
+        causes(
+            "*** SIGTERM received by PID 4711 (TID 4711) on cpu 1, from PID 1; stack trace: ***\n",
+            "PC: @ 0x1 (unknown) kill\n",
+        )
+        == []
+    )
+
+
+def test_details_of_one_fault_in_several_records_are_merged() -> None:
+    (finding,) = findings(
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm.\n",
+        "INFO: something else\n",
+        "Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm. Exceeded hbm capacity by 4.25G.\n",
+        "INFO: something else\n",
+        "Ran out of memory in memory space hbm. Used 90.00G of 15.75G hbm. HLO module: jit_other.\n",
+    )
+    assert finding.details["exceeded_bytes"] == 4.25 * 2**30
+    assert finding.details["used_bytes"] == 20 * 2**30
+    assert "module" not in finding.details  # another program's
+
+
+def test_padding_has_its_own_remedy() -> None:
+    report = "Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n\nMemory Space: default (color=0)\n"
+    row = "   14.00GiB(100%);   14.00GiB;            0;                1; s32[29360128,{}]\n"
+    (padded,) = findings(report, row.format(10))
+    (full,) = findings(report, row.format(128))
+    assert "padding" in padded.remedy[0].do
+    assert "padding" in padded.summary
+    assert not any("padding" in step.do for step in full.remedy)
+
+
+def test_slow_initialisation_is_a_finding_above_the_limit() -> None:
+    line = (
+        "I0101 01:02:03.000000    4711 s.cc:1] CreateTpuSystemState: TPU initialization is successful and it took {}\n"
+    )
+    assert causes(line.format("14.9s")) == []
+    (finding,) = findings(line.format("42.5s"))
+    assert (finding.cause, finding.summary) == (Cause.SLOW_INIT, "TPU initialisation took 42.5 s.")
+
+
+def test_copies_of_a_record_count_once() -> None:
+    record = "E0101 01:02:03.000000    4711 c.cc:1] Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm.\n"
+    found = [
+        RecognisedRecord.from_match(match, "a", NOW)
+        for match in matches_in(record.encode(), SCANNER, "tpu_driver.h.u.log.INFO.20260101-010203.1", NOW)
+    ]
+    copies = [replace(record, event=replace(record.event, file="b")) for record in found if record.event]
+    (finding,) = fold([*found, *copies])
+    assert finding.count == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor on cuda:0\nKeyboardInterrupt\n",
+        "name: GeForce GTX 1080 Ti\nDataLossError: corrupted record at 7\n",
+        "CUDA error: illegal address\nstep 7 loss: nan\n",
+    ],
+)
+def test_text_about_another_accelerator_is_no_finding(text: str) -> None:
+    assert findings(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tensor on cuda:0, then a run on TPU v3\nKeyboardInterrupt\n",
+        "name: GeForce GTX 1080 Ti\nRan out of memory in memory space hbm. Used 2.00G of 1.00G hbm.\n",
+        "KeyboardInterrupt\n",
+    ],
+)
+def test_another_accelerator_beside_a_tpu_hides_nothing(text: str) -> None:
+    assert len(findings(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "    print('TPU initialization failed:', error)",
+        'logger.error(f"TPU initialization failed. {error}")',
+        '    throw new AssertionError("Barrier timed out");',
+        '    "Barrier timed out",',
+        "    # Suppress: TPU initialization failed",
+    ],
+)
+def test_source_code_with_the_message_is_no_finding(line: str) -> None:
+    assert findings(line + "\n") == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "RuntimeError: TPU initialization failed",
+        "RuntimeError('TPU initialization failed')",
+        "If it goes on: `TPU initialization failed`",
+        '"TPU initialization failed"',
+        '  "message": "TPU initialization failed"',
+        "# TPU initialization failed",
+    ],
+)
+def test_a_quoted_fault_is_a_finding(line: str) -> None:
+    assert len(findings(line + "\n")) == 1
+
+
+def test_marks_alone_are_no_findings_but_matches() -> None:
+    text = "I0101 01:02:03.000000    4711 d.cc:1] Found 4 TPU v5 lite chips.\n"
+    marks = {match.rule.mark: match.details for match in matches_in(text.encode(), SCANNER, "job.txt", NOW)}
+    assert marks["chips"] == {"chips_count": 4, "chip_kind": "TPU v5 lite"}
+    assert findings(text) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "kind"),
+    [
+        ("logs/tpu_driver.vm.me.log.INFO.20260101-010203.4711", b"", StreamKind.LIBTPU),
+        ("copy.log", b"Log file created at: 2026/01/01 01:02:03\n", StreamKind.LIBTPU),
+        ("train.log", b"Starting.\n", StreamKind.TEXT),
+        ("-", b"", StreamKind.TEXT),
+    ],
+)
+def test_stream_kind(name: str, head: bytes, kind: StreamKind) -> None:
+    assert stream_kind(name, head) is kind
+
+
+def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
+    storm = b"".join(
+        b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
+        b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, n)
+        for n in range(2500)
+    )
+    (finding,) = findings_in(storm, SCANNER, "storm")
+    assert finding.count == 2500
+    assert finding.last.details["requested_bytes"] == 2499 * 1024
+    assert finding.first.details["requested_bytes"] == 0

@@ -1,0 +1,38 @@
+"""Packages import each other through their public faces only: `from tpuwatch.health import judge_node`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PACKAGE = ROOT / "tpuwatch"
+ENTRY_POINT = PACKAGE / "__main__.py"  # calls tpuwatch.cli.main, as the installed command does
+LAZY = "tpuwatch.core.lazy"  # which makes the faces
+
+
+def deep_imports(path: Path) -> Iterator[str]:
+    """The modules of other packages that a file imports directly."""
+    parts = path.relative_to(PACKAGE).parts
+    own = parts[0] if len(parts) > 1 else ""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        modules: list[str] = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            modules = [node.module]
+        elif isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        for module in modules:
+            root, *rest = module.split(".")
+            if root == "tpuwatch" and len(rest) > 1 and rest[0] != own and module != LAZY:
+                yield module
+
+
+def test_no_module_imports_another_packages_module() -> None:
+    paths = sorted(set(PACKAGE.rglob("*.py")) - {ENTRY_POINT})
+    found = {str(path.relative_to(ROOT)): list(deep_imports(path)) for path in paths}
+    assert {path: modules for path, modules in found.items() if modules} == {}

@@ -1,0 +1,180 @@
+"""What the repository promises of itself: documents that match the code, locks that lock, a licence, small files."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import tpuwatch
+from tests.paths import ROOT
+from tpuwatch.cli.main import COMMANDS
+from tpuwatch.config import load_config
+from tpuwatch.config.schema import config_keys
+from tpuwatch.logs.rules import catalogue
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.events import Cause
+from tpuwatch.model.status import ADDRESS_FILE
+from tpuwatch.store.opening import LOCK_NAME
+from tpuwatch.store.schema import FILE_NAME
+
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PARTS = ("tpuwatch", "tests", "docs")
+SOURCES = sorted(chain.from_iterable((ROOT / part).rglob("*.py") for part in PARTS))
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
+# Put together here, so that this file does not name them either.
+REGISTRIES = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("deb", "debian", "org")))
+
+
+def text(*parts: str) -> str:
+    return ROOT.joinpath(*parts).read_text(encoding="utf-8")
+
+
+def words(pattern: str, *documents: Path) -> set[str]:
+    """Every first group of the pattern in the documents."""
+    texts = (document.read_text(encoding="utf-8") for document in documents)
+    return set(chain.from_iterable(re.findall(pattern, content, re.MULTILINE) for content in texts))
+
+
+def metric_names() -> set[str]:
+    """The metrics as PromQL knows them, without Python's own and the process's."""
+    scrape, _ = Metrics(loops=["follow"], refusals=["permission"]).exposition()
+    return set(re.findall(r"^# TYPE (tpuwatch_\S+)", scrape.decode(), re.MULTILINE))
+
+
+def series(name: str) -> str:
+    """The metric that a series belongs to: a histogram's parts count as it."""
+    return re.sub(r"_(bucket|sum|count)$", "", name)
+
+
+def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
+    known = metric_names()
+    assert len(known) > 15
+    assert words(r"\b(tpuwatch_[a-z_]+[a-z])\b", ROOT / "docs" / "metrics.md") >= known
+    named = {series(name) for name in words(r"\b(tpuwatch_[a-z_]+[a-z])\b", *DOCUMENTS)}
+    assert named - known == set()
+
+
+def test_every_cause_is_documented_in_its_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", text("docs", "causes.md"), re.MULTILINE)
+    assert rows == [cause.value for cause in Cause]
+
+
+def test_every_key_of_a_rule_is_documented_and_no_other() -> None:
+    section = text("docs", "rules.md").partition("## A rule")[2].partition("## Patterns")[0]
+    rows = set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    assert rows == set(catalogue._TYPES)
+
+
+def test_the_documented_rule_is_in_force(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```toml\n(\[\[rule\]\].*?)```", text("docs", "rules.md"), re.DOTALL)
+    (tmp_path / "site.toml").write_text(example)
+    loaded = catalogue.load_catalogue([tmp_path])
+    assert [str(error) for error in loaded.refused if str(tmp_path) in str(error)] == []
+    rule = loaded.rule("site-dataset-quota")
+    details = rule.details(rule.examples[0].encode())
+    assert details == {"shard": "train-00017", "waited_seconds": 123.0}
+
+
+def test_every_command_is_documented_and_every_documented_one_exists() -> None:
+    rows = words(r"^\| `tpuwatch ([a-z]+)", ROOT / "README.md")
+    assert rows == set(COMMANDS)
+    assert words(r"`(?:\S*/)?tpuwatch ([a-z]+)", *DOCUMENTS) <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_configuration_is_valid(document: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```toml\n(\[[a-z].*?)^```", document.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    for number, block in enumerate(blocks):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block)
+        assert load_config(file, {}).source == file
+
+
+def test_documented_keys_exist_in_their_table() -> None:
+    known = {(setting.key, setting.table) for setting in config_keys()}
+    named = set(chain.from_iterable(key_mentions(document) for document in DOCUMENTS))
+    assert len(named) >= 4
+    assert named - known == set()
+
+
+def key_mentions(document: Path) -> set[tuple[str, str]]:
+    """Keys that a text names as "`key` under `[table]`", several of them joined by a comma."""
+    text = " ".join(document.read_text(encoding="utf-8").split())
+    mentions = re.findall(r"((?:`\w+`(?:, | and )?)+) under `\[(\w+)\]`", text)
+    return {(key, table) for keys, table in mentions for key in re.findall(r"`(\w+)`", keys)}
+
+
+def test_documented_files_of_the_state_directory_are_the_real_ones() -> None:
+    files = re.findall(r"^\| `([\w.]+)`", text("docs", "operations.md"), re.MULTILINE)
+    assert files[:3] == [FILE_NAME, LOCK_NAME, ADDRESS_FILE]
+
+
+def test_picture_is_whole_and_asks_nobody_for_anything() -> None:
+    picture = ET.fromstring(text("docs", "demo.svg"))  # noqa: S314 - our own file
+    told = "".join(picture.itertext())
+    for words_of_it in ("1 of 4", "3 of 4", "4 of 4", "premapped_exhausted", "hbm_oom_compile", "What to do:"):
+        assert words_of_it in told
+    attributes = {name for element in picture.iter() for name in element.attrib}
+    assert {name for name in attributes if "href" in name or "src" in name} == set()
+    assert "url(" not in text("docs", "demo.svg")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", document.read_text(encoding="utf-8"))
+    assert [target for target, _ in targets if not (document.parent / target).exists()] == []
+    assert [
+        (target, place)
+        for target, place in targets
+        if place and place not in places(document.parent / (target or document))
+    ] == []
+
+
+def places(document: Path) -> set[str]:
+    """What links may name in it: its headings, as web pages of repositories call them."""
+    headings = words(r"^#+ (.*)$", document)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_make_target_is_explained_and_every_documented_one_exists() -> None:
+    makefile = text("Makefile")
+    phony = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[0].split()
+    explained = re.findall(r"^([a-z0-9-]+):.*## ", makefile, re.MULTILINE)
+    assert sorted(phony) == sorted(explained)
+    assert words(r"\bmake ([a-z0-9-]+)\b(?= |`|$)", ROOT / "CONTRIBUTING.md") <= {*phony, "by"}
+
+
+def test_licence_is_apache_2() -> None:
+    licence = text("LICENSE")
+    assert "Apache License\n                           Version 2.0, January 2004" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+
+
+def test_changelog_knows_this_version() -> None:
+    assert f"## [{tpuwatch.__version__}]" in text("CHANGELOG.md")
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_lock_pins_and_hashes_every_package(lock: Path) -> None:
+    requirements = re.sub(r"\\\n", "", lock.read_text(encoding="utf-8")).splitlines()
+    assert len(requirements) > 10
+    assert [line for line in requirements if not re.match(r"[\w.-]+==[\w.]+ .*--hash=sha256:[0-9a-f]{64}", line)] == []
+
+
+def test_locks_agree_and_the_core_has_no_tensorflow() -> None:
+    core, everything = (pins(ROOT / name) for name in ("requirements.lock", "requirements-dev.lock"))
+    assert core <= everything
+    assert {name for name, _ in core} & {"tensorflow", "jax", "jaxlib", "torch", "libtpu"} == set()
+
+
+def pins(lock: Path) -> set[tuple[str, str]]:
+    return set(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_no_file_names_a_package_registry() -> None:
+    files = [*DOCUMENTS, *SOURCES, *LOCKS, ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
+    assert [path.name for path in files if any(name in path.read_text(encoding="utf-8") for name in REGISTRIES)] == []

@@ -1,0 +1,94 @@
+"""The machine that the next launch runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.tune.recorded import launch
+from tpuwatch.model.launches import Launch
+from tpuwatch.tune.host import generation, read_host
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("v2-8", "v2"),
+        ("v3-32", "v3"),
+        ("v4-128", "v4"),
+        ("v5litepod-16", "v5e"),
+        ("v5e-4", "v5e"),
+        ("v5p-8", "v5p"),
+        ("v6e-8", "v6e"),
+        ("tpu7x-16", "7x"),
+        ("TPU v4", "v4"),
+        ("TPU v5 lite", "v5e"),
+        ("TPU v5", "v5p"),
+        ("TPU v6 lite", "v6e"),
+        ("TPU7x", "7x"),
+        ("", ""),
+        ("UNKNOWN", ""),
+        ("4711", ""),
+        ("NVIDIA H100", ""),
+    ],
+)
+def test_a_generation_is_known_by_types_and_kinds(name: str, expected: str) -> None:
+    assert generation(name) == expected
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A machine of 100 GiB, of which 60 are free; process 7 may have 32."""
+    (tmp_path / "proc" / "7").mkdir(parents=True)
+    (tmp_path / "proc" / "meminfo").write_text(f"MemTotal: {100 << 20} kB\nMemAvailable: {60 << 20} kB\n")
+    (tmp_path / "proc" / "7" / "cgroup").write_text("0::/job\n")
+    group = tmp_path / "sys" / "fs" / "cgroup" / "job"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text(str(32 * GIB))
+    (group / "memory.current").write_text(str(12 * GIB))
+    return tmp_path
+
+
+def test_memory_is_the_machines_or_the_cgroups_in_which_the_launch_will_run(root: Path) -> None:
+    free = read_host(root=root)
+    assert (free.total_bytes, free.available_bytes, free.taken_bytes) == (100 * GIB, 60 * GIB, 0)
+    held = read_host(root=root, pids=[7])
+    assert (held.total_bytes, held.available_bytes) == (32 * GIB, 20 * GIB)
+
+
+@pytest.mark.parametrize(
+    ("own", "available"),
+    [
+        (launch(premapped_bytes=8 * GIB), 68),
+        (launch(premapped_bytes=8 * GIB, init_seconds=None), 60),  # nothing is pinned before it is up
+        (launch(premapped_bytes=None), 60),
+        (launch(premapped_bytes=80 * GIB), 100),
+    ],
+    ids=["up", "coming up", "unknown", "more than there is"],
+)
+def test_the_buffer_of_the_workloads_own_launch_will_be_free_again(root: Path, own: Launch, available: int) -> None:
+    assert read_host(root=root, own=[own]).available_bytes == available * GIB
+
+
+def test_what_others_have_premapped_is_taken(root: Path) -> None:
+    others = [launch(premapped_bytes=4 * GIB), launch(premapped_bytes=None)]
+    assert read_host(root=root, others=others).taken_bytes == 4 * GIB
+
+
+def test_the_generation_is_the_nodes_else_the_environments_else_the_chips(root: Path) -> None:
+    launches = [launch(chip_kind="TPU v4"), launch(chip_kind="TPU v5 lite")]
+    environ = {"TPU_ACCELERATOR_TYPE": "v6e-8"}
+    assert read_host(root=root, accelerator="v5p-8", environ=environ, launches=launches).generation == "v5p"
+    assert read_host(root=root, accelerator="", environ=environ, launches=launches).generation == "v6e"
+    assert read_host(root=root, launches=launches).generation == "v5e"
+    assert read_host(root=root).generation == ""
+    assert read_host(root=root, standing="v4").generation == "v4"
+    assert read_host(root=root, standing="v4", launches=launches).generation == "v5e"
+
+
+def test_a_machine_that_tells_nothing_is_not_known(tmp_path: Path) -> None:
+    host = read_host(root=tmp_path)
+    assert (host.total_bytes, host.available_bytes, host.generation) == (None, None, "")

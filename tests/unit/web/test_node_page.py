@@ -1,0 +1,213 @@
+"""The status page's parts about nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.web import samples
+from tests.unit.web.test_page import ATTACK, Reader
+from tpuwatch.model.events import Remedy
+from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Problem, Runtime, RuntimePort, Signal, Symptom
+from tpuwatch.model.status import DaemonStatus, SignalStatus
+from tpuwatch.model.verdict import Action, JudgedNode, Reason, Verdict
+from tpuwatch.web import page
+
+
+def part(html: str, title: str) -> str:
+    """The article or section with a title that begins so; empty where there is none."""
+    found = re.search(rf"<(article|section) [^>]*>\s*<h2>{title}.*?</\1>", html, re.DOTALL)
+    return found[0] if found else ""
+
+
+def text(html: str) -> str:
+    read = Reader(html)
+    assert read.open == []
+    return read.text
+
+
+def own_node(node: JudgedNode) -> str:
+    return part(page.render(samples.status(node=node), [], [], []), "")
+
+
+def watched_nodes(*nodes: JudgedNode) -> str:
+    return part(page.render(samples.status(), [], [], [], nodes), "Watched nodes")
+
+
+def machine(status: DaemonStatus) -> str:
+    return part(page.render(status, [], [], []), "This machine")
+
+
+def test_a_bad_verdict_is_shown_open_with_all_its_parts() -> None:
+    html = own_node(samples.node(verdict=Verdict.RUNTIME_STUCK))
+    assert html.startswith('<article class="node bad">\n<h2>libtpu&#39;s runtime has not answered')
+    assert "<details>" not in html
+    assert "<code>kill 4242</code>" in html
+    assert text(html) == (
+        "libtpu's runtime has not answered for 12 min while process 4242 holds the TPU."
+        " train-1 runtime stuck since 2026-11-20 13:32:14 UTC, 12 min ago · medium"
+        " · what would help: restart the runtime"
+        " Why Port 8431 takes connections and answers nothing. runtime, 8 s ago"
+        " Process 4242 of alice holds 4 devices and has used no CPU since. host, 2 s ago"
+        " The last line of its log was written 12 min ago. logs"
+        " What speaks against it The Cloud TPU API says READY and HEALTHY."
+        " What to do End process 4242: kill 4242. Source If it stays, restart the runtime. Source"
+        " What is not known Cloud Monitoring is not read, by configuration."
+        " The cloud says READY/HEALTHY since 2 h ago · v5litepod-4 · v2-alpha-tpuv5-lite · spot"
+        " · queued resource train-1-request · worker 0 had LOW_MEMORY, 15 min ago"
+        " · maintenance PENDING from 2026-11-20 14:44:14 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "tone"), [(Verdict.HEALTHY, "good"), (Verdict.IDLE, "plain"), (Verdict.UNKNOWN, "warn")]
+)
+def test_another_verdict_is_folded(verdict: Verdict, tone: str) -> None:
+    html = own_node(samples.node(verdict=verdict, cloud=None))
+    assert html.startswith(f'<article class="node {tone}">')
+    assert html.count("<details><summary>Why tpuwatch thinks so</summary>") == 1
+    assert "what would help" not in html
+
+
+def test_the_cloud_may_report_little() -> None:
+    bare = samples.cloud_node(
+        health="", symptoms=(), accelerator="", runtime_version="", spot=False, queued_resource="", maintenance=None
+    )
+    html = own_node(samples.node(cloud=bare))
+    assert text(html).endswith("The cloud says READY since 2 h ago")
+    html = own_node(samples.node(cloud=replace(bare, changed_unseen=True)))
+    assert text(html).endswith("The cloud says READY")
+
+
+def test_few_nodes_are_all_listed_the_worst_first() -> None:
+    nodes = [samples.node(), samples.node("train-2"), samples.node("a/b?&", Verdict.GONE, cloud=None)]
+    html = watched_nodes(*nodes)
+    read = Reader(html)
+    assert [attrs["href"] for tag, attrs in read.tags if tag == "a" and attrs["href"] and attrs["href"][0] == "/"] == [
+        "/api/v1/nodes?node=a%2Fb%3F%26",
+        "/api/v1/nodes?node=train-1",
+        "/api/v1/nodes?node=train-2",
+    ]
+    assert read.text.startswith("Watched nodes: 1 gone, 2 healthy")
+    assert "train-1 here" in read.text
+    assert "more;" not in read.text
+
+
+def test_of_many_nodes_only_those_that_are_not_well() -> None:
+    well = [samples.node(f"well-{number}") for number in range(page.MAX_LISTED_IN_FULL)]
+    nodes = [*well, samples.node("lost", Verdict.GONE), samples.node("dark", Verdict.UNKNOWN)]
+    shown = text(watched_nodes(*nodes))
+    assert shown.startswith("Watched nodes: 1 gone, 1 unknown, 50 healthy")
+    assert "lost" in shown
+    assert "dark" in shown
+    assert "well-" not in shown
+    assert shown.endswith("50 more; tpuwatch nodes lists all.")
+    assert "None of them is in trouble." in text(watched_nodes(*well, samples.node()))
+
+
+def test_never_more_than_200_rows() -> None:
+    nodes = [samples.node(f"n{number}", Verdict.NODE_STUCK) for number in range(5000)]
+    html = watched_nodes(*nodes)
+    assert html.count("<tr>") == 201
+    assert text(html).endswith("4800 more; tpuwatch nodes lists all.")
+    assert len(html) < 500_000
+
+
+def test_the_machine() -> None:
+    shown = text(machine(samples.watching()))
+    assert "2 3 GiB of 16 GiB, 19% 40% 1.5 s" in shown
+    assert "3 1 GiB - -" in shown  # chip 3 tells how much it uses and nothing else
+    assert "Port 8431: 2 programs wait." in shown
+    assert "4242 alice /dev/vfio/0, /dev/vfio/1, the lock file 30 min ago 1.5 python3 train.py" in shown
+    assert "Memory: 400 GiB of 448 GiB free · pinned: 4 GiB · killed for want of memory: 2, last 1 h ago · " in shown
+    assert "Not seen: The kernel's log may not be read." in shown
+
+
+def test_a_machine_of_which_nothing_is_known_is_not_shown() -> None:
+    assert machine(samples.status()) == ""
+
+
+def test_a_machine_without_a_workload() -> None:
+    shown = text(machine(samples.status(runtime=Runtime(()), host=Host(boot_id="", booted=None))))
+    assert shown == "This machine No chip is reported. No process holds the TPU."
+
+
+def test_no_holder_is_certain_only_if_all_processes_could_be_examined() -> None:
+    host = Host(boot_id="", booted=None, unseen=("The open files of 3 processes may not be seen.",))
+    shown = text(machine(samples.status(host=host)))
+    assert "No process is seen to hold the TPU." in shown
+    assert "No process holds" not in shown
+
+
+def test_a_tag_does_not_inherit_the_colour_of_its_container() -> None:
+    (rule,) = re.findall(r"^\.tag \{(.*)\}$", page._STYLE, re.MULTILINE)
+    assert "--tone: initial;" in rule  # in an article of the tone "plain" it would be as pale as a line
+
+
+def test_a_port_that_answers_something_else_is_named() -> None:
+    port = RuntimePort(8431, problem=Problem.FOREIGN, detail="Something else answers there.")
+    assert "foreign Port 8431: Something else answers there." in text(machine(samples.status(runtime=Runtime((port,)))))
+
+
+@pytest.mark.parametrize(("used", "value"), [(-5, "0.000"), (8, "0.500"), (99, "1.000")])
+def test_the_bar_stays_within_its_ends(used: int, value: str) -> None:
+    runtime = Runtime((RuntimePort(8431, (Chip("0", used, 16),)),))
+    assert f'value="{value}"' in machine(samples.status(runtime=runtime))
+
+
+def test_signals_with_their_problems() -> None:
+    status = samples.status(signals=(*samples.SIGNALS, SignalStatus("host", None, None, None, "")))
+    html = part(page.render(status, [], [], []), "Signals")
+    shown = text(html)
+    assert "cloud 10 min ago 5 s ago scope The access token lacks the scope cloud-platform; give the VM that" in shown
+    assert "runtime 8 s ago 8 s ago answers" in shown
+    assert "host never never not asked yet" in shown
+    assert '<span class="tag warn">scope</span>' in html
+    assert '<span class="tag plain">off</span>' in html
+
+
+def test_who_the_machine_is_with_where_each_value_is_from() -> None:
+    shown = text(part(page.render(samples.watching(), [], [], []), "Who this machine is"))
+    assert "project research-7 config" in shown
+    assert "zone us-central2-b metadata" in shown
+    assert "metrics ports unknown -" in shown
+
+
+def test_whatever_others_wrote_stays_text() -> None:
+    judgement = samples.judgement(
+        Verdict.NODE_STUCK,
+        action=Action.MANUAL,
+        summary=ATTACK,
+        reasons=(Reason(Signal.LOGS, ATTACK, samples.NOW),),
+        contradictions=(ATTACK,),
+        missing=(ATTACK,),
+        remedy=(Remedy(ATTACK, f"javascript:{ATTACK}"),),
+    )
+    cloud = samples.cloud_node(
+        state=ATTACK,
+        health=ATTACK,
+        health_description=ATTACK,
+        symptoms=(Symptom(ATTACK, None, ATTACK),),
+        accelerator=ATTACK,
+        queued_resource=ATTACK,
+    )
+    node = samples.node(ATTACK, judgement=judgement, zone=ATTACK, cloud=cloud)
+    status = samples.status(
+        node=node,
+        identity=Identity(zone=Known(ATTACK, ATTACK)),
+        runtime=Runtime((RuntimePort(8431, (Chip(ATTACK),), None, Problem.FOREIGN, ATTACK),)),
+        host=samples.host(holders=(Holder(1, ATTACK, ATTACK, None, (ATTACK,)),), unseen=(ATTACK,)),
+        signals=(SignalStatus(ATTACK, None, None, Problem.DENIED, ATTACK),),
+    )
+    read = Reader(page.render(status, [], [], [], [node, samples.node("train-2")]))
+    assert read.open == []
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in read.tags)
+    assert all(
+        attrs["href"].startswith("/")
+        for tag, attrs in read.tags
+        if tag == "a" and attrs["href"] and "docs.example" not in attrs["href"]
+    )
+    assert not any(name.startswith("on") or name == "style" for _, attrs in read.tags for name in attrs)
+    assert read.text.count("<script>alert(1)</script>") >= 25

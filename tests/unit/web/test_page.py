@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+from tests.unit.web import samples
+from tpuwatch.core.loop import LoopStatus
+from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.launches import Outcome
+from tpuwatch.model.status import FileProblem, FileStatus, StoreStatus
+from tpuwatch.model.verdict import Verdict
+from tpuwatch.web import page
+
+ATTACK = "</pre></style></title>\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+class Reader(HTMLParser):
+    """Collects a page's elements, and its text as a person reads it."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def test_what_is_wrong_comes_first_with_what_to_do() -> None:
+    first = samples.event(age=3900)
+    finding = samples.finding(first, last=samples.event(age=60), count=12)
+    read = Reader(page.render(samples.status(), [finding], [samples.launch()], [first]))
+    assert read.open == []
+    text = read.text
+    assert "1 thing is wrong" in text
+    assert "since 2026-11-20 12:39:14 UTC, 1 h 5 min ago · 12 times, last 1 min ago" in text
+    order = [
+        text.index(words)
+        for words in (
+            "1 thing is wrong",
+            finding.summary,
+            "Use a smaller batch",
+            "Launches",
+            "Latest events",
+            "Followed",
+        )
+    ]
+    assert order[1:] == sorted(order[1:])
+    assert ("a", {"href": "https://docs.example.org/hbm", "rel": "noopener noreferrer"}) in read.tags
+
+
+def test_all_is_well() -> None:
+    text = Reader(page.render(samples.status(), [], [], [])).text
+    assert "Nothing is wrong" in text
+    assert "None seen yet." in text
+    assert "tpuwatch itself" not in text
+
+
+def test_a_daemon_that_cannot_read_does_not_report_that_nothing_is_wrong() -> None:
+    status = samples.status(
+        reading=False,
+        loops=(LoopStatus("follow", None, fresh=False),),
+        problems=(
+            FileProblem("/logs/a", "permission is denied"),
+            FileProblem("/logs/b", "/logs/b is not read: it is a link"),
+        ),
+        notices=("The store was set aside.",),
+        store=StoreStatus("/j", durable=False, events=0, detail="The disk is full."),
+    )
+    text = Reader(page.render(status, [], [], [])).text
+    assert "Nothing is known to be wrong" in text
+    assert "No log can be read." in text
+    assert "The loop follow has not finished a turn yet." in text
+    assert "The store was set aside." in text
+    assert "Events are held in memory only: /j cannot be written. The disk is full." in text
+    assert "/logs/a: permission is denied" in text
+    assert "/logs/b: " not in text  # the reason names the path already
+
+
+def title(**changes: object) -> str:
+    """The page's title with these findings, status and nodes."""
+    given = {"status": samples.status(), "findings": [], "launches": [], "events": [], **changes}
+    html = page.render(**given)  # type: ignore[arg-type] # the tests name parameters
+    found = re.search("<title>(.*) · tpuwatch</title>", html)
+    assert found is not None
+    assert f"<h1>{found[1]}</h1>" in html
+    return found[1]
+
+
+def test_the_title_is_the_worst_that_is_known() -> None:
+    well, stuck = samples.watching(), samples.watching(Verdict.RUNTIME_STUCK)
+    others = [samples.node(), samples.node("train-2", Verdict.GONE), samples.node("train-3", Verdict.UNKNOWN)]
+    assert title(status=stuck, findings=[samples.finding()], nodes=others) == "train-1: runtime stuck"
+    assert title(status=well, findings=[samples.finding()], nodes=others) == "1 thing is wrong"
+    assert title(status=well, nodes=others) == "1 of 3 watched nodes needs help"
+    assert title(status=well, nodes=[samples.node()]) == "Nothing is wrong"
+
+
+def test_unknown_is_neither_wrong_nor_well() -> None:
+    assert title(status=samples.watching(Verdict.UNKNOWN)) == "Nothing is known to be wrong"
+
+
+def test_the_verdict_comes_before_the_findings_and_they_before_the_machine() -> None:
+    html = page.render(
+        samples.watching(Verdict.RUNTIME_STUCK),
+        [samples.finding()],
+        [samples.launch()],
+        [samples.event()],
+        [samples.node(verdict=Verdict.RUNTIME_STUCK), samples.node("train-2")],
+    )
+    read = Reader(html)
+    assert read.open == []
+    order = [
+        *("train-1: runtime stuck", "has not answered for 12 min", "since 2026-11-20 13:32:14 UTC", "Port 8431 takes"),
+        *(
+            "What speaks against it",
+            "End process 4242",
+            "needs 28 GiB of HBM",
+            "Watched nodes: 1 runtime stuck, 1 healthy",
+        ),
+        *("This machine", "Launches", "Latest events", "Signals", "Who this machine is", "Followed logs"),
+    ]
+    places = [read.text.index(words) for words in order]
+    assert places == sorted(places)
+
+
+def test_whatever_others_wrote_stays_text() -> None:
+    event = samples.event(text=ATTACK, file=ATTACK)
+    finding = samples.finding(
+        event, summary=ATTACK, remedy=(Remedy(ATTACK, f"javascript:{ATTACK}"), Remedy("do", ATTACK))
+    )
+    launch = samples.launch(user=ATTACK, outcome=Outcome.FAILED, cause=Cause.HANG)
+    status = samples.status(
+        state=ATTACK,
+        files=(FileStatus(ATTACK, 1, 0),),
+        problems=(FileProblem(ATTACK, ATTACK),),
+        notices=(ATTACK,),
+        config_source=ATTACK,
+        version=ATTACK,
+        store=StoreStatus(ATTACK, durable=False, events=0, detail=ATTACK),
+    )
+    read = Reader(page.render(status, [finding], [launch], [event]))
+    assert read.open == []
+    assert {"script", "img"}.isdisjoint(tag for tag, _ in read.tags)
+    assert all(attrs["href"].startswith("/") for tag, attrs in read.tags if tag == "a" and attrs["href"])
+    assert not any(name.startswith("on") for _, attrs in read.tags for name in attrs)
+    assert read.text.count("<script>alert(1)</script>") >= 12
+
+
+def test_commands_in_a_remedy_are_set_apart() -> None:
+    remedy = (Remedy("Run `free -g` first.", ""),)
+    assert "Run <code>free -g</code> first." in page.render(samples.status(), [samples.finding(remedy=remedy)], [], [])
+
+
+def test_it_needs_nothing_from_anywhere() -> None:
+    html = page.render(samples.status(), [samples.finding()], [samples.launch()], [samples.event()])
+    read = Reader(html)
+    assert {"script", "link", "img", "iframe"}.isdisjoint(tag for tag, _ in read.tags)
+    assert "url(" not in html
+    assert "@import" not in html
+    assert not any("style" in attrs for _, attrs in read.tags)
+
+
+def test_the_policy_allows_the_style_and_nothing_else() -> None:
+    style = re.search("<style>(.*)</style>", page.render(samples.status(), [], [], []), re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in page.POLICY
+    assert page.POLICY.startswith("default-src 'none';")
+    assert "unsafe" not in page.POLICY
+
+
+def test_times_that_no_calendar_has_are_survived() -> None:
+    event = samples.event(time=1e30, observed=float("nan"))
+    text = Reader(page.render(samples.status(), [samples.finding(event)], [], [event])).text
+    assert "at an unknown time" in text
+
+
+def test_a_time_to_come_is_shown_as_it_is() -> None:
+    text = Reader(page.render(samples.status(), [], [samples.launch(started=samples.NOW + 3600)], [])).text
+    assert "2026-11-20 14:44:14 UTC" in text
+
+
+def test_what_could_hide_or_reorder_text_becomes_visible() -> None:
+    html = page.render(samples.status(state="a\x00b\x1b[31mc\u202ed\ud800e\n\tf"), [], [], [])
+    assert "<p>a\ufffdb\ufffd[31mc\ufffdd\ufffde\n\tf</p>" in html
+
+
+def test_the_template_engine_is_not_loaded_before_a_page_is_asked_for() -> None:
+    code = "import sys, tpuwatch.web.server; print('jinja2' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"

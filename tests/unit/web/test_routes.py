@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.web import samples
+from tests.unit.web.samples import SampleView
+from tpuwatch.core.errors import StoreError
+from tpuwatch.core.loop import LoopStatus
+from tpuwatch.metrics.registry import Metrics
+from tpuwatch.web.routes import Response, Routes, error_response
+
+
+@dataclass
+class Site:
+    """The routes over a sample view."""
+
+    view: SampleView = field(default_factory=SampleView)
+
+    def get(self, target: str, accept: str = "") -> Response:
+        return Routes(self.view, Metrics(loops=(), refusals=())).respond(target, accept=accept)
+
+    def document(self, target: str, code: int = 200) -> Any:
+        reply = self.get(target)
+        assert (reply.code, reply.content_type) == (code, "application/json")
+        assert reply.body.endswith(b"\n")
+        return json.loads(reply.body)
+
+
+def test_metrics_in_the_format_that_is_asked_for() -> None:
+    assert Site().get("/metrics").content_type.startswith("text/plain; version=0.0.4")
+    openmetrics = Site().get("/metrics", accept="application/openmetrics-text; version=1.0.0")
+    assert openmetrics.body.endswith(b"# EOF\n")
+
+
+def test_alive_even_when_nothing_can_be_answered() -> None:
+    site = Site(SampleView(error=StoreError("The store is gone.")))
+    reply = site.get("/healthz?probe=1")
+    assert (reply.code, reply.body) == (200, b"ok\n")
+
+
+def test_ready_when_reading_and_every_loop_is_fresh() -> None:
+    assert Site().document("/readyz") == {"ready": True, "reasons": []}
+
+
+def test_not_ready_has_reasons() -> None:
+    loops = (LoopStatus("follow", None, fresh=False), LoopStatus("store", samples.NOW, fresh=True))
+    site = Site(SampleView(samples.status(reading=False, loops=loops)))
+    assert site.document("/readyz", 503) == {
+        "ready": False,
+        "reasons": ["No log can be read.", "The loop follow has not finished a turn yet."],
+    }
+
+
+def test_documents() -> None:
+    site = Site(SampleView(stored=[samples.event()], wrong=[samples.finding()], started=[samples.launch()]))
+    assert site.document("/api/v1/status")["version"] == "0.1.0"
+    assert len(site.document("/api/v1/events?limit=5")["events"]) == 1
+    assert len(site.document("/api/v1/findings")["findings"]) == 1
+    assert len(site.document("/api/v1/launches")["launches"]) == 1
+    assert site.document("/api/v1/nodes?node=x&limit=1") == {
+        "now": "2026-11-20T13:44:14.250Z",
+        "now_epoch": samples.NOW,
+        "nodes": [],
+        "watched": 0,
+        "verdicts": {},
+    }
+
+
+def test_the_page_comes_with_its_policy() -> None:
+    reply = Site(SampleView(wrong=[samples.finding()])).get("/")
+    assert reply.content_type == "text/html; charset=utf-8"
+    assert b"1 thing is wrong" in reply.body
+    assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
+
+
+def test_the_page_shows_the_watched_nodes() -> None:
+    body = Site(SampleView(watched=[samples.node(), samples.node("train-77")])).get("/").body
+    assert b"/api/v1/nodes?node=train-77" in body
+
+
+def test_a_bad_query_is_the_clients_fault() -> None:
+    assert Site().document("/api/v1/events?limit=x", 400) == {
+        "error": "limit must be a whole number from 1 to 1000, not 'x'."
+    }
+
+
+@pytest.mark.parametrize("target", ["/nothing", "/metrics/", "//metrics", "/api/v1/", "/../etc/passwd", "*", ""])
+def test_other_paths_lead_nowhere(target: str) -> None:
+    document = Site().document(target, 404)
+    assert "/api/v1/events" in document["paths"]
+
+
+def test_an_error_of_the_view_is_served_with_503() -> None:
+    site = Site(SampleView(error=StoreError("The store is locked; try again.")))
+    assert site.document("/api/v1/status", 503) == {"error": "The store is locked; try again."}
+
+
+def test_a_fault_of_ours_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    site = Site(SampleView(error=ZeroDivisionError("secret")))
+    with caplog.at_level(logging.ERROR):
+        assert site.document("/api/v1/status", 500) == {"error": "tpuwatch failed to answer; its log has the reason."}
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_wrong_methods_are_answered_with_the_allowed_ones() -> None:
+    reply = error_response(405)
+    assert (reply.code, reply.headers["Allow"]) == (405, "GET, HEAD")

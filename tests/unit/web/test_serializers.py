@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields, replace
+
+import pytest
+
+from tests.unit.web import samples
+from tpuwatch.core.json_text import dumps
+from tpuwatch.model.events import Cause
+from tpuwatch.model.launches import Outcome
+from tpuwatch.model.signals import Chip, CloudNode, Holder, Host, Identity, Peer, PeerVerdict, RuntimePort, Signal
+from tpuwatch.model.status import SignalStatus
+from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.web import serializers
+
+
+def test_an_event_carries_all_that_is_known_of_it() -> None:
+    document = json.loads(dumps(serializers.event(samples.event(history=True))))
+    assert document == {
+        "id": 7,
+        "cause": "hbm_oom_compile",
+        "rule": "hbm-oom-compile",
+        "time": "2026-11-20T13:43:14.250Z",
+        "time_epoch": 1795182194.25,
+        "observed": "2026-11-20T13:43:14.350Z",
+        "observed_epoch": pytest.approx(1795182194.35),
+        "severity": "E",
+        "pid": 4242,
+        "file": samples.LOG,
+        "offset": 1234,
+        "text": samples.event().text,
+        "details": {"used_bytes": 28 * 2**30, "limit_bytes": 15.75 * 2**30},
+        "history": True,
+        "key": "0102",
+    }
+
+
+def test_a_diagnosis_has_the_promised_form() -> None:
+    launch = samples.launch(outcome=Outcome.FAILED, cause=Cause.HBM_OOM_COMPILE, init_seconds=None)
+    document = serializers.diagnosis([samples.finding(count=3)], [launch])
+    (finding,) = document["findings"]
+    assert set(finding) == {"cause", "count", "summary", "first", "last", "details", "remedy"}
+    assert (finding["cause"], finding["count"], finding["first"]["line"]) == ("hbm_oom_compile", 3, 17)
+    assert {"file", "line", "time", "text"} <= set(finding["first"])
+    assert finding["remedy"][0] == {
+        "do": "Use a smaller batch, or shard the model over more chips.",
+        "source": "https://docs.example.org/hbm",
+    }
+    (shown,) = document["launches"]
+    assert (shown["pid"], shown["init_seconds"], shown["premapped_bytes"]) == (4242, None, 4 * 2**30)
+    assert (shown["outcome"], shown["cause"]) == ("failed", "hbm_oom_compile")
+    assert (shown["started"], shown["started_epoch"]) == ("2026-11-20T13:42:14.250Z", samples.NOW - 120)
+
+
+def test_an_event_without_a_time_of_its_own_has_none() -> None:
+    document = serializers.finding(samples.finding(samples.event(time=None)))
+    assert (document["first"]["time"], document["first"]["time_epoch"]) == (None, None)
+
+
+def test_a_node_has_the_promised_form() -> None:
+    document = json.loads(dumps(serializers.node(samples.node(verdict=Verdict.RUNTIME_STUCK))))
+    assert set(document) == {
+        *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "confidence"),
+        *("action", "summary", "reasons", "contradictions", "missing", "remedy", "cloud", "peer"),
+    }
+    assert (document["node"], document["project"], document["zone"]) == ("train-1", "research-7", "us-central2-b")
+    assert (document["verdict"], document["confidence"], document["action"]) == (
+        "runtime_stuck",
+        "medium",
+        "restart_runtime",
+    )
+    assert (document["since"], document["since_epoch"]) == ("2026-11-20T13:32:14.250Z", samples.NOW - 720)
+    assert document["reasons"][0] == {
+        "signal": "runtime",
+        "text": "Port 8431 takes connections and answers nothing.",
+        "at": "2026-11-20T13:44:06.250Z",
+        "at_epoch": samples.NOW - 8,
+    }
+    assert (document["reasons"][2]["at"], document["reasons"][2]["at_epoch"]) == (None, None)
+    assert document["contradictions"] == ["The Cloud TPU API says READY and HEALTHY."]
+    assert document["missing"] == ["Cloud Monitoring is not read, by configuration."]
+    assert document["remedy"][0]["do"] == "End process 4242: `kill 4242`."
+    cloud = document["cloud"]
+    assert (cloud["state"], cloud["health"], cloud["spot"], cloud["hosts"]) == ("READY", "HEALTHY", True, 1)
+    assert cloud["labels"] == {"team": "vision"}
+    assert (cloud["symptoms"][0]["kind"], cloud["symptoms"][0]["at_epoch"]) == ("LOW_MEMORY", samples.NOW - 900)
+    assert cloud["maintenance"]["start"] == "2026-11-20T14:44:14.250Z"
+
+
+def test_the_answer_of_a_nodes_own_tpuwatch_is_included() -> None:
+    word = PeerVerdict(
+        Verdict.IDLE, Action.NONE, Confidence.HIGH, "No program uses the TPU.", frozenset({Signal.HOST}), 2.0
+    )
+    peer = Peer(samples.NOW - 300, word, samples.NOW - 240, 7)
+    shown = serializers.node(replace(samples.node(), peer=peer))["peer"]
+    assert (shown["answered_epoch"], shown["silent_since_epoch"]) == (samples.NOW - 300, samples.NOW - 240)
+    assert (shown["verdict"], shown["summary"], shown["refuses"]) == ("idle", "No program uses the TPU.", False)
+    assert serializers.node(replace(samples.node(), peer=Peer(samples.NOW)))["peer"]["verdict"] is None
+
+
+def test_every_field_of_the_evidence_is_included() -> None:
+    shown = {
+        CloudNode: serializers.cloud_node(samples.cloud_node()),
+        Host: serializers.host(samples.host()),
+        Holder: serializers.host(samples.host())["holders"][0],
+        Chip: serializers.runtime(samples.runtime())["ports"][0]["chips"][0],
+        RuntimePort: serializers.runtime(samples.runtime())["ports"][0],
+        Identity: serializers.identity(samples.identity()),
+        SignalStatus: serializers.signal(samples.SIGNALS[0]),
+    }
+    # A node's place is shown where its judgement stands, and `changed` is null where the change was not seen.
+    told_beside = {"project", "zone", "changed_unseen"}
+    for kind, document in shown.items():
+        assert {field.name for field in fields(kind)} - told_beside <= {*document, *told_beside}
+
+
+def test_a_change_that_was_not_seen_has_no_time() -> None:
+    node = replace(samples.cloud_node(), changed_unseen=True)
+    document = serializers.cloud_node(node)
+    assert (document["changed"], document["changed_epoch"]) == (None, None)
+
+
+def test_an_unknown_identity_is_empty_not_absent() -> None:
+    document = serializers.identity(samples.identity())
+    assert document["project"] == {"value": "research-7", "source": "config"}
+    assert document["spot"] == {"value": "", "source": ""}
+
+
+def test_a_node_that_the_cloud_does_not_report() -> None:
+    assert serializers.node(samples.node(cloud=None))["cloud"] is None
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = "import sys, tpuwatch.web.serializers; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30).stdout
+    assert {"prometheus_client", "pydantic", "watchdog", "http", "socketserver", "grpc", "google"}.isdisjoint(
+        loaded.split()
+    )

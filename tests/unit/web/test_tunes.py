@@ -1,0 +1,135 @@
+"""Next launches as the API, the page and the terminal show them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from tests.unit.web import samples
+from tests.unit.web.samples import NOW, SampleView
+from tpuwatch.core.json_text import dumps, iso
+from tpuwatch.model.status import TunedStatus, TuneStatus
+from tpuwatch.model.tune import SIZE, Fit, SizeDecision, SizeStep, TunePlan, VariableSetting
+from tpuwatch.web import page, serializers
+from tpuwatch.web.routes import Api
+from tpuwatch.web.serializers import tune_sentences
+
+GIB = 1 << 30
+HOSTILE = "</td><script>alert(1)</script>\x1b[31m\n\u202e"
+
+
+def tuned(workload: str = "train", step: SizeStep = SizeStep.GROW, why: str = "It was too small.") -> TunedStatus:
+    made = SizeDecision(
+        step,
+        8 * GIB,
+        None,
+        (why, "There is memory for it."),
+        before_bytes=4 * GIB,
+        trial=True,
+        conflict="It will be slow.",
+        need_bytes=6 * GIB,
+        fit=Fit(2.0, 1e-9, 5, 1, 0.1),
+    )
+    plan = TunePlan(workload, NOW - 60, (VariableSetting(SIZE, str(8 * GIB), why),), made)
+    return TunedStatus(plan, 3, NOW - 60, file="/plans/train.env", problem="")
+
+
+def status(*workloads: TunedStatus, problems: tuple[str, ...] = ()) -> TuneStatus:
+    return TuneStatus(True, "/var/lib/tpuwatch/tune", workloads, problems)
+
+
+def test_the_api_serves_the_decision_with_its_reasons() -> None:
+    view = SampleView(samples.status(tune=status(tuned())))
+    document = Api(view).tune("")
+    assert json.loads(dumps(document)) == {
+        "now": iso(NOW),
+        "now_epoch": NOW,
+        "mode": "act",
+        "directory": "/var/lib/tpuwatch/tune",
+        "problems": [],
+        "workloads": [
+            {
+                "workload": "train",
+                "decided": iso(NOW - 60),
+                "decided_epoch": NOW - 60,
+                "launches": 3,
+                "last_launch": iso(NOW - 60),
+                "last_launch_epoch": NOW - 60,
+                "environment_file": "/plans/train.env",
+                "problem": None,
+                "settings": [{"name": SIZE, "value": str(8 * GIB), "why": "It was too small."}],
+                "decision": {
+                    "step": "grow",
+                    "size_bytes": 8 * GIB,
+                    "threshold_bytes": None,
+                    "reasons": ["It was too small.", "There is memory for it."],
+                    "before_bytes": 4 * GIB,
+                    "trial": True,
+                    "conflict": "It will be slow.",
+                    "need_bytes": 6 * GIB,
+                    "ceiling_bytes": None,
+                    "fast_bytes": None,
+                    "fit": {
+                        "base_seconds": 2.0,
+                        "per_byte_seconds": 1e-9,
+                        "launches": 5,
+                        "left_out": 1,
+                        "spread_seconds": 0.1,
+                    },
+                    "advice": [],
+                },
+            }
+        ],
+    }
+
+
+def test_the_limit_applies_and_a_daemon_that_does_not_tune_has_no_workloads() -> None:
+    many = [tuned(f"w{number}") for number in range(5)]
+    assert len(Api(SampleView(samples.status(tune=status(*many)))).tune("limit=2")["workloads"]) == 2
+    assert Api(SampleView(samples.status())).tune("")["workloads"] == []
+    assert serializers.status(samples.status())["tune"] is None
+
+
+def test_text_of_others_is_cleaned_wherever_it_is_shown() -> None:
+    shown = status(tuned(why=HOSTILE), problems=(HOSTILE,))
+    document = Api(SampleView(samples.status(tune=shown))).tune("")
+    text = dumps([document["problems"], document["workloads"]])
+    assert "\\u001b" not in text
+    assert "\\u202e" not in text
+    html = page.render(samples.status(tune=shown), [], [], [])
+    assert "<script>" not in html
+
+
+def test_the_page_shows_what_is_decided_and_why() -> None:
+    stuck = replace(tuned("other", SizeStep.UNSATISFIABLE), problem="It cannot be written.")
+    html = page.render(samples.status(tune=status(tuned(), stuck)), [], [], [])
+    for words in (
+        "Next launch",
+        "train",
+        "grow",
+        "unsatisfiable",
+        "8 GiB",
+        "It was too small.",
+        "It cannot be written.",
+    ):
+        assert words in html
+    assert "Environment files for systemd are written" in html
+    advice = page.render(samples.status(tune=replace(status(), acts=False)), [], [], [])
+    assert "None is decided" in advice
+    assert "This is advice" in advice
+    assert "Next launch" not in page.render(samples.status(), [], [], [])
+
+
+def test_the_page_is_bounded() -> None:
+    html = page.render(samples.status(tune=status(*(tuned(f"w{number}") for number in range(100)))), [], [], [])
+    assert "80 more" in html
+    assert "w19" in html
+    assert "w20<" not in html
+
+
+def test_a_person_reads_a_sentence_for_each_workload() -> None:
+    document = serializers.status(samples.status(tune=status(*(tuned(f"w{number}") for number in range(5)))))["tune"]
+    sentences = tune_sentences(document, 3)
+    assert sentences[0] == "w0: grow, on trial, premapped buffer 8 GiB. It was too small. It will be slow."
+    assert sentences[3:] == ["… and 2 more workloads: `tpuwatch tune` lists them."]
+    assert tune_sentences({**document, "problems": ["Bad."], "workloads": []}, 3) == ["Bad."]

@@ -1,0 +1,19 @@
+"""A whole text at once, through the parser and the fold: a libtpu log, a job's output, a pasted traceback."""
+
+from __future__ import annotations
+
+from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.logs.parse.parser import LogParser, Match
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.model.events import Finding
+
+
+def findings_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Finding]:
+    """Its findings, in the order in which to act. Years that it lacks are guessed by `now`."""
+    return fold(RecognisedRecord.from_match(match, name, now) for match in matches_in(data, scanner, name, now))
+
+
+def matches_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Match]:
+    """All that the rules recognise in it, marks among it."""
+    parser = LogParser(scanner, stream_kind(name, data), now=now, count_lines=True)
+    return [*parser.feed(data), *parser.finish()]

@@ -1,0 +1,152 @@
+"""`tpuwatch restarts`: show what the ledger holds, cancel a restart, reset the breaker."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options, restart
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.model import Target
+    from tpuwatch.restart import LedgerAccess
+
+_SHOW, _HISTORY, _CANCEL, _RESET = "show", "history", "cancel", "reset-breaker"
+_ACTIONS = {
+    _SHOW: "show what is in progress, the latest restarts, budgets and the breaker",
+    _HISTORY: "list all recorded restarts",
+    _CANCEL: "cancel a restart for which nothing has been done yet",
+    _RESET: "close the breaker: let tpuwatch restart nodes by itself again",
+}
+_VALUED = ("--zone", "--project", "--config")  # options that take a value
+_EPILOG = (
+    "Exit codes: 0 done, 1 an operator is needed, or a restart was not cancelled, 2 wrong use, 3 could not find out."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.epilog = f"`tpuwatch restarts [NODE ...]` is `tpuwatch restarts show [NODE ...]`. {_EPILOG}"
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
+    for name, text in _ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".", epilog=_EPILOG)
+        if name != _RESET:
+            count, default = ("+", "") if name == _CANCEL else ("*", "; default: all")
+            action.add_argument("nodes", nargs=count, metavar="NODE", help=f"as in `tpuwatch restart`{default}")
+            restart.add_location(action)
+        options.add_config(action)
+        options.add_json(action)
+        action.set_defaults(usage_error=action.error)
+
+
+def with_action(words: Sequence[str]) -> list[str]:
+    """The command's words with the action first: `tpuwatch restarts [NODE ...]` is `tpuwatch restarts show`."""
+    import difflib
+
+    before = 0
+    while before < len(words) and words[before].startswith("-"):
+        before += 2 if words[before] in _VALUED else 1
+    if {"-h", "--help"} & set(words[:before]):
+        return list(words)
+    word = words[before] if before < len(words) else ""
+    if difflib.get_close_matches(word, _ACTIONS, 1, 0.8):  # an action, or a misspelt one, which is refused
+        return [word, *words[:before], *words[before + 1 :]]
+    return [_SHOW, *words]
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 done, 1 an operator is needed or a restart was not cancelled, 2 wrong use, 3 could not find out."""
+    from tpuwatch.restart import UsageError
+
+    try:
+        return _run(args, options.load(args))
+    except UsageError as error:
+        args.usage_error(str(error))
+        raise
+
+
+def _run(args: argparse.Namespace, config: Config) -> int:
+    from tpuwatch.restart import open_access
+
+    clock = restart.make_clock()
+    targets = [] if args.action == _RESET else _targets(args, config, clock)
+    access = open_access(config, clock)
+    try:
+        if args.action == _RESET:
+            return _reset_breaker(args, config, access, clock)
+        if args.action == _CANCEL:
+            return _cancel(args, access, targets, clock)
+        if args.action == _HISTORY:
+            return _show_history(args, access, targets)
+        return _show_status(args, config, access, targets, clock)
+    finally:
+        access.ledger.close()
+
+
+def _targets(args: argparse.Namespace, config: Config, clock: Clock) -> list[Target]:
+    from tpuwatch.restart import OwnNode, find_own_node, parse_targets
+
+    complete = all(name.startswith("projects/") for name in args.nodes)
+    own_node = OwnNode({}) if complete else find_own_node(clock)
+    return parse_targets(args.nodes, args.zone, args.project, config, own_node)
+
+
+def _show_status(
+    args: argparse.Namespace, config: Config, access: LedgerAccess, targets: Sequence[Target], clock: Clock
+) -> int:
+    from tpuwatch.restart import PolicySettings, read_status
+    from tpuwatch.terminal import Console, print_restarts
+
+    now = clock.time()
+    status = read_status(access, targets, PolicySettings.of(config), now)
+    if args.json:
+        options.print_json(status.document())
+    else:
+        print_restarts(Console(sys.stdout), status, access.location, now)
+    return int(status.needs_attention)
+
+
+def _show_history(args: argparse.Namespace, access: LedgerAccess, targets: Sequence[Target]) -> int:
+    from tpuwatch.restart import read_history
+    from tpuwatch.terminal import Console, print_restart_history
+
+    past = read_history(access, targets)
+    if args.json:
+        for one in past:
+            options.print_json(one.document(), indent=None)
+    else:
+        print_restart_history(Console(sys.stdout), past, access.location)
+    return 0
+
+
+def _cancel(args: argparse.Namespace, access: LedgerAccess, targets: Sequence[Target], clock: Clock) -> int:
+    from tpuwatch.restart import cancel_restart
+    from tpuwatch.terminal import Console, print_text
+
+    code = 0
+    for target in targets:
+        cancellation = cancel_restart(access, target, clock.time())
+        if args.json:
+            options.print_json(cancellation.document(), indent=None)
+        else:
+            style = "green" if cancellation.cancelled else "red"
+            print_text(Console(sys.stdout), cancellation.note, style=style)
+        code = max(code, int(not cancellation.cancelled))
+    return code
+
+
+def _reset_breaker(args: argparse.Namespace, config: Config, access: LedgerAccess, clock: Clock) -> int:
+    from tpuwatch.restart import PolicySettings, reset_breaker
+    from tpuwatch.terminal import Console, print_text
+
+    reset = reset_breaker(access, PolicySettings.of(config), clock.time())
+    if args.json:
+        options.print_json(reset.document(), indent=None)
+    else:
+        print_text(Console(sys.stdout), reset.note, style="red" if reset.opens_again else "green")
+    return int(reset.opens_again)

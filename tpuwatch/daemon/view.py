@@ -1,0 +1,65 @@
+"""The daemon's data for other threads: a snapshot of its status, and the contents of its store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.diagnose import RecognisedRecord, fold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpuwatch.core import Clock
+    from tpuwatch.logs import Catalogue
+    from tpuwatch.model import Cause, DaemonStatus, Event, Finding, JudgedNode, Launch
+    from tpuwatch.store import EventStore
+
+FINDING_SECONDS = 86_400.0  # older events are in no finding
+_FINDING_EVENTS = 5000
+
+
+class DaemonView:
+    """Implements tpuwatch.model.status.View. `update` and `catalogue` are for the daemon's thread."""
+
+    def __init__(self, store: EventStore, catalogue: Catalogue, clock: Clock, status: DaemonStatus) -> None:
+        self._current: tuple[DaemonStatus, Sequence[JudgedNode]] = (status, ())
+        self.catalogue = catalogue
+        self._store = store
+        self._clock = clock
+        self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
+
+    def update(self, status: DaemonStatus, nodes: Sequence[JudgedNode]) -> None:
+        """Replace the snapshot."""
+        self._current = (status, nodes)
+
+    def status(self) -> DaemonStatus:
+        return self._current[0]
+
+    def nodes(self) -> Sequence[JudgedNode]:
+        return self._current[1]
+
+    def events(
+        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+    ) -> Sequence[Event]:
+        newest = after_id is None
+        found = self._store.events(since=since, cause=cause, after_id=after_id, limit=limit, newest_first=newest)
+        return found[::-1] if newest else found
+
+    def findings(self) -> Sequence[Finding]:
+        now, last = self._clock.time(), self._store.last_id()
+        if self._folded is None or self._folded[0] != last or not 0 <= now - self._folded[1] < 60:
+            events = self._store.events(
+                since=now - FINDING_SECONDS, history=False, limit=_FINDING_EVENTS, newest_first=True
+            )
+            self._folded = (last, now, findings_of(reversed(events), self.catalogue))
+        return self._folded[2]
+
+    def launches(self, limit: int = 100) -> Sequence[Launch]:
+        return self._store.launches(limit)
+
+
+def findings_of(events: Iterable[Event], catalogue: Catalogue) -> list[Finding]:
+    """The findings of stored events. Events that are no faults, or whose rule no longer exists, are left out."""
+    known = {rule.id: rule for rule in catalogue.rules}
+    faults = (event for event in events if event.cause.is_fault and event.rule in known)
+    return fold(RecognisedRecord(known[event.rule], event, event.details) for event in faults)

@@ -1,0 +1,248 @@
+"""What tpuwatch itself needs on this machine: state directory, HTTP address, daemon, systemd unit, disk."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import random
+import socket
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.core import SystemClock, format_size
+from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.google_apis import identity
+from tpuwatch.model import ADDRESS_FILE, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tpuwatch.doctor.environment import Environment
+
+_OPERATIONS = "docs/operations.md"
+_UNIT = "tpuwatch.service"
+_START = "sudo systemctl start tpuwatch, or: tpuwatch run"
+_PROPERTIES = "LoadState,ActiveState,UnitFileState,Result,NRestarts,PrivateTmp,DynamicUser,User"
+_MARGIN = 64 << 20  # above the store's limit, for SQLite's write-ahead log
+_SECONDS = 2.0
+
+
+def disk(environment: Environment) -> Iterator[Result]:
+    """Disk space for the store."""
+    state = environment.config.state
+    place = _nearest_existing(environment, state.dir)
+    total, free = environment.disk(place)
+    needed = (state.max_mib << 20) + _MARGIN
+    text = f"{format_size(free)} of {format_size(total)} are free under {state.dir}"
+    if free < needed:
+        fix = f"Free {format_size(needed - free)} there, or lower max_mib under [state] (now {state.max_mib})."
+        yield wrong(f"{text}; the store may take {format_size(needed)}.", fix, _OPERATIONS)
+    else:
+        yield ok(f"{text}.")
+
+
+def _nearest_existing(environment: Environment, path: Path) -> Path:
+    """The directory, or its nearest parent that exists."""
+    real = environment.path(path)
+    while not real.is_dir() and real != environment.root:
+        real = real.parent
+    return real
+
+
+def state_directory(environment: Environment) -> Iterator[Result]:
+    """The state directory: whether this user's daemon, or the unit's, can write there."""
+    folder = environment.config.state.dir
+    real = environment.path(folder)
+    me = environment.my_name
+    if real.exists() and not real.is_dir():
+        yield wrong(f"{folder} is not a directory.", f"rm {folder}, or change dir under [state]", _OPERATIONS)
+        return
+    if not real.exists():
+        above = _nearest_existing(environment, folder)
+        if environment.me.may(above.stat(), "wx"):
+            yield ok(f"{folder} does not exist yet; the daemon creates it.")
+        else:
+            yield _not_ours(environment, f"{folder} does not exist, and {me} cannot create it.")
+        return
+    entry = real.stat()
+    if environment.me.may(entry, "rwx"):
+        yield ok(f"{folder} can be written by {me}.")
+    else:
+        owner = environment.user_name(entry.st_uid)
+        yield _not_ours(environment, f"{folder} belongs to {owner}; {me} cannot write there.")
+
+
+def _not_ours(environment: Environment, text: str) -> Result:
+    """No problem if the daemon runs as the user of its unit."""
+    if _unit(environment).get("LoadState") == "loaded":
+        return ok(f"{text} The unit's user can.")
+    folder = environment.config.state.dir
+    me = environment.my_name
+    fix = f"sudo install -d -o {me} {folder}, or give another dir under [state]"
+    return warn(f"{text} A daemon run as {me} would keep its store in memory.", fix, _OPERATIONS)
+
+
+def address(environment: Environment) -> Iterator[Result]:
+    """The HTTP address: in use by tpuwatch, or free."""
+    listen = environment.config.http.listen
+    host, port = environment.config.http.address
+    if port == 0:
+        yield ok("Any free port is used.")
+        return
+    try:
+        status = _status(environment, listen)
+    except TimeoutError:
+        yield _taken(listen, "something that does not answer in time")
+        return
+    except (ValueError, http.client.HTTPException):
+        yield _taken(listen, "another program")
+        return
+    except OSError:
+        status = None
+    if status is not None:
+        yield ok(f"tpuwatch {cut(str(status.get('version', '')), 20)} serves at {listen}.")
+        return
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            trial.bind((host, port))
+        yield ok(f"{listen} is free.")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            yield _taken(listen, "another program")
+        else:
+            fix = "listen under [http]: an address of this machine and a port above 1023"
+            yield wrong(f"{listen} cannot be listened on: {error.strerror}.", fix, _OPERATIONS)
+
+
+def _taken(listen: str, what: str) -> Result:
+    return wrong(
+        f"{listen} is in use by {what}, so the daemon cannot start.",
+        f"Give another listen under [http], or find the process: sudo ss -ltnp 'sport = :{listen.rpartition(':')[2]}'",
+        _OPERATIONS,
+    )
+
+
+def daemon(environment: Environment) -> Iterator[Result]:
+    """The daemon: whether it runs, is ready, and reads every file."""
+    note = environment.text_or_none(environment.config.state.dir / ADDRESS_FILE) or ""
+    where = note.strip() or environment.config.http.listen
+    try:
+        status = _status(environment, where)
+    except (OSError, ValueError, http.client.HTTPException):
+        yield warn(f"No daemon answers at {cut(where)}.", _START, _OPERATIONS)
+        return
+    if status.get("ready") is True:
+        yield ok(f"The daemon at {cut(where)} is ready.")
+    else:
+        reasons = " ".join(str(reason) for reason in _list(status, "not_ready")) or "It gives no reason."
+        yield wrong(f"The daemon at {cut(where)} is not ready: {cut(reasons, 300)}", "tpuwatch status", _OPERATIONS)
+    problems = _list(status, "problems")
+    if problems:
+        first = problems[0] if isinstance(problems[0], dict) else {}
+        named = f"{cut(str(first.get('path')))}: {cut(str(first.get('reason')), 200)}"
+        yield warn(f"The daemon does not read {len(problems)} files. {named}", "tpuwatch status", _OPERATIONS)
+
+
+def _list(document: Mapping[str, Any], key: str) -> list[Any]:
+    found = document.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _status(environment: Environment, where: str) -> Mapping[str, Any]:
+    """The daemon's status. Raises OSError without an answer, ValueError if another program answers."""
+    reply = environment.once(f"status {where}", lambda: environment.fetch(where, "/api/v1/status", seconds=_SECONDS))
+    document = json.loads(reply.body)
+    if not isinstance(document, dict) or "version" not in document or "ready" not in document:
+        raise ValueError("not the status of tpuwatch")
+    return document
+
+
+def runtime_ports(environment: Environment) -> Iterator[Result]:
+    """What listens on the ports of libtpu's runtime metrics: queried once, as the daemon does."""
+    from tpuwatch.signals import DEFAULT_PORTS, RuntimeSignal
+
+    if not environment.config.runtime.enabled:
+        yield skipped("They are disabled: `enabled` under [runtime] is false.")
+        return
+    known = identity(environment).metrics_ports.value  # includes those of the configuration
+    ports = tuple(map(int, known.split(","))) if known else DEFAULT_PORTS
+    # The real clock, because the deadline applies to the network.
+    answer = RuntimeSignal(ports, clock=SystemClock(), rng=random.Random(), timeout_seconds=_SECONDS).ask()  # noqa: S311
+    if answer.problem is not None or answer.value is None:
+        yield skipped(answer.detail) if answer.problem is Problem.ABSENT else unknown(answer.detail)
+        return
+    for port in answer.value.ports:
+        if port.problem is None:
+            yield ok(f"Port {port.port} reports {len(port.chips)} chips.")
+        elif port.problem is Problem.FOREIGN:
+            fix = (
+                f"ports under [runtime]: those of libtpu; the process on this one: sudo ss -ltnp 'sport = :{port.port}'"
+            )
+            yield wrong(port.detail, fix, "config.example.toml")
+        else:
+            yield unknown(port.detail)
+
+
+def service(environment: Environment) -> Iterator[Result]:
+    """The state and settings of the systemd unit."""
+    unit = _unit(environment)
+    if not unit:
+        yield skipped("systemd does not answer here.")
+        return
+    if unit.get("LoadState") != "loaded":
+        yield skipped(f"There is no {_UNIT}.")
+        return
+    problems = [*_unit_state(unit), *_unit_settings(unit)]
+    yield from problems or [ok(f"{_UNIT} is {unit.get('ActiveState')}.")]
+
+
+def _unit_state(unit: Mapping[str, str]) -> Iterator[Result]:
+    active, result = unit.get("ActiveState", ""), cut(unit.get("Result", ""), 40)
+    log = "journalctl -u tpuwatch -n 50"
+    if active == "failed":
+        hint = " Its configuration is wrong, then: tpuwatch config check." if result == "exit-code" else ""
+        yield wrong(
+            f"{_UNIT} has failed ({result}).", f"{log}, then: sudo systemctl restart tpuwatch.{hint}", _OPERATIONS
+        )
+    elif active not in ("active", "activating", "reloading"):
+        yield warn(f"{_UNIT} is {cut(active, 20)}.", "sudo systemctl enable --now tpuwatch", _OPERATIONS)
+    elif unit.get("UnitFileState") == "disabled":
+        yield warn(f"{_UNIT} will not start at the next boot.", "sudo systemctl enable tpuwatch", _OPERATIONS)
+    restarts = unit.get("NRestarts", "")
+    if restarts.isdecimal() and int(restarts) > 2:
+        yield warn(f"{_UNIT} was restarted {restarts} times.", log, _OPERATIONS)
+
+
+def _unit_settings(unit: Mapping[str, str]) -> Iterator[Result]:
+    for setting in ("PrivateTmp", "DynamicUser"):
+        if unit.get(setting) == "yes":
+            yield wrong(
+                f"{setting}=yes hides /tmp/tpu_logs from {_UNIT}.",
+                f"Remove {setting}= from the unit (systemctl cat {_UNIT}), then: sudo systemctl daemon-reload && sudo "
+                "systemctl restart tpuwatch",
+                _OPERATIONS,
+            )
+            return
+
+
+def _unit(environment: Environment) -> Mapping[str, str]:
+    """Properties of the unit; empty if systemd does not answer."""
+    ran = environment.once(
+        "unit", lambda: environment.run(["systemctl", "show", _UNIT, "-p", _PROPERTIES], seconds=_SECONDS)
+    )
+    if ran is None or ran.code != 0:
+        return {}
+    return {name: value for name, _, value in (line.partition("=") for line in ran.output.splitlines())}
+
+
+CHECKS = (
+    Check("disk", "disk for the store", Area.HOST, disk),
+    Check("state_directory", "state directory", Area.HOST, state_directory),
+    Check("listen_address", "HTTP address", Area.HOST, address),
+    Check("daemon", "daemon", Area.HOST, daemon),
+    Check("runtime_ports", "ports of runtime metrics", Area.HOST, runtime_ports, seconds=8.0),
+    Check("service", "systemd unit", Area.HOST, service),
+)

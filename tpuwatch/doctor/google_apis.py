@@ -1,0 +1,124 @@
+"""The answers of Google's APIs, requested once for all checks with the daemon's own clients."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import SystemClock
+from tpuwatch.doctor import metadata
+from tpuwatch.model import Answer, Identity, Problem
+
+if TYPE_CHECKING:
+    from tpuwatch.config import Config
+    from tpuwatch.doctor.environment import Environment
+    from tpuwatch.google import CloudClient
+    from tpuwatch.model import Monitoring
+    from tpuwatch.signals import Watch
+
+SECONDS: Final = 5.0  # for each call, unless the configuration gives less
+# After these the other zones are not queried: the answer would be the same.
+_SAME_IN_ALL_ZONES: Final = (Problem.CREDENTIALS, Problem.SCOPE, Problem.DISABLED, Problem.UNREACHABLE, Problem.TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneNodes:
+    """The names of the nodes in one zone, or why the Cloud TPU API did not list them."""
+
+    watch: Watch
+    names: frozenset[str] = frozenset()
+    problem: Problem | None = None
+    detail: str = ""
+
+
+def identity(environment: Environment) -> Identity:
+    """The identity of this machine, from the configuration and the metadata server."""
+    return environment.once("identity", lambda: _identity(environment))[0]
+
+
+def configuration_mismatch(environment: Environment) -> str:
+    """How the configuration contradicts the metadata server about this machine, in a sentence; "" if it does not."""
+    answer = environment.once("identity", lambda: _identity(environment))[1]
+    return "" if answer.problem else answer.detail
+
+
+def zones(environment: Environment) -> list[ZoneNodes]:
+    """The nodes of each zone with something to watch, and of the configured zone."""
+    return environment.once("zones", lambda: _zones(environment))
+
+
+def monitoring(environment: Environment) -> Answer[Monitoring]:
+    """Whether Cloud Monitoring can be read."""
+    return environment.once("monitoring", lambda: _monitoring(environment))
+
+
+def _identity(environment: Environment) -> tuple[Identity, Answer[dict[str, str]]]:
+    from tpuwatch.signals import identify
+
+    config = environment.config
+    client = metadata.client(environment) if metadata.failure(environment) is None else None
+    return identify(config.cloud, client, config.runtime.ports, clock=environment.clock)
+
+
+def _zones(environment: Environment) -> list[ZoneNodes]:
+    from tpuwatch.google import CloudClient
+
+    client = CloudClient(
+        _with_short_deadline(environment.config).cloud, clock=SystemClock(), on_call=lambda _method, _code: None
+    )
+    found: list[ZoneNodes] = []
+    try:
+        for watch in _watches(environment):
+            found.append(_zone(client, watch))
+            if found[-1].problem in _SAME_IN_ALL_ZONES:
+                break
+    finally:
+        client.close()
+    return found
+
+
+def _zone(client: CloudClient, watch: Watch) -> ZoneNodes:
+    from tpuwatch.google import ApiError
+
+    try:
+        pages = client.list_nodes(watch.project, watch.zone)
+        return ZoneNodes(watch, frozenset(node.name.rpartition("/")[2] for page in pages for node in page.nodes))
+    except ApiError as error:
+        return ZoneNodes(watch, problem=error.fault.problem, detail=str(error))
+
+
+def _watches(environment: Environment) -> list[Watch]:
+    """What is watched, if its project and zone are known."""
+    from tpuwatch.signals import Watch, watches
+
+    own = identity(environment)
+    placed = [watch for watch in watches(environment.config.cloud.nodes, own) if watch.placed]
+    if not placed and own.project.value and own.zone.value:
+        return [Watch(own.project.value, own.zone.value, frozenset(), (), home=True)]
+    return placed
+
+
+def _monitoring(environment: Environment) -> Answer[Monitoring]:
+    from tpuwatch.signals import MonitoringSignal
+
+    config = _with_short_deadline(environment.config)
+    signal = MonitoringSignal(
+        lambda: identity(environment),
+        clock=environment.clock,
+        rng=random.Random(),  # noqa: S311 (it spreads requests, of which there is one)
+        on_call=lambda _method, _code: None,
+        endpoint=config.monitoring.endpoint,
+        insecure=config.cloud.insecure,
+        timeout_seconds=config.cloud.timeout_seconds,
+    )
+    try:
+        return signal.ask()
+    finally:
+        signal.close()
+
+
+def _with_short_deadline(config: Config) -> Config:
+    """The configuration with a deadline for a person who waits."""
+    seconds = min(SECONDS, config.cloud.timeout_seconds)
+    return config.model_copy(update={"cloud": config.cloud.model_copy(update={"timeout_seconds": seconds})})

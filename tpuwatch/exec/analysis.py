@@ -1,0 +1,264 @@
+"""The watcher's work: it matches the command's output and libtpu's logs of it against the rules.
+
+The rules are loaded when there is something to read: a silent command costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.config import StartConfig, read_config
+from tpuwatch.core import ConfigError
+from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.launches import LaunchTracker, Origin
+from tpuwatch.libtpu import LOG_DIR
+from tpuwatch.logs import LogDirectory, LogParser, RefusedError, StreamKind
+from tpuwatch.model import LAUNCH_VARIABLE, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tpuwatch.exec.watcher import WatcherCounters, WatcherJob
+    from tpuwatch.logs import LogFile, Match, Scanner
+    from tpuwatch.model import Launch
+
+
+POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16)  # between looks at what is quiet, for ever longer
+CHUNK_BYTES = 1 << 18
+_OUTPUT_MATCHES = 10_000  # in the command's output that are assigned to its launches
+_BLOCK_BYTES = 32 << 20  # of a copy that are given back at once: the writer waits meanwhile
+_PUNCH = 0x03  # fallocate's FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+DEFAULT_DIRECTORY: Final = "/tmp/tpu_logs"  # noqa: S108 (where libtpu writes)
+FALLBACK: Final = "/tmp"  # noqa: S108 (where it writes when it cannot write to its directory)
+MAX_FILES: Final = 256  # of one command
+_SCAN_SHARE = 20  # a directory is not read again before this many times what that took
+_SLACK_SECONDS = 2.0  # names have whole seconds
+_CLOCK_SECONDS = 0.05  # by which the times of files may lag
+_MAX_ENVIRON = 1 << 20
+
+
+def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], bool]) -> dict[str, Any]:
+    """Read until the command has ended, and then to the end of all; what was found, fit for JSON.
+
+    `over`: wait for the command's end, so many seconds at most; whether it has ended.
+    """
+    from tpuwatch.web import diagnosis
+
+    reader = Reader(job, counters, over)
+    findings = fold(reader.seen())
+    launches = reader.launches()
+    document = diagnosis(findings, launches)
+    return {**document, "records": [asdict(launch) for launch in launches]}
+
+
+class Reader:
+    """Reads all texts in turns of one chunk."""
+
+    def __init__(self, job: WatcherJob, counters: WatcherCounters, over: Callable[[float], bool]) -> None:
+        self._job = job
+        self._counters = counters
+        self._over = over
+        self._logs = LaunchLogs(job.environ.get(LOG_DIR, ""), job.launch, job.started)
+        self._tracker = LaunchTracker()
+        self._scanner: Scanner | None = None
+        self._texts = [_Text(text.file, text.name, text.start) for text in job.texts]
+        self._output: list[tuple[Match, _Text, float]] = []  # recognised in the command's output
+
+    def seen(self) -> Iterator[RecognisedRecord]:
+        """All that the rules recognise, in the order in which it is read."""
+        ended, quiet = False, 0
+        while True:
+            busy = False
+            last = ended and self._counters.logs is None
+            for file, descriptor in self._logs.look(force=last):
+                self._texts.append(_Text(descriptor, file.path, 0, file))
+                busy = True
+            if last:
+                self._counters.report_logs(len(self._texts) - len(self._job.texts))
+            for number, text in enumerate(self._texts):
+                matches = text.read(self._parser, ended=ended)
+                busy |= text.moved
+                if text.moved:
+                    self._done(number, text)
+                yield from (self._recognised(match, text) for match in matches)
+            if ended and not busy:
+                break
+            quiet = 0 if busy else min(quiet + 1, len(POLL_SECONDS))
+            ended = self._over(POLL_SECONDS[quiet - 1] if quiet else 0.0)
+        for text in self._texts:
+            yield from (self._recognised(match, text) for match in text.finish())
+
+    def launches(self) -> list[Launch]:
+        """What is known of the command's launches, the oldest first. It has ended: none of them is under way.
+
+        Its output is assigned to them last, when all are known: of one launch alone it is that one's.
+        """
+        known = self._tracker.latest()
+        only = known[0].pid if len(known) == 1 else None
+        for match, text, now in self._output:
+            self._tracker.observe(match, Origin(text.pid or only, output=True), now)
+        launches = self._tracker.latest()
+        for launch in launches:
+            if launch.outcome in (Outcome.STARTING, Outcome.SILENT):
+                launch.outcome = Outcome.KILLED
+        return launches
+
+    def _done(self, number: int, text: _Text) -> None:
+        self._counters.advance()
+        if number < len(self._job.texts) and self._job.texts[number].copy:
+            self._counters.set_read_offset(number, text.position)
+            text.give_back()
+
+    def _recognised(self, match: Match, text: _Text) -> RecognisedRecord:
+        now = time.time()
+        if text.log is not None:
+            self._tracker.observe(match, Origin(text.pid, text.log.user, text.log.host), now)
+        elif len(self._output) < _OUTPUT_MATCHES:
+            if match.rule.mark == "banner":
+                text.pid = text.pid or match.details.get("pid")
+            self._output.append((match, text, now))
+        return RecognisedRecord.from_match(match, text.name, now)
+
+    def _parser(self, text: _Text) -> LogParser:
+        if self._scanner is None:
+            self._scanner = load_scanner(self._job)
+        kind = StreamKind.TEXT if text.log is None else StreamKind.LIBTPU
+        return LogParser(self._scanner, kind, now=time.time(), count_lines=text.log is not None)
+
+
+class _Text:
+    """One text that grows. A file that is cut off is read again from its start."""
+
+    def __init__(self, descriptor: int, name: str, start: int, log: LogFile | None = None) -> None:
+        self.name = name
+        self.log = log  # what its name says, if it is one of libtpu's
+        self.pid = None if log is None else log.pid
+        self.position = start
+        self.moved = False  # whether the last call of read() came further
+        self._descriptor = descriptor
+        self._parser: LogParser | None = None
+        self._given_back = 0
+
+    def read(self, new_parser: Callable[[_Text], LogParser], *, ended: bool) -> list[Match]:
+        """Read one chunk. `ended`: what is there now is all that is of interest."""
+        size = os.fstat(self._descriptor).st_size
+        matches = self._restart() if size < self.position else []
+        data = os.pread(self._descriptor, CHUNK_BYTES, self.position) if size > self.position else b""
+        self.moved = bool(data)
+        if data:
+            self._parser = self._parser or new_parser(self)
+            self.position += len(data)
+            return matches + self._parser.feed(data)
+        if self._parser is not None and self._parser.open and not ended:
+            return matches + self._parser.settle()
+        return matches
+
+    def finish(self) -> list[Match]:
+        """It has ended: the matches that were held back."""
+        return [] if self._parser is None else self._parser.finish()
+
+    def give_back(self) -> None:
+        """Let the file system have the space of what was read."""
+        upto = self.position - self.position % _BLOCK_BYTES
+        if upto > self._given_back and _punch(self._descriptor, self._given_back, upto - self._given_back):
+            self._given_back = upto
+
+    def _restart(self) -> list[Match]:
+        matches = self.finish()
+        self._parser, self.position = None, 0
+        return matches
+
+
+def _punch(descriptor: int, offset: int, size: int) -> bool:
+    """Free a part of a file's space; it reads as zeros from then on. False where the file system cannot."""
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    arguments = (ctypes.c_int(descriptor), ctypes.c_int(_PUNCH), ctypes.c_int64(offset), ctypes.c_int64(size))
+    return bool(library.fallocate64(*arguments) == 0)
+
+
+def load_scanner(job: WatcherJob) -> Scanner:
+    """The rules, with those of the configuration. To load a whole configuration takes longer than to read 100 MB."""
+    from tpuwatch.logs import Scanner, load_catalogue, with_threshold
+    from tpuwatch.model import Cause
+
+    try:
+        config = read_config(job.config, job.environ)
+    except ConfigError:  # it was changed since the command began
+        config = StartConfig()
+    catalogue = load_catalogue(config.rules)
+    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds))
+
+
+class LaunchLogs:
+    """Finds the files as they appear."""
+
+    def __init__(self, directory: str, launch: str, started: float) -> None:
+        """`launch`: the mark in the environment. `started`: seconds since the epoch."""
+        paths = dict.fromkeys((os.path.abspath(directory or DEFAULT_DIRECTORY), FALLBACK))  # noqa: PTH100 (as libtpu takes it)
+        self._places = [_Place(path) for path in paths]
+        self._mark = f"{LAUNCH_VARIABLE}={launch}".encode()
+        self._started = started
+        self._found = 0
+
+    def look(self, *, force: bool = False) -> Iterator[tuple[LogFile, int]]:
+        """The files that have appeared since the last look, each with a descriptor to read it by.
+
+        `force`: read each directory, even one that takes long and was read a moment ago.
+        """
+        for place in self._places:
+            for path in place.fresh(force=force):
+                file = place.source.describe(path)
+                if self._found >= MAX_FILES or (file.started or 0.0) < self._started - _SLACK_SECONDS:
+                    continue
+                try:
+                    descriptor = place.source.open(path)
+                except (OSError, RefusedError):
+                    continue
+                if self._is_ours(file, os.fstat(descriptor)):
+                    self._found += 1
+                    yield file, descriptor
+                else:
+                    os.close(descriptor)
+
+    def _is_ours(self, file: LogFile, entry: os.stat_result) -> bool:
+        try:
+            with open(f"/proc/{file.pid}/environ", "rb") as environ:
+                variables = environ.read(_MAX_ENVIRON).split(b"\0")
+        except PermissionError:
+            return False  # it lives, and is another user's
+        except OSError:
+            variables = [b""]
+        if variables != [b""]:
+            return self._mark in variables
+        return entry.st_uid == os.geteuid() and entry.st_mtime >= self._started - _CLOCK_SECONDS
+
+
+class _Place:
+    """One directory, and what was seen in it."""
+
+    def __init__(self, path: str) -> None:
+        self.source = LogDirectory(path)
+        self._seen: set[str] = set()
+        self._stamp: tuple[int, ...] | None = None
+        self._settled = False  # read once more after the stamp was new: the times of directories are coarse
+        self._not_before = float("-inf")
+
+    def fresh(self, *, force: bool) -> list[str]:
+        """The paths that were not there before."""
+        stamp, now = self.source.stamp(), time.monotonic()
+        if not force and ((stamp == self._stamp and self._settled) or now < self._not_before):
+            return []
+        try:
+            found = self.source.find()
+        except (OSError, RefusedError):
+            found = {}
+        fresh = [path for path in found if path not in self._seen]
+        self._seen = set(found)
+        self._settled, self._stamp = stamp == self._stamp, stamp
+        self._not_before = now + _SCAN_SHARE * (time.monotonic() - now)
+        return fresh

@@ -1,0 +1,105 @@
+"""Google's services: the Cloud TPU API, the metadata server, Cloud Storage; calls bounded, errors classified."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+# gRPC reads it when it is loaded. Its own lines on stderr say no more than its errors, which are all explained.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+if TYPE_CHECKING:
+    from tpuwatch.google import storage
+    from tpuwatch.google.errors import (
+        ApiError,
+        ApiFault,
+        PreconditionError,
+        RequestContext,
+        StorageError,
+        cleaned,
+        explain,
+    )
+    from tpuwatch.google.http import (
+        Connector,
+        DeadlineSocket,
+        LookupTimeoutError,
+        TooLargeError,
+    )
+    from tpuwatch.google.metadata import (
+        DEFAULT_HOST,
+        METADATA_ROOT,
+        MetadataClient,
+        MetadataError,
+        default_host,
+    )
+    from tpuwatch.google.monitoring import (
+        MonitoringConnection,
+        monitoring_call,
+    )
+    from tpuwatch.google.storage import (
+        Bucket,
+        StoredObject,
+    )
+    from tpuwatch.google.tpu_client import (
+        MAX_PAGES,
+        PAGE_SIZE,
+        CloudClient,
+    )
+    from tpuwatch.google.tpu_node import (
+        NodeConverter,
+        enum_name,
+        short_name,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "errors": [
+                "ApiError",
+                "ApiFault",
+                "PreconditionError",
+                "RequestContext",
+                "StorageError",
+                "cleaned",
+                "explain",
+            ],
+            "http": ["Connector", "DeadlineSocket", "LookupTimeoutError", "TooLargeError"],
+            "metadata": ["DEFAULT_HOST", "METADATA_ROOT", "MetadataClient", "MetadataError", "default_host"],
+            "monitoring": ["MonitoringConnection", "monitoring_call"],
+            "storage": ["Bucket", "StoredObject"],
+            "tpu_client": ["CloudClient", "MAX_PAGES", "PAGE_SIZE"],
+            "tpu_node": ["NodeConverter", "enum_name", "short_name"],
+        },
+    )
+
+__all__ = [
+    "DEFAULT_HOST",
+    "MAX_PAGES",
+    "METADATA_ROOT",
+    "PAGE_SIZE",
+    "ApiError",
+    "ApiFault",
+    "Bucket",
+    "CloudClient",
+    "Connector",
+    "DeadlineSocket",
+    "LookupTimeoutError",
+    "MetadataClient",
+    "MetadataError",
+    "MonitoringConnection",
+    "NodeConverter",
+    "PreconditionError",
+    "RequestContext",
+    "StorageError",
+    "StoredObject",
+    "TooLargeError",
+    "cleaned",
+    "default_host",
+    "enum_name",
+    "explain",
+    "monitoring_call",
+    "short_name",
+    "storage",
+]

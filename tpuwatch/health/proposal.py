@@ -1,0 +1,118 @@
+"""What a rule proposes, and which actions the judge may advise.
+
+The rules of safety are all here: an action that interrupts something is advised only with two independent signals, with
+an answer of every signal that could object, and only where the service allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import listed
+from tpuwatch.health.facts import OTHERS_FAULTS
+from tpuwatch.health.reason import SIGNAL_NAMES
+from tpuwatch.health.remedies import RemedyStep
+from tpuwatch.model import DESTRUCTIVE, STUCK, Action, Problem, Signal, Verdict
+
+if TYPE_CHECKING:
+    from tpuwatch.health.facts import Facts
+    from tpuwatch.model import Confidence, Reason
+
+# One of these must be among the two: logs and notices can be forged, and Cloud Monitoring is late.
+_TRUSTED: Final = frozenset({Signal.CLOUD, Signal.RUNTIME, Signal.HOST})
+# A node's own tpuwatch with any other verdict has a reason not to interrupt anything.
+_MAY_AGREE: Final = STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
+_OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
+_OF_THE_PROGRAM: Final = frozenset({Action.END_HOLDER, Action.RESTART_RUNTIME})
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A verdict as a rule proposes it. Every reason supports the verdict; no others are among them."""
+
+    verdict: Verdict
+    confidence: Confidence
+    action: Action
+    summary: str  # without the node's name: "The chips have run nothing for 20 min."
+    reasons: tuple[Reason, ...]
+    steps: tuple[RemedyStep, ...] = ()
+    pids: tuple[int, ...] = ()  # of the program that the steps are about; no other is named
+
+
+def allowed_action(proposal: Proposal, facts: Facts) -> tuple[Action, str]:
+    """Return the action that may be advised, and a sentence on why it is not the proposed one ("" if it is)."""
+    if proposal.action not in DESTRUCTIVE:
+        return proposal.action, ""
+    objection = _objection(proposal, facts)
+    return (Action.MANUAL, objection) if objection else (proposal.action, "")
+
+
+def remedy_steps(proposal: Proposal, facts: Facts) -> tuple[RemedyStep, ...]:
+    """Return the steps for an operator. An idle program may wait for another worker: look at those first."""
+    may_wait = proposal.action in _OF_THE_PROGRAM and facts.hosts > 1
+    return (RemedyStep.OTHER_WORKERS, *proposal.steps) if may_wait else proposal.steps
+
+
+def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:
+    """Return the action that renews the whole node, as far as the service allows one, and its steps."""
+    node = facts.cloud
+    if node is None:
+        return Action.MANUAL, (RemedyStep.DESCRIBE,)
+    recreate = (RemedyStep.RECREATE_QUEUED,) if node.queued_resource else (RemedyStep.DELETE, RemedyStep.CREATE)
+    if node.state in ("PREEMPTED", "TERMINATED") or (facts.is_spot and node.state in ("READY", "STOPPED")):
+        return Action.RECREATE, recreate
+    if node.state != "READY":
+        return Action.MANUAL, (RemedyStep.DESCRIBE,)
+    if facts.hosts == 1:
+        return Action.RESTART_NODE, (RemedyStep.RESTART_NODE,)
+    if node.queued_resource:
+        return Action.RESET_QUEUED_RESOURCE, (RemedyStep.RESET_QUEUED_RESOURCE,)
+    return Action.MANUAL, recreate
+
+
+def _objection(proposal: Proposal, facts: Facts) -> str:
+    signals = {reason.signal for reason in proposal.reasons}
+    if len(signals) < 2 or not signals & _TRUSTED:
+        return "No second signal confirms it, so nothing that interrupts is advised."
+    if facts.running:
+        return "Programs run on the chips, so nothing that interrupts is advised."
+    peer = facts.peer_verdict
+    if peer is not None and peer.verdict not in _MAY_AGREE:
+        return f"Its own tpuwatch answers and calls it {peer.verdict.value}, so nothing that interrupts is advised."
+    if proposal.action in _OF_THE_NODE and facts.cloud is None:
+        return "The Cloud TPU API has not confirmed the node's state, so nothing that interrupts it is advised."
+    silent = [SIGNAL_NAMES[signal] for signal in _may_object(facts) if not _has_answered(facts, signal)]
+    if silent:
+        return f"Nothing that interrupts is advised without an answer from {listed(silent)}."
+    if proposal.action is Action.END_HOLDER and not facts.holders:
+        return "No process is seen to hold the TPU, so there is none to end."
+    if proposal.action in _OF_THE_PROGRAM and facts.holders and not proposal.pids:
+        return "It is not known which of the processes that hold the TPU is at fault, so none is to be ended."
+    if proposal.action in _OF_THE_PROGRAM and facts.hosts > 1:
+        return "The node has several hosts, and an idle program may wait for another: check all of them first."
+    if proposal.verdict in STUCK and facts.event(OTHERS_FAULTS) is not None:
+        return "This worker reports the fault of another, so nothing that interrupts is advised here."
+    return ""
+
+
+def _may_object(facts: Facts) -> list[Signal]:
+    """Return the signals that may know why an interruption would be wrong, of those that cover this node."""
+    if not facts.own:
+        never_asked = facts.evidence.peer.problem in (Problem.OFF, Problem.ABSENT)
+        return [Signal.CLOUD] if never_asked else [Signal.CLOUD, Signal.PEER]
+    local = [Signal.RUNTIME, Signal.HOST, Signal.LOGS]
+    cloud = [Signal.CLOUD] if facts.identity.node.value else []
+    return cloud + local + ([Signal.METADATA] if facts.has_metadata_server else [])
+
+
+def _has_answered(facts: Facts, signal: Signal) -> bool:
+    answers = {
+        Signal.CLOUD: facts.cloud is not None,
+        Signal.RUNTIME: facts.runtime is not None or facts.runtime_absent,
+        Signal.HOST: facts.host is not None,
+        Signal.LOGS: facts.logs is not None,
+        Signal.PEER: facts.peer is not None,
+        Signal.METADATA: facts.notices is not None or facts.evidence.notices.problem is Problem.ABSENT,
+    }
+    return answers[signal]

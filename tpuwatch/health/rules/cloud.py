@@ -1,0 +1,325 @@
+"""What follows from the cloud's answers: the Cloud TPU API, the metadata server's notices, Cloud Monitoring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import length
+from tpuwatch.health import reason
+from tpuwatch.health.facts import NODE_FAULTS, Cpu
+from tpuwatch.health.proposal import Proposal, node_action
+from tpuwatch.health.remedies import RemedyStep
+from tpuwatch.model import OFF, WELL_HEALTH, Action, Confidence, Problem, Signal, Verdict
+
+if TYPE_CHECKING:
+    from tpuwatch.health.facts import Facts
+    from tpuwatch.model import Maintenance, Reason
+
+COMING_UP: Final = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "UNHIDING"})
+TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
+KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STOPPING", "DELETING", "UNKNOWN"}
+BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
+KNOWN_HEALTH: Final = BAD_HEALTH | WELL_HEALTH | {"UNHEALTHY_MAINTENANCE"}
+_OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
+_ALONE: Final = "The API says {}; no other signal covers the node."
+_MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
+
+
+def is_bad(facts: Facts) -> bool:
+    """Whether the cloud calls the node unhealthy, or does not know it after a failed repair."""
+    node = facts.cloud
+    return node is not None and (node.state == "UNKNOWN" or (node.state == "READY" and node.health in BAD_HEALTH))
+
+
+def is_well(facts: Facts) -> bool:
+    """Whether the cloud reports nothing against the node."""
+    return facts.cloud is not None and facts.cloud.well
+
+
+def taken(facts: Facts) -> Proposal | None:
+    """Preempted or ended by the service."""
+    notice = facts.notices is not None and facts.notices.preempted
+    says_so = facts.cloud is not None and facts.cloud.state in TAKEN
+    if not says_so and not notice:
+        return None
+    reasons = reason.present(
+        reason.cloud(facts) if says_so else None,
+        facts.reason_of(Signal.METADATA, "The metadata server reports that the node is being preempted.")
+        if notice
+        else None,
+    )
+    if not says_so or facts.running:
+        summary = "The node is being preempted: it goes away within seconds."
+        return Proposal(
+            Verdict.PREEMPTED, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, (RemedyStep.CHECKPOINT,)
+        )
+    action, steps = node_action(facts)
+    summary = "The node was taken away; it cannot be started again and has to be recreated."
+    return Proposal(Verdict.PREEMPTED, Confidence.HIGH, action, summary, reasons, steps)
+
+
+def stopped(facts: Facts) -> Proposal | None:
+    """Stopped, or on the way to it, by a user who may stop it."""
+    state = facts.cloud.state if facts.cloud else ""
+    if state not in ("STOPPED", "STOPPING", "DELETING"):
+        return None
+    reasons = (reason.cloud(facts),)
+    if facts.running:
+        summary = f"The node is being brought down ({state}) while programs run on it."
+        verdict = Verdict.GONE if state == "DELETING" else Verdict.STOPPED
+        return Proposal(
+            verdict,
+            Confidence.MEDIUM,
+            Action.CHECKPOINT,
+            summary,
+            reasons,
+            (RemedyStep.CHECKPOINT, RemedyStep.DESCRIBE),
+        )
+    if state == "DELETING":
+        summary = "The node is being deleted."
+        return Proposal(Verdict.GONE, Confidence.HIGH, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
+    if state == "STOPPING":
+        summary = "The node is being stopped."
+        return Proposal(Verdict.STOPPED, Confidence.HIGH, Action.WAIT, summary, reasons, (RemedyStep.DESCRIBE,))
+    if facts.is_spot:
+        summary = "The node is stopped, and a spot node cannot be started again."
+        return Proposal(Verdict.STOPPED, Confidence.HIGH, Action.MANUAL, summary, reasons, node_action(facts)[1])
+    summary = "The node is stopped; a user stopped it, or a restart was not finished."
+    return Proposal(Verdict.STOPPED, Confidence.HIGH, Action.MANUAL, summary, reasons, (RemedyStep.START,))
+
+
+def coming_up(facts: Facts) -> Proposal | None:
+    """Being created, started or imaged."""
+    node = facts.cloud
+    if node is None or node.state not in COMING_UP or facts.running:
+        return None
+    reasons = (reason.cloud(facts),)
+    if facts.is_older(node.changed, facts.limits.transition_seconds):
+        summary = f"The node has been {node.state} for {length(facts.age(node.changed) or 0.0)}, longer than it should."
+        return Proposal(Verdict.STARTING, Confidence.MEDIUM, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
+    summary = f"The node is on its way up ({node.state})."
+    return Proposal(Verdict.STARTING, Confidence.HIGH, Action.WAIT, summary, reasons)
+
+
+def maintenance(facts: Facts) -> Proposal | None:
+    """Under maintenance or repair, or as good as."""
+    node, notices = facts.cloud, facts.notices
+    if node is not None and node.state == "REPAIRING":
+        reasons = (reason.cloud(facts),)
+        if facts.running:
+            summary = "The service repairs the node, while programs run on it."
+            both = (RemedyStep.CHECKPOINT, RemedyStep.MAINTENANCE)
+            return Proposal(Verdict.MAINTENANCE, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, both)
+        if facts.is_older(node.changed, facts.limits.repair_seconds):
+            summary = f"The service has been repairing the node for {length(facts.age(node.changed) or 0.0)}."
+            return Proposal(
+                Verdict.MAINTENANCE, Confidence.MEDIUM, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,)
+            )
+        summary = "The service repairs the node."
+        return Proposal(Verdict.MAINTENANCE, Confidence.HIGH, Action.WAIT, summary, reasons, (RemedyStep.MAINTENANCE,))
+    marked = node is not None and node.state in ("READY", "UNKNOWN") and node.health == "UNHEALTHY_MAINTENANCE"
+    signs = reason.present(
+        reason.cloud(facts) if marked else None,
+        _announcement(facts, node.maintenance if node else None, Signal.CLOUD),
+        _event(facts),
+        _announcement(facts, notices.maintenance if notices else None, Signal.METADATA),
+    )
+    if not signs:
+        return None
+    unused = facts.host is not None and facts.runtime_absent and not facts.has_program
+    two = len({one.signal for one in signs}) > 1
+    confidence = Confidence.HIGH if two or (marked and not facts.running) else Confidence.MEDIUM
+    summary = "The node is under maintenance, or soon will be"
+    summary += ", while programs run on it." if facts.running else "."
+    action = Action.WAIT if unused else Action.CHECKPOINT
+    steps = (RemedyStep.MAINTENANCE,) if unused else (RemedyStep.CHECKPOINT, RemedyStep.MAINTENANCE)
+    if (lasted := _lasted(facts, marked=marked)) >= facts.limits.repair_seconds:
+        summary = f"The node has been under maintenance for {length(lasted)}, longer than it should"
+        summary += ", and programs run on it." if facts.running else "."
+        action, steps = Action.MANUAL, (RemedyStep.DESCRIBE, *steps)
+    return Proposal(Verdict.MAINTENANCE, confidence, action, summary, signs, steps)
+
+
+def gone(facts: Facts) -> Proposal | None:
+    """Not there any more, after it was seen."""
+    last = facts.evidence.cloud.value
+    if not facts.is_gone or last is None:
+        return None
+    age = facts.age(facts.evidence.cloud.at)
+    text = (
+        f"The API was asked and has no such node any more; it last showed it {length(age or 0.0)} ago as {last.state}."
+    )
+    reasons = (facts.reason_of(Signal.CLOUD, text, facts.evidence.cloud.tried),)
+    if facts.running:
+        summary = "The API has no such node any more, while programs run on this machine."
+        steps = (RemedyStep.CHECKPOINT, RemedyStep.NAME)
+        return Proposal(Verdict.GONE, Confidence.LOW, Action.CHECKPOINT, summary, reasons, steps)
+    summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
+    confidence = Confidence.MEDIUM if facts.own and facts.host is not None else Confidence.HIGH
+    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, (_recreation(facts),))
+
+
+def node_stuck(facts: Facts) -> Proposal | None:
+    """Bad by the cloud's state for long enough, and nothing on the node speaks against it."""
+    node = facts.cloud
+    if node is None or not is_bad(facts) or facts.cpu is Cpu.BUSY:
+        return None
+    if not facts.is_older(node.changed, facts.limits.settle_seconds):
+        return None
+    confirmed = _confirmations(facts)
+    reasons = (reason.cloud(facts), *confirmed)
+    if not confirmed:
+        confidence = Confidence.LOW if facts.host is not None else Confidence.MEDIUM
+        summary = f"The API says {reason.cloud_state(facts)}; no other signal can confirm it."
+        return Proposal(Verdict.NODE_STUCK, confidence, Action.MANUAL, summary, reasons, _steps_alone(facts))
+    local = {one.signal for one in confirmed} & {Signal.RUNTIME}
+    if node.health == "UNHEALTHY_TENSORFLOW" and local:
+        summary = "The runtime on the node is dead or stuck; the API and the runtime's own metrics agree."
+        both = (RemedyStep.RESTART_RUNTIME, *node_action(facts)[1])
+        return Proposal(
+            Verdict.RUNTIME_STUCK, Confidence.HIGH, Action.RESTART_RUNTIME, summary, reasons, both, facts.program_pids
+        )
+    action, steps = node_action(facts)
+    summary = f"The node is stuck: the API says {reason.cloud_state(facts)}, and it is confirmed."
+    steps = _steps_alone(facts) if node.state == "UNKNOWN" else steps
+    return Proposal(Verdict.NODE_STUCK, Confidence.HIGH, action, summary, reasons, steps)
+
+
+def cloud_only(facts: Facts) -> Proposal | None:
+    """What the API reports of a node that no other signal covers."""
+    node = facts.cloud
+    if node is None:
+        return None
+    reasons = reason.present(reason.cloud(facts))
+    state = reason.cloud_state(facts)
+    if is_bad(facts):
+        summary = f"The API says {state}, which counts from {length(facts.limits.settle_seconds)} on."
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
+    if not is_well(facts):
+        summary = f"The API says {state}, which does not show whether the node works."
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
+    if facts.symptoms:
+        return _well_with_symptoms(facts)
+    if not facts.own and (late := reason.monitored_idle(facts)) is not None:
+        summary = "The API has nothing against the node, and its chips run nothing."
+        return Proposal(Verdict.IDLE, Confidence.MEDIUM, Action.NONE, summary, (*reasons, late))
+    if node.health == "HEALTHY" and reason.infra(facts) is None and not facts.own:
+        return healthy(facts)
+    return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.NONE, _ALONE.format(state), reasons)
+
+
+def undisputed(facts: Facts) -> bool:
+    """Whether the cloud calls a node healthy that is watched from elsewhere, and no other signal is asked about it.
+
+    Then no rule but `healthy` applies, nothing contradicts it, and nothing is missing.
+    """
+    node, evidence = facts.cloud, facts.evidence
+    return (
+        node is not None
+        and evidence.cloud.problem is None
+        and not facts.own
+        and node.state == "READY"
+        and node.health == "HEALTHY"
+        and not node.symptoms
+        and node.maintenance is None
+        and evidence.peer is OFF
+        and evidence.monitoring is OFF
+        and max(evidence.cloud.at or 0.0, node.changed or 0.0, node.created or 0.0) <= facts.now
+    )
+
+
+def healthy(facts: Facts) -> Proposal:
+    """The cloud calls it so, and no other signal covers it."""
+    summary = _ALONE.format(reason.cloud_state(facts))
+    return Proposal(Verdict.HEALTHY, Confidence.MEDIUM, Action.NONE, summary, (reason.cloud(facts),))
+
+
+def _well_with_symptoms(facts: Facts) -> Proposal:
+    kinds = {one.kind for one in facts.symptoms}
+    first = reason.cloud(facts)
+    symptom = reason.symptom(facts)
+    if "PROJECT_ABUSE" in kinds:
+        summary = "The API has nothing against the node, but Google suspects abuse by the project."
+        return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.MANUAL, summary, (first,), (RemedyStep.ABUSE,))
+    memory = kinds & {"LOW_MEMORY", "OUT_OF_MEMORY", "HBM_OUT_OF_MEMORY"}
+    summary = f"The API says {reason.cloud_state(facts)}, and names the symptom {facts.symptoms[0].kind}."
+    action, step = (Action.FIX_PROGRAM, RemedyStep.HOST_MEMORY) if memory else (Action.MANUAL, RemedyStep.DESCRIBE)
+    if memory == {"HBM_OUT_OF_MEMORY"}:
+        step = RemedyStep.FIX_PROGRAM
+    return Proposal(Verdict.HEALTHY, Confidence.LOW, action, summary, reason.present(first, symptom), (step,))
+
+
+def _confirmations(facts: Facts) -> tuple[Reason, ...]:
+    """What other signals report that fits the cloud's bad state, the weightiest first."""
+    limits = facts.limits
+    port = facts.hung_port
+    is_hung = port is not None and facts.is_older(port.since, limits.compile_grace_seconds)
+    is_idle = facts.idle_seconds is not None and facts.idle_seconds >= limits.idle_seconds
+    rests = facts.holders and facts.cpu is Cpu.IDLE and (facts.quiet_seconds or 0.0) >= limits.compile_grace_seconds
+    fault = facts.event(NODE_FAULTS)
+    return reason.present(
+        reason.hung(facts) if is_hung else None,
+        reason.idle(facts) if is_idle else None,
+        reason.holders(facts) if rests else None,
+        reason.memory(facts),
+        reason.event(facts, fault) if fault is not None else None,
+        reason.infra(facts),
+        reason.peer_verdict(facts) if agrees(facts) else None,
+        reason.peer_silent(facts) if facts.peer_fell_silent else None,
+    )
+
+
+def agrees(facts: Facts) -> bool:
+    """Whether the node's own tpuwatch calls for what renews the node as a whole, by what it has seen there itself."""
+    peer = facts.peer_verdict
+    return peer is not None and peer.action in _OF_THE_NODE and bool(peer.signals & {Signal.RUNTIME, Signal.HOST})
+
+
+def _announcement(facts: Facts, notice: Maintenance | None, signal: Signal) -> Reason | None:
+    if notice is None:
+        return None
+    ongoing = notice.status.upper() == "ONGOING"
+    near = notice.start is not None and notice.start - facts.now <= facts.limits.ahead_seconds
+    over = notice.end is not None and notice.end < facts.now
+    if ongoing and _over(facts, notice):
+        return None
+    if ongoing or (notice.status.upper() == "PENDING" and near and not over):
+        return reason.announced(facts, notice, signal)
+    return None
+
+
+def _lasted(facts: Facts, *, marked: bool) -> float:
+    """For how long the maintenance that goes on has gone on, in seconds; 0 where it is not known."""
+    node, notices = facts.cloud, facts.notices
+    announced = [one for one in (node.maintenance if node else None, notices.maintenance if notices else None) if one]
+    ongoing = [one.start for one in announced if one.status.upper() == "ONGOING" and not _over(facts, one)]
+    begun = [*ongoing, node.changed if marked and node else None]
+    return max((age for when in begun if (age := facts.age(when)) is not None), default=0.0)
+
+
+def _over(facts: Facts, notice: Maintenance) -> bool:
+    """Whether the window of a maintenance that is reported as ongoing has ended long ago."""
+    return facts.is_older(notice.end, facts.limits.over_seconds)
+
+
+def _event(facts: Facts) -> Reason | None:
+    event = facts.notices.maintenance_event if facts.notices else ""
+    if not event.startswith(_MAINTENANCE_EVENTS):
+        return None
+    what = "migrates" if event.startswith("MIGRATE") else "ends"
+    return facts.reason_of(Signal.METADATA, f"The metadata server reports that a maintenance {what} the machine now.")
+
+
+def _steps_alone(facts: Facts) -> tuple[RemedyStep, ...]:
+    state = facts.cloud.state if facts.cloud else ""
+    return (RemedyStep.DESCRIBE, *((RemedyStep.REPAIR,) if state == "UNKNOWN" else node_action(facts)[1]))
+
+
+def _recreation(facts: Facts) -> RemedyStep:
+    last = facts.evidence.cloud.value
+    return RemedyStep.RECREATE_QUEUED if last is not None and last.queued_resource else RemedyStep.CREATE
+
+
+def never_seen(facts: Facts) -> bool:
+    """The API has no such node, and never had since tpuwatch has been asking."""
+    return facts.evidence.cloud.problem is Problem.GONE and facts.is_gone and facts.evidence.cloud.value is None

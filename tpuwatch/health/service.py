@@ -1,0 +1,210 @@
+"""Judges each node when the signals change, and records the verdicts: metrics, log, store, subscribers."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import StoreError, printable
+from tpuwatch.health.judge import following, judge_node
+from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model import BAD, JudgedNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import Answer, CloudNode, Evidence, Judgement, Snapshot
+    from tpuwatch.store import EventStore
+
+EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace ends, an answer becomes stale
+OTHERS_SECONDS = 60.0  # the same for nodes that only the cloud reports on, unless it answered again
+MAX_CHANGES = 20  # of one node's verdict that are logged and stored within the time
+MAX_CHANGES_SECONDS = 3600.0
+_MAX_LOGGED = 20  # changes of verdict, and nodes no longer watched, that one turn writes to tpuwatch's log
+
+_log = logging.getLogger(__name__)
+
+
+class JudgeService:
+    """Judges the snapshot, in one thread. `nodes` may be read from any: it is replaced, never changed."""
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        *,
+        limits: JudgeLimits,
+        store: EventStore,
+        metrics: Metrics,
+        clock: Clock,
+        boot_id: str,
+        first_wait: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`boot_id` is this boot of the machine: earlier verdicts have no bearing on what holds now. `first_wait`
+        returns how long to wait for first answers of the signals, in seconds."""
+        self.limits = limits
+        self.nodes: tuple[JudgedNode, ...] = ()
+        self._snapshot = snapshot
+        self._store = store
+        self._metrics = metrics
+        self._clock = clock
+        self._boot_id = boot_id
+        self._first_wait = first_wait
+        self._on_verdicts: Callable[[], None] = lambda: None
+        self._last: dict[str, Judgement] = self._stored_verdicts()
+        self._changes: dict[str, _Changes] = {}
+        self._to_store: dict[str, Judgement] = {}  # the latest of each node that the store has not accepted yet
+        self._to_log: list[Judgement] = []
+        self._others: tuple[JudgedNode, ...] = ()
+        self._others_input: tuple[Mapping[str, object], ...] = ()  # the answers that they were judged by
+        self._listed: Mapping[str, Answer[CloudNode]] = {}  # the cloud's answers at that time
+        self._others_due = float("-inf")
+
+    def subscribe(self, on_verdicts: Callable[[], None]) -> None:
+        """Call `on_verdicts` after each turn that has judged, from the judge's thread. Replaces the last."""
+        self._on_verdicts = on_verdicts
+
+    def turn(self) -> float:
+        """Judge all nodes once. Returns the seconds until the next turn is due without a change of the snapshot."""
+        if (left := self._first_wait()) > 0:
+            return left
+        snapshot, now = self._snapshot(), self._clock.time()
+        answers = (snapshot.cloud, snapshot.peers)
+        same = all(map(operator.is_, answers, self._others_input)) and bool(self._others_input)
+        if not same or self._clock.monotonic() >= self._others_due:
+            self._others_input, self._others_due = answers, self._clock.monotonic() + OTHERS_SECONDS
+            self._others = tuple(self._judge(evidence) for evidence in snapshot.others(now))
+            _log_unwatched(list(_unwatched(self._listed, snapshot.cloud)))
+            self._listed = snapshot.cloud
+        self.nodes = (self._judge(snapshot.evidence(now)), *self._others)
+        self._log_changes()
+        self._forget_unwatched()
+        self._metrics.node.set_nodes(self.nodes)
+        self._store_changes()
+        self._on_verdicts()
+        return EVERY_SECONDS
+
+    def _judge(self, evidence: Evidence) -> JudgedNode:
+        before = self._last.get(evidence.node)
+        judgement = following(before, judge_node(evidence, self.limits))
+        self._last[evidence.node] = judgement
+        self._record(before, judgement)
+        cloud, identity = evidence.cloud.value, evidence.identity
+        project = cloud.project if cloud else identity.project.value
+        zone = cloud.zone if cloud else identity.zone.value
+        return JudgedNode(evidence.node, project, zone, evidence.own, judgement, cloud, evidence.peer.value)
+
+    def _record(self, before: Judgement | None, now: Judgement) -> None:
+        """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""
+        changes = self._changes.setdefault(now.node, _Changes())
+        changed = before is None or before.verdict is not now.verdict
+        if changed:
+            self._metrics.node.count_verdict(now.verdict)
+        if not changed and not changes.left_out:
+            return
+        recorded = changes.add(now, self._clock.monotonic(), changed=changed)
+        if recorded is not None:
+            self._to_log.append(recorded)
+            self._to_store[recorded.node] = recorded
+
+    def _forget_unwatched(self) -> None:
+        if len(self._last) > len(self.nodes):
+            watched = {status.node for status in self.nodes}
+            for known in (self._last, self._changes, self._to_store):
+                for node in known.keys() - watched:
+                    del known[node]
+
+    def _stored_verdicts(self) -> dict[str, Judgement]:
+        """The verdicts before the daemon started or reloaded. Without them every verdict holds since now."""
+        try:
+            return self._store.last_verdicts(self._boot_id)
+        except StoreError as error:
+            self._metrics.daemon.count_store_error()
+            _log.warning("%s", error)
+            return {}
+
+    def _store_changes(self) -> None:
+        """Store the verdicts that changed. After a failure they are offered again at the next turn."""
+        if not self._to_store:
+            return
+        try:
+            self._store.add_verdicts(list(self._to_store.values()), self._boot_id)
+        except StoreError as error:
+            self._metrics.daemon.count_store_error()
+            _log.warning("%s", error)
+        else:
+            self._to_store.clear()
+
+    def _log_changes(self) -> None:
+        for judgement in self._to_log[:_MAX_LOGGED]:
+            level = logging.WARNING if judgement.verdict in BAD else logging.INFO
+            words = (judgement.node, judgement.verdict.value, judgement.confidence.value, printable(judgement.summary))
+            _log.log(level, "%s is %s (%s): %s", *words)
+        if len(self._to_log) > _MAX_LOGGED:
+            _log.warning("… and %d more nodes changed; `tpuwatch nodes` lists them.", len(self._to_log) - _MAX_LOGGED)
+        self._to_log.clear()
+
+
+def _unwatched(before: Mapping[str, Answer[CloudNode]], now: Mapping[str, Answer[CloudNode]]) -> Iterator[str]:
+    """The labels that the cloud's answers no longer have. A node with a new label is still watched."""
+    if labels := sorted(before.keys() - now.keys()):
+        places = {_place(answer.value) for answer in now.values()}
+        places.add(None)  # it was never seen
+        yield from (label for label in labels if _place(before[label].value) not in places)
+
+
+def _place(node: CloudNode | None) -> tuple[str, str, str] | None:
+    return None if node is None else (node.project, node.zone, node.name)
+
+
+def _log_unwatched(nodes: list[str]) -> None:
+    """Such nodes matched a pattern, so they are not judged gone: without this line they would leave no trace."""
+    if nodes:
+        more = f" and {len(nodes) - _MAX_LOGGED} more" if len(nodes) > _MAX_LOGGED else ""
+        names = printable(", ".join(nodes[:_MAX_LOGGED]))
+        _log.info("No longer watched: %s%s; deleted, or no longer matched by `nodes` under [cloud].", names, more)
+
+
+class _Changes:
+    """Limits what is logged and stored of one node's verdicts to MAX_CHANGES within MAX_CHANGES_SECONDS.
+
+    Beyond that changes are only counted. Once there is room again, the present verdict is recorded with their number.
+    """
+
+    __slots__ = ("left_out", "times")
+
+    def __init__(self) -> None:
+        self.left_out = 0  # changes since the last one that was recorded
+        self.times: tuple[float, ...] = ()  # when the latest were recorded, by the monotonic clock
+
+    def add(self, judgement: Judgement, now: float, *, changed: bool) -> Judgement | None:
+        """Return the judgement as it is to be recorded, at a monotonic time; None if it is left out."""
+        if len(self.times) == MAX_CHANGES and now - self.times[0] < MAX_CHANGES_SECONDS:
+            self.left_out += changed
+            return None
+        self.times = (*self.times[1 - MAX_CHANGES :], now)
+        if self.left_out:
+            words = "change of its verdict was" if self.left_out == 1 else "changes of its verdict were"
+            left_out = f"{self.left_out} {words} left out before this: there were too many within an hour."
+            judgement = replace(judgement, summary=f"{judgement.summary} {left_out}")
+            self.left_out = 0
+        return judgement
+
+
+def limits_of(config: Config) -> JudgeLimits:
+    """The judge's limits by the configuration."""
+    health = config.health
+    return JudgeLimits(
+        compile_grace_seconds=config.logs.compile_grace_seconds,
+        idle_seconds=health.idle_seconds,
+        settle_seconds=health.settle_seconds,
+        boot_grace_seconds=health.boot_grace_seconds,
+        cloud_poll_seconds=config.cloud.poll_seconds,
+        runtime_poll_seconds=config.runtime.poll_seconds,
+        peer_poll_seconds=config.peers.poll_seconds,
+        peer_silent_seconds=config.peers.silent_seconds,
+    )

@@ -1,0 +1,69 @@
+"""The machine: processes, holders of the TPU, memory, processors, out-of-memory kills."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.host import oom
+    from tpuwatch.host.cpu import Mean
+    from tpuwatch.host.holders import (
+        LOCK_FILE,
+        Holders,
+        HolderScan,
+        parse_locks,
+    )
+    from tpuwatch.host.memory import read_memory
+    from tpuwatch.host.procfs import (
+        Process,
+        Processes,
+        ProcFs,
+        parse_environ,
+        parse_numbers,
+        parse_stat,
+        shown_command,
+    )
+    from tpuwatch.host.users import (
+        USER_FILES,
+        parse_users,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "cpu": ["Mean"],
+            "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
+            "memory": ["read_memory"],
+            "procfs": [
+                "ProcFs",
+                "Process",
+                "Processes",
+                "parse_environ",
+                "parse_numbers",
+                "parse_stat",
+                "shown_command",
+            ],
+            "users": ["USER_FILES", "parse_users"],
+        },
+    )
+
+__all__ = [
+    "LOCK_FILE",
+    "USER_FILES",
+    "HolderScan",
+    "Holders",
+    "Mean",
+    "ProcFs",
+    "Process",
+    "Processes",
+    "oom",
+    "parse_environ",
+    "parse_locks",
+    "parse_numbers",
+    "parse_stat",
+    "parse_users",
+    "read_memory",
+    "shown_command",
+]

@@ -1,0 +1,214 @@
+"""Who holds the TPU: the processes that have its devices open, or libtpu's lock file locked.
+
+Devices are found through /proc/PID/fd, which needs CAP_SYS_PTRACE for other users' processes. The holder of the lock is
+found through /proc/locks, without privileges. What could not be read is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.host.cpu import Mean, process_trees
+from tpuwatch.host.users import USER_FILES, parse_users
+from tpuwatch.model import Holder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.host.procfs import ProcFs
+
+LOCK_FILE: Final = "tmp/libtpu_lockfile"  # below the root
+MAX_HOLDERS: Final = 64
+_MAX_BYTES: Final = 1 << 20  # of /proc/locks and of a list of users
+_KERNEL_SCANS: Final = 30  # scans for which a known kernel thread is skipped: big hosts have thousands
+_KIB: Final = 1024
+
+_DEVICE: Final = re.compile(r"(/dev/(?:accel[\w/]{0,40}|vfio/[\w/-]{1,40}))(?: \(deleted\))?")
+_LOCK: Final = re.compile(
+    rb"^\d+: (?:FLOCK|POSIX|OFDLCK) +\S+ +(?:READ|WRITE) +(-?\d{1,10}) ([0-9a-f]{1,8}):([0-9a-f]{1,8}):(\d{1,20}) ",
+    re.MULTILINE,
+)  # "1: -> FLOCK …" is only waiting
+
+_HIDDEN = (
+    "Only processes of tpuwatch's own user can be seen, so a holder of the TPU may be among the others: mount /proc "
+    "without hidepid, or remove ProtectProc= from the unit."
+)
+_CONTAINED = (
+    "Only processes of tpuwatch's own container can be seen, so a holder of the TPU may be among the others: "
+    "run tpuwatch on the host itself, or in the host's pid namespace (hostPID, --pid=host)."
+)
+_UNREADABLE = (
+    "The open files of {} cannot be seen, so a holder of the TPU may be among them: give tpuwatch CAP_SYS_PTRACE, as "
+    "systemd/tpuwatch-holders.conf does."
+)
+_LOCKS_UNREADABLE = "Who holds {} cannot be seen, since /proc/locks cannot be read: run tpuwatch on the host itself."
+_LOCK_INHERITED = (
+    "{0} is locked by an unknown process, since the one that locked it has ended or runs outside of this container: "
+    "`sudo fuser -v {0}` lists those that have it open."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HolderScan:
+    """The result of one scan."""
+
+    holders: tuple[Holder, ...] = ()  # the oldest first
+    lock_file: bool = False  # it exists
+    pinned_bytes: int = 0  # memory that the holders have locked or pinned
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Scan:
+    """All processes, as far as they could be read."""
+
+    pids: frozenset[int]
+    devices: dict[int, tuple[str, ...]] = field(default_factory=dict)  # by pid, of processes that have any open
+    lockers: set[int] = field(default_factory=set)  # processes that have the lock file open, by name
+    unreadable: set[int] = field(default_factory=set)
+
+
+class Holders:
+    """Scans for holders, and keeps what makes the next scan cheap and its CPU times meaningful."""
+
+    def __init__(self, processes: ProcFs, root: Path) -> None:
+        self._processes = processes
+        self._contained = processes.contained()
+        self._lock_path = str(root / LOCK_FILE)
+        self._locks = root / "proc/locks"
+        self._users = _UserNames(root)
+        self._kernel: set[int] = set()
+        self._scans = 0
+        self._used: dict[tuple[int, int, frozenset[int]], Mean] = {}  # by pid, start, and holders below it
+
+    def look(self, booted: float | None, monotonic: float) -> HolderScan:
+        """Scan now: `booted` since the epoch, `monotonic` for CPU shares, both in seconds."""
+        scan = self._scan()
+        lock_file, locked, unseen = self._lock(scan)
+        used: dict[tuple[int, int, frozenset[int]], Mean] = {}
+        pinned, holders = 0, []
+        found = sorted(scan.devices.keys() | locked)[:MAX_HOLDERS]
+        trees = process_trees(self._processes, frozenset(found), scan.pids - self._kernel)
+        for pid in found:
+            entry, numbers = self._processes.stat(pid), self._processes.status(pid)
+            if entry is None or pid not in trees:
+                continue  # ended meanwhile
+            key = (pid, entry.started_ticks, trees[pid].roots)
+            used[key] = self._used.get(key) or Mean()
+            pinned += _KIB * (numbers.get("VmLck", 0) + numbers.get("VmPin", 0))
+            holders.append(
+                Holder(
+                    pid=pid,
+                    user=self._users.name(numbers.get("Uid")),
+                    command=self._processes.command(pid),
+                    started=None if booted is None else booted + self._processes.seconds(entry.started_ticks),
+                    devices=scan.devices.get(pid, ()),
+                    locks=pid in locked,
+                    cpu_cores=used[key].add(monotonic, trees[pid].seconds),
+                )
+            )
+        self._used = used
+        holders.sort(key=lambda holder: (holder.started or 0.0, holder.pid))
+        hidden = (_CONTAINED,) if self._contained else ()
+        return HolderScan(tuple(holders), lock_file, pinned, hidden + _unseen(scan) + unseen)
+
+    def holds(self, pid: int) -> bool:
+        """Whether this process holds the TPU now, as far as that can be read."""
+        scan = _Scan(frozenset(self._processes.pids()))
+        self._scan_one(pid, scan)
+        return pid in scan.devices or pid in self._lock(scan)[1]
+
+    def _scan(self) -> _Scan:
+        if self._scans % _KERNEL_SCANS == 0:
+            self._kernel.clear()
+        self._scans += 1
+        scan = _Scan(frozenset(self._processes.pids()))
+        self._kernel &= scan.pids
+        for pid in scan.pids - self._kernel:
+            self._scan_one(pid, scan)
+        return scan
+
+    def _scan_one(self, pid: int, scan: _Scan) -> None:
+        try:
+            targets: list[str] | None = self._processes.open_files(pid)
+        except PermissionError:
+            targets = None
+        if not targets:
+            entry = self._processes.stat(pid)
+            if entry is not None and entry.kernel:
+                self._kernel.add(pid)
+            elif entry is not None and targets is None and not entry.ended:  # an ended process has no open files
+                scan.unreadable.add(pid)
+            return
+        opened = {target for target in targets if target.startswith("/dev/")}  # much faster than the expression
+        if devices := {match[1] for target in opened if (match := _DEVICE.fullmatch(target))}:
+            scan.devices[pid] = tuple(sorted(devices))
+        if self._lock_path in targets:
+            scan.lockers.add(pid)
+
+    def _lock(self, scan: _Scan) -> tuple[bool, set[int], tuple[str, ...]]:
+        """Whether the lock file exists, the processes that have locked it, and what could not be read."""
+        try:
+            entry = os.lstat(self._lock_path)
+        except OSError:
+            return False, set(), ()
+        if not stat.S_ISREG(entry.st_mode):
+            return False, set(), ()  # any user can put a link there, to a file that others lock
+        try:
+            with open(self._locks, "rb") as file:
+                owners = parse_locks(file.read(_MAX_BYTES), entry.st_dev, entry.st_ino)
+        except OSError:
+            return True, set(), (_LOCKS_UNREADABLE.format(self._lock_path),)
+        # A lock outlives its process in children that inherited it; its pid may then be another process's.
+        locked = {
+            pid for pid in owners & scan.pids if self._processes.has_open(pid, entry.st_dev, entry.st_ino) is not False
+        }
+        if locked != owners:
+            locked |= scan.lockers
+        return True, locked, (_LOCK_INHERITED.format(self._lock_path),) if owners and not locked else ()
+
+
+def parse_locks(raw: bytes, device: int, inode: int) -> set[int]:
+    """The pids in /proc/locks that hold a lock on a file; 0 and below stand for unnamed processes."""
+    return {
+        int(match[1])
+        for match in _LOCK.finditer(raw)
+        if int(match[4]) == inode and (int(match[2], 16), int(match[3], 16)) == (os.major(device), os.minor(device))
+    }
+
+
+def _unseen(scan: _Scan) -> tuple[str, ...]:
+    if 1 not in scan.pids:
+        return (_HIDDEN,)
+    if scan.unreadable:
+        count = len(scan.unreadable)
+        return (_UNREADABLE.format("one process" if count == 1 else f"{count} processes"),)
+    return ()
+
+
+class _UserNames:
+    """User names, read again when an unknown uid appears."""
+
+    def __init__(self, root: Path) -> None:
+        self._files = tuple(root / file for file in USER_FILES)
+        self._names: dict[int, str] = {}
+
+    def name(self, uid: int | None) -> str:
+        """The name of the user, or the uid as text if it has none; "" for None."""
+        if uid is None:
+            return ""
+        if uid not in self._names:
+            self._names = {uid: name for path in reversed(self._files) for uid, name in _read_users(path).items()}
+        return self._names.get(uid, str(uid))
+
+
+def _read_users(path: Path) -> dict[int, str]:
+    try:
+        with open(path, "rb") as file:
+            return parse_users(file.read(_MAX_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return {}

@@ -1,0 +1,24 @@
+"""A turn over the logs: read, recognise, store, count; and the service that owns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.ingest.bad_values import bad_value_events
+    from tpuwatch.ingest.service import LogService
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "bad_values": ["bad_value_events"],
+            "service": ["LogService"],
+        },
+    )
+
+__all__ = [
+    "LogService",
+    "bad_value_events",
+]

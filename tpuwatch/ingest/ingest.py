@@ -1,0 +1,190 @@
+"""One turn over the logs: read, recognise, store, count.
+
+Events are committed together with the offsets that they were read up to. When the store cannot be written (a full
+disk) the batch is kept and committed later; nothing more is read until then, as the files hold the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import StoreError
+from tpuwatch.launches import Origin
+from tpuwatch.model import Cause, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tpuwatch.core import Clock
+    from tpuwatch.launches import ExecRecord, LaunchTracker
+    from tpuwatch.logs import FileMatch, Follower, Refusal
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import Cursor, Event, Launch
+    from tpuwatch.store import EventStore
+
+RETRY_SECONDS = 1.0
+# How often offsets are stored while nothing is recognised: after a crash the same bytes are read again.
+SAVE_SECONDS = 1.0
+_MAX_PIDS = 4096
+_MAX_QUEUED = 1000
+
+
+@dataclass(slots=True)
+class _Batch:
+    events: list[Event] = field(default_factory=list)
+    cursors: list[Cursor] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    added: list[Event] = field(default_factory=list)  # not from a log, so that they cannot be read again
+    records: list[ExecRecord] = field(default_factory=list)  # merged into the launches
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.cursors or self.launches or self.added or self.records)
+
+
+def _ignore(_launches: Sequence[Launch], _records: Sequence[ExecRecord]) -> None:
+    """No subscriber."""
+
+
+class Ingest:
+    """Stores what a follower reads, and updates launches and metrics.
+
+    `on_launches` is called after a commit with the launches that changed and the records that were merged; the
+    subscriber sets it.
+    """
+
+    def __init__(
+        self,
+        *,
+        follower: Follower,
+        store: EventStore,
+        tracker: LaunchTracker,
+        metrics: Metrics,
+        clock: Clock,
+        on_events: Callable[[list[Event]], None],
+    ) -> None:
+        """`on_events` is called with the new events after they were stored."""
+        self.on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None] = _ignore
+        self.follower = follower
+        self.due_in = 0.0  # seconds until the next turn is due without a wake-up
+        self._store = store
+        self.tracker = tracker
+        self._metrics = metrics
+        self._clock = clock
+        self._on_events = on_events
+        self._blocked: _Batch | None = None  # what the store could not commit
+        self._added: deque[Event] = deque(maxlen=_MAX_QUEUED)
+        self._records: deque[ExecRecord] = deque(maxlen=_MAX_QUEUED)
+        self._moved: dict[tuple[int, int], Cursor] = {}  # not stored yet, as nothing was recognised since
+        self._next_save = clock.monotonic()
+        self._pids: dict[str, int] = {}  # by path of a job's output, from libtpu's banner in it
+        self._truncations = 0
+        self._refusals: Counter[Refusal] = Counter()
+
+    def turn(self, *, last: bool = False) -> str:
+        """Do one turn; returns a sentence about the result. The `last` one stores all offsets."""
+        batch = self._blocked or self._read(save=last)
+        if not batch and not self._store.first_run:  # a first commit, even of nothing, ends the first run
+            return "Following the logs; nothing new."
+        try:
+            stored = self._store.commit(batch.events + batch.added, batch.cursors, batch.launches)
+        except StoreError as error:
+            self._blocked = batch
+            self._metrics.daemon.count_store_error()
+            self.due_in = RETRY_SECONDS
+            return f"Reading waits until what was read can be stored: {error}"
+        self._blocked = None
+        self._count_events(stored)
+        self._count_launches()
+        self._on_events(stored)
+        if batch.launches or batch.records:
+            self.on_launches(batch.launches, batch.records)
+        return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
+
+    def add_event(self, event: Event) -> None:
+        """Queue an event that is not from a log for the next turn. Thread-safe."""
+        self._added.append(event)
+
+    def add_record(self, record: ExecRecord) -> None:
+        """Queue a record of `tpuwatch exec`, to be merged into the launches in the next turn. Thread-safe."""
+        self._records.append(record)
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a batch waits for the store."""
+        return self._blocked is not None
+
+    def replace_follower(self, follower: Follower) -> None:
+        """Read with `follower`, which starts at the stored offsets: events that are not stored are read again."""
+        self.follower.close()
+        self.follower = follower
+        if (old := self._blocked) is not None:  # only what the new follower does not read again
+            self._blocked = _Batch(launches=old.launches, added=old.added, records=old.records)
+        self._moved.clear()
+        self._truncations, self._refusals = 0, Counter()
+
+    def _read(self, *, save: bool) -> _Batch:
+        reading = self.follower.poll()
+        self.due_in = reading.due_in
+        now = self._clock.time()
+        if reading.bytes_read:
+            self._metrics.logs.count_read(reading.bytes_read, now)
+            self._metrics.logs.count_records(reading.records)
+        self._metrics.logs.set_lag(self.follower.lag_bytes)
+        self._count_files()
+        batch = _Batch()
+        for file_match in reading.matches:
+            event = self._take(file_match, now)
+            if event is not None:
+                batch.events.append(event)
+        while self._records:
+            batch.records.append(self._records.popleft())
+            self.tracker.add_record(batch.records[-1])
+        self.tracker.tick(now)
+        batch.launches = self.tracker.changed()
+        while self._added:
+            batch.added.append(self._added.popleft())
+        self._moved.update({(cursor.device, cursor.inode): cursor for cursor in reading.cursors})
+        if batch or save or reading.late or self._store.first_run or self._clock.monotonic() >= self._next_save:
+            batch.cursors = list(self._moved.values())
+            self._moved.clear()
+            self._next_save = self._clock.monotonic() + SAVE_SECONDS
+        return batch
+
+    def _take(self, file_match: FileMatch, now: float) -> Event | None:
+        match, file = file_match.match, file_match.file
+        path = str(file.path)
+        if file.pid is None and match.rule.mark == "banner" and "pid" in match.details:
+            if len(self._pids) >= _MAX_PIDS:
+                self._pids.clear()
+            self._pids[path] = match.details["pid"]
+        pid = file.pid if file.pid is not None else self._pids.get(path)
+        origin = Origin(pid, file.user, file.host, file_match.history, output=file.pid is None)
+        self.tracker.observe(match, origin, now)
+        return match.event(path, pid, now, history=file_match.history)
+
+    def _count_files(self) -> None:
+        counters = self.follower.counters
+        for _ in range(counters.truncations - self._truncations):
+            self._metrics.logs.count_truncation()
+        for reason in (counters.refusals - self._refusals).elements():
+            self._metrics.logs.count_refused(reason.value)
+        self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
+
+    def _count_events(self, stored: Sequence[Event]) -> None:
+        for event in stored:
+            if not event.cause.is_fault:
+                continue
+            self._metrics.logs.count_event(event.cause, history=event.history)
+            failed = event.cause is Cause.PREMAPPED_EXHAUSTED and not event.history
+            if failed and not self.tracker.is_duplicate(event.key):
+                self._metrics.logs.count_premapped_failure()
+
+    def _count_launches(self) -> None:
+        for launch in self.tracker.concluded():
+            self._metrics.logs.count_launch(launch.outcome)
+            if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
+                self._metrics.logs.observe_init(launch.init_seconds)
+            if launch.premapped_bytes is not None:
+                self._metrics.logs.set_premapped_size(launch.premapped_bytes)

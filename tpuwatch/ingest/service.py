@@ -1,0 +1,219 @@
+"""The log service of the daemon: follower, rules and ingest, made from the configuration and again on reload."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import printable
+from tpuwatch.host import ProcFs
+from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
+from tpuwatch.ingest.ingest import Ingest
+from tpuwatch.launches import MARKS, LaunchTracker, Life
+from tpuwatch.logs import Catalogue, Follower, Scanner, load_catalogue, with_marks, with_threshold
+from tpuwatch.model import Answer, Cause, FileProblem, FileStatus, Logs
+from tpuwatch.model import Problem as Silence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.launches import ExecRecord
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import Event, Host, Launch
+    from tpuwatch.store import EventStore
+
+_LOGGED_EVENTS = 20  # in tpuwatch's own log, between two calls of `log_suppressed`
+_KNOWN_LAUNCHES = 100
+_OBSERVED_LAUNCHES = 20
+_OBSERVED_EVENTS = 200
+_KNOWN_FAILURES = 1000  # of the premapped buffer, counted by earlier runs
+ANSWER_SECONDS = 10.0  # after which an unchanged answer is given again, so that it does not become stale
+
+_log = logging.getLogger(__name__)
+
+
+class LogService:
+    """Reads the logs into the store and answers what they say of the node. Not thread-safe."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        store: EventStore,
+        metrics: Metrics,
+        clock: Clock,
+        wake: Callable[[], None],
+        boot_id: str = "",
+        booted: float = 0.0,
+    ) -> None:
+        """`wake` is called from other threads when there is something to read. Raises ConfigError, RuleError."""
+        self._config = config
+        self._store = store
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = wake
+        self._new_faults = 0  # since the last call of `log_suppressed`
+        self._recent: deque[Event] = deque(
+            filter(_is_evidence, store.events(history=False, limit=_OBSERVED_EVENTS, newest_first=True)[::-1]),
+            _OBSERVED_EVENTS,
+        )
+        self.stored_events = 0  # so far
+        self._answered = (-1, -1)  # events stored and version of the launches at the last answer
+        self._answer_due = float("-inf")  # when an unchanged answer is due again
+        self._living: list[Launch] = []  # launches that the last answer called alive
+        self.catalogue = self._load_rules()
+        self.ingest = Ingest(
+            follower=self._new_follower(),
+            store=store,
+            tracker=LaunchTracker(
+                store.launches(_KNOWN_LAUNCHES),
+                processes=ProcFs(),
+                silent_after=config.logs.compile_grace_seconds,
+                boot_id=boot_id,
+                booted=booted,
+                counted=self._counted(),
+            ),
+            metrics=metrics,
+            clock=clock,
+            on_events=self._on_events,
+        )
+
+    def subscribe(self, on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None]) -> None:
+        """Call `on_launches` with the launches that changed and the records merged, once stored. Replaces the last."""
+        self.ingest.on_launches = on_launches
+
+    def watch(self) -> None:
+        """Start to be woken by writes."""
+        self.ingest.follower.watch()
+
+    def restart(self, config: Config) -> None:
+        """Read again from the stored offsets, with the current configuration and rules."""
+        self._config = config
+        self.catalogue = self._load_rules()
+        self.ingest.replace_follower(self._new_follower())
+        self.ingest.tracker.silent_after = config.logs.compile_grace_seconds
+        self.watch()
+
+    def close(self) -> None:
+        """Close files and watches."""
+        self.ingest.follower.close()
+
+    def log_suppressed(self) -> None:
+        """Log how many events were left out of the log since the last call."""
+        if self._new_faults > _LOGGED_EVENTS:
+            _log.warning("… and %d more events; `tpuwatch events` lists them.", self._new_faults - _LOGGED_EVENTS)
+        self._new_faults = 0
+
+    def files(self) -> list[FileStatus]:
+        """The followed files, those with the most unread bytes first."""
+        known = self.ingest.follower.files()
+        files = [FileStatus(one.file.path, one.size, one.read, one.written) for one in known]
+        return sorted(files, key=lambda file: -file.lag_bytes)
+
+    def problems(self) -> list[FileProblem]:
+        """What cannot be followed."""
+        return [FileProblem(path, reason.value) for path, reason in self.ingest.follower.problems()]
+
+    def reads(self) -> bool:
+        """Whether a log is read, or there is none to read. A refused file is among the files too."""
+        refused = {problem.path for problem in self.problems()}
+        return not refused or any(file.path not in refused for file in self.files())
+
+    def last_launch(self) -> Launch | None:
+        """The launch that started last."""
+        launches = self.ingest.tracker.latest()
+        return launches[-1] if launches else None
+
+    def on_host(self, host: Answer[Host]) -> None:
+        """Take the host's last OOM kill into account: it may have killed a launch."""
+        if host.value is not None and host.value.last_oom_kill is not None:
+            self.ingest.tracker.oom_kill(host.value.last_oom_kill)
+
+    def new_answer(self) -> Answer[Logs] | None:
+        """The answer if it has changed or is due again, else None.
+
+        It changes when an event is stored, a launch changes, or a process ends that the last answer called alive.
+        """
+        life, known = self.ingest.tracker.life, (self.stored_events, self.ingest.tracker.version)
+        outdated = known != self._answered or self._clock.monotonic() >= self._answer_due
+        if not outdated and all(life(launch) is Life.ALIVE for launch in self._living):
+            return None
+        return self.answer()
+
+    def answer(self) -> Answer[Logs]:
+        """What the logs say of the node."""
+        now, tracker = self._clock.time(), self.ingest.tracker
+        self._answered = (self.stored_events, tracker.version)
+        self._answer_due = self._clock.monotonic() + ANSWER_SECONDS
+        self._living = []
+        if not self.reads():
+            detail = "No log can be read; `tpuwatch status` names the files and the reasons."
+            return Answer(problem=Silence.DENIED, detail=detail, tried=now)
+        launches, started = [], {}
+        for launch in tracker.latest()[: -_OBSERVED_LAUNCHES - 1 : -1]:
+            life, process = tracker.life(launch), tracker.process(launch)
+            if life is Life.UNKNOWN:  # the judge would take it for ended
+                continue
+            if life is Life.ALIVE:
+                self._living.append(launch)
+            # The host's signal has another pid than the log for a process in a container.
+            pid = launch.pid if process is None else process.pid
+            launches.append(replace(launch, pid=pid))  # a copy, as other threads read it
+            started[launch.pid] = (launch.started, pid)
+        events = tuple(_with_host_pid(event, started) for event in reversed(self._recent))
+        processes = map(tracker.process, self._living)
+        alive = frozenset(process.pid for process in processes if process is not None)
+        return Answer(Logs(tuple(launches), events, alive), now, None, tried=now)
+
+    def _on_events(self, events: list[Event]) -> None:
+        """Log stored faults, a line each, unless they are history or too many."""
+        self.stored_events += len(events)
+        live = [event for event in events if event.cause.is_fault and not event.history]
+        self._recent.extend(filter(_is_evidence, live))
+        rules = {rule.id: rule for rule in self.catalogue.rules} if live else {}
+        for event in live[: max(0, _LOGGED_EVENTS - self._new_faults)]:
+            summary = rules[event.rule].describe(event.details) if event.rule in rules else event.text
+            _log.warning("%s: %s (%s)", event.cause.value, printable(summary), event.file)
+        self._new_faults += len(live)
+
+    def _counted(self) -> list[bytes]:
+        """Keys of the failures of the premapped buffer that the stored launches already count."""
+        cause = Cause.PREMAPPED_EXHAUSTED
+        return [event.key for event in self._store.events(cause=cause, limit=_KNOWN_FAILURES, newest_first=True)]
+
+    def _load_rules(self) -> Catalogue:
+        logs = self._config.logs
+        catalogue = with_marks(load_catalogue(logs.rules), MARKS)
+        catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
+        for refused in catalogue.refused:
+            _log.error("%s", refused)
+        self._metrics.daemon.set_rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
+        return catalogue
+
+    def _new_follower(self) -> Follower:
+        logs = self._config.logs
+        return Follower(
+            log_dirs=[str(path) for path in logs.paths],
+            job_globs=[str(path) for path in logs.job_paths],
+            scanner=Scanner(self.catalogue),
+            clock=self._clock,
+            cursors=self._store.cursors(),
+            first_run=self._store.first_run,
+            wake=self._wake,
+            rescan_seconds=logs.poll_seconds,
+        )
+
+
+def _is_evidence(event: Event) -> bool:
+    """Whether it says something of the node. A bad value does not, as the job goes on; nor does a tuning decision."""
+    return event.cause.is_fault and event.rule != BAD_VALUE_RULE
+
+
+def _with_host_pid(event: Event, launches: Mapping[int, tuple[float, int]]) -> Event:
+    """The event with the host's pid of its process; `launches` has start and host's pid by the log's pid."""
+    started, pid = launches.get(event.pid, (0.0, event.pid)) if event.pid is not None else (0.0, None)
+    return event if pid == event.pid or event.when < started else replace(event, pid=pid)

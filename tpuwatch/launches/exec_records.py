@@ -1,0 +1,470 @@
+"""The records of `tpuwatch exec` as files: in the daemon's drop box, or in the user's own directory.
+
+In the drop box anybody may leave anything. Only regular files with one name are read, never through a link, up to a
+size; what is no record is removed and reported, and never delays the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import time
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import clean, printable
+from tpuwatch.model import WORKLOAD_PATTERN, Cause, Launch, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+
+__all__ = [
+    "DIRECTORY",
+    "KEPT",
+    "ExecRecord",
+    "Taken",
+    "discard_record",
+    "launch_from",
+    "make_drop_box",
+    "read_records",
+    "take_records",
+    "trim_records",
+    "write_record",
+]
+
+DIRECTORY: Final = "launches"  # in the tune directory
+BOX_MODE: Final = 0o1733  # all users may add a file, none may list it or touch the files of others
+KEPT: Final = 500  # records in a user's own directory
+MAX_TAKEN: Final = 200  # files that one call of `take_records` looks into
+_MAX_LISTED: Final = 100_000  # that are looked at in the directory
+_MAX_REFUSALS: Final = 5  # that are reported, of one call
+_UNFINISHED_SECONDS: Final = 3600.0  # a file that is being written for longer was abandoned
+_AHEAD_SECONDS: Final = 300.0  # by which a record may be ahead of our clock, which may have been set back
+_NAME: Final = re.compile(r"[0-9]{1,12}-[0-9a-f]{16}\.json")
+_DIRECTORY_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+VERSION: Final = 1
+MAX_BYTES: Final = 256 << 10  # of a record's file
+MAX_LAUNCHES: Final = 16  # of one command
+_MAX_NAMES: Final = 100  # variables, causes
+_MAX_VALUE: Final = 4096  # characters of a variable's value
+_TEXT: Final = 200
+_TIMES: Final = (946_684_800.0, 4_102_444_800.0)  # the years 2000 to 2100
+_MAX_SECONDS: Final = 1e9
+_MAX_SIZE: Final = 1 << 50
+_LEEWAY_SECONDS: Final = 60.0  # that clocks may differ by, or be set by meanwhile
+_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_VARIABLE: Final = re.compile(r"(TPU|LIBTPU|TPUWATCH)_[A-Z0-9_]{1,80}")
+_BOOT_ID: Final = re.compile(r"[0-9a-f-]{0,64}")
+_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
+_LAUNCH_FIELDS: Final = tuple(field.name for field in fields(Launch))
+
+
+@dataclass(frozen=True, slots=True)
+class ExecRecord:
+    """One run of `tpuwatch exec`. Times are seconds since the epoch."""
+
+    id: str  # the launch's, as TPUWATCH_LAUNCH has it
+    workload: str
+    started: float
+    ended: float
+    exit_status: int | None  # as the shell counts: 128 and more for signals
+    launches: tuple[Launch, ...] = ()  # processes of the command that initialised the TPU
+    given: tuple[str, ...] = ()  # variables that tpuwatch set
+    kept: tuple[str, ...] = ()  # variables that were set already and stayed so
+    causes: tuple[str, ...] = ()  # of its findings, in the order in which to act
+    version: int = VERSION
+    owner: str = ""  # the user whose file it is; not part of it
+    file: str = ""  # the file's name in its directory; not part of it
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What was found in the drop box. The records' files are there until `discard_record` is called."""
+
+    records: tuple[ExecRecord, ...] = ()  # the oldest first, by their names
+    refused: int = 0  # files that were no records, and were removed as far as that was possible
+    why: tuple[str, ...] = ()  # a sentence on each of the first of them
+    more: bool = False  # there are files that were not looked into
+
+
+def make_drop_box(directory: Path) -> None:
+    """Make the daemon's tune directory and the drop box in it, as they have to be. Raises OSError."""
+    directory.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+    for path, mode in ((directory, 0o755), (directory / "plans", 0o755), (directory / DIRECTORY, BOX_MODE)):
+        path.mkdir(mode=0o700, exist_ok=True)
+        with _opened(path, 0 if path == directory else os.O_NOFOLLOW) as descriptor:
+            if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+                path.chmod(mode)  # whatever the umask is
+
+
+def write_record(directory: Path, record: ExecRecord) -> Path:
+    """Leave the record in a tune directory; the path of its file. Raises OSError.
+
+    It has its name only once it is whole.
+    """
+    box = directory / DIRECTORY
+    with contextlib.suppress(PermissionError):  # the drop box is there, and its directory is not ours
+        box.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = f"{max(0, int(record.started))}-{secrets.token_hex(8)}.json"
+    unfinished = f".{name}"
+    with _opened(box) as where:
+        descriptor = os.open(unfinished, _WRITE_FLAGS, 0o600, dir_fd=where)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(dumps(record))
+                file.flush()
+                os.fchmod(file.fileno(), 0o644)  # whatever the umask is
+                os.fsync(file.fileno())
+            os.rename(unfinished, name, src_dir_fd=where, dst_dir_fd=where)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished, dir_fd=where)
+            raise
+    return box / name
+
+
+def read_records(directory: Path, *, owner_check: bool = True) -> list[ExecRecord]:
+    """The records in a tune directory, the oldest first, KEPT at most: the newest. What is no record is left out.
+
+    `owner_check`: only those that this user or root has written. Raises OSError unless there are none.
+    """
+    found = []
+    try:
+        with _opened(directory / DIRECTORY) as where:
+            names = sorted(filter(_NAME.fullmatch, islice(_names(where), _MAX_LISTED)), key=_age)
+            for name in names[-KEPT:]:
+                with contextlib.suppress(OSError, ValueError):
+                    record, owner = _read(where, name)
+                    if not owner_check or owner in (0, os.geteuid()):
+                        found.append(record)
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda record: record.started)
+
+
+def trim_records(directory: Path, kept: int = KEPT) -> None:
+    """Remove all but the newest `kept` records from a user's own directory. Raises OSError."""
+    with _opened(directory / DIRECTORY) as where:
+        names = sorted(filter(_NAME.fullmatch, islice(_names(where), _MAX_LISTED)), key=_age)
+        for name in names[: max(0, len(names) - kept)]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=where)
+
+
+def take_records(
+    directory: Path, *, skip: Collection[str] = (), limit: int = MAX_TAKEN, now: float | None = None
+) -> Taken:
+    """Look into the drop box of the daemon's tune directory: into `limit` files that are not to be skipped.
+
+    `now`: seconds since the epoch. Raises OSError when the drop box itself cannot be looked at.
+    """
+    now = time.time() if now is None else now
+    records: list[ExecRecord] = []
+    why: list[str] = []
+    refused = looked = 0
+    more = False
+    with _opened(directory / DIRECTORY) as where:
+        for name in sorted(islice(_names(where), _MAX_LISTED), key=_age):
+            if name in skip or _unfinished(where, name, now):
+                continue
+            if looked >= limit:
+                more = True
+                break
+            looked += 1
+            try:
+                record, owner = _read(where, name, now + _AHEAD_SECONDS)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                refused += 1
+                gone = _removed(where, name)
+                if len(why) < _MAX_REFUSALS:
+                    why.append(_refusal(name, error, gone=gone))
+            else:
+                records.append(replace(record, owner=_user(owner)))
+    return Taken(tuple(records), refused, tuple(why), more)
+
+
+def discard_record(directory: Path, names: Iterable[str]) -> None:
+    """Remove records that were taken. Raises OSError."""
+    with _opened(directory / DIRECTORY) as where:
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=where)
+
+
+@contextlib.contextmanager
+def _opened(directory: Path, flags: int = os.O_NOFOLLOW) -> Iterator[int]:
+    descriptor = os.open(directory, _DIRECTORY_FLAGS | flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _names(where: int) -> Iterator[str]:
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=where)
+    try:
+        with os.scandir(readable) as entries:
+            for entry in entries:
+                yield entry.name
+    finally:
+        os.close(readable)
+
+
+def _age(name: str) -> tuple[int, str]:
+    """The order of the names: by their time; what is no record's name comes last."""
+    return (int(name.partition("-")[0]), name) if _NAME.fullmatch(name) else (1 << 62, name)
+
+
+def _unfinished(where: int, name: str, now: float) -> bool:
+    """Whether it may still be in writing."""
+    if not name.startswith("."):
+        return False
+    try:
+        changed = os.stat(name, dir_fd=where, follow_symlinks=False).st_ctime
+    except OSError:
+        return True
+    return now - changed < _UNFINISHED_SECONDS
+
+
+def _read(where: int, name: str, latest: float = math.inf) -> tuple[ExecRecord, int]:
+    """A record that has ended by `latest`, and its owner's number. Raises OSError, and ValueError for what is none."""
+    if not _NAME.fullmatch(name):
+        raise ValueError("its name is not a record's")
+    descriptor = os.open(name, _READ_FLAGS, dir_fd=where)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")
+        if found.st_nlink != 1:
+            raise ValueError("it has another name besides")
+        if found.st_size > MAX_BYTES:
+            raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+        raw = b""
+        while len(raw) <= MAX_BYTES and (piece := file.read(MAX_BYTES + 1 - len(raw))):
+            raw += piece
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it is larger than {MAX_BYTES} bytes")
+    record = replace(loads(raw), file=name)
+    if record.ended > latest:
+        raise ValueError("it is of the future")
+    return record, found.st_uid
+
+
+def _removed(where: int, name: str) -> bool:
+    try:
+        try:
+            os.unlink(name, dir_fd=where)
+        except IsADirectoryError:
+            os.rmdir(name, dir_fd=where)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _refusal(name: str, error: Exception, *, gone: bool) -> str:
+    reason = error.strerror or "" if isinstance(error, OSError) else str(error)
+    what = "It was removed." if gone else "It cannot be removed; remove it yourself."
+    return f"{clean(name, 80)} is no record of a launch: {clean(reason)}. {what}"
+
+
+def _user(number: int) -> str:
+    """The name of a user, or the number of one without a name."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+# -- a record as JSON
+
+
+def dumps(record: ExecRecord) -> bytes:
+    """The record as a line of JSON."""
+    document = asdict(record)
+    for name in ("owner", "file"):
+        del document[name]
+    for launch in document["launches"]:
+        del launch["id"]
+    return f"{json.dumps(document, allow_nan=False)}\n".encode("ascii")
+
+
+def loads(raw: bytes) -> ExecRecord:
+    """The record in a file's bytes. Raises ValueError, with what is wrong in it, for anything else."""
+    try:
+        document = json.loads(raw)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if not isinstance(document, dict):
+        raise ValueError("it is no table")  # noqa: TRY004 (all that is wrong with a file is a ValueError)
+    if document.get("version") != VERSION:
+        raise ValueError(f"its version is not {VERSION}")
+    found: dict[str, Any] = {name: _checked(document, name, check) for name, check in _RECORD.items()}
+    if found["ended"] < found["started"]:
+        raise ValueError("it ends before it starts")
+    first, last = found["started"] - _LEEWAY_SECONDS, found["ended"] + _LEEWAY_SECONDS
+    if not all(first <= launch.started <= last for launch in found["launches"]):
+        raise ValueError("a launch in it is of another time")
+    return ExecRecord(**found)
+
+
+def _checked(document: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
+    if name not in document:
+        raise ValueError(f"it has no {name}")
+    try:
+        return check(document[name])
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"its {name} cannot be right") from error
+
+
+def _launch(document: Any) -> Launch:
+    if not isinstance(document, dict):
+        raise TypeError("no table")
+    found = {name: _checked(document, name, check) for name, check in _LAUNCH.items() if name in document}
+    for needed in ("pid", "started"):
+        if needed not in found:
+            raise ValueError(f"no {needed}")
+    return Launch(**found)
+
+
+def launch_from(document: Mapping[str, Any]) -> Launch:
+    """A launch from the JSON of another process of ours, where times may be under `…_epoch`. Unknown keys are ignored.
+
+    Raises ValueError, TypeError and KeyError for what is no launch.
+    """
+    found = {
+        name: document[key] for name in _LAUNCH_FIELDS for key in (name, f"{name}_epoch") if key in document
+    }  # the latter is the number where both are there
+    found["outcome"] = Outcome(found["outcome"])
+    found["cause"] = Cause(found["cause"]) if found.get("cause") else None
+    return Launch(**found)
+
+
+# -- the checks of single values
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError("other characters")
+        return value
+
+    return check
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return clean(value.encode("utf-8", "replace").decode(), _TEXT)
+
+
+def _whole(low: int, high: int) -> Callable[[Any], int]:
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError("out of its range")
+        return value
+
+    return check
+
+
+def _number(low: float, high: float) -> Callable[[Any], float]:
+    def check(value: Any) -> float:
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+            raise ValueError("no number")
+        if not low <= value <= high:
+            raise ValueError("out of its range")
+        return float(value)
+
+    return check
+
+
+def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _several(check: Callable[[Any], Any], limit: int) -> Callable[[Any], tuple[Any, ...]]:
+    def several(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list) or len(value) > limit:
+            raise ValueError("no list, or too long")
+        return tuple(check(one) for one in value)
+
+    return several
+
+
+def _pairs(name: Callable[[Any], str], value: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
+    def pairs(found: Any) -> dict[str, Any]:
+        if not isinstance(found, dict) or len(found) > _MAX_NAMES:
+            raise ValueError("no table, or too long")
+        return {name(key): value(entry) for key, entry in found.items()}
+
+    return pairs
+
+
+def _value(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > _MAX_VALUE:
+        raise ValueError("no text, or too long")
+    return printable(value)
+
+
+def _cause(value: Any) -> str:
+    if not Cause(value).is_fault:
+        raise ValueError("no fault")
+    return Cause(value).value
+
+
+_time = _number(*_TIMES)
+_size = _or_none(_whole(0, _MAX_SIZE))
+_status = _or_none(_whole(0, 255))
+_variable = _matching(_VARIABLE)
+
+_LAUNCH: Final[dict[str, Callable[[Any], Any]]] = {
+    "pid": _whole(1, (1 << 31) - 1),
+    "started": _time,
+    "user": _text,
+    "host": _text,
+    "build": _text,
+    "chips": _or_none(_whole(0, 1 << 16)),
+    "chip_kind": _text,
+    "premapped_bytes": _size,
+    "premapped_threshold_bytes": _size,
+    "premapped_partitions": _or_none(_whole(0, 1 << 31)),
+    "init_seconds": _or_none(_number(0, _MAX_SECONDS)),
+    "outcome": Outcome,
+    "cause": _or_none(Cause),
+    "last_heard": _or_none(_time),
+    "environment": _pairs(_variable, _value),
+    "workload": _matching(re.compile(f"({WORKLOAD_PATTERN})?")),
+    "faults": _pairs(_cause, _number(0, _MAX_SECONDS)),
+    "premapped_failures": _whole(0, 1 << 31),
+    "premapped_need_bytes": _size,
+    "premapped_asked_bytes": _size,
+    "boot_id": _matching(_BOOT_ID),
+    "ended": _or_none(_time),
+    "exit_status": _status,
+}
+_RECORD: Final[dict[str, Callable[[Any], Any]]] = {
+    "id": _matching(_ID),
+    "workload": _matching(_WORKLOAD),
+    "started": _time,
+    "ended": _time,
+    "exit_status": _status,
+    "launches": _several(_launch, MAX_LAUNCHES),
+    "given": _several(_variable, _MAX_NAMES),
+    "kept": _several(_variable, _MAX_NAMES),
+    "causes": _several(_cause, _MAX_NAMES),
+}

@@ -1,0 +1,123 @@
+"""What libtpu reads and serves: its variables, flags, log settings and runtime metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.libtpu import log_settings, metrics_proto
+    from tpuwatch.libtpu.flags import (
+        ARGUMENTS,
+        UNBUFFERED,
+        merged_all,
+        whole_flags,
+    )
+    from tpuwatch.libtpu.log_settings import (
+        LOG_DIR,
+        LogFacts,
+        unbuffered,
+    )
+    from tpuwatch.libtpu.metrics_proto import (
+        GET_METRIC,
+        LIST_METRICS,
+        ListSupportedMetricsRequest,
+        ListSupportedMetricsResponse,
+        MetricRequest,
+        MetricResponse,
+    )
+    from tpuwatch.libtpu.metrics_values import (
+        HBM_TOTAL,
+        HLO_QUEUE,
+        METRICS,
+        Readings,
+        chips,
+        readings,
+        total,
+    )
+    from tpuwatch.libtpu.variables import (
+        MEASURED,
+        MIB_UP_TO,
+        PARTITIONS,
+        TUNED_VARIABLES,
+        is_tpu_name,
+        items,
+        judge_value,
+        judge_values,
+        leading_integer,
+        meant,
+        meant_bytes,
+        premapped_bytes,
+        product,
+    )
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "flags": ["ARGUMENTS", "UNBUFFERED", "merged_all", "whole_flags"],
+            "log_settings": ["LOG_DIR", "LogFacts", "unbuffered"],
+            "metrics_proto": [
+                "GET_METRIC",
+                "LIST_METRICS",
+                "ListSupportedMetricsRequest",
+                "ListSupportedMetricsResponse",
+                "MetricRequest",
+                "MetricResponse",
+            ],
+            "metrics_values": ["HBM_TOTAL", "HLO_QUEUE", "METRICS", "Readings", "chips", "readings", "total"],
+            "variables": [
+                "MEASURED",
+                "MIB_UP_TO",
+                "PARTITIONS",
+                "TUNED_VARIABLES",
+                "is_tpu_name",
+                "items",
+                "judge_value",
+                "judge_values",
+                "leading_integer",
+                "meant",
+                "meant_bytes",
+                "premapped_bytes",
+                "product",
+            ],
+        },
+    )
+
+__all__ = [
+    "ARGUMENTS",
+    "GET_METRIC",
+    "HBM_TOTAL",
+    "HLO_QUEUE",
+    "LIST_METRICS",
+    "LOG_DIR",
+    "MEASURED",
+    "METRICS",
+    "MIB_UP_TO",
+    "PARTITIONS",
+    "TUNED_VARIABLES",
+    "UNBUFFERED",
+    "ListSupportedMetricsRequest",
+    "ListSupportedMetricsResponse",
+    "LogFacts",
+    "MetricRequest",
+    "MetricResponse",
+    "Readings",
+    "chips",
+    "is_tpu_name",
+    "items",
+    "judge_value",
+    "judge_values",
+    "leading_integer",
+    "log_settings",
+    "meant",
+    "meant_bytes",
+    "merged_all",
+    "metrics_proto",
+    "premapped_bytes",
+    "product",
+    "readings",
+    "total",
+    "unbuffered",
+    "whole_flags",
+]

@@ -1,0 +1,168 @@
+"""The format of log lines: headers of glog, absl and TensorFlow, launchers' prefixes, colours, times without a year.
+
+Patterns here are anchored at the start of a line and bounded in length, so each costs constant time per line.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import NamedTuple
+
+# Prefixes that launchers, container engines and journald put before each line; they are removed.
+_DECORATION = re.compile(
+    rb"""(?:
+      \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?             # mpirun
+    | \[(?:rank|worker|task|host|process)?[ :_-]?\d{1,6}\]:?\ ?
+    | \([A-Za-z][\w. :-]{0,60}pid=\d{1,10}[^)\n]{0,60}\)\ ? # ray, vllm
+    | (?:rank|worker|task|host|process)?[ :_-]?\d{1,6}:\ +(?=\S)  # srun -l, gcloud --worker=all
+    | [\w.-]{1,60}[-_]\d{1,6}\ {0,8}\|\ ?                 # docker compose
+    | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ ?   # journald, syslog
+    | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:err|out)\ [FP]\ )?  # docker, CRI
+    )""",
+    re.VERBOSE,
+)
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+# The names of the groups differ because one pattern may hold both.
+_GLOG = (
+    rb"(?P<sev>[IWEF])(?P<date>\d{4}) (?P<clock>\d\d:\d\d:)(?P<sec>\d{1,10}(?:\.\d{1,9})?)"
+    rb" +(?P<tid>\d{1,20}) (?P<src>[^\s:\]]{1,200}:\d{1,7})\] ?"
+)
+_TF = (
+    rb"(?P<tdate>\d{4}-\d\d-\d\d) (?P<tclock>\d\d:\d\d:)(?P<tsec>\d\d(?:\.\d{1,9})?):"
+    rb" (?P<tsev>[IWEF]) +(?:(?P<ttid>\d{1,20}) +)?(?P<tsrc>[^\s:\]]{1,200}:\d{1,7})\] ?"
+)
+LIBTPU_HEADER = re.compile(_GLOG)  # tried first, and alone, in libtpu's own files
+TEXT_HEADER = re.compile(_GLOG + rb"|" + _TF)
+
+# In a job's output these begin a new record without a header.
+TEXT_BREAK = re.compile(
+    rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] "
+    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]"
+    rb"|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
+)
+
+_CREATED = re.compile(rb"\ALog file created at: (\d{4})/(\d\d)/(\d\d) ")
+_DAY = 86_400.0
+_HALF_YEAR = 182 * _DAY
+
+
+class Header(NamedTuple):
+    """The header before a record's message. `date` is MMDD from glog or YYYY-MM-DD from TensorFlow."""
+
+    severity: str
+    date: bytes
+    clock: bytes
+    second: float
+    thread: int | None
+    source: bytes
+    length: int  # bytes of the line before the message, decorations included
+    raw: bytes  # the header without decorations: equal in every copy of the record
+
+    def same_report(self, other: Header) -> bool:
+        """Whether two records may be lines of one report: libtpu 0.0.23 and older prints one per line."""
+        return (
+            self.source == other.source
+            and self.severity == other.severity
+            and self.thread == other.thread
+            and self.source != b""
+        )
+
+
+def parse_header(text: bytes, start: int, pattern: re.Pattern[bytes], decorated: bool) -> Header | None:
+    """The header of the line that begins at `start`, or None. `decorated`: launchers' prefixes may precede it."""
+    match = pattern.match(text, start)
+    if match is None and decorated:
+        length = decoration_length(text, start)
+        match = pattern.match(text, start + length) if length else None
+    if match is None:
+        return None
+    sev, date, clock, second, thread, source = match.group("sev", "date", "clock", "sec", "tid", "src")
+    if sev is None:
+        sev, date, clock, second, thread, source = match.group("tsev", "tdate", "tclock", "tsec", "ttid", "tsrc")
+    return Header(
+        sev.decode(),
+        date,
+        clock,
+        float(second),
+        int(thread) if thread else None,
+        source,
+        match.end() - start,
+        match.group().rstrip(),
+    )
+
+
+def decoration_length(text: bytes, start: int = 0) -> int:
+    """The length of the launchers' prefixes of the line at `start`; the date of a TensorFlow header is not one."""
+    at = start
+    for _ in range(3):  # for example a container's timestamp before a rank
+        if TEXT_HEADER.match(text, at):
+            break
+        match = _DECORATION.match(text, at)
+        if match is None:
+            break
+        at = match.end()
+    return at - start
+
+
+def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> bytes:
+    """`line` without colours, launchers' prefixes and header."""
+    if b"\x1b" in line:
+        line = _ANSI.sub(b"", line)
+    if decorated:
+        line = line[decoration_length(line) :]
+    match = pattern.match(line)
+    return line[match.end() :] if match else line
+
+
+class Times:
+    """Converts the local times of headers, which may lack the year, to seconds since the epoch."""
+
+    def __init__(self, now: float, created: tuple[int, int, int] | None = None) -> None:
+        self._now = now
+        self.created = created  # year, month, day of the file's own first line
+        self._minute = (b"", b"")
+        self._epoch: float | None = None
+
+    def learn(self, head: bytes) -> None:
+        """Take the year from the first line of a libtpu log file."""
+        if match := _CREATED.match(head):
+            year, month, day = (int(part) for part in match.groups())
+            self.created = (year, month, day)
+
+    def of(self, header: Header) -> float | None:
+        """Seconds since the epoch, or None if the header's date is invalid."""
+        if header.date == b"0000":  # absl before its initialisation: the seconds are the Unix time
+            return header.second if header.second > 1e9 else None
+        minute = (header.date, header.clock)
+        if minute != self._minute:
+            self._minute, self._epoch = minute, self._minute_epoch(header)
+        return None if self._epoch is None else self._epoch + header.second
+
+    def _minute_epoch(self, header: Header) -> float | None:
+        hour, minute = int(header.clock[:2]), int(header.clock[3:5])
+        if len(header.date) > 4:
+            year, month, day = (int(part) for part in header.date.split(b"-"))
+            return _local(year, month, day, hour, minute)
+        month, day = int(header.date[:2]), int(header.date[2:])
+        if self.created is not None:
+            year = self.created[0]
+            epoch, start = _local(year, month, day, hour, minute), _local(*self.created, 0, 0)
+            if epoch is not None and start is not None and epoch < start - _HALF_YEAR:
+                return _local(year + 1, month, day, hour, minute)  # the file was started before New Year
+            return epoch
+        year = time.localtime(self._now).tm_year
+        epoch = _local(year, month, day, hour, minute)
+        if epoch is None or epoch > self._now + _DAY:
+            return _local(year - 1, month, day, hour, minute)
+        return epoch
+
+
+def _local(year: int, month: int, day: int, hour: int, minute: int) -> float | None:
+    if not (1970 <= year <= 9999 and 1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60):
+        return None
+    try:
+        return time.mktime((year, month, day, hour, minute, 0, 0, 0, -1))
+    except (OverflowError, ValueError):
+        return None

@@ -1,0 +1,372 @@
+"""Parses bytes into matches: one parser per followed stream.
+
+A parser is fed bytes, split anywhere, and returns the records that rules recognise. It holds back only what a later
+byte could change: the last record and, in unframed text, a few lines of context. Everything below `offset` is
+processed; `state()` is what a parser started there must know, so that a stream can be resumed after any interruption
+without a match lost or doubled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.logs.parse.frame import Times
+from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
+from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
+from tpuwatch.model import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.logs.parse.frame import Header
+    from tpuwatch.logs.parse.records import CleanText, LogRecord
+    from tpuwatch.logs.parse.scan import Scanner
+    from tpuwatch.logs.rules.catalogue import Rule
+
+_TEXT_KEPT = 2000  # bytes of a record that a match holds
+_CACHED = 64  # records whose details are cached
+_MISSING: dict[str, Any] = {}
+_PENDING = 8  # tentative matches of a stream that may wait at the same time
+
+
+class StreamKind(Enum):
+    """The kind of a stream: a tpu_driver.* file of libtpu, or any other text (a job's output, a paste)."""
+
+    LIBTPU = "libtpu"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record, or in unframed text some lines, that a rule recognised."""
+
+    rule: Rule
+    offset: int  # of the first byte in the stream
+    line: int  # from 1; 0 if lines are not counted
+    time: float | None
+    severity: str
+    thread: int | None
+    text: str
+    details: dict[str, Any]
+    key: bytes  # equal for each copy of the record
+
+    def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
+        """The event of this match, written by process `pid` to `file` and read at `observed`; None for a mark."""
+        if self.rule.cause is None:
+            return None
+        return Event(
+            key=self.key,
+            rule=self.rule.id,
+            cause=self.rule.cause,
+            observed=observed,
+            time=self.time,
+            severity=self.severity,
+            pid=pid,
+            file=file,
+            offset=self.offset,
+            text=self.text,
+            details=self.details,
+            history=history,
+        )
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A match that counts only if its rule's `confirm` comes before its `clear`."""
+
+    match: Match
+    scanned: int  # offset in the stream up to which neither was found
+
+
+class LogParser:
+    """Parses the bytes of one stream into matches; see the module's docstring."""
+
+    def __init__(
+        self,
+        scanner: Scanner,
+        kind: StreamKind,
+        *,
+        now: float,
+        severity: str = "",
+        offset: int = 0,
+        state: Mapping[str, Any] | None = None,
+        count_lines: bool = False,
+    ) -> None:
+        """`severity` (I, W, E, F): of the file, whose records are counted. `now`: to guess missing years."""
+        state = state or {}
+        self.open = False  # the last record may hold a match: call settle() when the stream is quiet
+        self._scanner = scanner
+        self._kind = kind
+        self._buffer = RecordBuffer(offset, text=kind is StreamKind.TEXT)
+        self._done = max(offset, int(state.get("done", offset)))  # the literals below are processed
+        self._salt = str(
+            state.get("salt") or os.urandom(8).hex()
+        )  # a rewritten file may have the same text at the same place
+        created = state.get("created")
+        self._times = Times(now, tuple(created) if created else None)
+        self._pending = self._from_state(state.get("pending", ()))
+        self._cache: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
+        self._muted: set[int] = set()  # literals of rules that match once per stream and have matched
+        self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
+        self._records = RecordCounter(severity, self._done) if severity else None
+        self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
+
+    @property
+    def offset(self) -> int:
+        """All bytes below are processed: with state(), a new parser may start here."""
+        return self._buffer.offset
+
+    def feed(self, data: bytes) -> list[Match]:
+        """Take the next bytes; returns the matches that are final now."""
+        if self._lines is not None:
+            self._lines.append(data)
+        self._buffer.append(data)
+        return self._advance(self._buffer.complete())
+
+    def settle(self) -> list[Match]:
+        """The stream is quiet: return the matches of the last record too, as far as its lines are complete."""
+        return self._advance(self._buffer.complete(), quiet=True)
+
+    def finish(self) -> list[Match]:
+        """The stream has ended: return all matches, including those of a last line without a newline."""
+        end = len(self._buffer.data)
+        matches = self._advance(end, quiet=True)
+        self._buffer.drop(len(self._buffer.data))
+        return matches
+
+    def state(self) -> dict[str, Any]:
+        """What a parser started at `offset` must know; small, in JSON types."""
+        state: dict[str, Any] = {"done": self._done, "salt": self._salt}
+        if self._times.created:
+            state["created"] = list(self._times.created)
+        if self._pending:
+            state["pending"] = [_to_state(pending) for pending in self._pending]
+        return state
+
+    def take_records(self) -> dict[str, int]:
+        """Records of the file's own severity since the last call."""
+        taken = self._records.take() if self._records is not None else 0
+        return {self._records.severity: taken} if self._records is not None and taken else {}
+
+    # -- the walk over the buffer
+
+    def _advance(self, end: int, *, quiet: bool = False) -> list[Match]:
+        buffer, matches = self._buffer, list[Match]()
+        if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
+            self._times.learn(buffer.data)
+        hits = self._hits(end)
+        done, keep, at = end, -1, 0
+        self.open = False
+        while at < len(hits):
+            position, index = hits[at]
+            if index in self._muted:
+                at += 1
+                continue
+            record, rules, after = self._gather(hits, at, end)
+            if not (record.closed or quiet):
+                done, keep, self.open = position, record.start, True
+                break
+            self._resolve(position, matches)
+            matches += self._evaluate(record, position, rules)
+            at = after
+        self._resolve(done, matches)
+        if self._records is not None:
+            self._records.count(buffer.data, buffer.offset, end)
+        self._done = max(self._done, buffer.offset + done)
+        buffer.drop(buffer.context(end) if keep < 0 else keep)
+        return matches
+
+    def _hits(self, end: int) -> list[tuple[int, int]]:
+        """The unprocessed literals up to `end`, as (position, index into the scanner's rules), in order."""
+        first = max(0, self._done - self._buffer.offset)
+        if first >= end:
+            return []
+        lengths, hits = self._scanner.lengths, []
+        for stop, index in self._scanner.scan(self._buffer.data):
+            start = stop - lengths[index]
+            if start >= first and stop <= end:
+                hits.append((start, index))
+        hits.sort()
+        return hits
+
+    def _gather(self, hits: list[tuple[int, int]], at: int, end: int) -> tuple[LogRecord, Iterable[Rule], int]:
+        """The record of hit `at`, the rules of the hits in it (unframed: on its line), and the next hit."""
+        position = hits[at][0]
+        record = self._buffer.record(position, end)
+        rules, after = self._called(hits, at, self._reach(record, position, end))
+        if any(rule.report for rule in rules):
+            again = next((hits[i][0] for i in range(after, len(hits)) if hits[i][1] == hits[at][1]), end)
+            record = self._buffer.extend(record, end, again)
+            rules, after = self._called(hits, at, self._reach(record, position, end))
+        return record, rules, after
+
+    def _reach(self, record: LogRecord, position: int, end: int) -> int:
+        return record.stop if record.header is not None else self._buffer.line_end(position, end)
+
+    def _called(self, hits: list[tuple[int, int]], at: int, upto: int) -> tuple[dict[Rule, None], int]:
+        rules = self._scanner.rules
+        called = dict.fromkeys(rules[hits[at][1]])
+        after = at + 1
+        while after < len(hits) and hits[after][0] < upto:
+            called.update(dict.fromkeys(rules[hits[after][1]]))
+            after += 1
+        return called, after
+
+    # -- matches
+
+    def _evaluate(self, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
+        """The matches of `rules` in a record: for each cause the one whose rule ranks first."""
+        matches: dict[str, Match] = {}
+        clean = self._buffer.clean(record)
+        for rule in rules:
+            if record.header is not None:
+                match = self._match_framed(rule, record.start, record.header, clean.text)
+            else:
+                match = self._match_unframed(rule, record, position, clean)
+            if match is None:
+                continue
+            if rule.tentative is not None:
+                self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
+                continue
+            if rule.once:
+                self._muted |= self._scanner.literals_of(rule)
+            name = _name(rule)
+            if name not in matches or rule.rank < matches[name].rule.rank:
+                matches[name] = match
+        if self._pending and matches:  # a certain match makes the tentative one unnecessary
+            self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
+        return list(matches.values())
+
+    def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
+        if rule.severities and header.severity not in rule.severities:
+            return None
+        details = self._read(rule, text)
+        if details is None:
+            return None
+        offset = self._buffer.offset + start
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            self._times.of(header),
+            header.severity,
+            header.thread,
+            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
+            details,
+            _framed_key(header, text, _name(rule)),
+        )
+
+    def _read(self, rule: Rule, text: bytes) -> dict[str, Any] | None:
+        """The details of a record, None if the rule does not match. Cached: in a storm most records are alike."""
+        cached = self._cache.get((rule, text), _MISSING)
+        if cached is not _MISSING:
+            return cached
+        details = rule.details(text) if rule.search(text) is not None else None
+        if len(text) <= _TEXT_KEPT:
+            if len(self._cache) >= _CACHED:
+                self._cache.clear()
+            self._cache[rule, text] = details
+        return details
+
+    def _match_unframed(self, rule: Rule, record: LogRecord, position: int, clean: CleanText) -> Match | None:
+        """A match that touches the line at `position`, unless a match of the same cause covers it already."""
+        here = bisect_right(clean.offsets, position) - 1
+        first = clean.starts[here]
+        last = clean.starts[here + 1] if here + 1 < len(clean.starts) else len(clean.text)
+        at = 0
+        while (span := rule.search(clean.text, at)) is not None and span[1] <= first:
+            at = max(span[1], at + 1)
+        if span is None or span[0] >= last:
+            return None
+        line = bisect_right(clean.starts, span[0]) - 1
+        offset, name = self._buffer.offset + clean.offsets[line], _name(rule)
+        if offset < self._reported.get(name, 0):
+            return None
+        if rule.tentative is None:
+            self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
+        text = clean.text[clean.starts[line] :]
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            None,
+            "",
+            None,
+            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
+            rule.details(text),
+            _unframed_key(self._salt, offset, name),
+        )
+
+    def _resolve(self, upto: int, matches: list[Match]) -> None:
+        """Decide tentative matches by the text below `upto`: confirmed ones are matches, cleared ones are dropped."""
+        if not self._pending:
+            return
+        still = []
+        for pending in self._pending:
+            tentative = pending.match.rule.tentative
+            start = max(pending.scanned - self._buffer.offset, 0)
+            if tentative is None or start >= upto:
+                still.append(pending)
+                continue
+            confirmed = self._buffer.data.find(tentative.confirm, start, upto)
+            cleared = self._buffer.data.find(tentative.clear, start, upto)
+            if confirmed >= 0 and not 0 <= cleared < confirmed:
+                matches.append(pending.match)
+            elif cleared < 0:
+                pending.scanned = self._buffer.offset + upto
+                still.append(pending)
+        self._pending = still
+
+    def _from_state(self, saved: Iterable[Mapping[str, Any]]) -> list[_Pending]:
+        rules = {rule.id: rule for rule in self._scanner.catalogue.rules} if saved else {}
+        return [_from_state(one, rules[one["rule"]]) for one in saved if one["rule"] in rules]
+
+
+def _to_state(pending: _Pending) -> dict[str, Any]:
+    match = pending.match
+    return {
+        "rule": match.rule.id,
+        "offset": match.offset,
+        "line": match.line,
+        "time": match.time,
+        "severity": match.severity,
+        "thread": match.thread,
+        "text": match.text[:500],
+        "details": match.details,
+        "key": match.key.hex(),
+        "scanned": pending.scanned,
+    }
+
+
+def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Pending:
+    facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
+    return _Pending(Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts), saved["scanned"])
+
+
+def _name(rule: Rule) -> str:
+    return rule.cause.value if rule.cause is not None else rule.id
+
+
+def _framed_key(header: Header, text: bytes, name: str) -> bytes:
+    """A key that is equal for every copy of a record, even if its later lines are not written yet.
+
+    Time comes first, so that the index of the store grows at its end.
+    """
+    minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
+    time = int(minute * 60 + header.second) & 0xFFFFFFFF
+    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256].partition(b"\n")[0], name.encode())
+
+
+def _unframed_key(salt: str, offset: int, name: str) -> bytes:
+    """A key of a place in a stream, as repeated text without a header cannot be distinguished otherwise."""
+    place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
+    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), name.encode())
+
+
+def _digest(size: int, *parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=size).digest()

@@ -1,0 +1,190 @@
+"""The unprocessed part of a stream, and where the records in it begin and end.
+
+A record is a line with a header and the lines without one that follow it. If no header is near, the text is unframed:
+the record is then a line with a few lines of context, bounded by lines that begin something new (a traceback, an
+exception). All searches are bounded, so that each costs constant time whatever the text is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tpuwatch.logs.parse.frame import (
+    LIBTPU_HEADER,
+    TEXT_BREAK,
+    TEXT_HEADER,
+    Header,
+    clean_line,
+    decoration_length,
+    parse_header,
+)
+
+MAX_RECORD = 64 * 1024  # libtpu truncates records at 15,000 bytes; a report of several records is longer
+_HEADER_BACK = 16 * 1024  # how far before a continuation line its header is searched
+_FIRST = (b"I", b"W", b"E", b"F")  # the first byte of a libtpu header
+_BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
+_AHEAD_BYTES, _AHEAD_LINES = 8192, 40  # and after it
+
+
+class LogRecord(NamedTuple):
+    """A range of the buffer, from `start` up to `stop`."""
+
+    start: int
+    stop: int
+    header: Header | None  # None: unframed
+    closed: bool  # final: nothing that follows belongs to it
+
+
+class CleanText(NamedTuple):
+    """A record's text without headers, launchers' prefixes and colours."""
+
+    text: bytes
+    starts: list[int]  # where each line begins in the text,
+    offsets: list[int]  # and in the buffer
+
+
+class RecordBuffer:
+    """Bytes of a stream from `offset` on. All positions below are positions in `data`."""
+
+    def __init__(self, offset: int, *, text: bool) -> None:
+        """`text`: no libtpu file; lines may have launchers' prefixes and headers other than glog's."""
+        self.offset = offset
+        self.data = b""
+        self._text = text
+        self._pattern = TEXT_HEADER if text else LIBTPU_HEADER
+        self._last: tuple[int, Header | None] | None = None  # the offset parsed last, and the header there
+        self._walked: tuple[int, int, Header | None] | None = None  # offsets of the last line searched, and its header
+
+    def append(self, data: bytes) -> None:
+        """Take the stream's next bytes."""
+        if self._text and b"\r" in data:  # the carriage return of a progress bar begins a line; lengths must not change
+            data = data.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
+        self.data = self.data + data if self.data else data
+        self._last = None  # an incomplete line may be a header now
+
+    def drop(self, size: int) -> None:
+        """Forget the first `size` bytes."""
+        if size:
+            self.offset += size
+            self.data = self.data[size:]
+
+    def complete(self) -> int:
+        """The end of the complete lines; an overlong line is processed in pieces."""
+        end = self.data.rfind(b"\n") + 1
+        return end if len(self.data) - end <= MAX_RECORD else len(self.data)
+
+    def record(self, position: int, end: int) -> LogRecord:
+        """The record around `position`, as far as known at `end`."""
+        line = self._line_start(position)
+        start, header = self._walk_back(line)
+        if header is not None:
+            return LogRecord(start, *self._stop(line, position, end, header, MAX_RECORD, MAX_RECORD))
+        start = line
+        for _ in range(_BACK_LINES):
+            if start == 0 or line - start > _BACK_BYTES or self._breaks(start):
+                break
+            start = self._line_start(start - 1)
+        start = max(start, line - _BACK_BYTES)
+        return LogRecord(start, *self._stop(line, position, end, None, _AHEAD_BYTES, _AHEAD_LINES))
+
+    def extend(self, record: LogRecord, end: int, again: int) -> LogRecord:
+        """The record with the following records or lines that continue its report, up to `again` at most.
+
+        Older versions of libtpu print a report as many records, jobs print it as many lines. At `again`, where the
+        literal of the report is repeated, another report begins.
+        """
+        stop, header = record.stop, record.header
+        if header is None:
+            stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None, MAX_RECORD, MAX_RECORD)
+            if again < stop:
+                stop, closed = self._line_start(again), True
+            return LogRecord(record.start, stop, header, closed)
+        closed = record.closed
+        while stop < end and stop - record.start < MAX_RECORD:
+            following = self._header(stop)
+            if following is None or not following.same_report(header):
+                return LogRecord(record.start, stop, header, closed=True)
+            after, _, closed = self._stop(stop, stop, end, following, MAX_RECORD, MAX_RECORD)
+            if again < after:
+                return LogRecord(record.start, stop, header, closed=True)
+            stop = after
+        return LogRecord(record.start, stop, header, (closed and stop < end) or stop - record.start >= MAX_RECORD)
+
+    def line_end(self, position: int, end: int) -> int:
+        """The position just after the line that holds `position`, at most `end`."""
+        found = self.data.find(b"\n", position, end)
+        return end if found < 0 else found + 1
+
+    def context(self, end: int) -> int:
+        """The position from which data must be kept to frame a record that continues after `end`."""
+        if not end:
+            return 0
+        record = self.record(end - 1, end)
+        return max(record.start, end - (MAX_RECORD if record.header is not None else _BACK_BYTES))
+
+    def clean(self, record: LogRecord) -> CleanText:
+        """The record's clean text, and the positions of its lines."""
+        raw = self.data[record.start : record.stop]
+        if record.header is not None and self._is_plain(raw, record.header):
+            return CleanText(raw[record.header.length :], [0], [record.start])
+        lines, starts, offsets, size, at = [], [], [], 0, record.start
+        for line in raw.removesuffix(b"\n").split(b"\n"):
+            clean = clean_line(line, self._pattern, self._text) + b"\n"
+            lines.append(clean)
+            starts.append(size)
+            offsets.append(at)
+            size += len(clean)
+            at += len(line) + 1
+        return CleanText(b"".join(lines), starts, offsets)
+
+    def _is_plain(self, raw: bytes, header: Header) -> bool:
+        """Whether only the header must be removed from a framed record. (Only unframed text needs line positions.)"""
+        if b"\x1b" in raw:
+            return False
+        if self._text:
+            return raw.find(b"\n") in (-1, len(raw) - 1)
+        return b"\n" + header.raw[:1] not in raw  # no line of it can have its own header
+
+    def _walk_back(self, line: int) -> tuple[int, Header | None]:
+        """The header of the record that contains the line at `line`, and its position."""
+        start, header = line, self._header(line)
+        while header is None and start > 0 and line - start < _HEADER_BACK and not self._breaks(start):
+            start = self._line_start(start - 1)
+            if self._walked is not None and self._walked[0] == self.offset + start:  # searched just before
+                start, header = self._walked[1] - self.offset, self._walked[2]
+                break
+            header = self._header(start)
+        if start < 0:  # its header is no longer in the buffer
+            start, header = 0, None
+        self._walked = (self.offset + line, self.offset + start, header)
+        return start, header
+
+    def _stop(
+        self, start: int, position: int, end: int, header: Header | None, limit: int, lines: int
+    ) -> tuple[int, Header | None, bool]:
+        """Where the record of the line at `start` ends, after `position`, and whether that is final."""
+        stop = start
+        while stop <= position or (stop - position <= limit and lines > 0):
+            stop = self.line_end(stop, end)
+            lines -= 1
+            if stop >= end:
+                return end, header, end - position > limit
+            if self._header(stop) is not None or self._breaks(stop):
+                return stop, header, True
+        return stop, header, True
+
+    def _header(self, start: int) -> Header | None:
+        if not self._text and self.data[start : start + 1] not in _FIRST:
+            return None  # one byte excludes most lines without a header
+        if self._last is None or self._last[0] != self.offset + start:  # the end of one record is the start of the next
+            self._last = (self.offset + start, parse_header(self.data, start, self._pattern, self._text))
+        return self._last[1]
+
+    def _breaks(self, start: int) -> bool:
+        """Whether an unframed line begins a new record."""
+        return self._text and TEXT_BREAK.match(self.data, start + decoration_length(self.data, start)) is not None
+
+    def _line_start(self, position: int) -> int:
+        lowest = max(0, position - MAX_RECORD)
+        found = self.data.rfind(b"\n", lowest, position)
+        return lowest if found < 0 else found + 1

@@ -1,0 +1,266 @@
+"""The catalogue of rules that recognise records of logs, loaded from TOML files.
+
+The built-in rules are in `rules/`, one file per family of causes; users add their own in directories named in the
+configuration. A bad rule is refused by name and the others load. Patterns are RE2's, compiled on first use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import re2
+import tomli
+
+from tpuwatch.core import RuleError
+from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, fewest
+from tpuwatch.logs.rules.rule import MACROS, RECOVERING, RemedyRule, Rule, Tentative, compiled
+from tpuwatch.model import Cause, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue", "with_marks", "with_threshold"]
+
+BUILT_IN = Path(__file__).parent
+
+_TYPES: dict[str, type] = {
+    "id": str,
+    "cause": str,
+    "mark": str,
+    "summary": str,
+    "match": list,
+    "unless": list,
+    "severity": str,
+    "capture": list,
+    "report": bool,
+    "tentative": dict,
+    "above": dict,
+    "recovers": bool,
+    "once": bool,
+    "cleared_by": str,
+    "rank": int,
+    "remedy": list,
+    "examples": list,
+    "counterexamples": list,
+}
+_TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a table", int: "a whole number"}
+_PATTERNS = ("match", "unless", "capture")
+_STRINGS = (*_PATTERNS, "examples", "counterexamples")
+_MACRO = re.compile("|".join(map(re.escape, MACROS)))
+_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The loaded rules, and the errors of those that were refused."""
+
+    rules: tuple[Rule, ...]
+    refused: tuple[RuleError, ...] = ()
+    _by_id: dict[str, Rule] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_id", {rule.id: rule for rule in self.rules})
+
+    def rule(self, id: str) -> Rule:  # noqa: A002 - the name of a rule is its id everywhere
+        """The rule with that id. Raises KeyError if there is none."""
+        return self._by_id[id]
+
+
+def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: float) -> Catalogue:
+    """The catalogue with another threshold for a detail, in those rules of a cause that have one for it."""
+
+    def changed(rule: Rule) -> Rule:
+        if rule.cause is not cause or rule.above is None or detail not in rule.above:
+            return rule
+        return replace(rule, above={**rule.above, detail: minimum})
+
+    return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused)
+
+
+def with_marks(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
+    """The catalogue with these marks only: each occurrence of a literal costs time."""
+    rules = (rule for rule in catalogue.rules if rule.mark is None or rule.mark in marks)
+    return Catalogue(tuple(rules), catalogue.refused)
+
+
+def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
+    """The built-in rules, then the `*.toml` of the user's directories; a rule replaces an earlier one of the same id.
+
+    Rules of users are run on their own examples when they are loaded, built-in rules in the project's tests.
+    """
+    rules: dict[str, Rule] = {}
+    refused: list[RuleError] = []
+    for path in sorted(BUILT_IN.glob("*.toml")):
+        _load_file(path, rules, refused, check=None)
+    for directory in user_dirs:
+        try:
+            paths = sorted(path for path in Path(directory).iterdir() if path.suffix == ".toml")
+        except OSError as error:
+            reason = f"cannot list the rules ({error.strerror})"
+            refused.append(RuleError(f"{directory}: {reason}; fix the directory or remove it from the configuration"))
+            continue
+        for path in paths:
+            _load_file(path, rules, refused, _run_examples)
+    return Catalogue(tuple(rules.values()), tuple(refused))
+
+
+def _load_file(
+    path: Path, rules: dict[str, Rule], refused: list[RuleError], check: Callable[[Rule], None] | None
+) -> None:
+    """Add the file's valid rules to `rules` and the errors of the others to `refused`."""
+    try:
+        tables = _tables(tomli.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        refused.append(RuleError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it"))
+        return
+    except (ValueError, RecursionError) as error:  # bad TOML, bad UTF-8, no rules, or too deeply nested
+        refused.append(RuleError(f"{path}: {error}; fix the file, none of its rules is loaded"))
+        return
+    loaded: dict[str, Rule] = {}
+    for number, table in enumerate(tables, start=1):
+        name = table.get("id") if isinstance(table.get("id"), str) else f"number {number}"
+        try:
+            rule = _rule(table, path.stem, taken=loaded)
+            if check is not None:
+                check(rule)
+        except _FaultError as fault:
+            refused.append(RuleError(f"{path}: rule {name}: {fault}"))
+        else:
+            loaded[rule.id] = rule
+    rules.update(loaded)
+
+
+class _FaultError(Exception):
+    """An error in one rule, with what to do."""
+
+
+def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
+    tables = document.pop("rule", [])
+    if document or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ValueError("a file of rules holds [[rule]] tables and nothing else")
+    return tables
+
+
+def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> Rule:
+    _check_keys(table, _TYPES)
+    for key in ("id", "summary", "match"):
+        if not table.get(key):
+            raise _FaultError(f"it has no {key!r}; add one")
+    if not _ID.fullmatch(table["id"]):
+        raise _FaultError("its id must be lower-case words joined by '-'")
+    if table["id"] in taken:
+        raise _FaultError("its id is used twice in this file; give each rule its own id")
+    patterns = {key: tuple(_expanded(text) for text in table.get(key, ())) for key in _PATTERNS}
+    cause = _cause(table)
+    return Rule(
+        id=table["id"],
+        cause=cause,
+        mark=table.get("mark"),
+        summary=table["summary"],
+        **patterns,
+        anchors=fewest(tuple(anchor for text in patterns["match"] for anchor in _anchors(text))),
+        severities=_severities(table.get("severity", "")),
+        report=table.get("report", False),
+        tentative=_tentative(table.get("tentative")),
+        above=_thresholds(table.get("above")),
+        recovers=table.get("recovers", cause in RECOVERING),
+        once=table.get("once", False),
+        cleared_by=table.get("cleared_by"),
+        rank=table.get("rank", 0),
+        steps=tuple(_steps(table.get("remedy", ()))),
+        examples=tuple(table.get("examples", ())),
+        counterexamples=tuple(table.get("counterexamples", ())),
+        family=family,
+    )
+
+
+def _check_keys(table: Mapping[str, Any], types: Mapping[str, type]) -> None:
+    for key, value in table.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"
+            raise _FaultError(f"unknown key {key!r}; {hint}")
+        if type(value) is not types[key]:
+            raise _FaultError(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
+        if isinstance(value, list) and key in _STRINGS and not all(isinstance(item, str) for item in value):
+            raise _FaultError(f"{key!r} must be a list of strings")
+
+
+def _cause(table: Mapping[str, Any]) -> Cause | None:
+    if ("cause" in table) == ("mark" in table):
+        raise _FaultError("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
+    if "mark" in table:
+        return None
+    known = {cause.value: cause for cause in Cause if cause.is_fault}
+    try:
+        return known[table["cause"]]
+    except KeyError:
+        near = difflib.get_close_matches(table["cause"], known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "see the list of causes in the documentation"
+        raise _FaultError(f"unknown cause {table['cause']!r}; {hint}") from None
+
+
+def _expanded(pattern: str) -> str:
+    return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
+
+
+def _anchors(pattern: str) -> tuple[Anchor, ...]:
+    try:
+        found = anchors(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise _FaultError(f"its pattern {pattern!r} is not valid: {error}") from None
+    if not found:
+        fault = f"can match without any fixed text of {MIN_BYTES} bytes"
+        raise _FaultError(f"its pattern {pattern!r} {fault}; add some words of the message")
+    return found
+
+
+def _severities(letters: str) -> frozenset[str]:
+    if not set(letters) <= set("IWEF"):
+        raise _FaultError(f"'severity' is {letters!r}; use letters of I, W, E and F")
+    return frozenset(letters)
+
+
+def _tentative(table: Mapping[str, Any] | None) -> Tentative | None:
+    if table is None:
+        return None
+    _check_keys(table, {"confirm": str, "clear": str})
+    if not all(len(table.get(key, "")) >= MIN_BYTES for key in ("confirm", "clear")):
+        raise _FaultError(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
+    return Tentative(table["confirm"].encode(), table["clear"].encode())
+
+
+def _thresholds(table: Mapping[str, Any] | None) -> dict[str, float]:
+    if table is not None and not all(type(value) in (int, float) for value in table.values()):
+        raise _FaultError("'above' must give a number for each detail")
+    return dict(table or {})
+
+
+def _steps(tables: Iterable[object]) -> Iterator[RemedyRule]:
+    for table in tables:
+        if not isinstance(table, dict):
+            raise _FaultError("'remedy' must be a list of tables with 'do' and 'source'")
+        _check_keys(table, {"do": str, "source": str, "above": dict})
+        if not table.get("do"):
+            raise _FaultError("a step of its 'remedy' has no 'do'; say what to do")
+        yield RemedyRule(Remedy(table["do"], table.get("source", "")), _thresholds(table.get("above")))
+
+
+def _run_examples(rule: Rule) -> None:
+    """Compile a rule and run its examples. Not done for built-in rules: it would cost a second at every start."""
+    try:
+        for pattern in (*rule.match, *rule.unless, *rule.capture):
+            compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else error
+        raise _FaultError(f"its pattern is not valid for RE2: {reason}") from None
+    for text in rule.examples:
+        if rule.search(text.encode()) is None:
+            raise _FaultError(f"it does not recognise its own example {text[:60]!r}; fix the pattern or the example")
+    for text in rule.counterexamples:
+        if rule.search(text.encode()) is not None:
+            raise _FaultError(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")

@@ -1,0 +1,230 @@
+"""One rule of the catalogue: what it matches, which details it captures, and its summary and remedy."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import re2
+
+from tpuwatch.core import format_seconds, format_size, is_possible, parse_seconds, parse_size
+from tpuwatch.logs.rules import memory_report
+from tpuwatch.model import Cause, Remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tpuwatch.logs.rules.literals import Anchor
+
+_NUMBER = r"[0-9]+(?:\.[0-9]+)?"
+# Macros that patterns may use.
+MACROS = {
+    "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
+    "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
+    "{COUNT}": r"[0-9][0-9,]*",
+}
+
+# After these causes training can continue; then they were no fault to act on. The others hold whatever follows: a
+# silent slow path, a fallback to the CPU, a hardware fault, a wrong number.
+RECOVERING = frozenset(
+    {
+        Cause.VMEM_OOM,
+        Cause.HBM_OOM_COMPILE,
+        Cause.HBM_OOM_RUNTIME,
+        Cause.BAD_FLAG,
+        Cause.METADATA_UNREACHABLE,
+        Cause.VERSION_MISMATCH,
+        Cause.AUTH_SCOPE,
+        Cause.CREDENTIALS,
+        Cause.PERMISSION_DENIED,
+        Cause.SSH_KEY,
+        Cause.GCLOUD_COMPONENTS,
+        Cause.CAPACITY,
+        Cause.QUOTA,
+        Cause.NODE_NOT_READY,
+        Cause.DYNAMIC_SHAPE,
+        Cause.UNSUPPORTED_OP,
+        Cause.UNPLACEABLE_OP,
+        Cause.DATA_PIPELINE_ERROR,
+        Cause.INVALID_PROGRAM,
+        Cause.TENSOR_HANDLE,
+        Cause.HANG,
+        Cause.MESH_ERROR,
+        Cause.BARRIER_TIMEOUT,
+        Cause.HEARTBEAT_LOST,
+        Cause.CONNECT_FAILED,
+        Cause.DEADLINE_EXCEEDED,
+        Cause.SLOW_INIT,
+    }
+)
+
+_LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
+_MAX_TRIES = 16  # matches that `unless` may reject in one record
+
+_OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+_NAME = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tentative:
+    """The match counts only if `confirm` is seen later in the stream, and is dropped if `clear` is seen first."""
+
+    confirm: bytes
+    clear: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RemedyRule:
+    """A remedy, and the thresholds that details must exceed for it to apply (empty: it always applies)."""
+
+    remedy: Remedy
+    above: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: as the key of a dict it is hashed often
+class Rule:
+    """What one kind of record means. Patterns are RE2's, searched in the record's clean text, compiled on first use.
+
+    The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found near the match.
+    `above`: details that must exceed a number. `recovers`: if training continues afterwards, it was no fault.
+    `cleared_by`: if this mark is anywhere in the same text, it was no fault. `rank` moves the finding up (negative) or
+    down, before the order of causes.
+    """
+
+    id: str
+    cause: Cause | None
+    mark: str | None
+    summary: str
+    match: tuple[str, ...]
+    unless: tuple[str, ...]
+    capture: tuple[str, ...]
+    anchors: tuple[Anchor, ...]
+    severities: frozenset[str] = frozenset()
+    report: bool = False
+    tentative: Tentative | None = None
+    above: Mapping[str, float] | None = None
+    recovers: bool = False
+    once: bool = False  # one match per stream is enough
+    cleared_by: str | None = None
+    rank: int = 0
+    steps: tuple[RemedyRule, ...] = ()
+    examples: tuple[str, ...] = ()
+    counterexamples: tuple[str, ...] = ()
+    family: str = ""
+
+    @property
+    def remedy(self) -> tuple[Remedy, ...]:
+        """The steps that apply whatever the details are."""
+        return self.remedy_for({})
+
+    def remedy_for(self, details: Mapping[str, Any]) -> tuple[Remedy, ...]:
+        """The steps for an event with these details, those with thresholds first."""
+        fitting = [step for step in self.steps if _exceeds(details, step.above)]
+        steps = (step.remedy for step in sorted(fitting, key=lambda step: not step.above))
+        return tuple(replace(step, do=_filled(step.do, details)) if "{" in step.do else step for step in steps)
+
+    def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
+        """The span of the first match at or after `start`; None if there is none, or a threshold is not exceeded."""
+        for _ in range(_MAX_TRIES):
+            found = self._match.search(text, start)
+            if found is None:
+                return None
+            begin, end = found.span()
+            if self._unless is None or self._unless.search(_around(text, begin, end)) is None:
+                return None if self.above and not _exceeds(self.details(text), self.above) else (begin, end)
+            start = max(end, start + 1)
+        return None
+
+    def details(self, text: bytes) -> dict[str, Any]:
+        """The captured details of a record, in JSON types: sizes in bytes, durations in seconds."""
+        found: dict[str, Any] = {}
+        for pattern in self._captures:
+            match = pattern.search(text)
+            for name, value in match.groupdict().items() if match is not None else ():
+                if value is not None:
+                    _keep(found, name.decode(), value.decode("utf-8", "replace"))
+        if self.report:
+            found = {**memory_report.parse(text.decode("utf-8", "replace")), **found}
+        return found
+
+    def describe(self, details: Mapping[str, Any]) -> str:
+        """The summary with the details filled in; a part in [[ ]] is left out if one of its details is missing."""
+        return _filled(self.summary, details)
+
+    @cached_property
+    def _match(self) -> Any:
+        return compiled("|".join(f"(?:{pattern})" for pattern in self.match))
+
+    @cached_property
+    def _unless(self) -> Any:
+        return compiled("|".join(f"(?:{pattern})" for pattern in self.unless)) if self.unless else None
+
+    @cached_property
+    def _captures(self) -> tuple[Any, ...]:
+        return tuple(compiled(pattern) for pattern in self.capture)
+
+
+def _filled(template: str, details: Mapping[str, Any]) -> str:
+    def part(match: re.Match[str]) -> str:
+        return match[1] if all(name in details for name in _NAME.findall(match[1])) else ""
+
+    return _NAME.sub(lambda m: show(m[1], details.get(m[1])), _OPTIONAL.sub(part, template))
+
+
+def _around(text: bytes, begin: int, end: int) -> bytes:
+    """The lines of a match and a few before and after it."""
+    first, last = begin, end
+    for _ in range(1 + _LINES_BEFORE):
+        first = max(text.rfind(b"\n", 0, first), 0)
+    for _ in range(1 + _LINES_AFTER):
+        last = text.find(b"\n", last + 1)
+        last = len(text) if last < 0 else last
+    return text[max(first, begin - _BYTES_AROUND) : min(last, end + _BYTES_AROUND)]
+
+
+def compiled(pattern: str) -> Any:
+    """The pattern as RE2 compiles it, for bytes of UTF-8. Raises re2.error."""
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern.encode(), options)
+
+
+def show(name: str, value: Any) -> str:
+    """A detail with its unit, for people."""
+    if value is None:
+        return "an unknown amount" if name.endswith(("_bytes", "_seconds", "_count")) else "unknown"
+    if name.endswith("_bytes"):
+        return format_size(value)
+    if name.endswith("_seconds"):
+        return format_seconds(value)
+    return f"{value:,}" if name.endswith("_count") else str(value)
+
+
+_UNITS: dict[str, Callable[[str], Any]] = {
+    "_bytes": parse_size,
+    "_seconds": parse_seconds,
+    "_count": lambda text: int(text.replace(",", "")),
+    "_pid": int,
+}
+
+
+def _keep(details: dict[str, Any], name: str, text: str) -> None:
+    """Add a captured text under its name, converted as the ending of the name says, unless the name is there already.
+
+    Impossible numbers are left out: a log may be forged, and views calculate with them.
+    """
+    unit = next((read for ending, read in _UNITS.items() if f"_{name}".endswith(ending)), str.strip)
+    try:
+        value = unit(text)
+    except ValueError:
+        return  # the text has another form than the rule expects: only the detail is left out
+    if isinstance(value, str) or is_possible(value):
+        details.setdefault(name, value)
+
+
+def _exceeds(details: Mapping[str, Any], above: Mapping[str, float]) -> bool:
+    return all(
+        isinstance(details.get(name), (int, float)) and details[name] > minimum for name, minimum in above.items()
+    )

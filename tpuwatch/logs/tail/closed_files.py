@@ -1,0 +1,181 @@
+"""Files that are known but not open: waiting to be read, read to the end, or refused.
+
+There may be a hundred thousand of them, so each is little more than a name and a cursor, and a few are checked at a
+time. Names and cursors are kept apart: a file may have several names, and the refusal of one does not concern the
+others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tpuwatch.model import Cursor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from tpuwatch.logs.tail.files import FileKey, Refusal
+    from tpuwatch.logs.tail.sources import Source
+
+_CHECKS = 128  # files checked per call
+_RETRIES = 64  # refused files retried per call
+_MAX_NAMELESS = 10_000
+
+
+@dataclass(slots=True)
+class ClosedFile:
+    """A name of a file that is not open."""
+
+    source: Source
+    path: str
+    key: FileKey
+    size: int  # bytes, when it was last checked
+    offset: int  # bytes that are processed
+    mtime_ns: int = -1
+    refusal: Refusal | None = None
+
+
+class ClosedFiles:
+    """Keeps the names of files that are not open, and how far all such files were read."""
+
+    def __init__(self, cursors: Iterable[Cursor]) -> None:
+        self._names: dict[str, ClosedFile] = {}
+        self._waiting: dict[str, None] = {}
+        self._refused: dict[str, None] = {}
+        self._cursors: dict[FileKey, bytes] = {}  # packed: there may be very many
+        self._nameless = {(cursor.device, cursor.inode): cursor for cursor in cursors}  # of files without a name
+        self._max_nameless = max(_MAX_NAMELESS, len(self._nameless))
+        self._remaining: Iterator[str] = iter(())
+
+    def __iter__(self) -> Iterator[ClosedFile]:
+        return iter(self._names.values())
+
+    @property
+    def waiting(self) -> int:
+        """How many files wait to be opened."""
+        return len(self._waiting)
+
+    def is_waiting(self, name: ClosedFile) -> bool:
+        """Whether a file waits to be opened, or could not be opened."""
+        return name.path in self._waiting or name.path in self._refused
+
+    @property
+    def unread(self) -> int:
+        """Unread bytes in files that wait to be opened."""
+        names = (self._names[path] for path in self._waiting)
+        return sum(max(0, name.size - name.offset) for name in names)
+
+    @property
+    def refused(self) -> Iterator[ClosedFile]:
+        """The files that could not be opened at the last try."""
+        return (self._names[path] for path in self._refused)
+
+    def cursor(self, name: ClosedFile) -> Cursor:
+        """How far a file was read."""
+        packed = self._cursors.get(name.key)
+        if packed is not None:
+            return _unpack(packed, name)
+        return self._nameless.get(name.key) or Cursor(name.path, *name.key, b"", 0)
+
+    def add(self, source: Source, path: str, key: FileKey, *, history: bool) -> Cursor | None:
+        """Add a new name. Returns the first cursor of a file that is history, to be stored before it is read."""
+        self.remove(path)  # of another file
+        self._names[path] = name = ClosedFile(source, path, key, _size(path), 0)
+        self._waiting[path] = None
+        if history and key not in self._cursors and key not in self._nameless:
+            first = Cursor(path, *key, b"", 0, history_until=name.size)
+            self._cursors[key] = _pack(first)
+            return first
+        name.offset = self.cursor(name).offset
+        return None
+
+    def remove(self, path: str) -> None:
+        """A name is gone; its file may reappear under another."""
+        name = self._names.pop(path, None)
+        self._waiting.pop(path, None)
+        self._refused.pop(path, None)
+        if name is not None and name.key in self._cursors:
+            self.keep(_unpack(self._cursors.pop(name.key), name))
+
+    def add_closed(self, name: ClosedFile, cursor: Cursor) -> None:
+        """Add a file that was open until now."""
+        self._names[name.path] = name
+        self._nameless.pop(name.key, None)
+        self._cursors[name.key] = _pack(cursor)
+
+    def add_back(self, name: ClosedFile) -> None:
+        """Add a name that need not or cannot be opened now; it is checked again when its file changes."""
+        self._names[name.path] = name
+
+    def keep(self, cursor: Cursor) -> None:
+        """Keep the cursor of a file that has no name now."""
+        self._nameless[cursor.device, cursor.inode] = cursor
+        if len(self._nameless) > self._max_nameless:
+            del self._nameless[next(iter(self._nameless))]
+
+    def opened(self, key: FileKey) -> None:
+        """Drop the cursor of a file that is open now: its reader keeps it."""
+        self._cursors.pop(key, None)
+        self._nameless.pop(key, None)
+
+    def take_waiting(self, limit: int) -> list[ClosedFile]:
+        """Remove and return the files that have waited longest to be opened."""
+        paths = list(itertools.islice(self._waiting, limit))
+        for path in paths:
+            del self._waiting[path]
+            self._refused.pop(path, None)
+        return [self._names.pop(path) for path in paths]
+
+    def refuse(self, name: ClosedFile, refusal: Refusal) -> bool:
+        """Add a file that could not be opened. Returns whether the reason is new."""
+        is_new = name.refusal is not refusal
+        name.refusal = refusal
+        self._names[name.path] = name
+        self._refused[name.path] = None
+        return is_new
+
+    def check(self, path: str) -> None:
+        """Queue a file to be opened if it has changed since it was last checked."""
+        name = self._names.get(path)
+        if name is None or name.refusal is not None:
+            return
+        try:
+            entry = os.stat(path)
+        except OSError:
+            return  # the next scan of its directory decides
+        if (entry.st_size, entry.st_mtime_ns) != (name.size, name.mtime_ns):
+            name.size = entry.st_size
+            self._waiting[path] = None
+
+    def check_some(self) -> None:
+        """Check the next few files, and queue some of the refused ones again."""
+        paths = list(itertools.islice(self._remaining, _CHECKS))
+        if len(paths) < _CHECKS:
+            self._remaining = iter(list(self._names))
+        for path in paths:
+            self.check(path)
+        for path in list(itertools.islice(self._refused, _RETRIES)):
+            self._waiting[path] = None
+
+
+def _pack(cursor: Cursor) -> bytes:
+    """A cursor without its path and key, in a third of the space."""
+    parts = (cursor.head.decode("latin-1"), cursor.offset, cursor.state, cursor.history_until)
+    return zlib.compress(json.dumps(parts).encode(), 1)
+
+
+def _unpack(packed: bytes, name: ClosedFile) -> Cursor:
+    head, offset, state, history_until = json.loads(zlib.decompress(packed))
+    return Cursor(name.path, *name.key, head.encode("latin-1"), offset, state, history_until)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

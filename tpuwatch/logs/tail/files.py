@@ -1,0 +1,212 @@
+"""Which files are logs, and how to open them safely.
+
+Anyone may write to /tmp/tpu_logs, so names there are not trusted. A file is opened relative to its directory's
+descriptor, never through a link that leaves that directory, and only if it is a regular file: a FIFO, a device or a
+socket can neither block a reader nor be read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+from enum import Enum
+
+from tpuwatch.core import TpuwatchError
+from tpuwatch.logs.parse.parser import StreamKind
+
+LIBTPU_PREFIX = "tpu_driver."
+HEAD_BYTES = 256  # at the start of a file distinguish it from another with the same inode
+
+FileKey = tuple[int, int]  # device, inode
+
+_NAME = re.compile(
+    r"tpu_driver\.(?P<host>.+)\.(?P<user>[^.]+)\.log\.(?P<severity>INFO|WARNING|ERROR|FATAL)"
+    r"\.(?P<started>\d{8}-\d{6})\.(?P<pid>\d{1,10})(?:[.~_-].*)?"
+)
+_LINK_NAME = re.compile(
+    r"tpu_driver\.(?:INFO|WARNING|ERROR|FATAL)"
+)  # links to the newest file of the process that started last
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class Refusal(str, Enum):
+    """Why a file is not read. The value is what users and metrics see."""
+
+    LINK = "link"
+    DIRECTORY_LINK = "directory_link"
+    OUTSIDE = "outside"
+    HARD_LINK = "hard_link"
+    NOT_REGULAR = "not_regular"
+    PERMISSION = "permission"
+    UNREADABLE = "unreadable"
+
+
+_EXPLANATIONS = {
+    Refusal.LINK: "it is a link out of its directory; name the file that it points to in the configuration",
+    Refusal.DIRECTORY_LINK: "the directory is another user's link; name the place that it points to",
+    Refusal.OUTSIDE: "its real place is outside the configured directory; name that place in the configuration",
+    Refusal.HARD_LINK: "it has a second name elsewhere and may be another user's file; copy it instead of linking it",
+    Refusal.NOT_REGULAR: "it is no regular file; write logs to a regular file",
+    Refusal.PERMISSION: "permission is denied; let tpuwatch's user read it, or give it CAP_DAC_READ_SEARCH",
+    Refusal.UNREADABLE: "the system cannot open it; look at the file system's state",
+}
+
+
+class RefusedError(TpuwatchError):
+    """A file or directory that must not, or cannot, be read."""
+
+    def __init__(self, path: str, reason: Refusal) -> None:
+        super().__init__(f"{path} is not read: {_EXPLANATIONS[reason]}")
+        self.path = path
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A log file as described by its name. All but `path` and `kind` are empty if the name is not of libtpu's form."""
+
+    path: str
+    kind: StreamKind
+    host: str = ""
+    user: str = ""
+    severity: str = ""  # INFO, WARNING, ERROR or FATAL
+    started: float | None = None  # seconds since the epoch; the name has local time
+    pid: int | None = None
+
+    @property
+    def stream(self) -> tuple[str, str, str, int] | None:
+        """The key shared by all files of one process and severity; None for files without a process."""
+        return None if self.pid is None else (self.host, self.user, self.severity, self.pid)
+
+
+def is_libtpu_name(name: str, *, strict: bool) -> bool:
+    """Whether this is the name of a libtpu log. `strict`: only the full form is accepted."""
+    if not name.startswith(LIBTPU_PREFIX) or name.endswith(_COMPRESSED):
+        return False
+    return _NAME.fullmatch(name) is not None if strict else _LINK_NAME.fullmatch(name) is None
+
+
+def libtpu_file(path: str) -> LogFile:
+    """Read a name: tpu_driver.<host>.<user>.log.<SEVERITY>.<YYYYMMDD-HHMMSS>.<pid>, maybe with a suffix."""
+    parts = _NAME.fullmatch(os.path.basename(path))
+    if parts is None:
+        return LogFile(path, StreamKind.LIBTPU)
+    host, user, severity, started, pid = parts.group("host", "user", "severity", "started", "pid")
+    return LogFile(path, StreamKind.LIBTPU, host, user, severity, _local_time(started), int(pid))
+
+
+def _local_time(text: str) -> float | None:
+    """YYYYMMDD-HHMMSS in the machine's zone as seconds since the epoch."""
+    year, month, day = int(text[:4]), int(text[4:6]), int(text[6:8])
+    hour, minute, second = int(text[9:11]), int(text[11:13]), int(text[13:15])
+    try:
+        return time.mktime((year, month, day, hour, minute, second, 0, 0, -1))
+    except OverflowError:
+        return None
+
+
+def open_directory(path: str) -> int:
+    """Open a watched directory. If `path` itself is a link, it must be root's or our own.
+
+    Raises FileNotFoundError where nothing is there, RefusedError where it must not be or cannot be read.
+    """
+    try:
+        return os.open(path, _DIRECTORY_FLAGS | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise refused(path, error) from error
+    try:
+        link = os.lstat(path)
+        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
+            raise RefusedError(path, Refusal.DIRECTORY_LINK)
+        return os.open(os.path.realpath(path), _DIRECTORY_FLAGS | os.O_NOFOLLOW)
+    except OSError as error:
+        raise refused(path, error) from error
+
+
+def open_directory_below(path: str, root: str) -> int:
+    """Open a directory through any links, provided that it really is `root` (a real path) or below it.
+
+    Raises like open_directory.
+    """
+    try:
+        directory = os.open(path, _DIRECTORY_FLAGS)
+    except OSError as error:
+        raise refused(path, error) from error
+    real = os.readlink(f"/proc/self/fd/{directory}")  # of the open descriptor, so that no link can be swapped meanwhile
+    if os.path.commonpath((real, root)) != root:
+        os.close(directory)
+        raise RefusedError(path, Refusal.OUTSIDE)
+    return directory
+
+
+def open_log(directory: int, path: str, *, follow: bool = False) -> int:
+    """Open the file of `path`'s last name in `directory`, a descriptor.
+
+    `follow`: also through a link that ends in the same directory. Raises FileNotFoundError where nothing is there,
+    RefusedError for a file that must not or cannot be read.
+    """
+    name = os.path.basename(path)
+    try:
+        entry = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if follow and stat.S_ISLNK(entry.st_mode):
+            name = _neighbour(directory, name, path)
+            entry = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        _require_regular(entry, path)  # first: opening alone can affect a device or a FIFO's writer
+        file = os.open(name, _FILE_FLAGS, dir_fd=directory)
+    except OSError as error:
+        raise refused(path, error) from error
+    try:
+        opened = os.fstat(file)
+        _require_regular(opened, path)
+        _require_own_name(opened, os.fstat(directory), path)
+    except RefusedError:
+        os.close(file)
+        raise
+    return file
+
+
+def _neighbour(directory: int, name: str, path: str) -> str:
+    """The name that a link points to, if that is in the link's own directory."""
+    here = os.readlink(f"/proc/self/fd/{directory}")
+    parent, target = os.path.split(os.path.normpath(os.path.join(here, os.readlink(name, dir_fd=directory))))
+    if parent != here:
+        raise RefusedError(path, Refusal.LINK)
+    return target
+
+
+def _require_regular(entry: os.stat_result, path: str) -> None:
+    if stat.S_ISLNK(entry.st_mode):
+        raise RefusedError(path, Refusal.LINK)
+    if not stat.S_ISREG(entry.st_mode):
+        raise RefusedError(path, Refusal.NOT_REGULAR)
+
+
+def _require_own_name(entry: os.stat_result, directory: os.stat_result, path: str) -> None:
+    """Refuse a hard link that may be another user's file, placed here so that tpuwatch reads it."""
+    if entry.st_nlink > 1 and (entry.st_uid != directory.st_uid or directory.st_mode & stat.S_IWOTH):
+        raise RefusedError(path, Refusal.HARD_LINK)
+
+
+def refused(path: str, error: OSError) -> OSError | RefusedError:
+    """The exception to raise for an OSError: FileNotFoundError stays as it is, all others become RefusedError."""
+    if isinstance(error, FileNotFoundError):
+        return error
+    reasons = {
+        errno.EACCES: Refusal.PERMISSION,
+        errno.EPERM: Refusal.PERMISSION,
+        errno.ELOOP: Refusal.LINK,
+        errno.ENXIO: Refusal.NOT_REGULAR,
+    }
+    return RefusedError(path, reasons.get(error.errno or 0, Refusal.UNREADABLE))
+
+
+def read_head(file: int) -> bytes:
+    """The first bytes of an open file, at most HEAD_BYTES."""
+    return os.pread(file, HEAD_BYTES, 0)

@@ -1,0 +1,408 @@
+"""Follows a set of log files: finds, opens, reads and closes them.
+
+`Follower.poll` does one bounded piece of work and returns the result. It relies on stat and read alone; file system
+events only make the caller poll sooner.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tpuwatch.logs.parse.parser import LogParser
+from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
+from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError
+from tpuwatch.logs.tail.followed_file import FileMatch, FollowedFile
+from tpuwatch.logs.tail.fs_events import FsEvents
+from tpuwatch.logs.tail.sources import Discovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tpuwatch.core import Clock
+    from tpuwatch.logs.parse.scan import Scanner
+    from tpuwatch.logs.tail.files import FileKey
+    from tpuwatch.logs.tail.sources import Source
+    from tpuwatch.model import Cursor
+
+MAX_OPEN = 128  # files, and up to MAX_OPENINGS more while they are first read
+MAX_FILE_BYTES = 8 << 20  # of one file in one poll
+MAX_POLL_BYTES = 32 << 20  # give or take one chunk
+MAX_POLL_SECONDS = 0.5  # of reading, give or take one chunk: some texts are slow to parse
+MAX_MATCHES = 5000  # in one poll, give or take what one chunk holds
+MAX_OPENINGS = 64  # in one poll
+MAX_PROBLEMS = 100  # that are listed
+ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
+POLL_SECONDS = 0.05  # between two polls while file system events are suspended,
+IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second
+
+
+@dataclass(slots=True)
+class LogReading:
+    """What one poll read. Matches and cursors must be stored in one transaction."""
+
+    matches: list[FileMatch] = field(default_factory=list)
+    cursors: list[Cursor] = field(default_factory=list)  # of every file whose offset or state moved
+    bytes_read: int = 0
+    records: Counter[str] = field(default_factory=Counter)  # by severity letter, each once whatever files hold it
+    late: bool = False  # it used up its time: reading or parsing was slow
+    more: bool = False  # there is unread data: poll again at once
+    due_in: float = 0.0  # seconds after which to poll again even if nothing wakes
+
+
+@dataclass(slots=True)
+class FileCounters:
+    """Counts since the start."""
+
+    truncations: int = 0  # files cut off or rewritten
+    refusals: Counter[Refusal] = field(default_factory=Counter)
+
+
+class KnownFile(NamedTuple):
+    """A known file, for status output."""
+
+    file: LogFile
+    size: int  # bytes
+    read: int  # bytes
+    written: float | None  # when it last changed, in seconds since the epoch
+
+
+class Follower:
+    """Follows libtpu's logs and jobs' output. Not thread-safe; `wake` alone is called from other threads."""
+
+    def __init__(
+        self,
+        *,
+        log_dirs: Iterable[str],
+        job_globs: Iterable[str],
+        scanner: Scanner,
+        clock: Clock,
+        cursors: Iterable[Cursor],
+        first_run: bool,
+        wake: Callable[[], None],
+        settle_seconds: float = 0.05,
+        rescan_seconds: float = 1.0,
+    ) -> None:
+        """`first_run`: existing content is history. `wake` requests a poll() soon."""
+        self.counters = FileCounters()
+        self._scanner = scanner
+        self._clock = clock
+        self._wake = wake
+        self._settle_seconds = settle_seconds
+        self._rescan_seconds = rescan_seconds
+        self._next_full_check = float("-inf")
+        self._discovery = Discovery(
+            log_dirs, job_globs, clock=clock, rescan_seconds=rescan_seconds, first_run=first_run
+        )
+        self._closed = ClosedFiles(cursors)
+        self._open: dict[FileKey, FollowedFile] = {}
+        self._active: dict[FileKey, FollowedFile] = {}  # those that this poll checks
+        self._sources: dict[FileKey, Source] = {}  # of the open files
+        self._newest: dict[tuple[str, str, str, int], FollowedFile] = {}  # of the open files of a process and severity
+        self._turn = 0
+        self._moved: dict[FileKey, Cursor] = {}
+        self._touched: set[FileKey] = set()
+        self._fs_events: FsEvents | None = None
+
+    def watch(self) -> None:
+        """Start to call `wake` when something is written."""
+        if self._fs_events is None:
+            self._fs_events = FsEvents(self._wake)
+            self._fs_events.watch(self._discovery.directories(), self._clock.monotonic())
+
+    def close(self) -> None:
+        """Stop watching and close all files."""
+        if self._fs_events is not None:
+            self._fs_events.close()
+            self._fs_events = None
+        for log in self._open.values():
+            log.close()
+        self._open.clear()
+
+    # -- one poll
+
+    def poll(self) -> LogReading:
+        """Check what has changed and read some of it."""
+        reading = LogReading()
+        self._touched.clear()
+        self._moved.clear()
+        now = self._clock.monotonic()
+        self._select_active(now)
+        self._discover()
+        self._check(reading)
+        self._open_waiting()
+        self._read(reading)
+        self._finish_quiet(reading)
+        self._close_surplus(reading)
+        self._update_cursors(reading)
+        unread = any(log.unread for log in self._active.values())
+        reading.more = unread or (self._closed.waiting > 0 and self._room > 0)
+        reading.due_in = 0.0 if reading.more else self._due_in(now)
+        self._active = {key: log for key, log in self._active.items() if _is_active(log)}
+        return reading
+
+    def _select_active(self, now: float) -> None:
+        """Add the files that events named to those to check; add all files once per rescan."""
+        if self._fs_events is not None:
+            for path in self._fs_events.take(now):
+                key = self._discovery.key_of(path)
+                if key in self._open:
+                    self._active[key] = self._open[key]
+                else:
+                    self._closed.check(path)
+        if now < self._next_full_check and not (self._fs_events is not None and self._fs_events.resume_due(now)):
+            return
+        self._next_full_check = now + self._rescan_seconds
+        self._active = dict(self._open)
+        self._closed.check_some()
+        if self._fs_events is not None:
+            self._fs_events.watch(self._discovery.directories(), now)
+
+    def _discover(self) -> None:
+        changes = self._discovery.scan()
+        for error in changes.refused:
+            self.counters.refusals[error.reason] += 1
+        for source, path, key, history in changes.appeared:
+            log = self._open.get(key)
+            if log is not None and (log.unlisted or self._discovery.key_of(log.file.path) != key):
+                log.renamed(source.describe(path))
+                self._sources[key] = source
+                self._touched.add(key)
+                continue
+            cursor = self._closed.add(source, path, key, history=history)
+            if cursor is not None:
+                self._moved[key] = cursor
+        for path, key in changes.vanished:
+            if self._discovery.key_of(path) is None:  # otherwise the name belongs to another file now
+                self._closed.remove(path)
+            log = self._open.get(key)
+            if log is not None and log.file.path == path:
+                log.unlisted = True
+
+    def _check(self, reading: LogReading) -> None:
+        for key, log in list(self._active.items()):
+            rewrites = log.rewrites
+            try:
+                reading.matches += log.check()
+            except OSError:
+                self._close_failed(log)
+                continue
+            if log.rewrites != rewrites:
+                self.counters.truncations += 1
+                self._touched.add(key)
+
+    def _read(self, reading: LogReading) -> None:
+        """Read one chunk at a time, least recently read files first. At least one chunk is read, however late it is."""
+        end = self._clock.monotonic() + MAX_POLL_SECONDS
+        left = {log: MAX_FILE_BYTES for log in sorted(self._active.values(), key=_last_turn) if log.unread}
+        enough = len(reading.matches) >= MAX_MATCHES
+        while left and not enough:
+            for log in list(left):
+                size = self._read_chunk(log, left[log], reading)
+                left[log] -= size
+                if not (size and log.unread and left[log]):
+                    del left[log]
+                reading.late = self._clock.monotonic() >= end
+                enough = reading.late or reading.bytes_read >= MAX_POLL_BYTES or len(reading.matches) >= MAX_MATCHES
+                if enough:
+                    break
+
+    def _read_chunk(self, log: FollowedFile, limit: int, reading: LogReading) -> int:
+        """Read one chunk; returns its size in bytes."""
+        self._turn += 1
+        log.last_turn = self._turn
+        before = log.bytes_read
+        try:
+            reading.matches += log.read(limit)
+        except OSError:
+            self._close_failed(log)
+            return 0
+        size = log.bytes_read - before
+        reading.bytes_read += size
+        self._touched.add(log.key)
+        return size
+
+    def _finish_quiet(self, reading: LogReading) -> None:
+        """Finish the records of files that are read to their end, and close files without a name."""
+        for log in list(self._active.values()):
+            if log.unread:
+                continue
+            found = log.finish_quiet(self._settle_seconds)
+            if found is not None:
+                reading.matches += found
+                self._touched.add(log.key)
+            if log.gone and log.ended and not log.unsettled:
+                self._close_unlisted(log, reading)
+
+    def _update_cursors(self, reading: LogReading) -> None:
+        for key in self._touched:
+            if key in self._open:
+                self._update_cursor(self._open[key], reading)
+        reading.cursors += self._moved.values()
+
+    def _update_cursor(self, log: FollowedFile, reading: LogReading) -> None:
+        reading.records.update(log.take_records())
+        try:
+            cursor = log.moved_cursor()
+        except OSError:
+            self._close_failed(log)
+            return
+        if cursor is not None:
+            self._moved[log.key] = cursor
+
+    def _due_in(self, now: float) -> float:
+        waits = [self._rescan_seconds]
+        waits += [self._settle_seconds - log.quiet_seconds for log in self._active.values() if log.unsettled]
+        if self._closed.waiting:
+            waits.append(self._settle_seconds)  # there is room when open files have settled
+        if self._fs_events is not None and self._fs_events.suspended(now):
+            writing = any(log.quiet_seconds < 1.0 for log in self._active.values())
+            waits.append(POLL_SECONDS if writing else IDLE_POLL_SECONDS)
+        return max(0.0, min(waits))
+
+    # -- opening and closing
+
+    @property
+    def _room(self) -> int:
+        return MAX_OPEN + MAX_OPENINGS - len(self._open)
+
+    def _open_waiting(self) -> None:
+        for name in self._closed.take_waiting(min(MAX_OPENINGS, self._room)):
+            self._open_file(name)
+
+    def _close_surplus(self, reading: LogReading) -> None:
+        """Close the files beyond MAX_OPEN that have been quiet for longest."""
+        surplus = len(self._open) - MAX_OPEN
+        if surplus <= 0:
+            return
+        idle = [log for log in self._open.values() if not (log.unread or log.unsettled or log.gone)]
+        for log in sorted(idle, key=_quiet_seconds, reverse=True)[:surplus]:
+            self._close_idle(log, reading)
+
+    def _open_file(self, name: ClosedFile) -> None:
+        cursor = self._closed.cursor(name)
+        try:
+            descriptor = name.source.open(name.path)
+        except FileNotFoundError:
+            self._closed.add_back(name)  # the next scan of its directory decides
+            return
+        except RefusedError as error:
+            self._refuse(name, error)
+            return
+        file = name.source.describe(name.path)
+        try:
+            log = FollowedFile(descriptor, file, cursor, self._new_parser, self._clock)
+        except OSError:
+            os.close(descriptor)
+            self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
+            return
+        if log.key != name.key or log.key in self._open:  # the name now belongs to another file, or is a second name
+            log.close()
+            self._closed.add_back(replace(name, size=log.size, mtime_ns=log.mtime_ns))
+            return
+        self._closed.opened(log.key)
+        self.counters.truncations += log.rewrites
+        self._open[log.key] = self._active[log.key] = log
+        self._sources[log.key] = name.source
+        self._touched.add(log.key)
+        self._note_rotation(log)
+
+    def _note_rotation(self, log: FollowedFile) -> None:
+        stream = log.file.stream
+        if stream is None:
+            return
+        other = self._newest.setdefault(stream, log)
+        if other is log:
+            return
+        older, newer = sorted((other, log), key=_started)
+        older.rotated = True
+        self._newest[stream] = newer
+
+    def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
+        now = self._clock.time()
+        return LogParser(self._scanner, file.kind, now=now, severity=file.severity[:1], offset=offset, state=state)
+
+    def _close(self, log: FollowedFile) -> Source:
+        log.close()
+        if log.file.stream is not None and self._newest.get(log.file.stream) is log:
+            del self._newest[log.file.stream]
+        self._active.pop(log.key, None)
+        del self._open[log.key]
+        return self._sources.pop(log.key)
+
+    def _close_idle(self, log: FollowedFile, reading: LogReading) -> None:
+        """Close a file that is read to its end and keep its cursor."""
+        self._update_cursor(log, reading)
+        if log.key in self._open:
+            name = ClosedFile(
+                self._close(log),
+                log.file.path,
+                log.key,
+                log.size,
+                log.reported.offset,
+                log.mtime_ns,
+            )
+            self._closed.add_closed(name, log.reported)
+
+    def _close_unlisted(self, log: FollowedFile, reading: LogReading) -> None:
+        """Close a file that no longer has a name."""
+        self._update_cursor(log, reading)
+        if log.key in self._open:
+            self._close(log)
+            if not log.deleted:
+                self._closed.keep(log.reported)  # it may come back under another name
+
+    def _close_failed(self, log: FollowedFile) -> None:
+        """Reading a file fails: close it and try again later from its last reported cursor."""
+        name = ClosedFile(self._close(log), log.file.path, log.key, log.size, log.reported.offset)
+        self._closed.add_closed(name, log.reported)
+        self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
+
+    def _refuse(self, name: ClosedFile, error: RefusedError) -> None:
+        if self._closed.refuse(name, error.reason):
+            self.counters.refusals[error.reason] += 1
+
+    # -- for status
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes that are known to exist and are not read yet."""
+        return self._closed.unread + sum(log.unread for log in self._open.values())
+
+    def files(self) -> Iterator[KnownFile]:
+        """All known files, those that are open first."""
+        for log in self._open.values():
+            yield KnownFile(log.file, log.size, log.position, log.mtime_ns / 1e9)
+        for name in self._closed:  # a waiting file is read up to its cursor, any other to its end
+            read = name.offset if self._closed.is_waiting(name) else name.size
+            written = None if name.mtime_ns < 0 else name.mtime_ns / 1e9
+            yield KnownFile(name.source.describe(name.path), name.size, read, written)
+
+    def present(self) -> Iterator[FileKey]:
+        """All files that have a name or are open."""
+        return chain(self._open, (name.key for name in self._closed))
+
+    def problems(self) -> list[tuple[str, Refusal]]:
+        """What cannot be read now, and why; at most MAX_PROBLEMS."""
+        files = ((name.path, name.refusal) for name in self._closed.refused if name.refusal is not None)
+        sources = ((error.path, error.reason) for error in self._discovery.problems())
+        return list(islice(chain(sources, files), MAX_PROBLEMS))
+
+
+def _is_active(log: FollowedFile) -> bool:
+    return log.unread > 0 or log.unsettled or log.quiet_seconds < ACTIVE_SECONDS
+
+
+def _last_turn(log: FollowedFile) -> int:
+    return log.last_turn
+
+
+def _quiet_seconds(log: FollowedFile) -> float:
+    return log.quiet_seconds
+
+
+def _started(log: FollowedFile) -> float:
+    return log.file.started or 0.0

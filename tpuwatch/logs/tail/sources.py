@@ -1,0 +1,268 @@
+"""Where logs are found: libtpu's directories and globs of jobs' output.
+
+A directory's timestamps show whether names changed, so an unchanged directory of a hundred thousand old files costs one
+stat. How often a changed directory is scanned is bounded by the duration of a scan.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import stat
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.tail.files import (
+    LIBTPU_PREFIX,
+    FileKey,
+    LogFile,
+    RefusedError,
+    is_libtpu_name,
+    libtpu_file,
+    open_directory,
+    open_directory_below,
+    open_log,
+    refused,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.core import Clock
+
+Found = dict[str, FileKey]  # path -> identity of the file
+
+_SHARED_DIRECTORY = "/tmp"  # noqa: S108 - libtpu writes here when its log directory is unset; nothing is written here
+_MAX_JOB_FILES = 10_000  # of one glob
+_SCAN_SHARE = 20  # a scan is not repeated before this many times its own duration have passed
+_UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps
+
+
+class Source(Protocol):
+    """A place where logs are found."""
+
+    def stamp(self) -> tuple[int, ...] | None:
+        """A value that changes when names appear or vanish; None if there is none."""
+
+    def find(self) -> Found:
+        """The logs that exist now. Raises FileNotFoundError or RefusedError for the source itself."""
+
+    def open(self, path: str) -> int:
+        """Open one of them; raises as open_log does."""
+
+    def describe(self, path: str) -> LogFile:
+        """The file as described by its path."""
+
+    def directories(self) -> dict[str, str]:
+        """The directories to watch for writes, and the prefix of the relevant names in each."""
+
+
+class LogDirectory:
+    """A directory that libtpu writes to."""
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(path)
+        self._strict = self._path == _SHARED_DIRECTORY
+
+    def stamp(self) -> tuple[int, ...]:
+        """The directory's identity and timestamps; empty if it does not exist."""
+        try:
+            entry = os.stat(self._path)
+        except OSError:
+            return ()
+        return (entry.st_dev, entry.st_ino, entry.st_mtime_ns, entry.st_ctime_ns)
+
+    def find(self) -> Found:
+        """The directory's tpu_driver files, other than the links to the newest."""
+        directory = open_directory(self._path)
+        try:
+            device = os.fstat(directory).st_dev
+            with os.scandir(directory) as entries:
+                return {
+                    f"{self._path}/{entry.name}": (device, entry.inode())
+                    for entry in entries
+                    if is_libtpu_name(entry.name, strict=self._strict)
+                }
+        except OSError as error:
+            raise refused(self._path, error) from error
+        finally:
+            os.close(directory)
+
+    def open(self, path: str) -> int:
+        directory = open_directory(self._path)
+        try:
+            return open_log(directory, path)
+        finally:
+            os.close(directory)
+
+    def describe(self, path: str) -> LogFile:
+        return libtpu_file(path)
+
+    def directories(self) -> dict[str, str]:
+        return {self._path: LIBTPU_PREFIX}
+
+
+class JobGlob:
+    """Files that jobs write their output to, named by a glob ('**' crosses directories)."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = os.path.abspath(pattern)
+        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), self._pattern.split("/")[:-1])
+        self._root = "/".join(fixed) or "/"
+        self._found: Found = {}
+
+    def stamp(self) -> None:
+        return None
+
+    def find(self) -> Found:
+        """The files that match now; links are followed to identify the file."""
+        self._found = {}
+        for path in itertools.islice(glob.iglob(self._pattern, recursive=True), _MAX_JOB_FILES):
+            try:
+                entry = os.stat(path)
+            except OSError:
+                continue  # gone, or in an unreadable directory: the next scan decides
+            if not stat.S_ISDIR(entry.st_mode):
+                self._found[path] = (entry.st_dev, entry.st_ino)
+        return self._found
+
+    def open(self, path: str) -> int:
+        directory = open_directory_below(os.path.dirname(path), os.path.realpath(self._root))
+        try:
+            return open_log(directory, path, follow=True)
+        finally:
+            os.close(directory)
+
+    def describe(self, path: str) -> LogFile:
+        return LogFile(path, StreamKind.TEXT)
+
+    def directories(self) -> dict[str, str]:
+        return dict.fromkeys([self._root, *map(os.path.dirname, self._found)], "")
+
+
+class Appearance(NamedTuple):
+    """A name that is new, or now belongs to another file."""
+
+    source: Source
+    path: str
+    key: FileKey
+    history: bool  # it was there before tpuwatch was
+
+
+@dataclass(slots=True)
+class Changes:
+    """What changed since the last scan."""
+
+    appeared: list[Appearance] = field(default_factory=list)  # oldest first
+    vanished: list[tuple[str, FileKey]] = field(default_factory=list)
+    refused: list[RefusedError] = field(default_factory=list)  # sources that cannot be read
+
+
+class WatchedSource:
+    """One source, the files of its last scan, and when to scan it again. Times are monotonic seconds."""
+
+    def __init__(self, source: Source, *, history: bool) -> None:
+        self.source = source
+        self.history = history
+        self.found: Found = {}
+        self.refusal: RefusedError | None = None
+        self._stamp: tuple[int, ...] | None = None
+        self._confirmed = False  # scanned again after the stamp was new: directory timestamps are coarse
+        self._scanned = float("-inf")
+        self._not_before = float("-inf")
+
+    def due(self, now: float, rescan_seconds: float) -> bool:
+        """Whether to scan the source again."""
+        if now < self._not_before:
+            return False
+        age = now - self._scanned
+        stamp = self.source.stamp()
+        if stamp is None:
+            return age >= rescan_seconds
+        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or age >= _UNCONDITIONAL_SECONDS
+
+    def scan(self, clock: Clock, changes: Changes) -> None:
+        """Scan the source and add what has changed to `changes`."""
+        started = clock.monotonic()
+        stamp = self.source.stamp()
+        found = self._find(changes)
+        if found is not None:
+            self._compare(found, changes)
+            self.found = found
+            self.history = False  # what appears after the first scan, or in a new directory, is new
+        self._confirmed = found is not None and stamp == self._stamp
+        self._stamp = stamp
+        self._scanned = clock.monotonic()
+        self._not_before = self._scanned + _SCAN_SHARE * (self._scanned - started)
+
+    def _find(self, changes: Changes) -> Found | None:
+        """The files of the source: empty if it does not exist, None if it cannot be read."""
+        try:
+            found = self.source.find()
+        except FileNotFoundError:
+            found = {}
+        except RefusedError as error:
+            if self.refusal is None or self.refusal.reason is not error.reason:
+                changes.refused.append(error)
+            self.refusal = error
+            return None
+        self.refusal = None
+        return found
+
+    def _compare(self, found: Found, changes: Changes) -> None:
+        for path, key in found.items():
+            if self.found.get(path) != key:
+                changes.appeared.append(Appearance(self.source, path, key, self.history))
+        for path, key in self.found.items():
+            if found.get(path) != key:
+                changes.vanished.append((path, key))
+
+
+class Discovery:
+    """Scans all sources and reports what changed."""
+
+    def __init__(
+        self,
+        log_dirs: Iterable[str],
+        job_globs: Iterable[str],
+        *,
+        clock: Clock,
+        rescan_seconds: float,
+        first_run: bool,
+    ) -> None:
+        sources: list[Source] = [*map(LogDirectory, log_dirs), *map(JobGlob, job_globs)]
+        self._clock = clock
+        self._rescan_seconds = rescan_seconds
+        self._watched = [WatchedSource(source, history=first_run) for source in sources]
+
+    def scan(self) -> Changes:
+        """Scan the sources that may have changed. One that cannot be read keeps its files."""
+        changes = Changes()
+        now = self._clock.monotonic()
+        for watched in self._watched:
+            if watched.due(now, self._rescan_seconds):
+                watched.scan(self._clock, changes)
+        changes.appeared.sort(key=_started)
+        return changes
+
+    def key_of(self, path: str) -> FileKey | None:
+        """The file last found at a path."""
+        return next((watched.found[path] for watched in self._watched if path in watched.found), None)
+
+    def problems(self) -> list[RefusedError]:
+        """The sources that cannot be read now."""
+        return [watched.refusal for watched in self._watched if watched.refusal is not None]
+
+    def directories(self) -> dict[str, str]:
+        """All directories that hold or may come to hold logs, and the prefix of the relevant names in each."""
+        directories: dict[str, str] = {}
+        for watched in self._watched:
+            for path, prefix in watched.source.directories().items():
+                directories[path] = min(prefix, directories.get(path, prefix))
+        return directories
+
+
+def _started(appearance: Appearance) -> float:
+    return appearance.source.describe(appearance.path).started or 0.0

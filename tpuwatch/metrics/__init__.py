@@ -1,0 +1,28 @@
+"""Prometheus metrics, and the main ones for Cloud Monitoring."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.metrics.cloud_monitoring import (
+        CloudMonitoringExport,
+        samples,
+    )
+    from tpuwatch.metrics.registry import Metrics
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "cloud_monitoring": ["CloudMonitoringExport", "samples"],
+            "registry": ["Metrics"],
+        },
+    )
+
+__all__ = [
+    "CloudMonitoringExport",
+    "Metrics",
+    "samples",
+]

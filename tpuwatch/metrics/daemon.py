@@ -1,0 +1,109 @@
+"""Metrics of tpuwatch itself: its store, rules, configuration, loops and HTTP server."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Gauge, Info, ProcessCollector
+
+from tpuwatch import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.metrics.families import Families
+
+HTTP_CODES: Final = ("200", "400", "404", "405", "431", "500", "503", "other")
+
+
+def add_build(new: Families) -> None:
+    """The process's own metrics and the versions that run."""
+    ProcessCollector(registry=new.registry)
+    build = Info("tpuwatch_build", "The version of tpuwatch that runs here, and of its Python.", registry=new.registry)
+    build.info({"version": __version__, "python": platform.python_version()})
+
+
+class DaemonMetrics:
+    """Metrics of the daemon. The methods may be called from any thread."""
+
+    def __init__(self, new: Families, loops: Iterable[str]) -> None:
+        """`loops` are the names of all loops that report a success."""
+        self._store_errors = new.counter(
+            "tpuwatch_store_errors_total", "Writes to the store that failed and are tried again."
+        )
+        self._store_durable = new.gauge(
+            "tpuwatch_store_durable",
+            "1 while events reach the disk, 0 while they are held in memory only and a crash would lose them.",
+        )
+        self._store_events = new.gauge("tpuwatch_store_events", "Events that the store holds now, history among them.")
+        self._rules_loaded = new.gauge("tpuwatch_rules_loaded", "Rules of the catalogue that are in use.")
+        self._rules_refused = new.gauge(
+            "tpuwatch_rules_refused", "Rules that are not in use because they are wrong; tpuwatch's log names them."
+        )
+        self._config_success = new.gauge(
+            "tpuwatch_config_reload_success",
+            "1 if the configuration read last is good, 0 if it is bad and the one before stays in force.",
+        )
+        self._config_time = new.gauge(
+            "tpuwatch_config_last_reload_timestamp_seconds", "When a configuration last came into force."
+        )
+        self._loop_family = Gauge(
+            "tpuwatch_loop_last_success_timestamp_seconds",
+            "When each loop of tpuwatch last finished a turn without error; 0 until its first.",
+            ["loop"],
+            registry=new.registry,
+        )
+        self._turn_family = Gauge(
+            "tpuwatch_loop_turn_seconds",
+            "How long the last turn of each loop took, waits for others included.",
+            ["loop"],
+            registry=new.registry,
+        )
+        self._loops: dict[str, tuple[Gauge, Gauge]] = {}
+        self.set_loops(loops)
+        self._requests = new.counters(
+            "tpuwatch_http_requests_total",
+            "Requests that tpuwatch's own HTTP server answered, by status code.",
+            "code",
+            {code: code for code in HTTP_CODES},
+        )
+
+    def count_store_error(self) -> None:
+        """A commit to the store failed."""
+        self._store_errors.inc()
+
+    def set_store(self, *, durable: bool, events: int) -> None:
+        """The store holds `events` events; `durable`: new ones reach the disk."""
+        self._store_durable.set(durable)
+        self._store_events.set(events)
+
+    def set_rules(self, *, loaded: int, refused: int) -> None:
+        """A catalogue came into use."""
+        self._rules_loaded.set(loaded)
+        self._rules_refused.set(refused)
+
+    def set_config(self, *, success: bool, at: float) -> None:
+        """A configuration was read at the time `at`; without `success` the one before stays active."""
+        self._config_success.set(success)
+        if success:
+            self._config_time.set(at)
+
+    def set_loops(self, names: Iterable[str]) -> None:
+        """The loops that run from now on; others lose their series."""
+        names = set(names)
+        for ended in self._loops.keys() - names:
+            self._loop_family.remove(ended)
+            self._turn_family.remove(ended)
+        self._loops = {name: (self._loop_family.labels(name), self._turn_family.labels(name)) for name in sorted(names)}
+
+    def set_loop_success(self, loop: str, at: float, seconds: float) -> None:
+        """A loop finished a turn of `seconds` at the time `at`. One that no longer runs is ignored."""
+        if loop in self._loops:
+            last, turn = self._loops[loop]
+            last.set(at)
+            turn.set(seconds)
+
+    def count_http_request(self, code: int) -> None:
+        """A request was answered with the status `code`."""
+        self._requests.get(str(code), self._requests["other"]).inc()

@@ -1,0 +1,84 @@
+"""How series are created: at the start, or from a snapshot at each scrape."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+K = TypeVar("K")
+_NODE_LABEL: Final = re.compile(r"[A-Za-z0-9._:/-]{1,200}")  # what a node may be called in a series
+
+
+class Families:
+    """Creates metrics in one registry, with every value of their label from the start."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+
+    def counter(self, name: str, text: str) -> Counter:
+        """A counter without labels."""
+        return Counter(name, text, registry=self.registry)
+
+    def gauge(self, name: str, text: str) -> Gauge:
+        """A gauge without labels."""
+        return Gauge(name, text, registry=self.registry)
+
+    def counters(self, name: str, text: str, label: str, values: Mapping[K, str]) -> dict[K, Counter]:
+        """One counter for each label value, by key."""
+        family = Counter(name, text, [label], registry=self.registry)
+        return {key: family.labels(value) for key, value in values.items()}
+
+    def gauges(self, name: str, text: str, label: str, values: Iterable[str]) -> dict[str, Gauge]:
+        """One gauge for each label value."""
+        family = Gauge(name, text, [label], registry=self.registry)
+        return {value: family.labels(value) for value in values}
+
+
+class Snapshot(Collector):
+    """Families that are rendered at each scrape, so that what no longer exists has no series and takes no memory."""
+
+    def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families()
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+class WithoutCreated(Collector):
+    """A registry without the `_created` series, which double it and add nothing.
+
+    prometheus_client can only switch them off for a whole process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._registry.collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+    def describe(self) -> list[Metric]:
+        return []
+
+
+def node_labels(nodes: Iterable[tuple[str, str, K]]) -> Iterator[tuple[str, K]]:
+    """Distinct labels for nodes, given as name, zone and value: Prometheus rejects a scrape with a duplicate series.
+
+    A name that exists in another zone too gets its zone as a prefix. A name that no node can have gets no label.
+    """
+    seen: set[str] = set()
+    for name, zone, value in nodes:
+        label = f"{zone}/{name}" if name in seen else name
+        if label not in seen and _NODE_LABEL.fullmatch(label):
+            seen.add(label)
+            yield label, value

@@ -1,0 +1,134 @@
+"""Metrics of what is read from logs: the reading itself, the events and the launches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Histogram
+
+from tpuwatch.model import Cause, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.metrics.families import Families
+
+SEVERITIES: Final = {"I": "info", "W": "warning", "E": "error", "F": "fatal"}
+FINAL_OUTCOMES: Final[tuple[Outcome, ...]] = tuple(outcome for outcome in Outcome if outcome is not Outcome.STARTING)
+# 15 s is where a launch counts as slow; 300 s is the compile grace.
+INIT_BUCKETS: Final = (1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class LogMetrics:
+    """Metrics of events, launches and log files. For the thread that reads the logs."""
+
+    def __init__(self, new: Families, refusals: Iterable[str]) -> None:
+        """`refusals` are all reasons for which a file is not read."""
+        self._events = new.counters(
+            "tpuwatch_events_total",
+            "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
+            "cause",
+            {cause: cause.value for cause in Cause if cause.is_fault},
+        )
+        self._history = new.counter(
+            "tpuwatch_backlog_events_total",
+            "Faults that stood in the logs before tpuwatch first ran here; they are stored and alert nothing.",
+        )
+        self._premapped_failures = new.counter(
+            "tpuwatch_premapped_failures_total",
+            "Allocations that failed because the premapped host buffer was too small.",
+        )
+        self._launches = new.counters(
+            "tpuwatch_launches_total",
+            "Processes that tried to bring the TPU up, by how it went: ok, slow, failed, silent or killed.",
+            "outcome",
+            {outcome: outcome.value for outcome in FINAL_OUTCOMES},
+        )
+        self._init = Histogram(
+            "tpuwatch_tpu_init_seconds",
+            "How long TPU initialisation took, as libtpu reports it.",
+            buckets=INIT_BUCKETS,
+            registry=new.registry,
+        )
+        self._last_init = new.gauge(
+            "tpuwatch_last_init_seconds", "How long the latest TPU initialisation took; 0 until one has been seen."
+        )
+        self._premapped = new.gauge(
+            "tpuwatch_premapped_buffer_bytes",
+            "Size of the premapped host buffer that the latest launch announced; 0 until one has been seen.",
+        )
+        self._read = new.counter("tpuwatch_log_read_bytes_total", "Bytes read from all followed logs.")
+        self._last_read = new.gauge(
+            "tpuwatch_log_last_read_timestamp_seconds",
+            "When something was last read from any followed log; 0 until then.",
+        )
+        self._lag = new.gauge("tpuwatch_log_lag_bytes", "Bytes that stand in followed logs and are not read yet.")
+        self._records = new.counters(
+            "tpuwatch_log_records_total", "Records read from libtpu's own logs, by severity.", "severity", SEVERITIES
+        )
+        self._files = new.gauges(
+            "tpuwatch_log_files",
+            "Log files found now: followed, or refused because they cannot be read or must not be trusted.",
+            "state",
+            ("followed", "refused"),
+        )
+        self._refused = new.counters(
+            "tpuwatch_log_refused_total",
+            "Files that match the configured logs and were not read, by reason; the status page names them.",
+            "reason",
+            {reason: reason for reason in refusals},
+        )
+        self._truncations = new.counter(
+            "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
+        )
+
+    def count_event(self, cause: Cause, *, history: bool = False) -> None:
+        """A fault was stored, and is new; `history` as in `Event.history`. Copies of a record must not be reported."""
+        if history:
+            self._history.inc()
+        else:
+            self._events[cause].inc()
+
+    def count_premapped_failure(self) -> None:
+        """An allocation was found to have failed because the premapped buffer had no room; never for history."""
+        self._premapped_failures.inc()
+
+    def count_launch(self, outcome: Outcome) -> None:
+        """A launch has ended its start: once per launch, never with STARTING, never for history."""
+        self._launches[outcome].inc()
+
+    def observe_init(self, seconds: float) -> None:
+        """A TPU initialisation that took `seconds` was seen."""
+        self._init.observe(seconds)
+        self._last_init.set(seconds)
+
+    def set_premapped_size(self, size: int) -> None:
+        """A launch announced a premapped host buffer of `size` bytes."""
+        self._premapped.set(size)
+
+    def count_read(self, size: int, at: float) -> None:
+        """`size` bytes were read from the logs, the last of them at the time `at`."""
+        self._read.inc(size)
+        self._last_read.set(at)
+
+    def count_records(self, counts: Mapping[str, int]) -> None:
+        """Records were read: how many, by libtpu's severity letter (I, W, E, F)."""
+        for letter, count in counts.items():
+            self._records[letter].inc(count)
+
+    def set_lag(self, size: int) -> None:
+        """`size` bytes of the followed files are not read yet."""
+        self._lag.set(size)
+
+    def set_files(self, *, followed: int, refused: int) -> None:
+        """The numbers of files that are followed and refused now."""
+        self._files["followed"].set(followed)
+        self._files["refused"].set(refused)
+
+    def count_refused(self, reason: str) -> None:
+        """A file was newly refused, for one of the declared reasons."""
+        self._refused[reason].inc()
+
+    def count_truncation(self) -> None:
+        """A followed file became shorter, or was overwritten where it had been read."""
+        self._truncations.inc()

@@ -1,0 +1,136 @@
+"""Metrics of restarts: those begun, ended, blocked and under way, and the nodes that need an operator.
+
+What is under way is a snapshot that is rendered at the scrape, from the ledger as it was read last.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client import Counter, Metric
+
+from tpuwatch.metrics.families import Families, Snapshot, node_labels
+from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpuwatch.model import Action, RestartRecord
+
+MAX_NODES: Final = 100  # with series of their own; the others are in the counts
+MESSAGES: Final = ("sent", "failed", "dropped")  # the results of a message
+OPEN: Final = tuple(phase for phase in Phase if phase not in ENDED)
+_RESULTS: Final = tuple(phase for phase in Phase if phase in ENDED)
+
+
+class RestartMetrics:
+    """Metrics of restarts. The methods may be called from any thread."""
+
+    def __init__(self, new: Families) -> None:
+        self._open_records: tuple[RestartRecord, ...] = ()
+        family = Counter(
+            "tpuwatch_restarts_total",
+            "What was done about nodes from here and has ended, by what it was and how it ended.",
+            ["action", "result"],
+            registry=new.registry,
+        )
+        self._restarts = {
+            (action, phase): family.labels(action.value, phase.value) for action in SWITCHED for phase in _RESULTS
+        }
+        self._begun = new.counters(
+            "tpuwatch_restarts_begun_total",
+            "What was begun about nodes from here because of a verdict.",
+            "action",
+            {action: action.value for action in SWITCHED},
+        )
+        self._blocked = new.counters(
+            "tpuwatch_restarts_blocked_total",
+            "Decisions not to do what a verdict calls for, by reason; each is counted when it becomes another one.",
+            "reason",
+            {blocked: blocked.value for blocked in Blocked},
+        )
+        self._restart_requests = new.counter(
+            "tpuwatch_restart_requests_total", "Times that others were asked to restart the node that tpuwatch runs on."
+        )
+        self._breaker_open = new.gauge(
+            "tpuwatch_breaker_open",
+            "1 while too many restarts have failed and none is begun, until a person closes the breaker.",
+        )
+        self._operators_needed = new.gauge(
+            "tpuwatch_restart_person_needed", "Watched nodes that only a person can help now, as far as is decided."
+        )
+        self._ledger_errors = new.counter(
+            "tpuwatch_ledger_errors_total", "Times that the ledger of restarts could not be read or written."
+        )
+        self._ledger_up = new.gauge(
+            "tpuwatch_ledger_up",
+            "1 if the ledger of restarts could be used when it was needed last, 0 if it could not.",
+        )
+        self._ledger_up.set(1)
+        self._webhook = new.counters(
+            "tpuwatch_webhook_messages_total",
+            "Messages to people by the webhook: sent, failed for good, or dropped because too many wait.",
+            "result",
+            {result: result for result in MESSAGES},
+        )
+        new.registry.register(Snapshot(self._restart_families))
+
+    def count_begun(self, action: Action) -> None:
+        """An action on a node was begun."""
+        if action in self._begun:
+            self._begun[action].inc()
+
+    def count_ended(self, action: Action, phase: Phase) -> None:
+        """An action that this daemon drove ended in this phase."""
+        if (action, phase) in self._restarts:
+            self._restarts[action, phase].inc()
+
+    def count_blocked(self, blocked: Blocked) -> None:
+        """An action that a verdict calls for is blocked, for another reason than before."""
+        self._blocked[blocked].inc()
+
+    def count_request(self) -> None:
+        """The peers that watch the own node were asked to restart it."""
+        self._restart_requests.inc()
+
+    def set_state(self, *, records: Sequence[RestartRecord], breaker_open: bool) -> None:
+        """The open records of the ledger and its breaker, as they were read last."""
+        self._open_records = tuple(record for record in records if record.open)
+        self._breaker_open.set(breaker_open)
+
+    def set_operators_needed(self, count: int) -> None:
+        """The number of watched nodes that need an operator now."""
+        self._operators_needed.set(count)
+
+    def set_ledger(self, *, works: bool) -> None:
+        """The ledger was read or written, or could not be."""
+        self._ledger_up.set(works)
+        if not works:
+            self._ledger_errors.inc()
+
+    def count_webhook_message(self, result: str) -> None:
+        """The result of a message: one of MESSAGES."""
+        self._webhook[result].inc()
+
+    def _restart_families(self) -> Iterator[Metric]:
+        records = self._open_records
+        count = Metric("tpuwatch_restarts_open", "Restarts that are under way, by how far they have come.", "gauge")
+        tally = Tally(record.phase for record in records)
+        for phase in OPEN:
+            count.add_sample(count.name, {"phase": phase.value}, tally[phase])
+        waiting = Metric(
+            "tpuwatch_restarts_waiting_for_capacity",
+            "Nodes that were stopped for a restart and whose start was refused so far; it is tried on and on.",
+            "gauge",
+        )
+        waiting.add_sample(
+            waiting.name, {}, sum(record.phase is Phase.STOPPED and record.tries > 0 for record in records)
+        )
+        entered = Metric(
+            "tpuwatch_restart_phase_timestamp_seconds", "Since when a node's restart has been in its phase.", "gauge"
+        )
+        labels = node_labels((record.target.node, record.target.zone, record) for record in records[:MAX_NODES])
+        for name, record in labels:
+            entered.add_sample(entered.name, {"node": name, "phase": record.phase.value}, record.entered)
+        yield from (count, waiting, entered)

@@ -1,0 +1,122 @@
+"""Causes, events, findings, and the cursors up to which logs are read.
+
+Everything here is plain data without I/O. Sizes are bytes, durations seconds, times seconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Cause(str, Enum):
+    """What went wrong. The value is the id that users see."""
+
+    # Findings are listed in this order: a cause before its consequences, the specific before the general.
+    HOST_OOM = "host_oom"
+    PREMAPPED_EXHAUSTED = "premapped_exhausted"
+    VMEM_OOM = "vmem_oom"
+    HBM_OOM_COMPILE = "hbm_oom_compile"
+    HBM_OOM_RUNTIME = "hbm_oom_runtime"
+    BAD_FLAG = "bad_flag"
+    TPU_IN_USE = "tpu_in_use"
+    METADATA_UNREACHABLE = "metadata_unreachable"
+    VERSION_MISMATCH = "version_mismatch"
+    AUTH_SCOPE = "auth_scope"
+    CREDENTIALS = "credentials"
+    PERMISSION_DENIED = "permission_denied"
+    SSH_KEY = "ssh_key"
+    GCLOUD_COMPONENTS = "gcloud_components"
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    MAINTENANCE = "maintenance"
+    PREEMPTED = "preempted"
+    NODE_NOT_READY = "node_not_ready"
+    DRIVER_ERROR = "driver_error"
+    NODE_UNHEALTHY = "node_unhealthy"
+    PROGRAM_MISMATCH = "program_mismatch"
+    NUMERIC_FAULT = "numeric_fault"
+    DYNAMIC_SHAPE = "dynamic_shape"
+    UNSUPPORTED_OP = "unsupported_op"
+    UNPLACEABLE_OP = "unplaceable_op"
+    DATA_PIPELINE_ERROR = "data_pipeline_error"
+    INVALID_PROGRAM = "invalid_program"
+    TENSOR_HANDLE = "tensor_handle"
+    CORE_HALTED = "core_halted"
+    COMPILER_CRASH = "compiler_crash"
+    HANG = "hang"
+    MESH_ERROR = "mesh_error"
+    BARRIER_TIMEOUT = "barrier_timeout"
+    HEARTBEAT_LOST = "heartbeat_lost"
+    CONNECT_FAILED = "connect_failed"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    NO_TPU_FOUND = "no_tpu_found"
+    INIT_FAILED = "init_failed"
+    SLOW_INIT = "slow_init"
+    INTERRUPTED = "interrupted"
+    TUNE_CHANGE = "tune_change"
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something went wrong. Other events are informative: no finding, no evidence, no alert."""
+        return self is not Cause.TUNE_CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record that a rule recognised. `key` is equal for every copy of the record, in whichever file it is read."""
+
+    key: bytes
+    rule: str
+    cause: Cause
+    observed: float  # when tpuwatch read it
+    time: float | None  # when the record says it happened
+    severity: str  # I, W, E, F, or "" where the text has no such mark
+    pid: int | None
+    file: str
+    offset: int
+    text: str  # the record, cleaned and truncated
+    details: dict[str, Any] = field(default_factory=dict)
+    history: bool = False  # written before tpuwatch first ran here: no alert, no action
+    id: int | None = None  # the store's number for it
+
+    @property
+    def when(self) -> float:
+        """The record's own time if it has one, else the time of reading."""
+        return self.observed if self.time is None else self.time
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a file has been read. Device, inode and first bytes identify the file, not its name."""
+
+    path: str
+    device: int
+    inode: int
+    head: bytes  # the file's first bytes (up to 256), as they were when first seen
+    offset: int  # everything below has been processed
+    state: dict[str, Any] = field(default_factory=dict)  # what the parser must remember
+    history_until: int = 0  # bytes below were written before tpuwatch first ran here
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """One step to take, and its public source."""
+
+    do: str
+    source: str
+
+
+@dataclass(slots=True)
+class Finding:
+    """All events of one cause, folded into what the operator acts on."""
+
+    cause: Cause
+    count: int
+    first: Event
+    last: Event
+    line: int | None
+    details: dict[str, Any]
+    summary: str
+    remedy: tuple[Remedy, ...]

@@ -1,0 +1,55 @@
+"""Launches: processes that initialise the TPU.
+
+Sizes are bytes, durations seconds, times seconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tpuwatch.model.events import Cause
+
+
+class Outcome(str, Enum):
+    """How a launch's initialisation went."""
+
+    STARTING = "starting"  # under way, within its grace
+    OK = "ok"
+    SLOW = "slow"  # initialised, but later than the limit
+    FAILED = "failed"
+    SILENT = "silent"  # no record for longer than the compile grace
+    KILLED = "killed"  # the process ended before it was initialised
+
+
+@dataclass(slots=True)
+class Launch:
+    """One process that initialises the TPU, as known from its log files, job output and /proc."""
+
+    pid: int
+    started: float
+    user: str = ""
+    host: str = ""
+    build: str = ""  # libtpu's build label
+    chips: int | None = None
+    chip_kind: str = ""
+    premapped_bytes: int | None = None
+    premapped_threshold_bytes: int | None = None
+    premapped_partitions: int | None = None
+    init_seconds: float | None = None
+    outcome: Outcome = Outcome.STARTING
+    cause: Cause | None = None  # why it failed
+    last_heard: float | None = None
+    environment: dict[str, str] = field(default_factory=dict)  # TPU_*, LIBTPU_* and TPUWATCH_* of the process
+    workload: str = ""  # the name set by the operator or `tpuwatch exec`; empty: none
+    faults: dict[str, float] = field(default_factory=dict)  # causes, and the seconds from start to the first of each
+    premapped_failures: int = 0  # how often the premapped buffer was exhausted
+    premapped_need_bytes: int | None = None  # the most that a failure showed to be needed at once; None: unknown
+    premapped_asked_bytes: int | None = None  # the largest single buffer that did not fit
+    boot_id: str = ""  # the machine's boot that it ran in; empty where it is unknown
+    ended: float | None = None
+    exit_status: int | None = None  # as the shell counts: 128 and more for signals; None if unknown
+    history: bool = False
+    id: int | None = None

@@ -1,0 +1,243 @@
+"""What the ledger holds of one node: the restart that is under way, or the last one, and what came before.
+
+Plain data. Times are seconds since the Unix epoch by the writer's clock; they bound waits and windows of hours, and
+never decide who may act: that is the lease's version alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from tpuwatch.model.verdict import Action
+
+# The actions that [restart] switches on or off; the key is the action's value.
+SWITCHED: Final = (
+    Action.CHECKPOINT,
+    Action.END_HOLDER,
+    Action.RESTART_RUNTIME,
+    Action.RESTART_NODE,
+    Action.RESET_QUEUED_RESOURCE,
+)
+
+
+class Phase(str, Enum):
+    """How far a restart has come. What is about to be done is written before it is done."""
+
+    REQUESTED = "requested"  # wanted by a daemon or an operator, and nothing is done yet
+    INTENT = "intent"  # about to stop, or to reset; perhaps it was called already
+    STOPPING = "stopping"  # the stop, or the reset, was accepted
+    STOPPED = "stopped"  # about to start; perhaps it was called already
+    STARTING = "starting"  # the start was accepted
+    VERIFYING = "verifying"  # it runs again: does it stay well?
+    DONE = "done"
+    FAILED = "failed"  # it was tried, nothing is left half done, and the node is as bad as before
+    NEEDS_OPERATOR = "needs_operator"  # it cannot be continued: the note says what to do
+    CANCELLED = "cancelled"  # before anything was done
+
+
+ENDED = frozenset({Phase.DONE, Phase.FAILED, Phase.NEEDS_OPERATOR, Phase.CANCELLED})
+TOUCHED = frozenset({Phase.INTENT, Phase.STOPPING, Phase.STOPPED, Phase.STARTING, Phase.VERIFYING})  # to be finished
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The node that a record is about."""
+
+    project: str
+    zone: str
+    node: str
+
+    @property
+    def path(self) -> str:
+        """The resource name: projects/P/locations/Z/nodes/N."""
+        return f"projects/{self.project}/locations/{self.zone}/nodes/{self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who drives the record. It has expired when the record's version has not changed for `seconds` by the reader's
+    own monotonic clock; wall clocks do not count."""
+
+    owner: str = ""  # host, process and a random part; "" without a driver
+    seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One restart that has ended."""
+
+    action: Action
+    cause: str  # of the verdict: its value, or "operator"
+    began: float
+    ended: float
+    phase: Phase  # one of ENDED
+    stops: int  # how often a stop or a reset was called with success, as far as is known
+    actor: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRecord:
+    """All that the ledger holds of one node."""
+
+    target: Target
+    action: Action
+    phase: Phase
+    cause: str
+    reason: str  # a sentence: the operator's, or the verdict's summary
+    evidence: tuple[str, ...]  # the verdict's reasons, a sentence each
+    actor: str  # who wanted it
+    requested: float
+    lease: Lease = Lease()
+    entered: float = 0.0  # when the phase began
+    operation: str = ""  # of the last call, once its answer came
+    operations: tuple[str, ...] = ()  # all of them
+    foreign: tuple[str, ...] = ()  # operations on the node that are known to be none of these; bounded
+    queued_resource: str = ""
+    tries: int = 0  # failed calls in this phase
+    not_before: float = 0.0  # the next call waits for this time: a stockout, a quota
+    stops: int = 0  # stops or resets of this restart that were accepted, as far as is known
+    began: float = 0.0  # when a driver first observed the node; 0: none has yet
+    down: float = 0.0  # when the node was first known to have gone down for this restart; 0: that is not proven
+    shown: str = ""  # the state that the API showed last, or "GONE"
+    shown_since: float = 0.0  # since when it has shown nothing else
+    unseen_since: float = 0.0  # since when the node could not be observed; 0: the last observation succeeded
+    well_since: float = 0.0  # since when the node has been well while it is verified; 0: it is not
+    boot_id: str = ""  # of the node's first worker before the restart, where it was known: proof of a new boot
+    signals: tuple[str, ...] = ()  # who spoke for it: values of Signal; empty where an operator wanted it
+    note: str = ""  # for operators, a sentence
+    history: tuple[Attempt, ...] = ()  # the newest first; bounded
+
+    @property
+    def open(self) -> bool:
+        """Whether there is still something to be done."""
+        return self.phase not in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """While it is open, tpuwatch begins no restart. Only an operator closes it."""
+
+    opened: float | None = None  # None: it is closed
+    reason: str = ""  # a sentence: which failures opened it
+    reset_at: float = 0.0  # when an operator closed it last; failures that ended by then count no more
+    reset_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A restart that is about to be recorded. It takes its share of the budgets before anything is done."""
+
+    target: Target
+    began: float  # `requested` of the record, and `began` of the attempt, that it becomes
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What the ledger holds of all nodes together: written under its version, so that two who decide at once
+    cannot both take the last of a budget."""
+
+    breaker: Breaker = Breaker()
+    claims: tuple[Claim, ...] = ()  # the newest first; those older than the fleet's window are dropped
+
+
+class Blocked(str, Enum):
+    """Why what is called for is not done. The value is the label of tpuwatch_restarts_blocked_total."""
+
+    # It would be wrong, whatever is allowed.
+    RECREATE = "recreate"  # only to recreate the node would help, which tpuwatch does not do
+    NOT_STUCK = "not_stuck"  # a verdict on which nothing is interrupted
+    STALE = "stale"  # the judgement is old
+    ELSEWHERE = "elsewhere"  # it can be done on the machine itself alone
+    CLOUD_SILENT = "cloud_silent"  # the cloud's current answer on the node is not known
+    TAKEN = "taken"  # PREEMPTED, TERMINATED
+    CHANGING = "changing"  # in a state that ends in …ING
+    MAINTENANCE = "maintenance"  # under way or near, or under repair
+    STATE = "state"  # in another state than READY
+    SPOT = "spot"  # cannot be started again
+    HOSTS = "hosts"  # the service does not allow it for so many hosts
+    BOOT_GRACE = "boot_grace"  # it booted not long ago, or it is not known when
+    # It is not proven.
+    BEFORE_BOOT = "before_boot"  # part of the proof is from before this boot
+    LOGS_ALONE = "logs_alone"  # only the logs report it
+    ONE_SIGNAL = "one_signal"  # … or not two, of whom one is the cloud or the runtime
+    UNSURE = "unsure"
+    UNCONFIRMED = "unconfirmed"  # it has not held for long enough
+    STARTUP = "startup"  # tpuwatch itself began not long ago
+    OWN_NODE = "own_node"  # tpuwatch runs on it: another machine has to do it
+    # It is not the time for it.
+    NO_LEDGER = "no_ledger"
+    UNDER_WAY = "under_way"  # something is being done about the node already
+    NEEDS_OPERATOR = "needs_operator"  # the last restart ended with a call for an operator
+    STORM = "storm"
+    BREAKER = "breaker"
+    SAME_CAUSE = "same_cause"
+    NO_CAPACITY = "no_capacity"  # a start in this zone is being refused
+    BACKOFF = "backoff"
+    COOLDOWN = "cooldown"
+    NODE_BUDGET = "node_budget"
+    FLEET_BUDGET = "fleet_budget"
+    # All else allows it.
+    OBSERVE = "observe"
+    SWITCHED_OFF = "switched_off"
+
+
+# With these nothing improves by itself, nor by what tpuwatch may do: an operator has to know.
+FOR_OPERATOR: Final = frozenset(
+    {
+        Blocked.RECREATE,
+        Blocked.TAKEN,
+        Blocked.STATE,
+        Blocked.SPOT,
+        Blocked.HOSTS,
+        Blocked.NO_LEDGER,
+        Blocked.NEEDS_OPERATOR,
+        Blocked.STORM,
+        Blocked.BREAKER,
+        Blocked.SAME_CAUSE,
+        Blocked.NO_CAPACITY,
+        Blocked.NODE_BUDGET,
+        Blocked.FLEET_BUDGET,
+        Blocked.OBSERVE,
+        Blocked.SWITCHED_OFF,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """How much of the budgets is used, before what is decided now."""
+
+    node: int = 0
+    node_max: int = 0
+    fleet: int = 0
+    fleet_max: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RestartDecision:
+    """What is to be done about one node now. All of it is plain data: an audit line carries it as it is."""
+
+    node: str
+    at: float
+    verdict: str  # its value: the cause under which an act is recorded
+    wanted: Action  # what the evidence calls for
+    act: Action | None  # what is to be done now; None is nothing
+    blocked: Blocked | None  # why it is not done; None where it is done, and where nothing can be done
+    sentence: str  # what is decided, and why
+    needs_operator: bool = False
+    request: bool = False  # the watchers of the node are asked by a record in the ledger
+    opens_breaker: str = ""  # why the breaker has to be opened, as a sentence; "" where it has not
+    retry_at: float | None = None  # when what blocks it will be over, where that is known
+    signals: tuple[str, ...] = ()  # that counted
+    evidence: tuple[str, ...] = ()  # the reasons and their signals, a sentence each
+    against: tuple[str, ...] = ()  # what speaks against it
+    held_seconds: float = 0.0  # for how long it has been seen without a break
+    use: Use | None = None  # of the budgets, where it came to them
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What identifies the decision: it is counted and reported once, until this changes."""
+        asks = self.needs_operator and self.blocked is None  # otherwise `blocked` shows it already
+        return (self.verdict, self.wanted, self.act, self.blocked, self.request, asks)

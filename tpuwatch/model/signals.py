@@ -1,0 +1,373 @@
+"""What the signals report of a node: plain data, each answer with its time.
+
+A signal that could not be asked, or did not answer, is a `Problem`, never a bad answer. Times are seconds since the
+Unix epoch by this machine's clock, durations seconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tpuwatch.model.events import Event
+    from tpuwatch.model.launches import Launch
+    from tpuwatch.model.verdict import Action, Confidence, Verdict
+
+T = TypeVar("T")
+
+WELL_HEALTH: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})  # the API has nothing against the node
+
+
+class Signal(str, Enum):
+    """What is reported of a node, by its source."""
+
+    CLOUD = "cloud"  # the Cloud TPU API
+    RUNTIME = "runtime"  # libtpu's runtime metrics
+    HOST = "host"  # the machine itself: holders, memory, kernel
+    LOGS = "logs"  # libtpu's logs and jobs' output
+    METADATA = "metadata"  # the metadata server: maintenance and preemption
+    MONITORING = "monitoring"  # Cloud Monitoring, minutes late
+    PEER = "peer"  # the tpuwatch on a node that is watched from here
+
+
+class Problem(str, Enum):
+    """Why a signal gave no answer. The value is what users, metrics and the API see."""
+
+    OFF = "off"  # not to be asked, by configuration
+    UNCONFIGURED = "unconfigured"  # project, zone or node to ask for are unknown
+    ABSENT = "absent"  # there is nothing to ask, as is normal: no workload, no metadata server outside Google Cloud
+    GONE = "gone"  # asked with success: there is no such node (any more)
+    UNREACHABLE = "unreachable"  # no connection, or it broke
+    TIMEOUT = "timeout"  # no answer by the deadline
+    THROTTLED = "throttled"  # asked too often
+    SERVER = "server"  # an error on their side
+    DENIED = "denied"  # a permission is missing
+    SCOPE = "scope"  # the access token lacks the scope
+    CREDENTIALS = "credentials"  # there are none, or they have expired
+    DISABLED = "disabled"  # the API is not enabled in the project
+    NOT_FOUND = "not_found"  # no such project or zone
+    FOREIGN = "foreign"  # something else answers there
+    INTERNAL = "internal"  # tpuwatch itself failed to ask; see its log
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What a signal reported last, and what became of the latest attempt to ask it."""
+
+    value: T | None = None  # the last good answer, however old
+    at: float | None = None  # when it was given
+    problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt; None when it succeeded
+    detail: str = ""  # the problem in a sentence, with what to do
+    tried: float | None = None  # when it was asked last
+
+    def current(self, now: float, seconds: float) -> T | None:
+        """The value, if the latest attempt gave it and it is no older than `seconds`."""
+        if self.problem is None and self.at is not None and now - self.at <= seconds:
+            return self.value
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One thing that is known of this machine, and where from: "metadata", "config", or "" where it is unknown."""
+
+    value: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this machine is. An empty value is unknown."""
+
+    project: Known = Known()
+    zone: Known = Known()
+    node: Known = Known()  # "" for TPUs made through Compute Engine: there is no node to stop or start
+    worker: Known = Known()  # "0", "1", …
+    accelerator: Known = Known()  # "v5litepod-16"
+    chips: Known = Known()  # on this host
+    hosts: Known = Known()  # of the node: "1" is single-host
+    spot: Known = Known()  # "yes" or "no"
+    instance: Known = Known()  # the VM's number in Compute Engine
+    metrics_ports: Known = Known()  # "8431,8432"
+
+
+@dataclass(frozen=True, slots=True)
+class Symptom:
+    """What the API reports to have been wrong with a worker."""
+
+    kind: str  # LOW_MEMORY, OUT_OF_MEMORY, EXECUTE_TIMED_OUT, MESH_BUILD_FAIL, HBM_OUT_OF_MEMORY, PROJECT_ABUSE, …
+    at: float | None
+    worker: str
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """A maintenance that is announced or under way."""
+
+    kind: str  # SCHEDULED, UNSCHEDULED, or as the service reports
+    status: str  # PENDING, ONGOING, …
+    start: float | None
+    end: float | None
+    latest_start: float | None = None
+    can_reschedule: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloudNode:
+    """A node as the Cloud TPU API shows it. Values of its enums that are new are "STATE_17" or "HEALTH_9"."""
+
+    project: str
+    zone: str
+    name: str  # the short one
+    state: str  # READY, STOPPED, …: the enum's name
+    health: str  # HEALTHY, TIMEOUT, UNHEALTHY_…, or "" where the API reports nothing
+    health_description: str = ""
+    symptoms: tuple[Symptom, ...] = ()
+    accelerator: str = ""
+    runtime_version: str = ""
+    hosts: int = 1
+    spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
+    queued_resource: str = ""  # the short name
+    address: str = ""  # of its first host, as the service gives it
+    maintenance: Maintenance | None = None
+    created: float | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    changed: float | None = None  # when tpuwatch first saw it in this state and health
+    changed_unseen: bool = False  # it came to be so when tpuwatch did not look, who knows how long before `changed`
+
+    @property
+    def well(self) -> bool:
+        """Whether the cloud has nothing to say against it."""
+        return self.state == "READY" and self.health in WELL_HEALTH
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """One chip as libtpu's runtime metrics show it; None is not reported."""
+
+    id: str
+    hbm_used_bytes: int | None = None
+    hbm_total_bytes: int | None = None
+    duty_cycle: float | None = None  # 0 to 1
+    idle_seconds: float | None = None  # since the last program ran
+
+    @property
+    def reports_nothing(self) -> bool:
+        """Whether it reports neither use nor rest, or nothing but zeros: a program that has just run holds memory."""
+        values = (self.duty_cycle, self.idle_seconds, self.hbm_used_bytes)
+        return values[:2] == (None, None) or values == (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePort:
+    """One process's runtime metrics. With a `problem` the listener there does not answer as libtpu does."""
+
+    port: int
+    chips: tuple[Chip, ...] = ()
+    hlo_queue: int | None = None  # programs that wait, over all cores
+    problem: Problem | None = None
+    detail: str = ""
+    since: float | None = None  # since when it has had this problem without an answer in between; None is not known
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """All processes that serve runtime metrics here. Where none does, the answer is Problem.ABSENT."""
+
+    ports: tuple[RuntimePort, ...]
+
+    @property
+    def chips(self) -> tuple[Chip, ...]:
+        """All chips of all processes."""
+        return tuple(chip for port in self.ports for chip in port.chips)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process that has a TPU device open, or holds libtpu's lock file."""
+
+    pid: int
+    user: str
+    command: str  # cut
+    started: float | None
+    devices: tuple[str, ...]  # "/dev/vfio/0"; empty where only the lock is known
+    locks: bool = False  # holds the lock file
+    cpu_cores: float | None = None  # used, with its descendants, over about a minute
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine: who holds the TPU, memory, kills, uptime. `unseen` says what could not be looked at, and why."""
+
+    boot_id: str
+    booted: float | None
+    holders: tuple[Holder, ...] = ()
+    lock_file: bool = False  # it exists
+    cpu_busy: float | None = None  # share of all cores, 0 to 1, over about a minute
+    cores: int | None = None  # of the machine
+    memory_total_bytes: int | None = None
+    memory_available_bytes: int | None = None
+    memory_pinned_bytes: int | None = None
+    oom_kills: int | None = None  # since boot
+    last_oom_kill: float | None = None  # when the number was first seen to have grown
+    unseen: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What the logs showed in this boot: launches, the newest first, and events, the newest first, without history."""
+
+    launches: tuple[Launch, ...] = ()
+    events: tuple[Event, ...] = ()
+    alive: frozenset[int] = frozenset()  # pids of those launches whose process lives
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """What the metadata server announces."""
+
+    maintenance_event: str = "NONE"
+    preempted: bool = False
+    maintenance: Maintenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    """What Cloud Monitoring holds of the node, with the time that each sample is of."""
+
+    idle_seconds: float | None = None
+    idle_at: float | None = None
+    infra_healthy: bool | None = None
+    infra_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerVerdict:
+    """The verdict of the tpuwatch on a node."""
+
+    verdict: Verdict
+    action: Action
+    confidence: Confidence
+    summary: str  # cleaned and cut
+    signals: frozenset[Signal]  # of its reasons
+    age: float  # how old the judgement was when it was sent, by that machine's own clock
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The tpuwatch on a watched node: one that has answered since the node was last seen to come up."""
+
+    answered: float  # when it last did
+    verdict: PeerVerdict | None = None  # what it reported then; None: it had not judged yet
+    silent_since: float | None = None  # since the first failed attempt after that; None while it answers
+    tries: int = 0  # failed attempts since
+    refuses: bool = False  # the latest was refused: the machine is there, and tpuwatch is not
+
+
+OFF: Answer[Any] = Answer(problem=Problem.OFF)
+
+
+def latest_cloud_node(answer: Answer[CloudNode], now: float, seconds: float) -> CloudNode | None:
+    """What the cloud reports of a node, if it reported so within `seconds`.
+
+    Where it had nothing to say against the node, attempts since then may have failed: one lost poll makes no fleet
+    unknown. Anything else counts only as the answer to the latest attempt.
+    """
+    node = answer.value
+    if node is None or answer.problem is None or answer.problem is Problem.GONE:
+        return answer.current(now, seconds)
+    calm = node.well and not node.symptoms and node.maintenance is None
+    return node if calm and answer.at is not None and now - answer.at <= seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is known of one node at `now`.
+
+    One that is watched from elsewhere has only the cloud's and its peer's.
+    """
+
+    node: str
+    now: float
+    own: bool = False  # the machine that tpuwatch runs on belongs to it
+    identity: Identity = field(default_factory=Identity)
+    cloud: Answer[CloudNode] = field(default_factory=Answer)
+    runtime: Answer[Runtime] = field(default_factory=Answer)
+    host: Answer[Host] = field(default_factory=Answer)
+    logs: Answer[Logs] = field(default_factory=Answer)
+    notices: Answer[Notices] = field(default_factory=Answer)
+    monitoring: Answer[Monitoring] = field(default_factory=Answer)
+    peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
+
+
+HERE = "this-vm"  # the label of a machine of which no node name is known
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The latest answers of all sources, at one moment. Never changed."""
+
+    identity: Identity = field(default_factory=Identity)
+    cloud: Mapping[str, Answer[CloudNode]] = field(default_factory=dict)  # by label; the own node's is `own`
+    api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
+    runtime: Answer[Runtime] = field(default_factory=Answer)
+    host: Answer[Host] = field(default_factory=Answer)
+    logs: Answer[Logs] = field(default_factory=Answer)
+    notices: Answer[Notices] = field(default_factory=Answer)
+    monitoring: Answer[Monitoring] = field(default_factory=Answer)
+    asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
+    peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
+
+    @property
+    def own(self) -> str:
+        """The label of the node that this machine belongs to."""
+        return self.identity.node.value or HERE
+
+    def answers(self) -> dict[Signal, Answer[Any]]:
+        """The latest answer of every signal."""
+        return {
+            Signal.CLOUD: self.api,
+            Signal.RUNTIME: self.runtime,
+            Signal.HOST: self.host,
+            Signal.LOGS: self.logs,
+            Signal.METADATA: self.notices,
+            Signal.MONITORING: self.monitoring,
+            Signal.PEER: self.asked,
+        }
+
+    def evidence(self, now: float) -> Evidence:
+        """What is known at `now` of the node that this machine belongs to."""
+        # Without a word on this very node the API's own state counts: whether it could be asked, and why not.
+        api = self.api
+        mine = self.cloud.get(self.own) or Answer(None, None, api.problem or Problem.ABSENT, api.detail, api.tried)
+        return Evidence(
+            node=self.own,
+            now=now,
+            own=True,
+            identity=self.identity,
+            cloud=mine,
+            runtime=self.runtime,
+            host=self.host,
+            logs=self.logs,
+            notices=self.notices,
+            monitoring=self.monitoring,
+        )
+
+    def others(self, now: float) -> list[Evidence]:
+        """What is known of the nodes that are watched from here."""
+        unheard = OFF if self.asked.problem is Problem.OFF else _NOBODY
+        return [
+            Evidence(node=label, now=now, cloud=answer, peer=self.peers.get(label, unheard), **_ELSEWHERE)
+            for label, answer in sorted(self.cloud.items())
+            if label != self.own
+        ]
+
+
+_NOBODY: Final[Answer[Any]] = Answer(problem=Problem.ABSENT, detail="There was no reason yet to ask it.")
+# What only a daemon on the machine itself can ask.
+_ELSEWHERE: Final[dict[str, Any]] = dict.fromkeys(("runtime", "host", "logs", "notices", "monitoring"), OFF)

@@ -1,0 +1,170 @@
+"""The daemon's status: the interface between the daemon and everything that displays it.
+
+Plain data, without I/O. Times are seconds since the Unix epoch, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpuwatch.core import LoopStatus
+    from tpuwatch.model import signals
+    from tpuwatch.model.events import Cause, Event, Finding
+    from tpuwatch.model.launches import Launch
+    from tpuwatch.model.restart import Breaker, RestartDecision, RestartRecord
+    from tpuwatch.model.signals import Host, Identity, Runtime
+    from tpuwatch.model.tune import TunePlan
+    from tpuwatch.model.verdict import JudgedNode
+
+ADDRESS_FILE = "http.address"  # in the state directory: host:port where the daemon serves
+
+
+@dataclass(frozen=True, slots=True)
+class FileStatus:
+    """One followed file: `read_bytes` of its `size_bytes` have been read."""
+
+    path: str
+    size_bytes: int
+    read_bytes: int
+    last_written: float | None = None
+
+    @property
+    def lag_bytes(self) -> int:
+        """Bytes of the file that are not read yet."""
+        return max(0, self.size_bytes - self.read_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class FileProblem:
+    """A file or directory that cannot be followed, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """The durable store. While it is not durable, events are held in memory and `detail` is the reason."""
+
+    path: str
+    durable: bool
+    events: int
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SignalStatus:
+    """One signal: when it last answered, when it was last asked, and why it failed to answer then."""
+
+    name: str  # the Signal's value
+    at: float | None
+    tried: float | None
+    problem: signals.Problem | None
+    detail: str  # the problem in a sentence, with what to do
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsStatus:
+    """Restarts and decisions on nodes, as far as this daemon knows them."""
+
+    acts: bool  # False: it is only observed
+    read: float | None = None  # when the ledger was read last; it is when there is a reason to
+    problem: str = ""  # why it could not be, a sentence
+    breaker: Breaker | None = None  # None as long as the ledger was not read
+    records: Sequence[
+        RestartRecord
+    ] = ()  # of the ledger, as they were then; those that are driven from here as they are
+    decisions: Sequence[tuple[str, RestartDecision]] = ()  # on nodes that need an action, by their labels
+
+
+@dataclass(frozen=True, slots=True)
+class TunedStatus:
+    """A workload: what is decided for its next launch."""
+
+    plan: TunePlan
+    launches: int  # that it was decided by
+    last_launch: float
+    file: str = ""  # the environment file; empty: none is written
+    problem: str = ""  # why the plan could not be written, a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class TuneStatus:
+    """What is decided about next launches."""
+
+    acts: bool  # False: it is only advised
+    directory: str
+    workloads: Sequence[TunedStatus] = ()  # the one that was launched last comes first
+    problems: Sequence[str] = ()  # sentences
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """The daemon at one moment. `state` is a sentence; `reading` is whether logs can be read at all."""
+
+    version: str
+    started: float
+    now: float
+    state: str
+    reading: bool
+    loops: Sequence[LoopStatus]
+    files: Sequence[FileStatus]
+    problems: Sequence[FileProblem]
+    notices: Sequence[str]
+    config_source: str
+    store: StoreStatus
+    last_launch: Launch | None = None
+    identity: Identity | None = None
+    node: JudgedNode | None = None  # the own one
+    runtime: Runtime | None = None
+    host: Host | None = None
+    signals: Sequence[SignalStatus] = ()
+    restarts: RestartsStatus | None = None
+    tune: TuneStatus | None = None
+
+    @property
+    def uptime_seconds(self) -> float:
+        """How long the daemon has run; never negative, even if the clock was set back."""
+        return max(0.0, self.now - self.started)
+
+    def not_ready(self) -> list[str]:
+        """Why the daemon is not ready, a sentence each; empty if it is."""
+        reasons = [] if self.reading else ["No log can be read."]
+        return reasons + [_staleness(loop) for loop in self.loops if not loop.fresh]
+
+
+class View(Protocol):
+    """What the HTTP server reads from the daemon. Methods are called from other threads than the daemon's own.
+
+    They answer from memory or the store, without waiting. The message of a TpuwatchError is served with status 503.
+    """
+
+    def status(self) -> DaemonStatus:
+        """The daemon as it is now."""
+
+    def events(
+        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+    ) -> Sequence[Event]:
+        """At most `limit` stored events, oldest first.
+
+        With `after_id` the first ones whose id is greater; without it the newest ones. `since` applies to `Event.when`.
+        """
+
+    def findings(self) -> Sequence[Finding]:
+        """What is wrong now, in the order in which to act; without history."""
+
+    def launches(self, limit: int = 100) -> Sequence[Launch]:
+        """At most `limit` launches, the newest first."""
+
+    def nodes(self) -> Sequence[JudgedNode]:
+        """All watched nodes, the own one first."""
+
+
+def _staleness(loop: LoopStatus) -> str:
+    if loop.last_success is None:
+        return f"The loop {loop.name} has not finished a turn yet."
+    return f"The loop {loop.name} has not finished a turn for too long."

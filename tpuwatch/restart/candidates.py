@@ -1,0 +1,166 @@
+"""Finds the nodes whose verdict calls for an action, and collects what the policy decides on.
+
+For a node that needs nothing this only compares its verdict with the previous one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.model import HERE, STUCK, WELL, Action, Problem, Target
+from tpuwatch.restart.policy.mass_failure import BadCounts, RecentPeaks, count_bad
+from tpuwatch.restart.policy.policy import decide
+from tpuwatch.restart.policy.situation import Confirmation, RestartSituation, confirm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tpuwatch.model import CloudNode, JudgedNode, RestartDecision, Snapshot
+    from tpuwatch.restart.policy.budgets import LedgerView
+    from tpuwatch.restart.policy.settings import PolicySettings
+
+_IDLE: Final = frozenset({Action.NONE, Action.WAIT, Action.FIX_PROGRAM})  # these need no decision
+# With these the metadata server is known to report no TPU node; other machines may belong to any.
+_NO_NODE: Final = frozenset({None, Problem.ABSENT, Problem.FOREIGN, Problem.OFF})
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of one node."""
+
+    judged: JudgedNode
+    confirmation: Confirmation | None = None
+    ready_since: float | None = None  # since when the API has shown it READY, as far as was seen
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node whose verdict calls for an action."""
+
+    judged: JudgedNode
+    target: Target
+    own: bool
+    placed: bool  # it is a node of the Cloud TPU API whose project and zone are known
+    situation: RestartSituation  # without the ledger's part
+
+    def decide(self, view: LedgerView | None, settings: PolicySettings, now: float) -> RestartDecision:
+        """What to do about it, given what the ledger holds; None means that it cannot be read."""
+        return decide(replace(self.situation, ledger=view, now=now), settings)
+
+
+class Candidates:
+    """Used from one thread."""
+
+    def __init__(self, *, cloud_seconds: float, watching_since: float, host: str) -> None:
+        """`cloud_seconds` is the maximum age of the cloud's answer; `host` names this machine if it is no TPU node."""
+        self._cloud_seconds = cloud_seconds
+        self._watching_since = watching_since
+        self._host = host
+        self._known: dict[str, _Memory] = {}
+        self._recent_peaks = RecentPeaks()
+
+    def update(self, nodes: Sequence[JudgedNode], snapshot: Snapshot, now: float) -> tuple[list[Candidate], bool]:
+        """Store the new verdicts; the candidates, and whether a node has just become unhealthy."""
+        has_new = False
+        calling: list[_Memory] = []
+        for judged in nodes:
+            memory = self._known.get(judged.node)
+            if memory is None:
+                memory = self._known[judged.node] = _Memory(judged)
+                has_new |= judged.judgement.verdict not in WELL
+                _take(memory, judged)
+            elif memory.judged is not judged:
+                changed = memory.judged.judgement.verdict is not judged.judgement.verdict
+                has_new |= changed and judged.judgement.verdict not in WELL
+                _take(memory, judged)
+            if judged.judgement.action not in _IDLE:
+                calling.append(memory)
+        if len(self._known) > len(nodes):
+            for label in self._known.keys() - {judged.node for judged in nodes}:
+                del self._known[label]
+        if not calling:
+            return [], has_new
+        bad_counts = self._recent_peaks.apply(count_bad((one.zone, one.judgement, one.cloud) for one in nodes), now)
+        spared = Counter(place for one in nodes if _is_spared(one) and (place := _queue(one)) is not None)
+        return [self._candidate(memory, snapshot, bad_counts, spared, now) for memory in calling], has_new
+
+    def _candidate(
+        self,
+        memory: _Memory,
+        snapshot: Snapshot,
+        bad_counts: dict[str, BadCounts],
+        spared: Counter[tuple[str, str, str]],
+        now: float,
+    ) -> Candidate:
+        judged = memory.judged
+        answer = snapshot.cloud.get(judged.node)
+        cloud = answer.current(now, self._cloud_seconds) if answer is not None else None
+        placed = target_of(judged)
+        target = placed or Target("-", "-", self._host)  # acts on the machine itself are recorded too
+        own = judged.own or may_be_own(target, snapshot)
+        situation = RestartSituation(
+            target=target,
+            judgement=judged.judgement,
+            confirmation=memory.confirmation,
+            now=now,
+            cloud=cloud,
+            own=own,
+            up_since=self._up_since(memory, snapshot),
+            bad_counts=bad_counts[judged.zone],
+            spared=spared[queue] - _is_spared(judged) if (queue := _queue(judged)) is not None else 0,
+            ledger=None,
+            watching_since=self._watching_since,
+        )
+        return Candidate(judged, target, own, placed is not None, situation)
+
+    @staticmethod
+    def _up_since(memory: _Memory, snapshot: Snapshot) -> float | None:
+        if memory.judged.own and snapshot.host.value is not None and snapshot.host.value.booted is not None:
+            return snapshot.host.value.booted
+        return memory.ready_since
+
+
+def target_of(judged: JudgedNode) -> Target | None:
+    """The node as the Cloud TPU API knows it; None for a machine of no node, or of one whose place is not known."""
+    name = judged.cloud.name if judged.cloud is not None else judged.node.rpartition("/")[2]
+    if not judged.project or not judged.zone or name == HERE:
+        return None
+    return Target(judged.project, judged.zone, name)
+
+
+def may_be_own(target: Target, snapshot: Snapshot) -> bool:
+    """Whether tpuwatch runs on that node, or may run on it: it never stops its own node."""
+    me = snapshot.identity
+    if not me.node.value:
+        # A TPU VM whose node is not known may be any node; another machine is none.
+        return snapshot.notices.problem not in _NO_NODE or "metadata" in (me.accelerator.source, me.worker.source)
+    # The zone may be known from the configuration only: then the name decides.
+    elsewhere = me.zone.source == "metadata" and me.zone.value != target.zone
+    return me.node.value == target.node and not elsewhere
+
+
+def _queue(judged: JudgedNode) -> tuple[str, str, str] | None:
+    """The queued resource to which the node belongs, if any."""
+    name = judged.cloud.queued_resource if judged.cloud is not None else ""
+    return (judged.project, judged.zone, name) if name else None
+
+
+def _is_spared(judged: JudgedNode) -> bool:
+    """Whether it must not be restarted along with another node of its queued resource."""
+    return judged.own or judged.judgement.verdict not in STUCK
+
+
+def _take(memory: _Memory, judged: JudgedNode) -> None:
+    memory.judged = judged
+    calls = judged.judgement.action not in _IDLE
+    memory.confirmation = confirm(memory.confirmation, judged.judgement) if calls else None
+    memory.ready_since = _ready_since(memory.ready_since, judged.cloud)
+
+
+def _ready_since(before: float | None, cloud: CloudNode | None) -> float | None:
+    """Health may change while it stays READY: that is no boot."""
+    if cloud is None or cloud.state != "READY":
+        return None
+    return cloud.changed if before is None else before

@@ -1,0 +1,305 @@
+"""Drives a restart from wherever its record stands, whichever driver began it.
+
+The order is what makes it safe to die at any point: look, decide, write, only then call, and write what came of it. A
+write that finds another version ends the driver at once: another driver has the record. The lease keeps drivers apart
+before it comes to that: it is renewed by every write, while waiting, and right before each call.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from tpuwatch.core import ConflictError, LedgerError
+from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
+from tpuwatch.restart.workflow import workflow
+from tpuwatch.restart.workflow.types import PhaseLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.core import Clock
+    from tpuwatch.restart.ledger.base import Ledger, Stored
+    from tpuwatch.restart.node_api import NodeApi
+    from tpuwatch.restart.workflow.types import ApiCall
+
+LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
+_PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles
+_LOOK_SECONDS: Final = 2.0  # between two readings of a record that another driver holds
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a restart is. Reported at every step, whether or not anything has changed."""
+
+    record: RestartRecord
+    sentence: str
+    elapsed: float  # seconds since this driver began
+
+    @property
+    def phase(self) -> Phase:
+        """How far the restart has come."""
+        return self.record.phase
+
+
+class LeasedDriver(ABC):
+    """Holds the lease of one node's record, and drives it on by turns. Used from one thread, once.
+
+    Subclasses define a turn and the actions that they drive.
+    """
+
+    actions: frozenset[Action]  # whose records it drives: those of others are left alone
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        target: Target,
+        *,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
+        here: ThisMachine | None = None,
+    ) -> None:
+        """`wait` waits so many seconds, or until a stop is requested, and returns whether it is: it is what
+        threading.Event.wait is. `on_progress` is called often, and should not take long.
+        """
+        here = here or ThisMachine()
+        self._ledger = ledger
+        self._target = target
+        self._clock = clock
+        self._wait = wait
+        self._on_progress = on_progress
+        self._lease = Lease(str(here.new_owner()), lease_seconds)
+        self._leases = LeaseWatch(clock, here.is_gone)
+        self._began = clock.monotonic()
+        self._renewed = self._began
+        self._stop_requested = False
+
+    @property
+    def lease(self) -> Lease:
+        """For a new record that only this driver may drive."""
+        return self._lease
+
+    def drive(self, *, free: int = 0) -> RestartRecord:
+        """Drive the node's record until it has ended, or `wait` reports that a stop is requested.
+
+        `free` is a version that may be taken at once: it was written for this driver, or its lease was seen to run out.
+        Returns the record as it then stands: an open one is for the next driver, here or elsewhere. Raises
+        ConflictError, which names the driver, when another one drives it; LedgerError when there is no record, or it
+        could neither be read nor written for as long as a lease holds.
+        """
+        self._stored = self._retry(self._read)
+        try:
+            self._take(free)
+            while self._stored.record.open and not self._stop_requested:
+                self._turn()
+        finally:
+            self._release()
+        return self._stored.record
+
+    # -- the lease
+
+    def _take(self, free: int) -> None:
+        """Wait until the record is free, and take it."""
+        first = self._stored
+        while self._stored.record.open and not self._stop_requested:
+            if self._stored.record.action not in self.actions:
+                raise ConflictError(_not_ours(self._stored.record))
+            left = 0.0 if self._stored.version == free else self._leases.remaining(self._stored)
+            if left <= 0:
+                self._write(self._taken(self._stored.record))
+                return
+            holder = owner_words(self._stored.record.lease.owner)
+            if self._stored.version != first.version:
+                raise ConflictError(
+                    f"the restart of node {self._target.node} is driven by {holder}: leave it to that one"
+                )
+            self._report(
+                f"This restart is driven by {holder}. If that one does nothing for {left:.0f} s, this one takes over."
+            )
+            self._stop_requested = self._wait(min(left, _LOOK_SECONDS))
+            self._stored = self._retry(self._read)
+
+    def _taken(self, record: RestartRecord) -> RestartRecord:
+        """The record as this driver begins with it."""
+        return record
+
+    def _release(self) -> None:
+        """Let the next driver begin at once. If that fails, it begins when the lease has run out."""
+        record = self._stored.record
+        if record.lease.owner == self._lease.owner:
+            try:
+                self._stored = self._ledger.write(replace(record, lease=Lease()), self._stored.version)
+            except LedgerError as error:
+                _log.info("The lease of node %s could not be given back: %s", self._target.node, error)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, and keep the lease meanwhile."""
+        end, now = self._clock.monotonic() + seconds, self._clock.monotonic()
+        while True:
+            due = self._renewed + self._lease.seconds / 3
+            self._stop_requested = self._wait(max(0.0, min(end, due) - now))
+            now = self._clock.monotonic()
+            if now >= due:
+                self._write(self._stored.record)
+            if self._stop_requested or now >= end:
+                return
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """One step of the record that is stored."""
+
+    def _report(self, sentence: str) -> None:
+        self._on_progress(Progress(self._stored.record, sentence, self._clock.monotonic() - self._began))
+
+    # -- the ledger
+
+    def _read(self) -> Stored:
+        stored = self._ledger.read(self._target)
+        if stored is None:
+            raise self._nothing()
+        return stored
+
+    def _nothing(self) -> NoRecordError:
+        return NoRecordError(f"no restart of node {self._target.node} is recorded: there is nothing to carry on")
+
+    def _write(self, record: RestartRecord) -> None:
+        """Store the record with this driver's lease, or without one if it has ended."""
+        record = replace(record, lease=self._lease if record.open else Lease())
+        self._stored = self._retry(lambda: self._written(record))
+
+    def _written(self, record: RestartRecord) -> Stored:
+        began = self._clock.monotonic()
+        try:
+            stored = self._ledger.write(record, self._stored.version)
+        except ConflictError as error:
+            found = self._ledger.read(self._target)
+            if self._is_lost(found):
+                _log.warning(
+                    "The ledger has lost how far the restart of node %s is: it is written again.", self._target.node
+                )
+                stored = self._ledger.write(record, found.version if found is not None else 0)
+            elif found is None:
+                raise self._nothing() from error
+            elif found.record != record:  # else it was written by a call before, of which that was not known
+                raise ConflictError(_taken_over(found.record)) from error
+            else:
+                stored = found
+        self._renewed = began
+        return stored
+
+    def _is_lost(self, found: Stored | None) -> bool:
+        """Whether what this driver had written is gone, or older: the ledger was removed, or put back from a copy.
+
+        While the lease holds no other driver can have continued. To give up now could leave the node stopped, and no
+        driver would know of it; but what nothing was done about yet ends with its record.
+        """
+        mine, holds = self._stored.record, self._clock.monotonic() - self._renewed < self._lease.seconds
+        older = found is None or (found.version < self._stored.version and not self._is_done_by_another(found))
+        return older and holds and mine.lease.owner == self._lease.owner and mine.phase in TOUCHED
+
+    def _is_done_by_another(self, found: Stored) -> bool:
+        """Whether another driver has continued from the copy and may have called something: that one finishes it."""
+        touched, owner = found.record.phase in TOUCHED, found.record.lease.owner
+        return touched and owner != self._lease.owner and self._leases.remaining(found) > 0
+
+    def _retry(self, do: Callable[[], _T]) -> _T:
+        """Do it again after faults of the ledger, for as long as a lease holds."""
+        give_up, pause = self._clock.monotonic() + self._lease.seconds, _PAUSE_SECONDS
+        while True:
+            try:
+                return do()
+            except LedgerError as error:  # noqa: PERF203 (it is the loop's purpose)
+                final = isinstance(error, (ConflictError, NoRecordError))
+                if final or self._clock.monotonic() + pause > give_up or self._wait(pause):
+                    raise
+                _log.warning("The restart of node %s waits for its ledger: %s", self._target.node, error)
+                pause *= 2
+
+
+class Driver(LeasedDriver):
+    """Drives the restart of a node through the Cloud TPU API. Several may be at work in one process."""
+
+    actions = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE})
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        api: NodeApi,
+        target: Target,
+        *,
+        clock: Clock,
+        wait: Callable[[float], bool],
+        limits: PhaseLimits | None = None,
+        on_progress: Callable[[Progress], None] = lambda _: None,
+        lease_seconds: float = LEASE_SECONDS,
+        here: ThisMachine | None = None,
+    ) -> None:
+        """As `LeasedDriver` is made; `api` is how the node is seen and called."""
+        super().__init__(
+            ledger, target, clock=clock, wait=wait, on_progress=on_progress, lease_seconds=lease_seconds, here=here
+        )
+        self._api = api
+        self._limits = limits or PhaseLimits()
+        self._epoch = clock.time() - clock.monotonic()
+
+    @property
+    def _now(self) -> float:
+        """Wall time, which does not jump while this driver is at it: no wait may seem to be over that is not."""
+        return self._epoch + self._clock.monotonic()
+
+    def _taken(self, record: RestartRecord) -> RestartRecord:
+        """How long a state has been shown is by another machine's clock: count again by this one's."""
+        return replace(record, shown="")
+
+    def _turn(self) -> None:
+        """Look, decide, write; then call or wait."""
+        record, looked = self._stored.record, self._clock.monotonic()
+        observation = self._api.look(self._target, since=workflow.relevant_since(record))
+        step = workflow.advance(record, observation, self._now, self._limits)
+        if step.record != record or step.call is not None:
+            self._write(step.record)
+        self._report(step.sentence)
+        if step.call is None:
+            if step.record.open:
+                self._pause(step.again_in)
+        elif self._clock.monotonic() - looked <= self._lease.seconds / 2:
+            self._call(step.call)
+        else:  # what was seen is too old to act upon, and the lease may run out in the call
+            _log.warning(
+                "The %s of node %s is put off: from the look at it to the record that was written, %.0f s passed. It "
+                "is looked at again.",
+                *(step.call.value, self._target.node, self._clock.monotonic() - looked),
+            )
+
+    def _call(self, call: ApiCall) -> None:
+        record = self._stored.record
+        answer = self._api.call(call, self._target, record.queued_resource)
+        after = workflow.answered(record, call, answer, self._now, self._limits)
+        if after != record:
+            self._write(after)
+
+
+class NoRecordError(LedgerError):
+    """The node has no record."""
+
+
+def _taken_over(record: RestartRecord) -> str:
+    node, owner = record.target.node, record.lease.owner
+    if owner:
+        return f"the restart of node {node} was taken over by {owner_words(owner)}: leave it to that one"
+    return f"the record of node {node} was changed by another writer: it is {record.phase.value} now"
+
+
+def _not_ours(record: RestartRecord) -> str:
+    what = f"what is under way about node {record.target.node} ({record.action.value})"
+    if record.action in Driver.actions:
+        return f"{what} is done through the Cloud TPU API, by another machine: leave it to that one"
+    return f"{what} is done on that machine itself, by its own tpuwatch: leave it to that one"

@@ -1,0 +1,188 @@
+"""Reports decisions and restarts once: in metrics, audit and log, and to operators by webhook where one is needed.
+
+A node is judged every few seconds, and mostly the decision stays the same. It is reported when it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import clean, ended, printable, times
+from tpuwatch.model import Blocked, Phase
+from tpuwatch.restart.audit import AuditEntry
+from tpuwatch.restart.webhook import slack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from tpuwatch.core import Clock
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import RestartDecision, RestartRecord, Target
+    from tpuwatch.restart.audit import Audit
+
+MAX_LINES: Final = 20  # of decisions, that one turn writes into tpuwatch's log
+LOG_AGAIN_SECONDS: Final = 600.0  # the same of one node, which flaps between two decisions
+SEND_AGAIN_SECONDS: Final = 21_600.0
+_MAX_REMEMBERED: Final = 50_000
+_EVIDENCE: Final = 10
+# These are about all nodes at once: one message for all.
+_OF_ALL: Final = frozenset({Blocked.STORM, Blocked.BREAKER, Blocked.FLEET_BUDGET, Blocked.NO_LEDGER})
+
+_log = logging.getLogger(__name__)
+
+
+class Notifier:
+    """Used from one thread."""
+
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        audit: Audit,
+        clock: Clock,
+        actor: str,
+        send: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        """`send` sends a document to operators."""
+        self._metrics = metrics
+        self._audit = audit
+        self._clock = clock
+        self._actor = actor
+        self._send_document = send
+        self._lines = 0
+        self._keys: dict[str, tuple[object, ...]] = {}  # of the decision that was reported last, by the nodes' labels
+        self._last_reported: dict[Hashable, float] = {}  # what was logged or sent, and when, by the monotonic clock
+
+    def notify_decision(self, label: str, target: Target, decision: RestartDecision, *, begun: bool = False) -> None:
+        """The decision on a node. `begun`: it is being done."""
+        if begun or self._keys.get(label) != decision.key:
+            self._keys[label] = decision.key
+            if decision.blocked is not None:
+                self._metrics.restart.count_blocked(decision.blocked)
+            self._audit.note(AuditEntry.of(decision, target, self._actor))
+            if begun or self._is_due(("log", label, decision.key), LOG_AGAIN_SECONDS):
+                self._lines += 1
+                if self._lines <= MAX_LINES or begun:
+                    level = logging.WARNING if begun or decision.needs_operator else logging.INFO
+                    _log.log(level, "%s: %s", label, printable(decision.sentence))
+        if decision.needs_operator:
+            key = decision.blocked if decision.blocked in _OF_ALL else (label, decision.key)
+            self._send_once(key, "person_needed", target, decision.sentence, **_of(decision))
+
+    def end_turn(self, labels: set[str]) -> None:
+        """Forget the decisions on all nodes but these candidates."""
+        if self._lines > MAX_LINES:
+            _log.warning("… and %d more decisions; the audit has them all.", self._lines - MAX_LINES)
+        self._lines = 0
+        for label in self._keys.keys() - labels:
+            del self._keys[label]
+
+    def notify_request(self, target: Target, decision: RestartDecision) -> None:
+        """A request was written for those who watch the node."""
+        self._metrics.restart.count_request()
+        self._note(target, decision.wanted.value, "requested", decision.sentence, decision.verdict, decision.evidence)
+
+    def notify_takeover(self, record: RestartRecord) -> None:
+        """A restart that another driver left half done is being finished."""
+        sentence = f"What was begun about {record.target.node} is finished from here: it is at {record.phase.value}."
+        self._note(record.target, record.action.value, "taken_up", sentence, record.cause)
+        _log.warning("%s", sentence)
+
+    def notify_withdrawal(self, record: RestartRecord, why: str) -> None:
+        """A record without a driver was withdrawn or ended, without any action from here."""
+        self._note(record.target, record.action.value, "given_up", why, record.cause, record.evidence)
+        _log.info("%s of %s is given up: %s", record.action.value, record.target.node, printable(why))
+
+    def notify_end(self, record: RestartRecord) -> None:
+        """What was driven from here has ended."""
+        self._metrics.restart.count_ended(record.action, record.phase)
+        self._note(record.target, record.action.value, record.phase.value, record.note, record.cause, record.evidence)
+        well = record.phase is Phase.DONE
+        words = record.phase.value.replace("_", " ")
+        sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words}."
+        sentence = f"{sentence} {record.note}".rstrip()
+        _log.log(logging.INFO if well else logging.WARNING, "%s", printable(sentence))
+        if record.phase in (Phase.FAILED, Phase.NEEDS_OPERATOR):
+            self._send_once(
+                ("over", record.target, record.requested), "restart_failed", record.target, sentence, phase=record.phase
+            )
+
+    def notify_note(self, record: RestartRecord) -> None:
+        """A restart under way has a note for operators, such as a start that is refused again and again."""
+        key = ("note", record.target, record.requested, record.phase)
+        if (
+            record.open
+            and record.note
+            and self._send_once(
+                key, "restart_hindered", record.target, record.note, phase=record.phase, tries=record.tries
+            )
+        ):
+            _log.warning("%s", printable(record.note))
+
+    def notify_breaker_opened(self, why: str) -> None:
+        """The breaker was opened from here."""
+        sentence = f"The breaker is open: {why} tpuwatch restarts nothing until `tpuwatch restarts reset-breaker`."
+        self._audit.note(AuditEntry(self._clock.time(), "", self._actor, "open_breaker", "done", sentence=sentence))
+        _log.error("%s", printable(sentence))
+        self._last_reported[Blocked.BREAKER] = self._clock.monotonic()
+        self._send("breaker_opened", None, sentence)
+
+    def _note(
+        self, target: Target, what: str, result: str, sentence: str, verdict: str, evidence: tuple[str, ...] = ()
+    ) -> None:
+        self._audit.note(
+            AuditEntry(
+                self._clock.time(),
+                target.path,
+                self._actor,
+                what,
+                result,
+                verdict=verdict,
+                evidence=evidence,
+                sentence=sentence,
+            )
+        )
+
+    def _send_once(self, key: Hashable, event: str, target: Target, sentence: str, **more: object) -> bool:
+        if not self._is_due(("call", key) if not isinstance(key, Blocked) else key, SEND_AGAIN_SECONDS):
+            return False
+        self._send(event, target, sentence, **more)
+        return True
+
+    def _send(self, event: str, target: Target | None, sentence: str, **more: object) -> None:
+        about = f"{target.node} ({target.zone}): " if target is not None else ""
+        self._send_document(
+            {
+                "text": slack(f"tpuwatch: {about}{ended(sentence)}"),
+                "source": "tpuwatch",
+                "event": event,
+                "actor": self._actor,
+                **times("time", self._clock.time()),
+                "node": target.node if target is not None else None,
+                "zone": target.zone if target is not None else None,
+                "project": target.project if target is not None else None,
+                "sentence": clean(sentence, 2000),
+                **more,
+            }
+        )
+
+    def _is_due(self, key: Hashable, seconds: float) -> bool:
+        """Whether it was not reported within so many seconds; if so it counts as reported now."""
+        now = self._clock.monotonic()
+        if key in self._last_reported and now - self._last_reported[key] < seconds:
+            return False
+        if len(self._last_reported) >= _MAX_REMEMBERED:
+            self._last_reported.clear()
+        self._last_reported[key] = now
+        return True
+
+
+def _of(decision: RestartDecision) -> dict[str, object]:
+    return {
+        "verdict": decision.verdict,
+        "wanted": decision.wanted,
+        "blocked": decision.blocked,
+        "evidence": [clean(one, 300) for one in decision.evidence[:_EVIDENCE]],
+        "against": [clean(one, 300) for one in decision.against[:_EVIDENCE]],
+    }

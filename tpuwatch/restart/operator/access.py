@@ -1,0 +1,52 @@
+"""The ledger and the audit that an operator's commands read and write, and the operator's name in them."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.restart.audit import FILE_NAME, Audit
+from tpuwatch.restart.ledger.opening import open_ledger
+
+if TYPE_CHECKING:
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.restart.ledger.base import Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerAccess:
+    """An operator's access to the ledger and to the audit."""
+
+    ledger: Ledger
+    audit: Audit
+    location: str  # of the ledger: a directory, or gs://…
+    actor: str  # the operator: "user@host"
+
+
+def open_access(config: Config, clock: Clock) -> LedgerAccess:
+    """The ledger and the audit of this machine. No file is created before something is written.
+
+    On a machine where tpuwatch is not set up, such as a workstation, they are in the user's own state directory.
+    """
+    state = config.state.dir
+    if config.source is None and not state.exists() and not os.access(state.parent, os.W_OK):
+        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "tpuwatch"
+        directory = state
+    else:
+        directory = config.ledger_dir
+    ledger = open_ledger(config, clock, directory=directory)
+    in_bucket = config.ledger.kind == "gcs"
+    location = f"gs://{config.ledger.bucket}/{config.ledger.prefix}" if in_bucket else str(directory)
+    return LedgerAccess(ledger, Audit(state / FILE_NAME), location, _actor())
+
+
+def _actor() -> str:
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # a user without a name
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}"

@@ -1,0 +1,151 @@
+"""What is known of a node before it is restarted, from the daemon on this machine or from the cloud."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tpuwatch.core import TpuwatchError
+from tpuwatch.health import JudgeLimits, judge_node
+from tpuwatch.model import WELL, Answer, CloudNode, Evidence, Identity, JudgedNode, Known, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.model import Target
+    from tpuwatch.restart.workflow.types import NodeObservation
+
+_MAX_AGE_SECONDS: Final = 60.0  # an older verdict of the daemon is not used
+
+
+class LocalDaemon(Protocol):
+    """The daemon on this machine, by its HTTP API. Its methods raise TpuwatchError if none answers."""
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+
+    def nodes(self) -> Sequence[Mapping[str, Any]]:
+        """The documents of all nodes that it watches."""
+
+    def status(self) -> Mapping[str, Any]:
+        """The document of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """A node and its verdict."""
+
+    document: Mapping[str, Any]  # as /api/v1/nodes serves a node
+    source: str  # of the verdict
+    holders: tuple[str, ...] | None = None  # processes that hold the TPU, a line each; None if unknown
+    suggestion: str = ""  # for a node that does not exist: a similar name that does
+
+    @property
+    def verdict(self) -> str:
+        """The verdict's name."""
+        return str(self.document["verdict"])
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing is known to be wrong with it."""
+        return self.verdict in {verdict.value for verdict in WELL}
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """The reasons for the verdict, a line each."""
+        return tuple(f"{reason['signal']}: {reason['text']}" for reason in self.document["reasons"])
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReporter:
+    """Finds out what is known of nodes."""
+
+    config: Config
+    clock: Clock
+    daemon: LocalDaemon
+    serialize: Callable[[JudgedNode], Mapping[str, Any]]  # makes the document of a node
+
+    def report(self, target: Target, observation: NodeObservation) -> NodeReport:
+        """The daemon's verdict if it watches the node, else a verdict on what the Cloud TPU API says now."""
+        return self._from_daemon(target) or self._from_cloud(target, observation)
+
+    def _from_daemon(self, target: Target) -> NodeReport | None:
+        try:
+            document = next((node for node in self.daemon.nodes() if _is_of(node, target)), None)
+            if document is None or self.clock.time() - (document["judged_epoch"] or 0.0) > _MAX_AGE_SECONDS:
+                return None
+            holders = _holders(self.daemon.status()) if document["own"] else None
+        except (TpuwatchError, KeyError, TypeError, AttributeError):  # no answer, or not one of this version's daemon
+            return None
+        return NodeReport(document, f"the daemon at {self.daemon.address}", holders)
+
+    def _from_cloud(self, target: Target, observation: NodeObservation) -> NodeReport:
+        answer, suggestion = self._ask_cloud(target, observation)
+        evidence = Evidence(target.node, self.clock.time(), identity=_identity(target), cloud=answer)
+        judgement = judge_node(evidence, JudgeLimits())
+        status = JudgedNode(
+            target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
+        )
+        return NodeReport(self.serialize(status), "what the Cloud TPU API says now", suggestion=suggestion)
+
+    def _ask_cloud(self, target: Target, observation: NodeObservation) -> tuple[Answer[CloudNode], str]:
+        """The API's list of the zone, which has more than the observation, but needs one more permission."""
+        from tpuwatch.signals import CloudSignal
+
+        identity = _identity(target)
+        nodes = ("*",) if observation.gone else (target.node,)
+        signal = CloudSignal(
+            self.config.cloud.model_copy(update={"nodes": nodes, "enabled": True}),
+            lambda: identity,
+            clock=self.clock,
+            rng=random.Random(),  # noqa: S311 (spreads polls, of which there is one)
+            on_call=lambda *_: None,
+        )
+        try:
+            listed = signal.ask()
+        finally:
+            signal.close()
+        at = observation.at
+        if observation.gone:
+            gone: Answer[CloudNode] = Answer(problem=Problem.GONE, tried=at, detail="The API knows no such node.")
+            return gone, _similar_name(target.node, [node.name for node in listed.value or ()])
+        answer = signal.answers.get(target.node)
+        if answer is not None and answer.value is not None and answer.problem is None:
+            node = replace(answer.value, state=observation.state, health=observation.health)
+            return replace(answer, value=node), ""
+        node = CloudNode(
+            target.project,
+            target.zone,
+            target.node,
+            observation.state,
+            observation.health,
+            hosts=observation.hosts,
+            spot=observation.spot,
+            queued_resource=observation.queued_resource,
+        )
+        return Answer(node, at, None, "", at), ""
+
+
+def _identity(target: Target) -> Identity:
+    return Identity(project=Known(target.project, "config"), zone=Known(target.zone, "config"))
+
+
+def _is_of(document: Mapping[str, Any], target: Target) -> bool:
+    name = document["node"].rpartition("/")[2]
+    return (document["project"], document["zone"], name) == (target.project, target.zone, target.node)
+
+
+def _holders(status: Mapping[str, Any]) -> tuple[str, ...] | None:
+    if not status.get("host"):
+        return None
+    return tuple(f"process {one['pid']} of {one['user']}: {one['command']}" for one in status["host"]["holders"])
+
+
+def _similar_name(name: str, names: list[str]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, names, 1)), "")

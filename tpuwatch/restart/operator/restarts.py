@@ -1,0 +1,246 @@
+"""What the ledger holds, and what only an operator may change in it: `tpuwatch restarts`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConflictError, LedgerError, times
+from tpuwatch.model import Lease, Phase, Target
+from tpuwatch.restart.audit import AuditEntry
+from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
+from tpuwatch.restart.ledger.reading import read_ledger
+from tpuwatch.restart.operator.plan import UNKNOWN_FLEET_SIZE
+from tpuwatch.restart.operator.wording import describe_unfinished, full_name, phase_words
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.workflow.workflow import ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpuwatch.model import Attempt, Breaker, RestartRecord
+    from tpuwatch.restart.operator.access import LedgerAccess
+    from tpuwatch.restart.policy.settings import PolicySettings
+
+_MAX_WRITES: Final = 5  # of a record that others are writing too
+
+
+@dataclass(frozen=True, slots=True)
+class RestartState:
+    """A node's latest restart, and whether anybody drives it."""
+
+    record: RestartRecord
+    driver: str = ""  # in words; "" if there is none
+    driver_ended: bool = False  # its process has ended for sure
+
+    @property
+    def is_driven(self) -> bool:
+        """Whether a driver is at work, as far as is known."""
+        return bool(self.driver) and not self.driver_ended
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the node's own daemon requests it, and no driver has begun it."""
+        return budgets.is_request(self.record)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether it is unfinished, and no driver has it or it asks for an operator."""
+        return self.record.open and (bool(self.record.note) or not (self.is_request or self.is_driven))
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        record = self.record
+        return {
+            **_target_document(record.target),
+            "action": record.action,
+            "phase": record.phase,
+            "open": record.open,
+            **times("entered", record.entered),
+            **times("requested", record.requested),
+            "actor": record.actor,
+            "cause": record.cause,
+            "reason": record.reason,
+            "driver": self.driver or None,
+            "alone": self.needs_attention,
+            "operations": record.operations,
+            "stops": record.stops,
+            "tries": record.tries,
+            "note": record.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerStatus:
+    """What the ledger holds now."""
+
+    breaker: Breaker
+    breaker_opens: str  # why a closed breaker opens at tpuwatch's next restart, a sentence; "" if it does not
+    restarts_in_window: int  # of all nodes
+    window_seconds: float
+    max_restarts: int  # in that window, by tpuwatch itself
+    restarts: Sequence[RestartState]
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether an operator has something to do."""
+        breaker = self.breaker.opened is not None or bool(self.breaker_opens)
+        return breaker or any(state.needs_attention for state in self.restarts)
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        return {
+            "breaker": {**times("opened", self.breaker.opened), "reason": self.breaker.reason},
+            "restarts_in_window": self.restarts_in_window,
+            "window_seconds": self.window_seconds,
+            "restarts_max": self.max_restarts,
+            "restarts": [state.document() for state in self.restarts],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PastRestart:
+    """A restart that has ended."""
+
+    target: Target
+    attempt: Attempt
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        attempt = self.attempt
+        return {
+            **_target_document(self.target),
+            "action": attempt.action,
+            "phase": attempt.phase,
+            "cause": attempt.cause,
+            "actor": attempt.actor,
+            "stops": attempt.stops,
+            **times("began", attempt.began),
+            **times("ended", attempt.ended),
+            "seconds": attempt.ended - attempt.began,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cancellation:
+    """Whether a restart was cancelled."""
+
+    target: Target
+    cancelled: bool
+    note: str  # what was done, or why it was not, a sentence
+    record: RestartRecord | None  # as it is now
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        return {
+            "node": self.target.node,
+            "outcome": "cancelled" if self.cancelled else "not_cancelled",
+            "phase": self.record.phase if self.record is not None else None,
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerReset:
+    """What a reset of the breaker did."""
+
+    changed: bool  # False: it was closed, and nothing would have opened it
+    note: str
+    breaker: Breaker  # as it is now
+    opens_again: bool = False
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        breaker = self.breaker
+        outcome = "reset" if self.changed else "closed"
+        return {"outcome": outcome, **times("reset", breaker.reset_at or None), "by": breaker.reset_by}
+
+
+def read_status(access: LedgerAccess, targets: Sequence[Target], settings: PolicySettings, now: float) -> LedgerStatus:
+    """The latest restart of these nodes, or of all, with what is used of the budgets, and the breaker."""
+    view, machine = read_ledger(access.ledger).view, ThisMachine()
+    breaker = view.fleet.breaker
+    return LedgerStatus(
+        breaker=breaker,
+        breaker_opens="" if breaker.opened is not None else budgets.trips(view, settings, now),
+        restarts_in_window=budgets.use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
+        window_seconds=settings.fleet_window_seconds,
+        max_restarts=settings.fleet_max,
+        restarts=[_state(record, machine) for record in _of(view.records.values(), targets)],
+    )
+
+
+def read_history(access: LedgerAccess, targets: Sequence[Target]) -> list[PastRestart]:
+    """All restarts of these nodes, or of all, that have ended, the latest first."""
+    records = _of([stored.record for stored in access.ledger.records()], targets)
+    past = [PastRestart(record.target, attempt) for record in records for attempt in budgets.attempts(record)]
+    return sorted(past, key=lambda one: -one.attempt.ended)
+
+
+def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancellation:
+    """Cancel a restart for which nothing has been done. Raises LedgerError."""
+    for _ in range(_MAX_WRITES):
+        stored = access.ledger.read(target)
+        refusal = _cancel_refusal(target, stored.record if stored is not None else None)
+        if refusal or stored is None:
+            return Cancellation(target, False, refusal, stored.record if stored is not None else None)
+        note = f"{access.actor} cancelled it before anything was done."
+        record = replace(ended(stored.record, Phase.CANCELLED, note, now), lease=Lease())
+        try:
+            access.ledger.write(record, stored.version)
+        except ConflictError:
+            continue  # its driver wrote meanwhile
+        access.audit.note(AuditEntry(now, target.path, access.actor, "cancel", "done", sentence=note))
+        return Cancellation(target, True, f"The restart of {target.node} is cancelled: nothing was done.", record)
+    raise LedgerError(f"the record of {target.node} changes all the time: try again, or see `tpuwatch restarts`")
+
+
+def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) -> BreakerReset:
+    """Close the breaker: failures until now count no more. Raises LedgerError."""
+    for _ in range(_MAX_WRITES):
+        reading = read_ledger(access.ledger)
+        view = reading.view
+        before = view.fleet.breaker
+        if before.opened is None and not budgets.trips(view, settings, now):
+            return BreakerReset(False, "The breaker is closed already: there is nothing to reset.", before)
+        fleet = budgets.closed(view, access.actor, now)
+        try:
+            access.ledger.write_fleet(fleet, reading.fleet.version)
+        except ConflictError:
+            continue
+        access.audit.note(AuditEntry(now, "", access.actor, "reset_breaker", "done", sentence=before.reason))
+        note = "The breaker is closed; failures until now count no more."
+        if before.reason:
+            note += f" It was opened because of this: {before.reason}"
+        if opens := budgets.trips(replace(view, fleet=fleet), settings, now):
+            note += f" It opens again, because some failures are in the future by this machine's clock: {opens}"
+        return BreakerReset(True, note, fleet.breaker, bool(opens))
+    raise LedgerError("the ledger changes all the time: try again")
+
+
+def _state(record: RestartRecord, machine: ThisMachine) -> RestartState:
+    owner = record.lease.owner
+    return RestartState(record, owner_words(owner), machine.is_gone(owner)) if owner else RestartState(record)
+
+
+def _of(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[RestartRecord]:
+    return [record for record in records if not targets or record.target in targets]
+
+
+def _cancel_refusal(target: Target, record: RestartRecord | None) -> str:
+    """Why a restart cannot be cancelled, a sentence; "" if it can."""
+    if record is None:
+        return f"The ledger has no restart of {full_name(target)}."
+    if not record.open:
+        return f"The restart of {target.node} has ended ({phase_words(record.phase)}): there is nothing to cancel."
+    if record.phase is not Phase.REQUESTED or record.stops:
+        return (
+            f"The restart of {target.node} can no longer be cancelled: its phase is {phase_words(record.phase)!r}. "
+            f"{describe_unfinished(record)} A node is never left half restarted: to finish it, run "
+            f"`tpuwatch restart {target.path}`."
+        )
+    return ""
+
+
+def _target_document(target: Target) -> dict[str, Any]:
+    return {"node": target.node, "zone": target.zone, "project": target.project}

@@ -1,0 +1,445 @@
+"""Restarts nodes for an operator, one after the other: each is reported, planned, confirmed, recorded and driven."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from tpuwatch.core import ConflictError, LedgerError, clean
+from tpuwatch.model import Lease, Phase
+from tpuwatch.restart.audit import AuditEntry
+from tpuwatch.restart.driver import Driver
+from tpuwatch.restart.ledger.opening import phase_limits
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
+from tpuwatch.restart.ledger.reading import read_ledger
+from tpuwatch.restart.operator.plan import plan_restart
+from tpuwatch.restart.operator.wording import describe_local_action, describe_unfinished
+from tpuwatch.restart.policy.budgets import is_request
+from tpuwatch.restart.policy.settings import PolicySettings
+from tpuwatch.restart.policy.situation import OF_THE_NODE
+from tpuwatch.restart.starter import claim_budget
+from tpuwatch.restart.workflow.workflow import ended, relevant_since
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.model import RestartRecord, Target, Use
+    from tpuwatch.restart.driver import Progress
+    from tpuwatch.restart.ledger.base import Stored
+    from tpuwatch.restart.node_api import NodeApi
+    from tpuwatch.restart.operator.access import LedgerAccess
+    from tpuwatch.restart.operator.plan import RestartPlan
+    from tpuwatch.restart.operator.report import NodeReport, NodeReporter
+    from tpuwatch.restart.operator.targets import OwnNode
+    from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
+
+_EXIT_CODES: Final = {"done": 0, "dry_run": 0, "misused": 2, "unknown": 3, "interrupted": 130}  # all others: 1
+# After these the remaining nodes are skipped: the operator wants to stop, or they would fare no better.
+_FINAL: Final = frozenset({"interrupted", "unknown", "held"})
+
+
+class SessionDisplay(Protocol):
+    """How a session shows its work to the operator, asks for confirmation, and waits."""
+
+    def show_report(self, report: NodeReport, target: Target, *, remedy: bool) -> None:
+        """What is known of the node; `remedy`: also what would help it."""
+
+    def show_plan(self, steps: str, costs: Iterable[str], notes: Iterable[str]) -> None:
+        """What will be done, what it costs, and what else the operator should know."""
+
+    def show_record(self, record: RestartRecord, now: float) -> None:
+        """A restart in progress, which the session is about to continue."""
+
+    def show_note(self, text: str, *, warning: bool = False) -> None:
+        """One sentence."""
+
+    def show_result(self, result: RestartResult) -> None:
+        """What came of one node; nothing more is shown of it."""
+
+    def confirm(self, target: Target, *, healthy: bool) -> bool:
+        """Ask whether to restart it. Raises UsageError if there is no terminal to ask on."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """The driver did a step."""
+
+    def on_refusal(self, message: str) -> None:
+        """The API refused a call of the driver."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; return whether the operator wants to stop."""
+
+    def driving(self) -> AbstractContextManager[None]:
+        """Around everything that the operator may interrupt in an orderly way: `wait` then returns True."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """What the operator requested of the nodes."""
+
+    reason: str = ""
+    confirmed: bool = False  # do not ask
+    dry_run: bool = False
+    forced_action: str = ""  # the value of an Action: also for the node that this machine belongs to
+    command: Sequence[str] = ("tpuwatch", "restart")  # continues a restart, followed by the node
+
+
+@dataclass(frozen=True, slots=True)
+class RestartResult:
+    """What came of the restart of one node."""
+
+    target: Target
+    # "done", "failed", "needs_operator", "cancelled": the phase in which the record ended; "held": another driver
+    # drives it; "declined", "dry_run", "misused", "interrupted", "skipped"; "unknown": it could not be found out.
+    outcome: str
+    note: str = ""  # a sentence
+    record: RestartRecord | None = None
+    seconds: float = 0.0
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command that restarted this node alone."""
+        return _EXIT_CODES.get(self.outcome, 1)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether to skip the remaining nodes; also if this one was stopped and is not healthy."""
+        return self.outcome in _FINAL or (self.exit_code != 0 and self.record is not None and self.record.stops > 0)
+
+    def document(self) -> dict[str, Any]:
+        """It for JSON."""
+        record = self.record
+        return {
+            "node": self.target.node,
+            "outcome": self.outcome,
+            "phase": record.phase if record is not None else None,
+            "operations": record.operations if record is not None else (),
+            "seconds": round(self.seconds, 3),
+            "zone": self.target.zone,
+            "project": self.target.project,
+            "note": self.note or (record.note if record is not None else ""),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RestartSession:
+    """Restarts nodes as one operator requested it."""
+
+    request: RestartRequest
+    config: Config
+    clock: Clock
+    access: LedgerAccess
+    api: NodeApi
+    own_node: OwnNode
+    reporter: NodeReporter
+    display: SessionDisplay
+
+    def close(self) -> None:
+        """Close the connections to the API and to the ledger."""
+        self.api.close()
+        self.access.ledger.close()
+
+    def restart_all(self, targets: Sequence[Target]) -> Iterator[RestartResult]:
+        """Restart them one after the other; a result for each."""
+        for number, target in enumerate(targets):
+            if number:
+                self.display.show_note("")
+            result = self.restart(target)
+            yield result
+            rest = targets[number + 1 :]
+            if result.is_final and rest:
+                names = ", ".join(other.node for other in rest)
+                self.display.show_note(f"Skipped, because {target.node} needs attention first: {names}.", warning=True)
+                for other in rest:
+                    yield RestartResult(other, "skipped")
+                return
+
+    def restart(self, target: Target) -> RestartResult:
+        """Restart one node, or continue the restart that is in progress there."""
+        began = self.clock.monotonic()
+        try:
+            result = self._restart(target)
+        except KeyboardInterrupt:
+            result = self._interrupted(target)
+        except LedgerError as error:
+            result = RestartResult(target, "unknown", _sentence(error))
+        result = replace(result, seconds=self.clock.monotonic() - began)
+        self.display.show_result(result)
+        return result
+
+    def _restart(self, target: Target) -> RestartResult:
+        stored = self.access.ledger.read(target)
+        if stored is not None and stored.record.open and stored.record.action in OF_THE_NODE:
+            return self._continue(stored)
+        return self._begin(target, stored)
+
+    # -- a new restart
+
+    def _begin(self, target: Target, stored: Stored | None) -> RestartResult:
+        """`stored` is the node's record so far: of a restart that ended, or of an action of the node's own daemon."""
+        observation = self.api.look(target, since=self.clock.time() - 1)
+        if not observation.shown:
+            return RestartResult(target, "unknown", f"The node's state could not be found out. {observation.fault}")
+        local = stored.record if stored is not None and stored.record.open else None
+        plan = self._plan(target, observation, stored.record if stored is not None else None)
+        self.display.show_report(plan.report, target, remedy=plan.impossible)
+        if local is not None:
+            self.display.show_note(describe_local_action(local, self.clock.time()), warning=True)
+        if plan.impossible:
+            return self._refuse(plan, "needs_operator", plan.advice(), None)
+        use = self._show_plan(plan)
+        if objection := self._objection(plan):
+            return self._refuse(plan, "misused", objection, use)
+        if self.request.dry_run:
+            return RestartResult(target, "dry_run", "Nothing was done: this was a dry run.")
+        if not self._is_confirmed(target, healthy=plan.healthy):
+            return self._refuse(plan, "declined", "Nothing was done.", use)
+        return self._record_and_drive(plan, stored, use)
+
+    def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
+        """`previous` is the node's record so far; if it is open, the restart ends it."""
+        return plan_restart(
+            target,
+            observation,
+            self.reporter.report(target, observation),
+            self._superseded(previous) if previous is not None and previous.open else previous,
+            reason=self.request.reason,
+            actor=self.access.actor,
+            now=self.clock.time(),
+            limits=phase_limits(self.config.restart),
+        )
+
+    def _record_and_drive(self, plan: RestartPlan, stored: Stored | None, use: Use) -> RestartResult:
+        target = plan.record.target
+        try:
+            if stored is not None and stored.record.open:
+                stored = self._end_local_action(stored)
+                if stored is None:
+                    return self._interrupted(target)
+            # Daemons count what operators do, so none may decide by what the ledger held before.
+            claim_budget(self.access.ledger, target, PolicySettings.of(self.config), plan.record.requested)
+            self.access.ledger.write(plan.record, stored.version if stored is not None else 0)
+        except ConflictError:
+            return self._refuse(plan, "held", _held(target), use)
+        self._audit_plan(plan, "begun", plan.record.reason, use)
+        return self._drive(target)
+
+    def _show_plan(self, plan: RestartPlan) -> Use:
+        """Show what it does and costs; what is used of the budgets."""
+        view, target = read_ledger(self.access.ledger).view, plan.record.target
+        use, budget = plan.budget(self.config, view, self.clock.time())
+        costs = plan.costs(view.records.values(), own_node=self.own_node.matches(target))
+        notes = (f"The verdict is from {plan.report.source}.", *budget, f"The ledger is in {self.access.location}.")
+        self.display.show_plan(plan.steps(), costs, notes)
+        return use
+
+    def _objection(self, plan: RestartPlan) -> str:
+        """Why the command is wrong for this node, a sentence; "" if it is not."""
+        forced, action, node = self.request.forced_action, plan.record.action.value, plan.record.target.node
+        if forced and forced != action:
+            return f"{node} has {plan.observation.hosts} host(s), for which --force-action can only be {action}."
+        if forced:
+            return ""
+        if self.own_node.matches(plan.record.target):
+            return (
+                f"This machine belongs to {node} and would go down with it. Run this command on another machine, or "
+                f"force it with --force-action {action}."
+            )
+        if self.own_node.problem:
+            return (
+                f"This machine may belong to {node} and go down with it: that could not be found out. "
+                f"{self.own_node.problem} If it does not belong to it, give --force-action {action}."
+            )
+        return ""
+
+    def _is_confirmed(self, target: Target, *, healthy: bool) -> bool:
+        """`--yes` is enough for a healthy node too: the API calls many a node healthy whose runtime is dead."""
+        return self.request.confirmed or self.display.confirm(target, healthy=healthy)
+
+    def _end_local_action(self, stored: Stored) -> Stored | None:
+        """End the record of what the node's own daemon began, once that daemon no longer renews its lease.
+
+        None if the operator interrupts the wait. Raises ConflictError while the daemon is alive.
+        """
+        leases, first = LeaseWatch(self.clock, ThisMachine().is_gone), stored.version
+        with self.display.driving():
+            while (left := leases.remaining(stored)) > 0:
+                self.display.show_note(f"Waiting up to {left:.0f} s to see whether that action goes on.")
+                if self.display.wait(left):
+                    return None
+                stored = self.access.ledger.read(stored.record.target) or stored
+                if stored.version != first:
+                    raise ConflictError("it goes on")
+            return self.access.ledger.write(self._superseded(stored.record), stored.version)
+
+    def _superseded(self, record: RestartRecord) -> RestartRecord:
+        """The record of an action of the node's own daemon, which the restart ends."""
+        note = f"{self.access.actor} restarts the node instead."
+        return replace(ended(record, Phase.FAILED, note, self.clock.time()), lease=Lease())
+
+    # -- a restart in progress
+
+    def _continue(self, stored: Stored) -> RestartResult:
+        record, target = stored.record, stored.record.target
+        self.display.show_record(record, self.clock.time())
+        if self.request.dry_run:
+            return self._dry_run(record)
+        may_be_own = self.own_node.matches(target) or bool(self.own_node.problem)
+        if may_be_own and not self.request.forced_action and not record.stops:
+            note = f"This machine belongs, or may belong, to {target.node}: continue from another machine."
+            return RestartResult(target, "misused", note, record)
+        not_begun = record.phase is Phase.REQUESTED and not record.lease.owner
+        if not_begun and not self._is_confirmed(target, healthy=False):
+            self._audit_record(record, "declined")
+            return RestartResult(target, "declined", "Nothing was done; the request remains.", record)
+        if not_begun and record.signals:
+            source = "The node's own daemon requested it" if is_request(record) else "Another daemon decided it"
+            self.display.show_note(f"{source}; this command takes it over.")
+            try:
+                record = self._take_over(stored)
+            except ConflictError:
+                self._audit_record(record, "held")
+                return RestartResult(target, "held", _held(target))
+        self._audit_record(record, "resumed")
+        return self._drive(target)
+
+    def _take_over(self, stored: Stored) -> RestartRecord:
+        """Make the request the operator's own: if they leave it before anything is done, no daemon continues it."""
+        now = self.clock.time()
+        record = replace(
+            stored.record,
+            actor=self.access.actor,
+            reason=self.request.reason or stored.record.reason,
+            requested=now,
+            entered=now,
+            began=0.0,
+            signals=(),
+        )
+        claim_budget(self.access.ledger, record.target, PolicySettings.of(self.config), now)
+        return self.access.ledger.write(record, stored.version).record
+
+    def _dry_run(self, record: RestartRecord) -> RestartResult:
+        observation = self.api.look(record.target, since=relevant_since(record))
+        if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
+            note = f"{_capitalised(owner_words(record.lease.owner))} drives it, as far as is known."
+        else:
+            note = f"This command would continue it. {describe_unfinished(record)}"
+        state = f"The API shows the node as {observation.shown}." if observation.shown else observation.fault
+        note = f"{note} {clean(state)} Nothing was done: this was a dry run."
+        return RestartResult(record.target, "dry_run", note)
+
+    # -- driving
+
+    def _drive(self, target: Target) -> RestartResult:
+        driver = Driver(
+            self.access.ledger,
+            _ReportingApi(self.api, self.display),
+            target,
+            clock=self.clock,
+            wait=self.display.wait,
+            limits=phase_limits(self.config.restart),
+            on_progress=self.display.on_progress,
+            lease_seconds=self.config.ledger.lease_seconds,
+        )
+        with self.display.driving():
+            try:
+                record = driver.drive()
+            except ConflictError as error:
+                if (current := self._record(target)) is not None:
+                    self._audit_record(current, "held")
+                return RestartResult(target, "held", f"{_sentence(error)} See `tpuwatch restarts`.", current)
+            except LedgerError as error:
+                note = f"{_sentence(error)} {self._how_to_continue(target)}"
+                return RestartResult(target, "unknown", note, self._record(target))
+        if record.open:
+            return self._interrupted(target)
+        self._audit_record(record, record.phase.value)
+        return RestartResult(target, record.phase.value, record=record)
+
+    def _interrupted(self, target: Target) -> RestartResult:
+        record = self._record(target)
+        if record is None or not record.open:
+            return RestartResult(target, "interrupted", "Interrupted: nothing was done.")
+        note = f"Interrupted. {describe_unfinished(record)} {self._how_to_continue(target)}"
+        return RestartResult(target, "interrupted", note, record)
+
+    def _how_to_continue(self, target: Target) -> str:
+        return f"The record is in the ledger. To continue: `{shlex.join([*self.request.command, target.path])}`"
+
+    def _record(self, target: Target) -> RestartRecord | None:
+        try:
+            stored = self.access.ledger.read(target)
+        except LedgerError:
+            return None
+        return stored.record if stored is not None else None
+
+    # -- the audit
+
+    def _refuse(self, plan: RestartPlan, outcome: str, note: str, use: Use | None) -> RestartResult:
+        self._audit_plan(plan, outcome, note, use)
+        return RestartResult(plan.record.target, outcome, note)
+
+    def _audit_plan(self, plan: RestartPlan, result: str, sentence: str, use: Use | None) -> None:
+        if self.request.dry_run:
+            return
+        entry = AuditEntry(
+            at=self.clock.time(),
+            node=plan.record.target.path,
+            actor=self.access.actor,
+            decision=plan.record.action.value,
+            result=result,
+            verdict=plan.report.verdict,
+            evidence=plan.report.evidence,
+            budget=use,
+            sentence=sentence,
+        )
+        self.access.audit.note(entry)
+
+    def _audit_record(self, record: RestartRecord, result: str) -> None:
+        entry = AuditEntry(
+            at=self.clock.time(),
+            node=record.target.path,
+            actor=self.access.actor,
+            decision=record.action.value,
+            result=result,
+            verdict=record.cause,
+            evidence=record.evidence,
+            sentence=record.note or record.reason,
+        )
+        self.access.audit.note(entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReportingApi:
+    """A NodeApi that reports refused calls to the display."""
+
+    api: NodeApi
+    display: SessionDisplay
+
+    def look(self, target: Target, *, since: float) -> NodeObservation:
+        return self.api.look(target, since=since)
+
+    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
+        answer = self.api.call(call, target, queued_resource)
+        if answer.message:
+            self.display.on_refusal(answer.message)
+        return answer
+
+    def close(self) -> None:
+        self.api.close()
+
+
+def _held(target: Target) -> str:
+    return f"Another process drives a restart of {target.node} now: see `tpuwatch restarts`."
+
+
+def _sentence(error: Exception) -> str:
+    text = _capitalised(str(error))
+    return text if text.endswith(".") else f"{text}."
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,310 @@
+"""Begins what was decided on this daemon's nodes, and finishes what others have left half done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.model import STUCK, TOUCHED, WELL, Action, Target
+from tpuwatch.restart.candidates import may_be_own, target_of
+from tpuwatch.restart.driver import Driver
+from tpuwatch.restart.driver_pool import DriverPool
+from tpuwatch.restart.ledger.opening import open_ledger, phase_limits
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, parse
+from tpuwatch.restart.ledger.reading import read_ledger
+from tpuwatch.restart.local.context import LocalSettings
+from tpuwatch.restart.local.driver import LocalDriver, orphaned
+from tpuwatch.restart.local.linux import Linux
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.policy.settings import PolicySettings
+from tpuwatch.restart.policy.situation import OF_THE_MACHINE, REQUEST_SECONDS
+from tpuwatch.restart.starter import RestartStarter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import Holder, JudgedNode, RestartDecision, RestartRecord, Snapshot
+    from tpuwatch.restart.candidates import Candidate
+    from tpuwatch.restart.driver import LeasedDriver, Progress
+    from tpuwatch.restart.driver_pool import DriveResult
+    from tpuwatch.restart.ledger.base import Stored
+    from tpuwatch.restart.ledger.reading import LedgerReading
+    from tpuwatch.restart.local.system import System
+    from tpuwatch.restart.notify import Notifier
+    from tpuwatch.restart.starter import Begun
+
+LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
+_ENDED_BEFORE: Final = "The daemon that had decided on it ended before anything was done."
+
+
+class RestartRunner:
+    """Used from the loop's thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        metrics: Metrics,
+        clock: Clock,
+        host: str,
+        on_change: Callable[[], None],
+        here: ThisMachine | None = None,
+        system: System | None = None,
+    ) -> None:
+        """`host` is this machine's name. `on_change` is called from any thread when a driver comes further.
+
+        Raises ConfigError if [ledger] does not name the ledger.
+        """
+        self.settings = PolicySettings.of(config)
+        self._config = config
+        self._metrics = metrics
+        self._clock = clock
+        self._host = host
+        self._here = here or ThisMachine()
+        self._system = system
+        self._drivers = DriverPool(clock, on_change=on_change)
+        self._ledger = open_ledger(config, clock, wait=self._drivers.wait, counted=metrics.node.count_api_request)
+        self._leases = LeaseWatch(clock, self._here.is_gone)
+        self.starter = RestartStarter(self._ledger, self.settings, clock, f"tpuwatch@{host}")
+        self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock
+
+    def read(self) -> LedgerReading:
+        """All that the ledger holds now. Raises LedgerError."""
+        return read_ledger(self._ledger)
+
+    @property
+    def drives(self) -> bool:
+        """Whether something is being done from here now."""
+        return self._drivers.is_busy
+
+    @property
+    def progress(self) -> list[Progress]:
+        """How far each restart is that is driven from here."""
+        return self._drivers.progress
+
+    def results(self) -> list[DriveResult]:
+        """What was driven from here and has come to an end, since this was asked last."""
+        results = self._drivers.results()
+        for result in results:
+            if result.record is None or result.record.open:
+                self._left[result.target] = self._clock.monotonic() + LEFT_SECONDS
+        return results
+
+    def stop(self) -> None:
+        """Let all drivers leave their records as they stand; returns at once."""
+        self._drivers.stop()
+
+    def close(self, seconds: float) -> None:
+        """Wait for the drivers, at most so long, and let the ledger go if they have ended."""
+        if self._drivers.join(seconds):
+            self._ledger.close()
+
+    # -- what is decided here
+
+    def begin(
+        self, candidate: Candidate, decision: RestartDecision, reading: LedgerReading, snapshot: Snapshot
+    ) -> Begun | None:
+        """Begin what was decided from `reading`; None where it has to wait. Raises LedgerError."""
+        on_machine = decision.act in OF_THE_MACHINE
+        if not self._drivers.has_room or not (on_machine or self._may_act(candidate)):
+            return None
+        closing: list[Callable[[], None]] = []
+
+        def make_driver(decision: RestartDecision) -> LeasedDriver:
+            driver, close = self._driver(candidate.target, decision.act or Action.NONE, candidate.judged, snapshot)
+            closing.append(close)
+            return driver
+
+        begun = self.starter.begin(
+            candidate.target,
+            decision,
+            reading,
+            decide=lambda view: candidate.decide(view, self.settings, self._clock.time()),
+            make_driver=make_driver,
+            summary=candidate.judged.judgement.summary,
+            boot_id=_boot_id(snapshot) if candidate.own else "",
+        )
+        if begun is None or begun.driver is None or begun.record is None:
+            return begun
+        self._metrics.restart.count_begun(begun.record.action)
+        self._drivers.drive(candidate.target, begun.driver, closing[-1], free=begun.version)
+        return begun
+
+    def _may_act(self, candidate: Candidate) -> bool:
+        """The last word on actions of the node, whatever was decided: never on the own one."""
+        return not candidate.own and candidate.placed and self._config.cloud.enabled
+
+    def request(
+        self, candidate: Candidate, decision: RestartDecision, reading: LedgerReading, snapshot: Snapshot
+    ) -> bool:
+        """Ask those who watch the own node; whether that was written. Raises LedgerError."""
+        summary = candidate.judged.judgement.summary
+        return candidate.placed and self.starter.request(
+            candidate.target, decision, reading, summary, _boot_id(snapshot)
+        )
+
+    # -- what others have begun
+
+    def finish(
+        self, reading: LedgerReading, nodes: Sequence[JudgedNode], snapshot: Snapshot, notifier: Notifier
+    ) -> bool:
+        """Finish what is half done and has no driver any more; whether something was written. Raises LedgerError.
+
+        It was begun, so that "observe" does not forbid it: a node is never left stopped.
+        """
+        standing = [one for one in reading.stored.values() if one.record.open]
+        if not standing:
+            return False
+        own = next((one for one in nodes if one.own), None)
+        placed = {target: one for one in nodes if (target := target_of(one)) is not None}
+        watched = {target: one for target, one in placed.items() if not may_be_own(target, snapshot)}
+        now = self._clock.monotonic()
+        wrote = False
+        for stored in standing:
+            target = stored.record.target
+            if self._drivers.drives(target) or now < self._left.get(target, now) or not self._drivers.has_room:
+                continue
+            if self._leases.remaining(stored) > 0:
+                continue
+            if stored.record.action in OF_THE_MACHINE:
+                wrote |= self._finish_local(stored, own, target in watched, snapshot, notifier)
+            elif own is not None and target == target_of(own):
+                wrote |= self._withdraw_own(stored, own, notifier)
+            elif self._is_ours(stored.record, target in watched, snapshot):
+                wrote |= self._finish_node(stored, watched.get(target), reading, snapshot, notifier)
+        return wrote
+
+    def _finish_local(
+        self, stored: Stored, own: JudgedNode | None, is_watched: bool, snapshot: Snapshot, notifier: Notifier
+    ) -> bool:
+        """An act on a machine is finished by the machine itself; one that does not is given up by its watchers."""
+        record = stored.record
+        if own is not None and record.target == (target_of(own) or self.nowhere):
+            self._drive(stored, own, snapshot)
+        elif is_watched and (ended := orphaned(record, self._clock.time())) is not None:
+            wrote = self.starter.write(ended, stored.version)
+            if wrote:
+                notifier.notify_withdrawal(ended, ended.note)
+            return wrote
+        return False
+
+    def _withdraw_own(self, stored: Stored, own: JudgedNode, notifier: Notifier) -> bool:
+        """The own node is never restarted from here; but what was asked of others may have become wrong."""
+        record = stored.record
+        requested = budgets.is_request(record) and record.actor == self.starter.actor
+        if not requested or own.judgement.verdict not in WELL:
+            return False
+        return self._withdraw(stored, "The node is well again: no restart is needed.", notifier)
+
+    def _finish_node(
+        self, stored: Stored, node: JudgedNode | None, reading: LedgerReading, snapshot: Snapshot, notifier: Notifier
+    ) -> bool:
+        """`node` is how it was judged here, if it is watched from here."""
+        record = stored.record
+        if record.phase in TOUCHED:
+            notifier.notify_takeover(record)
+            self._drive(stored, None, snapshot)
+            return False
+        if budgets.is_request(record):
+            return False  # the policy decides on it
+        is_young = -budgets.SKEW_SECONDS <= self._clock.time() - record.requested <= REQUEST_SECONDS
+        if not record.signals:  # an operator wanted it, and has to ask again
+            why = "The operator who wanted it left before anything was done."
+            return not is_young and self._withdraw(stored, why, notifier)
+        if node is None:  # this daemon would never decide on it
+            return not is_young and self._withdraw(stored, _ENDED_BEFORE, notifier)
+        # A watcher decided on it and ended before anything was done. What it decided on may have gone by.
+        verdict, breaker = node.judgement.verdict, reading.fleet.fleet.breaker
+        if verdict in WELL:
+            return self._withdraw(stored, "The node is well again, and nothing was done.", notifier)
+        if (
+            not (is_young and self.settings.act and record.action in self.settings.allowed)
+            or breaker.opened is not None
+        ):
+            return self._withdraw(stored, _ENDED_BEFORE, notifier)
+        if verdict in STUCK:  # else it has to be confirmed first
+            self._drive(stored, None, snapshot)
+        return False
+
+    def _withdraw(self, stored: Stored, why: str, notifier: Notifier) -> bool:
+        wrote = self.starter.withdraw(stored, why)
+        if wrote:
+            notifier.notify_withdrawal(stored.record, why)
+        return wrote
+
+    def _is_ours(self, record: RestartRecord, is_watched: bool, snapshot: Snapshot) -> bool:
+        """Whether this daemon is one to finish it: it watches the node, or it was begun on this machine."""
+        if not self._config.cloud.enabled or may_be_own(record.target, snapshot):
+            return False
+        owner = parse(record.lease.owner)
+        # A released lease names no driver any more; the actor remains.
+        by_this_host = record.actor == self.starter.actor or (owner is not None and owner.host == self._host)
+        begun_here = self._config.ledger.kind == "sqlite" or by_this_host
+        return is_watched or begun_here
+
+    # -- drivers
+
+    @property
+    def nowhere(self) -> Target:
+        """Under which the acts on a machine are recorded that is of no node."""
+        return Target("-", "-", self._host)
+
+    def _drive(self, stored: Stored, own: JudgedNode | None, snapshot: Snapshot) -> None:
+        record = stored.record
+        driver, close = self._driver(record.target, record.action, own, snapshot)
+        self._drivers.drive(record.target, driver, close, free=stored.version)
+
+    def _driver(
+        self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot
+    ) -> tuple[LeasedDriver, Callable[[], None]]:
+        """Who drives such a record, and what is to be called after that."""
+        restart, lease = self._config.restart, self._config.ledger.lease_seconds
+        if action in OF_THE_MACHINE:
+            driver = LocalDriver(
+                self._ledger,
+                target,
+                self._system or Linux(self._clock),
+                clock=self._clock,
+                wait=self._drivers.wait,
+                at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),
+                settings=LocalSettings.of(restart),
+                on_progress=self._drivers.on_progress,
+                lease_seconds=lease,
+                here=self._here,
+            )
+            return driver, _nothing
+        from tpuwatch.restart.cloud_api import CloudNodeApi  # Google's packages
+
+        api = CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request)
+        return (
+            Driver(
+                self._ledger,
+                api,
+                target,
+                clock=self._clock,
+                wait=self._drivers.wait,
+                limits=phase_limits(restart),
+                on_progress=self._drivers.on_progress,
+                lease_seconds=lease,
+                here=self._here,
+            ),
+            api.close,
+        )
+
+
+def _at_fault(judged: JudgedNode, action: Action, snapshot: Snapshot) -> tuple[Holder, ...]:
+    """The holders that the verdict speaks of; a checkpoint is asked of all."""
+    holders = snapshot.host.value.holders if snapshot.host.value is not None and snapshot.host.problem is None else ()
+    if action is Action.CHECKPOINT:
+        return tuple(holders)
+    return tuple(one for one in holders if one.pid in judged.judgement.pids)
+
+
+def _boot_id(snapshot: Snapshot) -> str:
+    return snapshot.host.value.boot_id if snapshot.host.value is not None else ""
+
+
+def _nothing() -> None:
+    """A driver on the machine holds nothing."""

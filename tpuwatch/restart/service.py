@@ -1,0 +1,319 @@
+"""The restart loop of the daemon: it decides on all watched nodes and has the decisions carried out.
+
+A `RestartService` serves one configuration. When that changes the service is stopped, and a new one finishes what it
+has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start, when a node becomes
+unhealthy, and while an action is needed or under way, or the breaker is open.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import LedgerError, Loop, LoopStatus
+from tpuwatch.health import JudgeLimits
+from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus
+from tpuwatch.restart.audit import FILE_NAME, Audit
+from tpuwatch.restart.candidates import Candidates
+from tpuwatch.restart.notify import Notifier
+from tpuwatch.restart.policy import budgets
+from tpuwatch.restart.runner import LEFT_SECONDS, RestartRunner
+from tpuwatch.restart.webhook import Webhook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tpuwatch.config import Config
+    from tpuwatch.core import Clock
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import JudgedNode, RestartDecision, RestartRecord, Snapshot
+    from tpuwatch.restart.candidates import Candidate
+    from tpuwatch.restart.ledger.owner import ThisMachine
+    from tpuwatch.restart.ledger.reading import LedgerReading
+    from tpuwatch.restart.local.system import System
+
+NAME: Final = "restart"  # the loop's, in metrics and status
+TURN_SECONDS: Final = 5.0  # the judge wakes it besides
+# Seconds between two readings of the ledger …
+MIN_CANDIDATE_SECONDS: Final = 2.0  # … while there are candidates: short at first, longer the longer they last
+MAX_CANDIDATE_SECONDS: Final = 30.0
+OPEN_SECONDS: Final = 15.0  # … while a restart is under way
+BREAKER_SECONDS: Final = 60.0  # … while the breaker is open
+MAX_ACTS: Final = 5  # that begin in one turn
+STOP_SECONDS: Final = 5.0  # how long `stop` waits for drivers to release their leases
+SLACK_SECONDS: Final = 120.0  # how long a turn may take besides the ledger
+_READING_CALLS: Final = 15  # a reading may take as long as this many calls
+
+_log = logging.getLogger(__name__)
+
+
+class RestartService:
+    """Made and used by the daemon's thread."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        nodes: Callable[[], Sequence[JudgedNode]],
+        snapshot: Callable[[], Snapshot],
+        metrics: Metrics,
+        clock: Clock,
+        watching_since: float,
+        progress: Callable[[str, float], None],
+        here: ThisMachine | None = None,
+        system: System | None = None,
+    ) -> None:
+        """`nodes` and `snapshot` return the judged nodes and the signals' answers; `watching_since` is when tpuwatch
+        began. `progress` is called after each turn, from the loop's thread.
+
+        Raises ConfigError if [ledger] does not name the ledger.
+        """
+        self._nodes = nodes
+        self._snapshot = snapshot
+        self._metrics = metrics
+        self._clock = clock
+        self._progress = progress
+        host = os.uname().nodename
+        self._runner = RestartRunner(
+            config, metrics=metrics, clock=clock, host=host, on_change=self.on_verdicts, here=here, system=system
+        )
+        self._settings = self._runner.settings
+        url = config.restart.webhook_url
+        self._webhook = Webhook(url, counted=metrics.restart.count_webhook_message) if url else None
+        self._notifier = Notifier(
+            metrics=metrics,
+            audit=Audit(config.state.dir / FILE_NAME),
+            clock=clock,
+            actor=self._runner.starter.actor,
+            send=self._webhook.send if self._webhook is not None else lambda _: None,
+        )
+        cloud_seconds = JudgeLimits(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
+        self._candidates = Candidates(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
+        self._reading: LedgerReading | None = None
+        self._read_at = float("-inf")  # by the monotonic clock
+        self._read_time: float | None = None
+        self._pace = math.inf  # seconds between two readings, for the candidates of now
+        self._acts_left = MAX_ACTS
+        self._problem = ""  # why the ledger cannot be used; "" if it can
+        self.status = RestartsStatus(acts=self._settings.act)  # replaced at each turn, never changed
+        self._last_success: float | None = None
+        self._began_at = clock.time()
+        turn = 3 * TURN_SECONDS + _READING_CALLS * (1 + MAX_ACTS) * config.ledger.timeout_seconds
+        self._limit = turn + SLACK_SECONDS
+        self._loop = Loop(NAME, self.turn, clock=clock, done=self._done)
+
+    # -- for the daemon
+
+    def start(self) -> None:
+        """Let the loop begin."""
+        self._loop.start()
+
+    def on_verdicts(self) -> None:
+        """The nodes were judged: decide again soon. May be called from any thread."""
+        self._loop.wake()
+
+    def stop(self) -> None:
+        """Stop. Restarts that are under way stay as they stand; the next service finishes them."""
+        self._loop.stop()
+        self._runner.stop()
+        if self._webhook is not None:
+            self._webhook.close()
+        until = self._clock.monotonic() + STOP_SECONDS
+        if self._loop.join(STOP_SECONDS):
+            self._runner.close(max(0.0, until - self._clock.monotonic()))
+            self._collect_results()  # of drivers that have ended since the last turn
+
+    @property
+    def drives(self) -> bool:
+        """Whether a restart is under way from here or half done, so that the ledger must not be replaced."""
+        reading = self._reading
+        half_done = reading is not None and any(one.record.phase in TOUCHED for one in reading.stored.values())
+        return half_done or self._runner.drives
+
+    def limits(self) -> dict[str, float]:
+        """How long the loop may go without success, in seconds."""
+        return {NAME: self._limit}
+
+    def loops(self) -> list[LoopStatus]:
+        """How the loop is. Before its first turn has ended it is fresh for as long as a turn may take."""
+        last = self._last_success
+        age = self._clock.time() - (self._began_at if last is None else last)
+        return [LoopStatus(NAME, last, age < self._limit)]
+
+    # -- the loop
+
+    def turn(self) -> float:
+        """Decide on all nodes once; the seconds until the next turn, unless woken before."""
+        nodes, snapshot = self._nodes(), self._snapshot()
+        self._collect_results()
+        candidates, has_new = self._candidates.update(nodes, snapshot, self._clock.time())
+        self._pace = _pace(candidates, self._clock.time())
+        if self._is_due(has_new=has_new):
+            self._read()
+        self._finish(nodes, snapshot)
+        self._acts_left = MAX_ACTS
+        decisions = [made for one in candidates if (made := self._decide(one, snapshot)) is not None]
+        self._notifier.end_turn({one.judged.node for one in candidates})
+        self._show(decisions)
+        return min(TURN_SECONDS, self._pace)
+
+    def _done(self, name: str, seconds: float) -> None:
+        self._last_success = self._clock.time()
+        self._progress(name, seconds)
+
+    def _collect_results(self) -> None:
+        """Report the drivers that have ended, and the notes of those that run."""
+        for result in self._runner.results():
+            self._read_at = float("-inf")
+            if result.record is not None and not result.record.open:
+                self._notifier.notify_end(result.record)
+        for progress in self._runner.progress:
+            self._notifier.notify_note(progress.record)
+
+    # -- the ledger
+
+    @property
+    def _usable_reading(self) -> LedgerReading | None:
+        """The latest reading of the ledger; None while the ledger cannot be used."""
+        return self._reading if not self._problem else None
+
+    def _is_due(self, *, has_new: bool) -> bool:
+        """Whether there is a reason to read the ledger now."""
+        age = self._clock.monotonic() - self._read_at
+        if math.isinf(age):
+            return True
+        if self._reading is None or self._problem:
+            return age >= LEFT_SECONDS
+        is_open = any(record.open for record in self._reading.view.records.values())
+        broken = self._reading.fleet.fleet.breaker.opened is not None
+        return has_new or age >= self._pace or (is_open and age >= OPEN_SECONDS) or (broken and age >= BREAKER_SECONDS)
+
+    def _read(self) -> None:
+        try:
+            self._reading = self._runner.read()
+        except LedgerError as error:
+            self._on_ledger_error(error)
+        else:
+            if self._problem:
+                _log.info("The ledger of restarts can be used again.")
+            self._problem, self._read_time = "", self._clock.time()
+            self._metrics.restart.set_ledger(works=True)
+        self._read_at = self._clock.monotonic()
+
+    def _on_ledger_error(self, error: LedgerError) -> None:
+        if str(error) != self._problem:
+            _log.warning("%s", error)
+        self._problem, self._read_at = str(error), self._clock.monotonic()
+        self._metrics.restart.set_ledger(works=False)
+
+    # -- deciding and acting
+
+    def _finish(self, nodes: Sequence[JudgedNode], snapshot: Snapshot) -> None:
+        reading = self._usable_reading
+        if reading is None:
+            return
+        try:
+            if self._runner.finish(reading, nodes, snapshot, self._notifier):
+                self._read()
+        except LedgerError as error:
+            self._on_ledger_error(error)
+
+    def _decide(self, candidate: Candidate, snapshot: Snapshot) -> tuple[str, RestartDecision] | None:
+        """Decide on a candidate, begin what was decided, and report it; None where nothing is decided now."""
+        label, reading = candidate.judged.node, self._usable_reading
+        view = reading.view if reading is not None else None
+        decision = candidate.decide(view, self._settings, self._clock.time())
+        record = reading.record(candidate.target) if reading is not None else None
+        if decision.act is None and decision.blocked is None and budgets.under_way(record):
+            return None  # an operator would be called for what is being done
+        if record is not None and not record.open and self._is_past(record) and _is_older(candidate, record.entered):
+            return None  # the cloud has not been asked since
+        has_begun = False
+        try:
+            if reading is None:
+                pass  # nothing is written without the ledger
+            elif decision.act is not None:
+                if not self._acts_left:
+                    return None  # at the next turn
+                self._acts_left -= 1
+                begun = self._runner.begin(candidate, decision, reading, snapshot)
+                self._read()
+                if begun is None:
+                    return None
+                decision, has_begun = begun.decision, begun.driver is not None
+            elif decision.opens_breaker and self._settings.act:
+                self._open_breaker(reading, decision.opens_breaker)
+            elif decision.request:
+                self._request(candidate, decision, reading, snapshot)
+        except LedgerError as error:
+            self._on_ledger_error(error)
+            decision = candidate.decide(None, self._settings, self._clock.time())
+        self._notifier.notify_decision(label, candidate.target, decision, begun=has_begun)
+        return label, decision
+
+    def _is_past(self, record: RestartRecord) -> bool:
+        """Whether it ended by now. A record of a wrong clock may end hours ahead: it does not hold up decisions."""
+        return record.entered <= self._clock.time() + budgets.SKEW_SECONDS
+
+    def _open_breaker(self, reading: LedgerReading, why: str) -> None:
+        if self._runner.starter.open_breaker(reading, why):
+            self._notifier.notify_breaker_opened(why)
+        self._read()
+
+    def _request(
+        self, candidate: Candidate, decision: RestartDecision, reading: LedgerReading, snapshot: Snapshot
+    ) -> None:
+        """Ask those who watch the own node."""
+        before = reading.record(candidate.target)
+        if self._runner.request(candidate, decision, reading, snapshot):
+            if before is None or not budgets.is_request(before) or before.cause != decision.verdict:
+                self._notifier.notify_request(candidate.target, decision)
+            self._read()
+
+    # -- what is shown
+
+    def _show(self, decisions: list[tuple[str, RestartDecision]]) -> None:
+        fleet = self._reading.fleet.fleet if self._reading is not None else None
+        records = self._records()
+        self._metrics.restart.set_state(
+            records=records, breaker_open=fleet is not None and fleet.breaker.opened is not None
+        )
+        self._metrics.restart.set_operators_needed(sum(decision.needs_operator for _, decision in decisions))
+        self.status = RestartsStatus(
+            acts=self._settings.act,
+            read=self._read_time,
+            problem=self._problem,
+            breaker=fleet.breaker if fleet is not None else None,
+            records=records,
+            decisions=decisions,
+        )
+
+    def _records(self) -> tuple[RestartRecord, ...]:
+        """The records of the ledger, the open ones first; those driven from here as they are now."""
+        records = dict(self._reading.view.records) if self._reading is not None else {}
+        for progress in self._runner.progress:
+            known = records.get(progress.record.target.path)
+            if known is None or known.open:
+                records[progress.record.target.path] = progress.record
+        return tuple(sorted(records.values(), key=lambda one: (not one.open, one.target.path)))
+
+
+def _is_older(candidate: Candidate, when: float) -> bool:
+    """Whether all reasons of the verdict are of that time or before."""
+    times = [reason.at for reason in candidate.judged.judgement.reasons if reason.at is not None]
+    return bool(times) and max(times) <= when
+
+
+def _pace(candidates: Sequence[Candidate], now: float) -> float:
+    """Seconds between two readings of the ledger for these candidates, and for requests by a node's own daemon."""
+    wanted = [one.judged.judgement for one in candidates]
+    since = [
+        one.at if one.since is None else one.since
+        for one in wanted
+        if one.action is not Action.MANUAL or one.verdict in STUCK
+    ]
+    if not since:
+        return math.inf
+    return min(max(MIN_CANDIDATE_SECONDS, (now - max(since)) / 20), MAX_CANDIDATE_SECONDS)

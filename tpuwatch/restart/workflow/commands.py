@@ -1,0 +1,52 @@
+"""The gcloud commands for an operator where tpuwatch may not act itself, quoted for a shell."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import clean
+
+if TYPE_CHECKING:
+    from tpuwatch.model import Target
+
+_TPUS = "gcloud compute tpus"
+
+
+def start(target: Target) -> str:
+    """Starts a node that is stopped."""
+    return f"`{_TPUS} tpu-vm start {_node(target)}`"
+
+
+def describe(target: Target) -> str:
+    """Shows a node."""
+    return f"`{_TPUS} tpu-vm describe {_node(target)}`"
+
+
+def recreate(target: Target, queued_resource: str = "") -> str:
+    """Deletes a node, with its queued resource where it has one, and creates it again."""
+    node, where = _quoted(target.node), _where(target)
+    if queued_resource:
+        queued = _quoted(queued_resource)
+        return (
+            f"`{_TPUS} queued-resources delete {queued} --force {where}`, then `{_TPUS} queued-resources create "
+            f"{queued} --node-id={node} {where} --accelerator-type=TYPE --runtime-version=VERSION`"
+        )
+    return f"`{_TPUS} tpu-vm delete {node} {where}`, then {create(target)}"
+
+
+def create(target: Target) -> str:
+    """Creates a node that is gone."""
+    return f"`{_TPUS} tpu-vm create {_node(target)} --accelerator-type=TYPE --version=VERSION`"
+
+
+def _node(target: Target) -> str:
+    return f"{_quoted(target.node)} {_where(target)}"
+
+
+def _where(target: Target) -> str:
+    return f"--zone={_quoted(target.zone)} --project={_quoted(target.project)}"
+
+
+def _quoted(name: str) -> str:
+    return shlex.quote(clean(name, 100))

@@ -1,0 +1,154 @@
+"""The phases of a restart in which the node has not gone down yet, as far as is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import clean, length
+from tpuwatch.model import Phase
+from tpuwatch.restart.workflow import commands
+from tpuwatch.restart.workflow.start import lost, start
+from tpuwatch.restart.workflow.step import MAINTENANCE, StepContext
+from tpuwatch.restart.workflow.types import ApiCall
+
+if TYPE_CHECKING:
+    from tpuwatch.restart.workflow.types import Step
+
+_RECREATED: Final = {
+    "GONE": "the API knows no such node",
+    "PREEMPTED": "it was preempted, and only a new one can take its place",
+    "TERMINATED": "it was terminated, and only a new one can take its place",
+    "UNKNOWN": "a repair by the service has failed (its state is UNKNOWN)",
+}
+
+
+def requested(ctx: StepContext) -> Step:
+    """Nothing was called, or what was called is known not to have been carried out."""
+    record, observation = ctx.record, ctx.observation
+    if (why := _impossible(ctx)) is not None:
+        return ctx.end(Phase.NEEDS_OPERATOR, why)
+    if observation.state in ("STOPPING", "STOPPED") and record.signals and ctx.untouched:
+        return _left_to_others(ctx)
+    if observation.state == "STOPPED":
+        return start(ctx)
+    if ctx.since(record.began) >= ctx.limits.wait_seconds:
+        return ctx.end(Phase.FAILED, _expired(ctx))
+    hindrance = _hindrance(ctx)
+    if hindrance or ctx.held_for:
+        left = ctx.limits.wait_seconds - ctx.since(record.began)
+        return ctx.stay(
+            f"{hindrance or f'{ctx.node} could not be restarted yet. {record.note}'} Nothing is called for now; it is "
+            f"tried for up to {length(left)} more.",
+            again=max(ctx.held_for, ctx.limits.poll_seconds),
+        )
+    if ctx.restarted_by_another:
+        sentence = f"Another client has restarted {ctx.record.target.node} since this was asked for, so it is not done"
+        return ctx.enter(Phase.VERIFYING, f"{sentence} again: what the node is like is looked at.", down=ctx.now)
+    if ctx.several:
+        name = observation.queued_resource
+        sentence = f"{ctx.node} has {observation.hosts} hosts: its queued resource {clean(name, 100)} is reset now."
+        return ctx.bring_down(ApiCall.RESET, sentence, queued_resource=name)
+    return ctx.bring_down(ApiCall.STOP, f"{ctx.node} is stopped now, to be started again.")
+
+
+def intent(ctx: StepContext) -> Step:
+    """The stop, or the reset, was about to be called: it is not known whether it was carried out."""
+    call = ApiCall.RESET if ctx.several else ApiCall.STOP
+    state, operation = ctx.observation.shown, ctx.operation(call)
+    if ctx.several and state in ("RESTARTING", "STARTING"):
+        return _accepted(ctx, Phase.STARTING, f"{ctx.node} is being reset ({state}).", down=ctx.now)
+    if not ctx.several and state in ("STOPPING", "STOPPED", "STARTING"):
+        # The next look goes on from there, by what the state is then.
+        return _accepted(ctx, Phase.STOPPING, f"The stop of {ctx.record.target.node} was carried out ({state}).")
+    if state in _RECREATED and state != "UNKNOWN":
+        return lost(ctx)
+    if state != "READY":
+        what = f"{ctx.node} is {state}, and it is not known whether the {call.value} was carried out"
+        return ctx.wait(what, ctx.limits.wait_seconds, f"Look at it: {commands.describe(ctx.record.target)}.")
+    if operation is not None:
+        phase = Phase.STARTING if ctx.several else Phase.STOPPING
+        return _accepted(ctx, phase, f"The {call.value} of {ctx.record.target.node} was accepted.")
+    return _in_doubt(ctx, call)
+
+
+def _in_doubt(ctx: StepContext, call: ApiCall) -> Step:
+    left = ctx.limits.doubt_seconds - min(ctx.elapsed, ctx.since(ctx.record.shown_since))
+    if left > 0:
+        return ctx.stay(
+            f"It is not known whether the {call.value} of {ctx.record.target.node} was carried out; {length(left)} "
+            "are given for that to show."
+        )
+    if ctx.observation.listed:  # it was not
+        tries, note = ctx.record.tries + 1, f"The {call.value} was not carried out."
+        again = replace(ctx.record, phase=Phase.REQUESTED, tries=tries, note=note)
+        return requested(replace(ctx, record=again))
+    if ctx.elapsed < ctx.limits.wait_seconds:
+        return ctx.stay(
+            f"It is not known whether the {call.value} of {ctx.record.target.node} was carried out, and not all "
+            "operations on it can be listed; they are asked for again for up to "
+            f"{length(ctx.limits.wait_seconds - ctx.elapsed)}. {ctx.observation.fault}".rstrip()
+        )
+    return ctx.enter(
+        Phase.VERIFYING,
+        f"It cannot be found out whether the {call.value} of {ctx.record.target.node} was carried out, so it is not "
+        f"called again: what the node is like is looked at for up to {length(ctx.limits.verify_seconds)}.",
+    )
+
+
+def _accepted(ctx: StepContext, phase: Phase, sentence: str, **changes: float) -> Step:
+    operation = ctx.operation(ApiCall.RESET if ctx.several else ApiCall.STOP)
+    # What was found may be another client's stop, with ours still on its way: nothing is called before that is over.
+    changes["not_before"] = ctx.record.entered + ctx.limits.doubt_seconds
+    return ctx.enter_with(phase, operation, sentence, stops=max(1, ctx.record.stops), tries=0, **changes)
+
+
+def _left_to_others(ctx: StepContext) -> Step:
+    """Nothing was ever called for this record: another's stop is respected. An operator's request is carried out."""
+    what = f"{ctx.node} is {ctx.observation.state}, and not by tpuwatch"
+    if not ctx.lasting:
+        return ctx.stay(f"{what}; that is looked at again before it is believed.")
+    return ctx.end(
+        Phase.NEEDS_OPERATOR,
+        f"{what}: another client stopped it before anything was done about it, so it is left to them. To start it: "
+        f"{commands.start(ctx.record.target)}.",
+    )
+
+
+def _impossible(ctx: StepContext) -> str | None:
+    """Why only an operator can help, and how."""
+    observation, target = ctx.observation, ctx.record.target
+    recreate = commands.create(target) if observation.gone else commands.recreate(target, observation.queued_resource)
+    if (why := _RECREATED.get(observation.shown)) is not None:
+        return f"{ctx.node} cannot be restarted: {why}. Nothing was done. To recreate it: {recreate}."
+    if observation.spot:
+        return (
+            f"{ctx.node} is not restarted: it is a spot or preemptible node, whose capacity may not come back. "
+            f"Nothing was done. To recreate it: {recreate}."
+        )
+    if ctx.several and (observation.state == "STOPPED" or not observation.queued_resource):
+        return (
+            f"{ctx.node} has {observation.hosts} hosts, so that it cannot be stopped, and has no queued resource "
+            f"that could be reset now (its state is {observation.state}). Nothing was done. To recreate it: {recreate}."
+        )
+    return None
+
+
+def _hindrance(ctx: StepContext) -> str:
+    """Why nothing may be called now, a sentence; "" if it may."""
+    observation = ctx.observation
+    if observation.state != "READY":
+        return f"{ctx.node} is {observation.state}: in that state nothing may be called."
+    if observation.health == MAINTENANCE:
+        return f"{ctx.node} is under maintenance."
+    if any(not operation.done for operation in observation.operations):
+        return f"Another operation on {ctx.record.target.node} is under way."
+    return ""
+
+
+def _expired(ctx: StepContext) -> str:
+    why = _hindrance(ctx) or ctx.record.note or "It was not called in time."
+    return (
+        f"{ctx.node} was not restarted within {length(ctx.limits.wait_seconds)}: {why} Nothing was done: the node is "
+        f"as it was. Look at it: {commands.describe(ctx.record.target)}; then ask for the restart again."
+    )

@@ -1,0 +1,128 @@
+"""The state machine of a restart. Pure: it maps a record and an observation to what to write and what to call next.
+
+A driver calls `advance`, writes the record that it gives, only then makes the call that it gives, and
+feeds the answer to `answered`, whose record is written too. Between any two of these steps the driver may die, and a
+write or an answer may be lost: the next driver goes on from the record and from what the API shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import clean
+from tpuwatch.model import Phase
+from tpuwatch.restart.workflow.start import start_failing_note, starting, stopped, stopping, verifying
+from tpuwatch.restart.workflow.step import (
+    SKEW_SECONDS,
+    StepContext,
+    backoff,
+    begin,
+    ended,
+    with_observation,
+    with_operation,
+    without_observation,
+)
+from tpuwatch.restart.workflow.stop import intent, requested
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation, PhaseLimits, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tpuwatch.model import RestartRecord
+
+__all__ = [
+    "ApiCall",
+    "CallAnswer",
+    "NodeObservation",
+    "Operation",
+    "PhaseLimits",
+    "Step",
+    "advance",
+    "answered",
+    "begin",
+    "ended",
+    "relevant_since",
+]
+
+_PHASES: Final[dict[Phase, Callable[[StepContext], Step]]] = {
+    Phase.REQUESTED: requested,
+    Phase.INTENT: intent,
+    Phase.STOPPING: stopping,
+    Phase.STOPPED: stopped,
+    Phase.STARTING: starting,
+    Phase.VERIFYING: verifying,
+}
+# With these the service has looked at the call and has not begun it. With any other it may have.
+_REFUSALS: Final = frozenset(
+    {"FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "NOT_FOUND", "ALREADY_EXISTS", "OUT_OF_RANGE"}
+)
+_HOPELESS: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "UNIMPLEMENTED"})
+
+_REFUSAL_CHARS: Final = 600
+
+
+def relevant_since(record: RestartRecord) -> float:
+    """From when on operations matter to the record: what `NodeApi.look` is to be asked for."""
+    times = (record.requested, record.began or record.requested, record.entered or record.requested)
+    return min(times) - SKEW_SECONDS
+
+
+def advance(record: RestartRecord, observation: NodeObservation, now: float, limits: PhaseLimits) -> Step:
+    """The next step for a record. One that has ended does not step."""
+    handle = _PHASES.get(record.phase)
+    if handle is None:
+        return Step(record, sentence=record.note)
+    if not observation.shown:
+        return without_observation(record, observation, now, limits)
+    return handle(StepContext(with_observation(record, observation, now), observation, now, limits))
+
+
+def answered(
+    record: RestartRecord, call: ApiCall, answer: CallAnswer, now: float, limits: PhaseLimits
+) -> RestartRecord:
+    """The record after a call's answer."""
+    if answer.operation:
+        return _accepted(record, call, answer.operation, now)
+    if call is ApiCall.START:
+        return _not_started(record, answer, now, limits)
+    if record.phase is not Phase.INTENT:
+        return record
+    if answer.code in _HOPELESS:
+        note = f"{_refusal(call, answer)} Nothing was done: node {record.target.node} is as it was."
+        return ended(record, Phase.FAILED, note, now)
+    if answer.code in _REFUSALS:
+        tries = record.tries + 1
+        later = _later(tries, answer, limits)
+        note = _refusal(call, answer)
+        return replace(record, phase=Phase.REQUESTED, entered=now, tries=tries, not_before=now + later, note=note)
+    return record  # not known: the next observations decide
+
+
+def _accepted(record: RestartRecord, call: ApiCall, operation: str, now: float) -> RestartRecord:
+    phase = Phase.STOPPING if call is ApiCall.STOP else Phase.STARTING
+    changes = with_operation(record, operation)
+    if call is ApiCall.START:
+        changes["down"] = record.down or now
+    else:
+        changes |= {"stops": record.stops + 1, "tries": 0, "note": ""}
+    return replace(record, phase=phase, entered=now, not_before=0.0, **changes)
+
+
+def _not_started(record: RestartRecord, answer: CallAnswer, now: float, limits: PhaseLimits) -> RestartRecord:
+    """Refused, or not known: it is called again later, if the node is stopped still."""
+    tries = record.tries + 1
+    needed = tries >= limits.stockout_alert_after or answer.code in _HOPELESS
+    note = start_failing_note(record.target, _refusal(ApiCall.START, answer), tries) if needed else record.note
+    return replace(record, tries=tries, not_before=now + _later(tries, answer, limits), note=note)
+
+
+def _later(tries: int, answer: CallAnswer, limits: PhaseLimits) -> float:
+    return min(max(backoff(tries, limits), answer.retry_after or 0.0), limits.max_retry_seconds)
+
+
+def _refusal(call: ApiCall, answer: CallAnswer) -> str:
+    """Why it was not accepted, a sentence."""
+    if answer.message:
+        return clean(answer.message, _REFUSAL_CHARS)
+    return f"The {call.value} was refused: {answer.code}." if answer.code else f"The {call.value} was not answered."

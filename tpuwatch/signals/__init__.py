@@ -1,0 +1,47 @@
+"""The signals: what is known of a node, and the loops that ask each of its sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.signals.cloud import (
+        CloudSignal,
+        Watch,
+        watches,
+    )
+    from tpuwatch.signals.identity import (
+        ask_metadata,
+        identify,
+    )
+    from tpuwatch.signals.monitoring import MonitoringSignal
+    from tpuwatch.signals.runtime import (
+        DEFAULT_PORTS,
+        RuntimeSignal,
+    )
+    from tpuwatch.signals.service import SignalsService
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "cloud": ["CloudSignal", "Watch", "watches"],
+            "identity": ["ask_metadata", "identify"],
+            "monitoring": ["MonitoringSignal"],
+            "runtime": ["DEFAULT_PORTS", "RuntimeSignal"],
+            "service": ["SignalsService"],
+        },
+    )
+
+__all__ = [
+    "DEFAULT_PORTS",
+    "CloudSignal",
+    "MonitoringSignal",
+    "RuntimeSignal",
+    "SignalsService",
+    "Watch",
+    "ask_metadata",
+    "identify",
+    "watches",
+]

@@ -1,0 +1,415 @@
+"""The signal of the Cloud TPU API: state and health of all watched nodes, by one list per zone and poll."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from fnmatch import translate
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import Pacing
+from tpuwatch.google import ApiError, NodeConverter, enum_name, short_name
+from tpuwatch.model import Answer, CloudNode, Identity, Problem
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tpuwatch.config import CloudConfig
+    from tpuwatch.core import Clock
+    from tpuwatch.google import ApiFault, CloudClient
+    from tpuwatch.signals.cloud_memory import CloudMemory
+
+
+# While a connection is open gRPC's threads wake several times a second. Over a rest of this length that costs more than
+# a new connection does.
+CLOSE_SECONDS: Final = 10.0
+_GLOB = re.compile(r"[*?]")
+ASK_SECONDS: Final = 300.0
+_OFF: Final = "The Cloud TPU API is not asked: `enabled` under [cloud] is false."
+_NOWHERE: Final = (
+    "It is not known where to ask the Cloud TPU API: no {lacking} is configured, and the metadata server reported none."
+    " Set `project` and `zone` under [cloud]."
+)
+_NOTHING: Final = (
+    "There is no node to ask the Cloud TPU API for: the metadata server knows none that this machine belongs to, as "
+    "it is with TPUs made through Compute Engine, and `nodes` under [cloud] names none. Name those to watch there."
+)
+
+
+class CloudSignal:
+    """Asks one server of the Cloud TPU API. Used from one thread; `answers` may be read from any, `close` called."""
+
+    def __init__(
+        self,
+        cloud: CloudConfig,
+        identity: Callable[[], Identity],
+        *,
+        clock: Clock,
+        rng: random.Random,
+        on_call: Callable[[str, str], None],
+        memory: CloudMemory | None = None,
+    ) -> None:
+        """`identity` returns who this machine is, as far as known. Calls `on_call` with the method and code of a call.
+
+        With a `memory` it is known since when nodes have been in a state that an earlier run saw.
+        """
+        self.answers: Mapping[str, Answer[CloudNode]] = {}  # by label, of all watched nodes, after each ask
+        self._cloud = cloud
+        self._identity = identity
+        self._clock = clock
+        self._rng = rng
+        self._on_call = on_call
+        self._memory = memory
+        self._client: CloudClient | None = None
+        self._closed = False
+        self._zones: dict[tuple[str, str], CloudZone] = {}
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the next zone is to be asked."""
+        return min((zone.pacing.due_in for zone in self._zones.values()), default=self._cloud.poll_seconds)
+
+    @property
+    def breaker_notice(self) -> str:
+        """A notice of open circuit breakers: a sentence per zone, or ""."""
+        zones = sorted(self._zones.values(), key=lambda zone: zone.watch.zone)
+        notices = ((zone.watch.where, zone.pacing.breaker_notice) for zone in zones)
+        return " ".join(f"{where}: {notice}" for where, notice in notices if notice)
+
+    def ask(self) -> Answer[tuple[CloudNode, ...]]:
+        """Return all watched nodes in the last good lists. `problem` is that of the first zone that failed.
+
+        Asks the zones that are due. If none is, asks all except those that must wait after a fault.
+        """
+        if not self._cloud.enabled:
+            return Answer(problem=Problem.OFF, detail=_OFF)
+        watched = watches(self._cloud.nodes, self._identity())
+        placed = [watch for watch in watched if watch.placed]
+        self._follow(placed)
+        for zone in self._due():
+            if not self._closed:
+                zone.poll(self._connected())
+        if self._client is not None and self.due_in >= CLOSE_SECONDS:
+            self._client.close()
+        answers = dict(answer for zone in self._zones.values() for answer in zone.answers())
+        answers.update(self._unplaced(watched))
+        self.answers = answers
+        if self._memory is not None:
+            self._memory.keep(node for zone in self._zones.values() for node in zone.nodes.values())
+        return self._summary(watched)
+
+    def close(self) -> None:
+        """Cancel calls in progress, close the connection, and make no more. May be called from any thread.
+
+        The thread that is asking calls this once more when it is done.
+        """
+        self._closed = True
+        if self._client is not None:
+            self._client.end()
+
+    def _follow(self, placed: list[Watch]) -> None:
+        """Have a zone for each watch, and keep the state of zones that stay."""
+        zones = {}
+        for watch in placed:
+            key = (watch.project, watch.zone)
+            zones[key] = self._zones.get(key) or self._new_zone(watch)
+            zones[key].follow(watch)
+        self._zones = zones
+
+    def _new_zone(self, watch: Watch) -> CloudZone:
+        common: dict[str, Any] = {"interval": self._cloud.poll_seconds, "clock": self._clock, "rng": self._rng}
+        if self._memory is None:
+            return CloudZone(watch, **common)
+        return CloudZone(watch, **common, stored_node=functools.partial(self._memory.node, watch.project, watch.zone))
+
+    def _due(self) -> list[CloudZone]:
+        zones = [zone for zone in self._zones.values() if zone.pacing.due_in <= 0]
+        zones = zones or [zone for zone in self._zones.values() if not zone.pacing.held]
+        return sorted(zones, key=lambda zone: zone.pacing.failures)  # those that may hang come last
+
+    def _connected(self) -> CloudClient:
+        if self._client is None:
+            from tpuwatch.google import CloudClient  # it brings Google's packages along
+
+            self._client = CloudClient(self._cloud, clock=self._clock, on_call=self._on_call)
+            if self._closed:
+                self._client.end()
+        return self._client
+
+    def _unplaced(self, watched: tuple[Watch, ...]) -> dict[str, Answer[CloudNode]]:
+        return {
+            watch.label(name): Answer(problem=Problem.UNCONFIGURED, detail=_nowhere(watch), tried=self._clock.time())
+            for watch in watched
+            if not watch.placed
+            for name in watch.names
+        }
+
+    def _summary(self, watched: tuple[Watch, ...]) -> Answer[tuple[CloudNode, ...]]:
+        zones = list(self._zones.values())
+        problem, detail = Problem.UNCONFIGURED, _NOTHING
+        lacking = next((watch for watch in watched if not watch.placed), None)
+        if lacking:
+            detail = _nowhere(lacking)
+        if not zones:
+            return Answer(problem=problem, detail=detail, tried=self._clock.time())
+        faulty = [zone for zone in zones if zone.problem is not None]
+        listed = [zone.listed for zone in zones if zone.listed is not None]
+        tried = [zone.tried for zone in zones if zone.tried is not None]
+        value = tuple(node for zone in zones for node in zone.nodes.values()) if listed else None
+        if faulty:
+            problem, detail = faulty[0].problem or problem, " ".join(dict.fromkeys(zone.detail for zone in faulty))
+        return Answer(
+            value=value,
+            at=min(listed, default=None),  # of the zone that has been silent for longest
+            problem=problem if faulty or lacking else None,
+            detail=detail if faulty or lacking else "",
+            tried=max(tried, default=None),
+        )
+
+
+def _nowhere(watch: Watch) -> str:
+    lacking = [name for name, value in (("project", watch.project), ("zone", watch.zone)) if not value]
+    return _NOWHERE.format(lacking=" and no ".join(lacking))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """A watched node that the latest list should have had and had not."""
+
+    node: CloudNode | None  # as it was seen last
+    at: float | None
+    problem: Problem
+    detail: str
+
+
+class CloudZone:
+    """Polls one zone. A fault here has no bearing on other zones."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        *,
+        interval: float,
+        clock: Clock,
+        rng: random.Random,
+        stored_node: Callable[[str], CloudNode | None] = lambda _: None,
+    ) -> None:
+        """`stored_node` returns a node by its short name as an earlier run stored it."""
+        self.watch = watch
+        self.pacing = Pacing(interval, clock=clock, rng=rng)
+        self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name: those that are watched
+        self._by_text: dict[bytes, CloudNode] = {}  # the same by their text in that list
+        self.listed: float | None = None  # when that was
+        self.problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt
+        self.detail = "It has not been asked for yet."
+        self._failed_last = False  # the latest attempt gave no list at all
+        self.tried: float | None = None  # when it was last asked
+        self._lost: dict[str, _Lost] = {}
+        self._queued = QueuedResources(clock)
+        self._clock = clock
+        self._stored_node = stored_node
+
+    def follow(self, watch: Watch) -> None:
+        """Watch these nodes of the zone from now on."""
+        if watch != self.watch:
+            self.watch = watch
+            self.nodes = {name: node for name, node in self.nodes.items() if watch.has(name)}
+            self._lost = {name: lost for name, lost in self._lost.items() if watch.has(name)}
+            self._by_text = {}
+            self.pacing.hasten()
+
+    def poll(self, client: CloudClient) -> None:
+        """List the zone's nodes once, page by page."""
+        self.tried = self._clock.time()
+        watch = self.watch
+        converter = NodeConverter(watch.project, watch.zone, self.tried)
+        seen: dict[str, CloudNode] = {}
+        by_text: dict[bytes, CloudNode] = {}
+        unnamed, unreachable = 0, 0
+        try:
+            for page in client.list_nodes(watch.project, watch.zone):
+                unreachable += len(page.unreachable)
+                for raw in page.nodes:
+                    text = raw.SerializeToString()
+                    if (node := self._by_text.get(text)) is None:  # else it is as it was: of a fleet most nodes are
+                        name = short_name(raw.name)
+                        unnamed += not name
+                        if not name or not watch.has(name):
+                            continue
+                        last = self._last(name)[0]
+                        node = converter.convert(raw, name, last or self._stored_node(name), looked=last is not None)
+                    seen[node.name] = by_text[text] = node
+        except ApiError as error:
+            self._failed(error.fault)
+            return
+        self.pacing.succeeded()
+        self._by_text = by_text
+        self._listed(seen, client, _incomplete(watch, unnamed, unreachable))
+
+    def answers(self) -> Iterator[tuple[str, Answer[CloudNode]]]:
+        """Yield the answer for each watched node, by its label."""
+        label, faulty = self.watch.label, self.problem if self._failed_last else None
+        for name, node in self.nodes.items():
+            yield label(name), Answer(node, self.listed, faulty, self.detail if faulty else "", self.tried)
+        for name, lost in self._lost.items():
+            problem, detail = (faulty, self.detail) if faulty else (lost.problem, lost.detail)
+            yield label(name), Answer(lost.node, lost.at, problem, detail, self.tried)
+        for name in self.watch.names - self.nodes.keys() - self._lost.keys():
+            yield (
+                label(name),
+                Answer(problem=self.problem or Problem.UNCONFIGURED, detail=self.detail, tried=self.tried),
+            )
+
+    def _last(self, name: str) -> tuple[CloudNode | None, float | None]:
+        """A node as it was seen last, and when."""
+        if name in self.nodes:
+            return self.nodes[name], self.listed
+        lost = self._lost.get(name)
+        return (lost.node, lost.at) if lost else (None, None)
+
+    def _failed(self, fault: ApiFault) -> None:
+        throttled = self.pacing.interval if fault.problem is Problem.THROTTLED else None
+        self.pacing.failed(throttled if fault.retry_after is None else fault.retry_after)
+        self._failed_last = True
+        self.problem = fault.problem
+        self.detail = " ".join(filter(None, (fault.sentence, self.pacing.breaker_notice)))
+
+    def _listed(self, seen: dict[str, CloudNode], client: CloudClient, incomplete: tuple[Problem, str] | None) -> None:
+        """Take over a list. Nodes that an incomplete list lacks are not known to be gone."""
+        missing = set(self.watch.names - seen.keys())
+        if incomplete:
+            missing |= (self.nodes.keys() | self._lost.keys()) - seen.keys()
+        last = {name: self._last(name) for name in missing}
+        queued = {} if incomplete or not missing else self._queued.sentences(client, self.watch)
+        self._lost = {
+            name: _Lost(node, at, *(incomplete or (Problem.GONE, _gone(self.watch, name, node, at, queued))))
+            for name, (node, at) in sorted(last.items())
+        }
+        self._failed_last = False
+        self.nodes, self.listed = seen, self.tried
+        self.problem, self.detail = incomplete or (None, "")
+
+
+def _incomplete(watch: Watch, unnamed: int, unreachable: int) -> tuple[Problem, str] | None:
+    """Return why a list does not have all nodes; None if it does."""
+    if unreachable:
+        text = f"The Cloud TPU API could not reach all of {watch.where}: its list may lack nodes. It is asked again."
+        return Problem.UNREACHABLE, text
+    if unnamed:
+        text = f"The Cloud TPU API listed {unnamed} nodes of {watch.where} without a name that can be read."
+        return Problem.SERVER, f"{text} It is asked again."
+    return None
+
+
+def _gone(watch: Watch, name: str, node: CloudNode | None, at: float | None, queued: dict[str, str]) -> str:
+    queue = queued.get(name) or (queued.get(f"/{node.queued_resource}") if node else None)
+    also = f" {queue}" if queue else ""
+    if node is None:
+        return (
+            f"The Cloud TPU API lists no node {name} in {watch.where}.{also} Check the name and the zone (`gcloud "
+            f"compute tpus tpu-vm list --zone={watch.zone} --project={watch.project}`), or take it out of `nodes` "
+            "under [cloud]."
+        )
+    when = datetime.fromtimestamp(math.floor(at or 0.0), timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}, {node.state}."
+        f"{also} It was deleted, or preempted and removed: create it again, or take it out of `nodes` under [cloud]."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is watched in one zone. An empty project or zone is not known."""
+
+    project: str
+    zone: str
+    names: frozenset[str]  # watched even if the API does not list them: then they are gone
+    patterns: tuple[re.Pattern[str], ...]
+    home: bool  # the zone of the machine or the configuration: labels leave it out
+
+    @property
+    def placed(self) -> bool:
+        """Whether it is known where to ask."""
+        return bool(self.project and self.zone)
+
+    @property
+    def where(self) -> str:
+        """For sentences."""
+        return f"zone {self.zone} of project {self.project}"
+
+    def has(self, name: str) -> bool:
+        """Whether a node of this zone is watched."""
+        return name in self.names or any(pattern.fullmatch(name) for pattern in self.patterns)
+
+    def label(self, name: str) -> str:
+        """What a node is called everywhere in tpuwatch: "name", or "zone/name"."""
+        return name if self.home else f"{self.zone}/{name}"
+
+
+def watches(nodes: Iterable[str], identity: Identity) -> tuple[Watch, ...]:
+    """A watch for each zone, from `nodes` under [cloud] ("name", "glob*", "zone/name") and the machine's own node."""
+    home = identity.zone.value
+    zones: dict[str, tuple[set[str], set[str]]] = {}
+    for entry in (*nodes, identity.node.value):
+        zone, _, name = entry.rpartition("/")
+        names, globs = zones.setdefault(zone or home, (set(), set()))
+        if name:
+            (globs if _GLOB.search(name) else names).add(name)
+    return tuple(
+        Watch(
+            project=identity.project.value,
+            zone=zone,
+            names=frozenset(names),
+            patterns=tuple(re.compile(translate(glob)) for glob in sorted(globs)),
+            home=zone == home,
+        )
+        for zone, (names, globs) in sorted(zones.items())
+        if names or globs
+    )
+
+
+class QueuedResources:
+    """Of one zone; asked for at most every five minutes, whether that succeeds or not. A fault keeps the last ones."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._asked = -math.inf
+        self._sentences_by_node: dict[str, str] = {}
+
+    def sentences(self, client: CloudClient, watch: Watch) -> dict[str, str]:
+        """A sentence on each queued resource, under "/" and its name, and under the names of its watched nodes."""
+        now = self._clock.monotonic()
+        if now - self._asked >= ASK_SECONDS:
+            self._asked = now
+            with contextlib.suppress(ApiError):  # the call is counted; nodes are judged without it
+                self._sentences_by_node = dict(_sentences(client, watch))
+        return self._sentences_by_node
+
+
+def _sentences(client: CloudClient, watch: Watch) -> Iterator[tuple[str, str]]:
+    for page in client.list_queued_resources(watch.project, watch.zone):
+        for raw in page.queued_resources:
+            name = short_name(raw.name)
+            if name:
+                sentence = f"Its queued resource {name} is {enum_name(raw.state, 'state', 'STATE')}."
+                yield f"/{name}", sentence
+                for node in _node_ids(raw, watch):
+                    yield node, sentence
+
+
+def _node_ids(raw: Any, watch: Watch) -> set[str]:
+    """The watched names that a queued resource makes nodes of."""
+    ids: set[str] = set()
+    for spec in raw.tpu.node_spec:
+        if spec.node_id in watch.names:
+            ids.add(spec.node_id)
+        # Several slices are named by a prefix and a number.
+        prefix = spec.multislice_params.node_id_prefix if spec.HasField("multislice_params") else ""
+        if prefix:
+            ids.update(name for name in watch.names if name.rpartition("-")[0] == prefix and name[-1].isdigit())
+    return ids

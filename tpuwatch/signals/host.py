@@ -1,0 +1,105 @@
+"""The signal of the host: which processes hold the TPU, memory, out-of-memory kills, CPU use, and the boot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.host import Holders, Mean, ProcFs, parse_numbers, read_memory
+from tpuwatch.model import Answer, Host, Problem
+
+if TYPE_CHECKING:
+    from tpuwatch.core import Clock
+
+LOOK_SECONDS: Final = 10.0
+_MAX_BYTES: Final = 1 << 18  # of /proc/stat and /proc/vmstat, which grow with the number of CPUs
+_CORE: Final = re.compile(rb"^cpu\d+ ", re.MULTILINE)
+_NO_KILLS = "Out-of-memory kills are not counted by this kernel (oom_kill in /proc/vmstat): its log shows them."
+_NO_PROC = "This machine cannot be looked at, since {} shows no process and no uptime: mount /proc."
+
+
+class HostSignal:
+    """Looks at the machine below `root`. Not for several threads at once."""
+
+    def __init__(self, *, clock: Clock, root: Path = Path("/")) -> None:
+        self._clock = clock
+        self._root = root
+        self._processes = ProcFs(root / "proc")
+        self._holders = Holders(self._processes, root)
+        self._last: Answer[Host] = Answer()
+        self._used = Mean()
+        self._cores: int | None = None
+        self._kills: int | None = None
+        self._killed: float | None = None
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the next look is due."""
+        return LOOK_SECONDS
+
+    def ask(self) -> Answer[Host]:
+        """Look at the machine now."""
+        now = self._clock.time()
+        uptime = self._processes.uptime()
+        if uptime is None and not self._processes.pids():
+            detail = _NO_PROC.format(self._root / "proc")
+            self._last = Answer(self._last.value, self._last.at, Problem.INTERNAL, detail, now)
+        else:
+            self._last = Answer(self._look(now, uptime), now, None, "", now)
+        return self._last
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+    def _look(self, now: float, uptime: float | None) -> Host:
+        booted = None if uptime is None else now - uptime
+        held = self._holders.look(booted, self._clock.monotonic())
+        memory = read_memory(self._processes, self._root, (holder.pid for holder in held.holders), held.pinned_bytes)
+        kills = self._count_kills(now)
+        return Host(
+            boot_id=self._boot_id(),
+            booted=booted,
+            holders=held.holders,
+            lock_file=held.lock_file,
+            cpu_busy=self._busy(),
+            cores=self._cores,
+            memory_total_bytes=memory.total,
+            memory_available_bytes=memory.available,
+            memory_pinned_bytes=memory.pinned,
+            oom_kills=kills,
+            last_oom_kill=self._killed,
+            unseen=held.unseen if kills is not None else (*held.unseen, _NO_KILLS),
+        )
+
+    def _boot_id(self) -> str:
+        text = self._processes.boot_id()
+        return text if text.replace("-", "").isalnum() else ""
+
+    def _count_kills(self, now: float) -> int | None:
+        # The kernel counts those of cgroups here too.
+        kills = parse_numbers(self._processes.read("vmstat", _MAX_BYTES)).get("oom_kill")
+        if kills is not None:
+            if self._kills is not None and kills > self._kills:
+                self._killed = now
+            self._kills = kills
+        return kills
+
+    def _busy(self) -> float | None:
+        raw = self._processes.read("stat", _MAX_BYTES)
+        self._cores = len(_CORE.findall(raw)) or None
+        ticks = parse_busy(raw)
+        if ticks is None:
+            return None
+        cores = self._cores or 1
+        used = self._used.add(ticks[1] / cores, ticks[0])  # all ticks together are the clock
+        return None if used is None else min(1.0, used / cores)
+
+
+def parse_busy(raw: bytes) -> tuple[int, int] | None:
+    """Busy and all clock ticks of all cores since boot, from /proc/stat; None for anything that is not like it."""
+    words = raw.partition(b"\n")[0].split()
+    if len(words) < 6 or words[0] != b"cpu" or not all(word.isdigit() and len(word) < 20 for word in words[1:]):
+        return None
+    ticks = [int(word) for word in words[1:9]]  # what follows, guests, is within user and nice
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # the fourth is idle, the fifth waits for disks

@@ -1,0 +1,247 @@
+"""Who this machine is: project, zone, node, worker and hardware, each value with where it is from.
+
+The configuration wins; the metadata server supplies the rest; what neither supplies is unknown. TPU VMs that the
+Cloud TPU API made report all in the attribute `tpu-env`. VMs with TPUs that Compute Engine or GKE made report
+NODE_ID '0' there and use other names for some keys; they belong to no node that could be stopped or started, so
+their node is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import Pacing
+from tpuwatch.google import MetadataError
+from tpuwatch.model import Answer, Identity, Known, Problem
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+
+    from tpuwatch.config import CloudConfig
+    from tpuwatch.core import Clock
+    from tpuwatch.google import MetadataClient
+
+KNOWN_SECONDS: Final = 3600.0  # between two looks once all is known: who a machine is hardly changes
+UNKNOWN_SECONDS: Final = 30.0  # until then
+
+_MAX_LINES: Final = 2000
+_LINE: Final = re.compile(r"\s*([A-Z][A-Z0-9_]*)\s*:\s*(.*?)\s*")
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_ZONE: Final = re.compile(r"(?:projects/[^/]+/zones/)?([a-z][a-z0-9-]{0,62})")
+_PROJECT: Final = re.compile(r"([a-z0-9.-]{1,64}:)?[a-z][a-z0-9-]{0,62}")
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
+_ACCELERATOR: Final = re.compile(r"[A-Za-z0-9]{2,20}-[0-9]{1,6}")
+# Kinds whose type counts TensorCores, two to a chip; the types of the others count chips.
+_COUNTED_BY_CORES: Final = ("v2", "v3", "v4", "v5p")
+_COUNTED_BY_CHIPS: Final = ("v5litepod", "v5e", "v6e")
+
+
+def parse_tpu_env(text: str) -> dict[str, str]:
+    """The pairs of `tpu-env`: a line each, KEY: 'value'. Lines of another form are skipped; later ones win."""
+    pairs = {}
+    for line in text.splitlines()[:_MAX_LINES]:
+        match = _LINE.fullmatch(line)
+        if match:
+            pairs[match[1]] = _unquoted(match[2])
+    return pairs
+
+
+def _unquoted(value: str) -> str:
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
+
+
+# -- what a value may look like: "" for what is none. All of it comes from outside.
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
+    return lambda value: value if pattern.fullmatch(value) else ""
+
+
+def _zone(value: str) -> str:
+    match = _ZONE.fullmatch(value)
+    return match[1] if match else ""
+
+
+def _whole(value: str) -> str:
+    return str(int(value)) if value.isascii() and value.isdigit() and len(value) < 7 else ""
+
+
+def _product(value: str) -> str:
+    sides = [_whole(side.strip()) for side in value.split(",")]
+    return _whole(str(math.prod(int(side) for side in sides))) if all(sides) and "0" not in sides else ""
+
+
+def _endpoints(value: str) -> str:
+    return str(sum(1 for endpoint in value.split(",") if endpoint.strip()) or "")
+
+
+def _yes_no(value: str) -> str:
+    return {"true": "yes", "false": "no"}.get(value.lower(), "")
+
+
+def _ports(value: str) -> str:
+    ports = [_whole(port.strip()) for port in value.split(",")[:64]]
+    return ",".join(ports) if all(port and 0 < int(port) < 65536 for port in ports) else ""
+
+
+# Each value, with where it may stand, the best place first: a key of tpu-env, or a path of the metadata server.
+_PLACES: Final[dict[str, tuple[tuple[str, ...], Callable[[str], str]]]] = {
+    "project": (("CONSUMER_PROJECT_ID", "project/project-id"), _matching(_PROJECT)),
+    "zone": (("ZONE", "instance/zone"), _zone),
+    "node": (("NODE_ID", "instance/attributes/instance-id"), _matching(_NAME)),
+    "worker": (("WORKER_ID", "TPU_WORKER_ID", "instance/attributes/agent-worker-number"), _whole),
+    "accelerator": (
+        ("ACCELERATOR_TYPE", "TPU_ACCELERATOR_TYPE", "instance/attributes/accelerator-type"),
+        _matching(_ACCELERATOR),
+    ),
+    "chips": (("CHIPS_PER_HOST_BOUNDS", "TPU_CHIPS_PER_HOST_BOUNDS"), _product),
+    "hosts": (("HOST_BOUNDS", "TPU_HOST_BOUNDS"), _product),
+    "endpoints": (("instance/attributes/worker-network-endpoints",), _endpoints),
+    "spot": (("PREEMPTIBLE",), _yes_no),
+    "preemptible": (("instance/scheduling/preemptible",), _yes_no),
+    "instance": (("instance/id",), _matching(_NUMBER)),
+    "metrics_ports": (("TPU_RUNTIME_METRICS_PORTS",), _ports),
+}
+
+
+def ask_metadata(metadata: MetadataClient) -> dict[str, str]:
+    """What the metadata server reports, by the names of Identity's fields; what it does not report is left out.
+
+    Raises MetadataError.
+    """
+    env = parse_tpu_env(metadata.get("instance/attributes/tpu-env") or "")
+    reported = {}
+    for name, (places, cleaned) in _PLACES.items():
+        for place in places:
+            value = cleaned((metadata.get(place) or "").strip() if "/" in place else env.get(place, ""))
+            if value:
+                reported[name] = value
+            if value or (place == "NODE_ID" and place in env):
+                break  # a NODE_ID that is no node's name means that there is no node
+    return _completed(reported)
+
+
+def _completed(reported: dict[str, str]) -> dict[str, str]:
+    """What follows from what was reported."""
+    reported.setdefault("hosts", reported.pop("endpoints", ""))
+    reported.setdefault("chips", _chips_per_host(reported.get("accelerator", ""), reported["hosts"]))
+    spots = (reported.get("spot"), reported.pop("preemptible", ""))  # a spot VM need not report it in tpu-env
+    reported["spot"] = "yes" if "yes" in spots else "no" if "no" in spots else ""
+    return {name: value for name, value in reported.items() if value}
+
+
+def _chips_per_host(accelerator: str, hosts: str) -> str:
+    kind, _, size = accelerator.partition("-")
+    if not size or not hosts or kind not in _COUNTED_BY_CORES + _COUNTED_BY_CHIPS:
+        return ""
+    chips, rest = divmod(int(size), int(hosts) * (2 if kind in _COUNTED_BY_CORES else 1))
+    return str(chips) if chips and not rest else ""
+
+
+def combine(cloud: CloudConfig, runtime_ports: tuple[int, ...], reported: Mapping[str, str]) -> Identity:
+    """The identity from the configuration, which wins, and from what the metadata server reported."""
+    configured = {
+        "project": cloud.project,
+        "zone": cloud.zone,
+        "metrics_ports": ",".join(map(str, runtime_ports)),
+    }
+    known = {name: Known(value, "metadata") for name, value in reported.items()}
+    known.update({name: Known(value, "config") for name, value in configured.items() if value})
+    if _elsewhere(cloud, reported):
+        # Of this name there may be another node in the place that is configured: it must not be taken for this one.
+        known.pop("node", None)
+    return replace(Identity(), **known)
+
+
+def _elsewhere(cloud: CloudConfig, reported: Mapping[str, str]) -> str:
+    """What to know if the configured place is another than this machine's; "" if it is not."""
+    for name, configured in (("project", cloud.project), ("zone", cloud.zone)):
+        own = reported.get(name, "")
+        # A project's number cannot be compared with its id.
+        if configured and own and configured != own and not configured.isdigit():
+            return (
+                f'The configuration says {name} = "{configured}" under [cloud], but this machine is in {own}: its own '
+                "node is not watched. Leave the key empty, unless only nodes elsewhere are to be watched."
+            )
+    return ""
+
+
+def identify(
+    cloud: CloudConfig, metadata: MetadataClient | None, runtime_ports: tuple[int, ...], *, clock: Clock
+) -> tuple[Identity, Answer[dict[str, str]]]:
+    """Who this machine is, and what the metadata server reported, by the names of Identity's fields, or why not.
+
+    Without `metadata`, or with the cloud switched off, no server is asked.
+    """
+    try:
+        reported = _ask(cloud, metadata, clock)
+    except MetadataError as error:
+        reported = Answer(problem=error.problem, detail=str(error), tried=clock.time())
+    return combine(cloud, runtime_ports, reported.value or {}), reported
+
+
+def _ask(cloud: CloudConfig, metadata: MetadataClient | None, clock: Clock) -> Answer[dict[str, str]]:
+    now = clock.time()
+    if metadata is None or not cloud.enabled:
+        return Answer(problem=Problem.OFF, detail="The metadata server is not asked: `enabled` under [cloud] is false.")
+    reported = ask_metadata(metadata)
+    return Answer(reported, now, None, _elsewhere(cloud, reported), now)
+
+
+class IdentitySignal:
+    """Asks who this machine is until that is known, then rarely. Once known, it stays known through later faults.
+
+    Takes over the metadata client, which `close` closes.
+    """
+
+    def __init__(
+        self,
+        cloud: CloudConfig,
+        metadata: MetadataClient | None,
+        runtime_ports: tuple[int, ...],
+        *,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._cloud = cloud
+        self._metadata = metadata
+        self._runtime_ports = runtime_ports
+        self._clock = clock
+        self._pacing = Pacing(UNKNOWN_SECONDS, clock=clock, rng=rng, max_pause=2 * UNKNOWN_SECONDS)
+        self._last: Answer[Identity] = Answer(combine(cloud, runtime_ports, {}))
+
+    @property
+    def identity(self) -> Identity:
+        """As far as it is known by now. May be read from any thread."""
+        return self._last.value or Identity()
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until it is to be asked again."""
+        return self._pacing.due_in
+
+    def ask(self) -> Answer[Identity]:
+        """The identity. `problem` is the metadata server's; the value is there all the same, as far as it is known."""
+        try:
+            reported = _ask(self._cloud, self._metadata, self._clock)
+        except MetadataError as error:
+            self._pacing.interval = UNKNOWN_SECONDS
+            self._pacing.failed(error.retry_after)
+            self._last = Answer(self.identity, self._last.at, error.problem, str(error), self._clock.time())
+            return self._last
+        # Attributes may be set only after the boot, and a server that is ill may answer that there are none.
+        complete = reported.problem is Problem.OFF or "accelerator" in (reported.value or {})
+        self._pacing.interval = KNOWN_SECONDS if complete else UNKNOWN_SECONDS
+        self._pacing.succeeded()
+        identity = combine(self._cloud, self._runtime_ports, reported.value or {})
+        self._last = Answer(identity, reported.at, reported.problem, reported.detail, reported.tried)
+        return self._last
+
+    def close(self) -> None:
+        """Break off what is under way, and ask no more. May be called from any thread."""
+        if self._metadata is not None:
+            self._metadata.close()

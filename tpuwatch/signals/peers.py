@@ -1,0 +1,420 @@
+"""The signal of the other nodes' tpuwatch: each is asked for its verdict, and one that stops answering is noticed.
+
+Silence is reported only of one that has answered since its node last came up. If many stop answering at once, this
+machine's own network is the likely cause, and no silence counts.
+"""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import json
+import logging
+import math
+import socket
+import threading
+from collections import Counter, deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from tpuwatch import __version__
+from tpuwatch.core import Pacing, TpuwatchError, clean
+from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError
+from tpuwatch.model import Action, Answer, Confidence, Peer, PeerVerdict, Problem, Signal, Verdict
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterable, Mapping
+
+    from tpuwatch.config import PeersConfig
+    from tpuwatch.core import Clock
+    from tpuwatch.model import CloudNode
+
+
+AT_ONCE: Final = 16  # questions under way
+FORGET_SECONDS: Final = 86_400.0  # one that has been silent for longer counts as one that never answered
+OUTAGE_COUNT: Final = 2  # so many silent at once, if they are …
+OUTAGE_SHARE: Final = 0.25  # … so many of those that have answered, in a zone or in all, are an outage here
+_OUTAGE_TRIES: Final = 2  # one lost answer is not silence
+_UP: Final = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs; any other is the end of this boot
+_NOBODY: Final = "There is no other node that runs whose tpuwatch could be asked."
+_UNHEARD: Final = (
+    "No tpuwatch of another node has answered yet. On the nodes, set `listen` under [http] to an address that this "
+    "machine can reach, such as 0.0.0.0:9478, and let it through the firewall."
+)
+_NOT_YET: Answer[Peer] = Answer(detail="It was not asked yet.")
+
+E = TypeVar("E", bound=Enum)
+PATH: Final = "/api/v1/status"
+MAX_REPLY_BYTES: Final = 1 << 20  # with the head
+_PIECE_BYTES: Final = 1 << 16
+_HEADERS: Final = {"Accept": "application/json", "User-Agent": f"tpuwatch/{__version__}", "Connection": "close"}
+_MAX_NAME: Final = 64
+_MAX_REASONS: Final = 50
+_REFUSED: Final = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)  # the machine is there: its kernel answers
+_NO_WAY: Final = (errno.EHOSTUNREACH, errno.EHOSTDOWN)  # the machine is not
+_log = logging.getLogger(__name__)
+
+
+class PeersSignal:
+    """Asks the other nodes' tpuwatch. `ask` is for one thread; `follow`, `close` and `answers` are for any."""
+
+    def __init__(self, peers: PeersConfig, *, clock: Clock, rng: random.Random) -> None:
+        self.answers: Mapping[str, Answer[Peer]] = {}  # by label, replaced when an answer changed, and periodically
+        self._peers = peers
+        self._clock = clock
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._known: dict[str, _Peer] = {}
+        self._closed = False
+        self._replaced_at = -1e9  # when `answers` was replaced, by the monotonic clock
+
+    @property
+    def due_in(self) -> float:
+        """Seconds until the next of them is to be asked; questions that are due together are asked together."""
+        with self._lock:
+            due = min((peer.pacing.due_in for peer in self._known.values()), default=self._peers.poll_seconds)
+        return max(due, min(2.0, self._peers.poll_seconds / 10))
+
+    def follow(self, nodes: Mapping[str, Answer[CloudNode]], own: str) -> bool:
+        """Update the peers from the cloud's answers by label. Returns whether there is a new one to ask.
+
+        Earlier answers of a node that is not up, or was created again, no longer count.
+        """
+        with self._lock:
+            before, self._known = self._known, {}
+            for label, answer in nodes.items():
+                node = answer.value
+                if label == own or node is None or answer.problem is Problem.GONE or node.state not in _UP:
+                    continue
+                peer = before.get(label)
+                if peer is None or peer.node.created != node.created:
+                    pacing = Pacing(self._peers.poll_seconds, clock=self._clock, rng=self._rng)
+                    peer = _Peer(label, pacing, self._clock)
+                peer.node, peer.url = node, self._url(label, node)
+                self._known[label] = peer
+            return bool(self._known.keys() - before.keys())
+
+    def ask(self) -> Answer[tuple[Peer, ...]]:
+        """Ask the peers that are due. Takes two timeouts at most; a peer that is not reached by then stays due."""
+        self._ask_all(self._due())
+        with self._lock:
+            peers = list(self._known.values())
+        outage = _outage(peers)
+        answers = {peer.label: peer.answer for peer in peers}
+        if outage:
+            answers |= {one.label: _suspect(one.answer, outage) for one in peers if one.silent}
+        self._replace(answers)
+        return self._summary(peers, outage)
+
+    def close(self) -> None:
+        """Cancel requests in progress, and make no more. May be called from any thread."""
+        with self._lock:
+            self._closed = True
+            peers = list(self._known.values())
+        for peer in peers:
+            peer.dialer.close()
+
+    def _url(self, label: str, node: CloudNode) -> str:
+        if label in self._peers.addresses:
+            return self._peers.addresses[label]
+        if not node.address:
+            return ""
+        host = f"[{node.address}]" if ":" in node.address else node.address
+        return f"http://{host}:{self._peers.port}"
+
+    def _due(self) -> list[_Peer]:
+        """Return the peers that are due; of those that failed only so many that the others do not wait for them."""
+        with self._lock:
+            due = [peer for peer in self._known.values() if peer.pacing.due_in <= 0]
+        failed = sorted((one for one in due if one.pacing.failures), key=lambda one: one.tried_mono)
+        return [one for one in due if not one.pacing.failures] + failed[:AT_ONCE]
+
+    def _ask_all(self, due: Iterable[_Peer]) -> None:
+        waiting = deque(due)
+        until = self._clock.monotonic() + self._peers.timeout_seconds
+
+        def work() -> None:
+            while not self._closed and self._clock.monotonic() < until:
+                try:
+                    peer = waiting.popleft()
+                except IndexError:
+                    return
+                peer.ask(self._peers.timeout_seconds)
+
+        more = [threading.Thread(target=work, name="peer", daemon=True) for _ in range(min(AT_ONCE, len(waiting)) - 1)]
+        for thread in more:
+            thread.start()
+        work()
+        for thread in more:
+            thread.join()
+
+    def _replace(self, answers: dict[str, Answer[Peer]]) -> None:
+        """Replace the answers; if nothing has changed only now and then, as each replacement has all nodes judged."""
+        now = self._clock.monotonic()
+        before = self.answers
+        same = answers.keys() == before.keys() and all(
+            _comparable(answers[label]) == _comparable(before[label]) for label in before
+        )
+        if not same or now - self._replaced_at >= self._peers.poll_seconds / 3:
+            self.answers, self._replaced_at = answers, now
+
+    def _summary(self, peers: list[_Peer], outage: str) -> Answer[tuple[Peer, ...]]:
+        answered = tuple(peer.answer.value for peer in peers if peer.answer.value is not None)
+        at = max((peer.answered for peer in answered), default=None)
+        problem, detail = Problem.ABSENT, _UNHEARD if peers else _NOBODY
+        if outage:
+            problem, detail = Problem.UNREACHABLE, outage
+        good = bool(answered) and not outage
+        return Answer(answered, at, None if good else problem, "" if good else detail, self._clock.time())
+
+
+class _Peer:
+    """The tpuwatch of one node: its last answer, and since when there is none."""
+
+    node: CloudNode
+    url: str
+
+    def __init__(self, label: str, pacing: Pacing, clock: Clock) -> None:
+        self.label = label
+        self.pacing = pacing
+        self.dialer = Connector(clock)
+        self.answer: Answer[Peer] = _NOT_YET  # replaced, never changed
+        self.silent = False  # for more than one question
+        self.tried_mono = 0.0
+        self._clock = clock
+        self._verdict: PeerVerdict | None = None
+        self._answered: float | None = None  # these two by the monotonic clock
+        self._silent_since: float | None = None
+        self._tries = 0
+        self._refuses = False
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it has answered in this boot of its node."""
+        return self._answered is not None
+
+    def ask(self, seconds: float) -> None:
+        """Ask it once."""
+        self.tried_mono = self._clock.monotonic()
+        try:
+            reply = self._request(seconds)
+        except PeerError as error:
+            self._failed(error)
+        except Exception as error:  # noqa: BLE001 # an unexpected error must not end the turn of the others
+            _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=error)
+            self._failed(PeerError(Problem.INTERNAL, "An error in tpuwatch; its log has the details."))
+        else:
+            self.pacing.succeeded()
+            self._verdict, self._answered = reply.verdict, self._clock.monotonic()
+            self._silent_since, self._tries, self._refuses = None, 0, False
+            self._update(None, "")
+
+    def _request(self, seconds: float) -> PeerReply:
+        if not self.url:
+            text = "The Cloud TPU API gives no address of it: give one in `addresses` under [peers]."
+            raise PeerError(Problem.UNREACHABLE, text)
+        reply = ask(self.url, self.dialer, clock=self._clock, seconds=seconds)
+        if other := _mismatch(reply, self.node):
+            text = f"At {self.url} {other}, not the one of {self.node.name}. Check `addresses` under [peers]."
+            raise PeerError(Problem.FOREIGN, text)
+        return reply
+
+    def _failed(self, error: PeerError) -> None:
+        self.pacing.failed()
+        now = self._clock.monotonic()
+        if not (error.silent or error.refused):  # another host answered, or the fault is here
+            self._silent_since, self._tries, self._refuses = None, 0, False
+            self._update(error.problem, str(error))
+            return
+        if self._silent_since is None or self._refuses is not error.refused:
+            self._silent_since, self._tries, self._refuses = now, 0, error.refused
+        self._tries += 1
+        if now - self._silent_since > FORGET_SECONDS:
+            self._answered = None
+        self._update(None if self.has_answered else Problem.ABSENT, str(error))
+
+    def _update(self, problem: Problem | None, detail: str) -> None:
+        now, mono = self._clock.time(), self._clock.monotonic()
+        value = None
+        if self._answered is not None:
+            since = None if self._silent_since is None else now - (mono - self._silent_since)
+            answered = now - (mono - self._answered)
+            value = Peer(answered, self._verdict, since, self._tries, self._refuses)
+        self.silent = self.has_answered and self._tries >= _OUTAGE_TRIES and not self._refuses
+        self.answer = Answer(value, None if value is None else now, problem, detail, now)
+
+
+def _mismatch(reply: PeerReply, node: CloudNode) -> str:
+    """Who answers, if it is not the tpuwatch of this node."""
+    if not reply.node:
+        return "answers a tpuwatch that does not know of which node it is"
+    mine = (node.project, node.zone, node.name)
+    theirs = (reply.project or node.project, reply.zone or node.zone, reply.node)
+    return "" if mine == theirs else f"the tpuwatch of {'/'.join(theirs)} answers"
+
+
+def _comparable(answer: Answer[Peer]) -> tuple[object, ...]:
+    """Return the parts of an answer whose change matters; its age does not."""
+    peer = answer.value
+    verdict = peer.verdict if peer else None
+    judged = (verdict.verdict, verdict.action, verdict.signals) if verdict else None
+    silence = (peer.silent_since is None, min(peer.tries, 5), peer.refuses) if peer else None
+    return judged, silence, answer.problem
+
+
+def _suspect(answer: Answer[Peer], outage: str) -> Answer[Peer]:
+    return Answer(answer.value, answer.at, Problem.UNREACHABLE, outage, answer.tried)
+
+
+def _outage(peers: list[_Peer]) -> str:
+    """Return a sentence if many have fallen silent at once, else ""."""
+    answered = [peer for peer in peers if peer.has_answered]
+    all_of = Counter(peer.node.zone for peer in answered)
+    silent = Counter(peer.node.zone for peer in answered if peer.silent)
+    groups = [(f"in zone {zone}", silent[zone], all_of[zone]) for zone in sorted(silent)]
+    for where, count, many in [("that are watched", silent.total(), all_of.total()), *groups]:
+        if count >= OUTAGE_COUNT and count >= OUTAGE_SHARE * many:
+            return (
+                f"{count} of the {many} nodes {where} whose tpuwatch has answered are silent at once: this machine's "
+                "own network is the suspect, so the silence of none of them counts."
+            )
+    return ""
+
+
+class PeerError(TpuwatchError):
+    """No answer that counts. `silent`: the host seems to be down; `refused`: the machine is, and tpuwatch is not."""
+
+    def __init__(self, problem: Problem, message: str, *, silent: bool = False, refused: bool = False) -> None:
+        super().__init__(message)
+        self.problem = problem
+        self.silent = silent
+        self.refused = refused
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReply:
+    """What a tpuwatch reports of itself."""
+
+    project: str
+    zone: str
+    node: str  # "" where it does not know
+    verdict: PeerVerdict | None  # None: it has not judged yet
+
+
+def ask(url: str, dialer: Connector, *, clock: Clock, seconds: float) -> PeerReply:
+    """Ask the tpuwatch at "http://host:port". Raises PeerError, within little more than `seconds`."""
+    deadline = clock.monotonic() + seconds
+    try:
+        return read_reply(_get(url, dialer, clock, deadline), url)
+    except LookupTimeoutError as error:
+        raise PeerError(Problem.UNREACHABLE, f"{url}: {error}. Check the DNS.") from error
+    except TimeoutError as error:
+        raise PeerError(Problem.TIMEOUT, f"{url} did not answer within {seconds:g} s.", silent=True) from error
+    except socket.gaierror as error:
+        text = f"The name in {url} could not be looked up ({error.strerror}). Check the DNS and `addresses`."
+        raise PeerError(Problem.UNREACHABLE, text) from error
+    except TooLargeError as error:
+        raise _foreign(url, f"its reply is larger than {MAX_REPLY_BYTES} bytes") from error
+    except http.client.RemoteDisconnected as error:
+        text = f"{url} closed the connection without an answer."
+        raise PeerError(Problem.UNREACHABLE, text, refused=True) from error
+    except (http.client.HTTPException, ValueError, RecursionError) as error:
+        raise _foreign(url, f"what it answers is no JSON over HTTP ({type(error).__name__})") from error
+    except OSError as error:
+        raise _broken(url, error) from error
+
+
+def read_reply(document: Any, url: str) -> PeerReply:
+    """Read the status document. Raises PeerError for one that is not tpuwatch's."""
+    identity, node, now = _part(document, "identity"), _part(document, "node"), _number(document, "now_epoch")
+    if not isinstance(document, dict) or now is None or not isinstance(document.get("signals"), list):
+        raise _foreign(url, "what it answers is not the status of a tpuwatch")
+    project, zone, name = (_text(_part(identity, key), "value", _MAX_NAME) for key in ("project", "zone", "node"))
+    return PeerReply(project, zone, name, _verdict(node, now))
+
+
+def _verdict(node: dict[str, Any], now: float) -> PeerVerdict | None:
+    verdict, judged = _one_of(Verdict, node.get("verdict")), _number(node, "judged_epoch")
+    if verdict is None or judged is None:
+        return None
+    reasons = node.get("reasons")
+    listed = reasons[:_MAX_REASONS] if isinstance(reasons, list) else []
+    named = (_one_of(Signal, one.get("signal")) for one in listed if isinstance(one, dict))
+    return PeerVerdict(
+        verdict=verdict,
+        action=_one_of(Action, node.get("action")) or Action.MANUAL,
+        confidence=_one_of(Confidence, node.get("confidence")) or Confidence.LOW,
+        summary=_text(node, "summary", 200),
+        signals=frozenset(one for one in named if one is not None),
+        age=max(0.0, now - judged),
+    )
+
+
+def _get(url: str, dialer: Connector, clock: Clock, deadline: float) -> Any:
+    parts = urlsplit(url)
+    secure = parts.scheme == "https"
+    host, port = parts.hostname or "", parts.port or (443 if secure else 80)
+    with dialer.connection(host, port, deadline) as plain:
+        connection = _wrapped(plain, host) if secure else plain
+        with connection:
+            request = http.client.HTTPConnection(host, port)
+            request.sock = DeadlineSocket(connection, deadline, clock, MAX_REPLY_BYTES)  # has the methods used
+            request.request("GET", parts.path.rstrip("/") + PATH, headers=_HEADERS)
+            with request.getresponse() as reply:
+                return _document(reply, url)
+
+
+def _document(reply: http.client.HTTPResponse, url: str) -> Any:
+    if reply.status != 200:
+        text = f"{url} answered {reply.status} to {PATH}. Ask it there what is wrong: tpuwatch status."
+        raise PeerError(Problem.SERVER if reply.status >= 500 else Problem.FOREIGN, text)
+    # In pieces: a buffer for all would be as large as the reply declares.
+    body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
+    if reply.length:  # it ended before what it had declared
+        raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
+    return json.loads(body)
+
+
+def _wrapped(plain: socket.socket, host: str) -> socket.socket:
+    import ssl  # seldom needed
+
+    return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+
+
+def _broken(url: str, error: OSError) -> PeerError:
+    why = error.strerror or str(error)
+    if error.errno in _REFUSED:
+        text = f"{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it."
+        return PeerError(Problem.UNREACHABLE, text, refused=True)
+    if error.errno in _NO_WAY:
+        return PeerError(Problem.UNREACHABLE, f"{url} cannot be reached ({why}).", silent=True)
+    return PeerError(Problem.UNREACHABLE, f"{url} could not be asked ({why}). Check this machine's own network.")
+
+
+def _foreign(url: str, why: str) -> PeerError:
+    text = f"What answers at {url} is no tpuwatch: {why}. Check `port` and `addresses` under [peers]."
+    return PeerError(Problem.FOREIGN, text)
+
+
+def _part(document: Any, name: str) -> dict[str, Any]:
+    found = document.get(name) if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _text(document: dict[str, Any], name: str, limit: int) -> str:
+    found = document.get(name)
+    return clean(found, limit) if isinstance(found, str) else ""
+
+
+def _number(document: Any, name: str) -> float | None:
+    found = document.get(name) if isinstance(document, dict) else None
+    if isinstance(found, bool) or not isinstance(found, (int, float)) or not abs(found) < 1e15:
+        return None
+    return float(found) if math.isfinite(found) else None
+
+
+def _one_of(words: type[E], value: Any) -> E | None:
+    return next((word for word in words if word.value == value), None)

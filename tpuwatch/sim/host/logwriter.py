@@ -1,0 +1,219 @@
+"""One process that loads libtpu, as its log files show it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from tpuwatch.sim.host import report
+from tpuwatch.sim.host.dialect import DIALECTS
+from tpuwatch.sim.host.glog import ROTATE_BYTES, GlogFiles, prefix
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from tpuwatch.core import Clock
+
+PREMAPPED_BYTES = 4 << 30  # what the library takes when TPU_PREMAPPED_BUFFER_SIZE says nothing
+HBM_BYTES = 16_911_433_728  # 15.75G: what the compiler may use of a v5e chip
+
+_SYSTEM = "tpu_system_state.cc"
+
+
+class SimulatedProcess:
+    """Writes libtpu's log files for one process id.
+
+    Records carry the clock's time. What is written at INFO reaches the disk when its block is full or when a graver
+    record follows, as with the real library.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        pid: int,
+        host: str,
+        user: str,
+        clock: Clock,
+        libtpu: str = "0.0.51",
+        *,
+        rotate_at: int = ROTATE_BYTES,
+        minimum: str = "I",
+        buffered: bool = True,
+    ) -> None:
+        """`libtpu` is a version of tpuwatch.sim.host.dialect; `rotate_at`, `minimum` and `buffered` are GlogFiles'."""
+        self.dialect = DIALECTS[libtpu]
+        self.pid = pid
+        self.clock = clock
+        self.files = GlogFiles(
+            directory,
+            pid=pid,
+            host=host,
+            user=user,
+            clock=clock,
+            header=self.dialect.header,
+            rotate_at=rotate_at,
+            minimum=minimum,
+            buffered=buffered,
+        )
+
+    def record(self, severity: str, text: str, source: str = "tpu_hal.cc:471", *, thread: int | None = None) -> None:
+        """One record: `severity` is I, W, E or F, `source` a file:line, `thread` by default the main one."""
+        thread = self.pid if thread is None else thread
+        self.files.write(severity, prefix(severity, self.clock.time(), thread, source) + text)
+
+    def records(self, severity: str, text: str, source: str, *, thread: int | None = None) -> None:
+        """One record for each line of the text, as old versions print their reports."""
+        for line in text.split("\n"):
+            self.record(severity, line, source, thread=thread)
+
+    def loaded(self, flags: Sequence[str] = ()) -> None:
+        """What a process says first: the library's build and arguments, `flags` of LIBTPU_INIT_ARGS among them."""
+        build = (
+            "Linux version 6.8.0-1015-gcp (builder@builder.example) #17 SMP PREEMPT_DYNAMIC",
+            f"Process id {self.pid}",
+            "Current working directory /home/user",
+            f"Built on {self.dialect.built}",
+            "  as //learning/45eac/tfrc/executor:_libtpu.so.native",
+            f"Build label: {self.dialect.label}",
+            "Command line arguments:",
+            "argv[0]: './tpu_driver'",
+            "argv[1]: '--minloglevel=0'",
+            "argv[2]: '--stderrthreshold=3'",
+            f"argv[3]: '--log_dir={self.files.directory}'",
+            f"argv[4]: '--{self.dialect.chip}_chips_per_host_bounds=2,2,1'",
+            f"argv[5]: '--{self.dialect.chip}_host_bounds=1,1,1'",
+            *(f"argv[{number}]: '{flag}'" for number, flag in enumerate(flags, 6)),
+        )
+        for number, text in enumerate(build):
+            self.record("I", text, f"b295d63588a.cc:{792 + 9 * number}")
+        self.record("I", "Remote crash gathering hook installed.", "init.cc:78")
+
+    def banner(
+        self,
+        *,
+        premapped_bytes: int | None = PREMAPPED_BYTES,
+        threshold_bytes: int | None = None,
+        partitions: int = 1,
+        flags: Sequence[str] = (),
+    ) -> None:
+        """What a process says before it asks for the TPU.
+
+        The premapped line is the setting, not that anything was allocated; the threshold is the buffer's size where
+        none is given.
+        """
+        self.loaded(flags)
+        self.record("I", "--tpu_use_tfrt not specified. Using default value: true", "tpu_runtime_type_flags.cc:79")
+        self.record("I", "Registered plugin from module: RuntimeMetricHelper")
+        self.record("I", "Enabling threaded logging for severity WARNING", "logger.cc:310")
+        if premapped_bytes is not None:
+            self._premapped_setting(premapped_bytes, threshold_bytes, partitions)
+        self.record(
+            "I",
+            "TpuStatesManager::GetOrCreate(): no tpu system exists. Creating a new tpu system.",
+            "singleton_tpu_states_manager.cc:110",
+        )
+
+    def init_start(self, *, premapped_bytes: int | None = PREMAPPED_BYTES) -> None:
+        """The driver opens the chips and pins the host's premapped region."""
+        self.record("I", "Found 4 TPU v5 lite chips.", "device_util.cc:89")
+        if premapped_bytes is not None:
+            self.record("I", "Starting premapped memory manager initialization...", "tpu_hal.cc:214")
+            self.record(
+                "I",
+                f"CreateTpuSystemState: using TPU host premapped buffer of size: {premapped_bytes}",
+                f"{_SYSTEM}:200",
+            )
+
+    def init_ok(self, seconds: float) -> None:
+        """The TPU came up `seconds` after it was asked to."""
+        self.record(
+            "I", f"CreateTpuSystemState: TPU initialization is successful and it took {seconds:.6f}s", f"{_SYSTEM}:216"
+        )
+        self.record("I", "tpu::System initialized, current host id: 0, logical device ids: 0,1,2,3", f"{_SYSTEM}:221")
+
+    def compile_ok(self, *, used: int = 6 << 30) -> None:
+        """A program compiles and fits: INFO lines that name HBM use without being a complaint. `used`: bytes."""
+        self._compile_start()
+        backend = f"{self.dialect.chip}_compiler_backend.cc"
+        worker = self.pid + 23
+        self.record("I", "BACKEND_PASSES stage duration: 1.420642247s", f"{self.dialect.compiler}:3840", thread=worker)
+        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(HBM_BYTES)}"
+        self.record("I", usage, f"{backend}:2397", thread=worker)
+        self.record(
+            "I",
+            f"Total hbm usage >= {report.short(used + (258 << 20))}:\n    reserved        258.00M \n"
+            f"    program         {report.short(used):>7} \n    arguments            0B \n\n"
+            "Output size 512B; shares 0B with arguments.\n",
+            f"{backend}:2449",
+            thread=worker,
+        )
+        self.record("I", "CODE_GENERATION stage duration: 11.51724ms", f"{backend}:1700", thread=worker)
+        self._compile_end()
+
+    def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation]) -> None:
+        """A program does not fit into HBM at compile time; old versions leave the sentence to stderr."""
+        self._compile_start()
+        used = sum(allocation.size for allocation in allocations)
+        source = f"{self.dialect.compiler}:{3563 if self.dialect.whole_report else 2612}"
+        worker = self.pid + 21
+        if self.dialect.whole_report:
+            headline = report.headline(used, HBM_BYTES, report.MODULE)
+            text = f"{headline} Memory usage report: \n{report.usage_table(allocations)}"
+            self.record("E", text, source, thread=worker)
+            self.record("E", "Failed to verify buffer assignment.", f"{self.dialect.compiler}:3787", thread=worker)
+        else:
+            self.records("E", report.allocation_list(allocations), source, thread=worker)
+        self._compile_end()
+
+    def premapped_exhausted(self, requested: int, free: int) -> None:
+        """An allocation from the premapped region fails. Sizes are bytes."""
+        self.record("E", premapped_message(requested, free), "tpu_host_allocator.cc:412", thread=self.pid + 40)
+
+    def busy(self, group: int = 0) -> None:
+        """Another process holds the chip behind this vfio group."""
+        reason = f"open(/dev/vfio/{group}): 16: Device or resource busy; Couldn't open iommu group /dev/vfio/{group}"
+        self.record("E", f"FAILED_PRECONDITION: {reason}", "vfio_device_access.cc:245", thread=self.pid + 4)
+        self.record("E", f"Failed to initialize TPU system with error: FAILED_PRECONDITION: {reason}", "tpu_hal.cc:272")
+
+    def flush(self) -> None:
+        """Put what is buffered on the disk."""
+        self.files.flush()
+
+    def close(self) -> None:
+        """End in order: nothing is lost."""
+        self.files.close()
+
+    def _premapped_setting(self, size: int, threshold: int | None, partitions: int) -> None:
+        text = f"TPU premapped buffer enabled. Size: {size} Threshold: {size if threshold is None else threshold}"
+        if self.dialect.partitions:
+            text += f" Partitions: {partitions}"
+        self.record("I", text, "singleton_tpu_states_manager.cc:86")
+
+    def _compile_start(self) -> None:
+        passes = f"{self.dialect.chip}_compiler_hlo_passes.cc"
+        self.record(
+            "I", f"XLA::TPU running hlo passes for 2114 instructions, module: {report.MODULE}", f"{passes}:6721"
+        )
+        self.record("I", f"HLO optimizing module: {report.MODULE} instructions: 2114", f"{passes}:6616")
+        self.record("I", "HLO_PASSES stage duration: 16.2020725ms", f"{passes}:6836")
+        self.record("I", "Trying strategy: 1, 4", "buffer_assignment.cc:3752", thread=self.pid + 21)
+
+    def _compile_end(self) -> None:
+        self.record("I", "END_TO_END stage duration: 1.74009889025s", f"{self.dialect.compiler}:1029")
+
+
+def premapped_message(requested: int, free: int) -> str:
+    """The words of a failed allocation from the premapped region, in the log and on a job's stderr. Sizes are bytes."""
+    return (
+        "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate "
+        f"{report.short(requested)}. That was not possible. There are {report.short(free)} free."
+    )
+
+
+def own_process(directory: Path, clock: Clock, libtpu: str = "0.0.51") -> SimulatedProcess:
+    """The running process as one that loads libtpu, with its own pid, host and user."""
+    import getpass
+    import socket
+
+    return SimulatedProcess(directory, os.getpid(), socket.gethostname(), getpass.getuser(), clock, libtpu)

@@ -1,0 +1,169 @@
+"""Launches that a stand-in TPU VM plays: each one is a real process that writes what libtpu and a job would write.
+
+Run as a program (`python -m tpuwatch.sim.scenario.launch NAME --logs DIRECTORY`) one launch is played by the process,
+so that its pid, its environment and its end are as real as its files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import SystemClock
+from tpuwatch.sim.host.job import JobOutput
+from tpuwatch.sim.host.logwriter import HBM_BYTES, PREMAPPED_BYTES, SimulatedProcess, own_process, premapped_message
+from tpuwatch.sim.host.report import SimulatedAllocation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+PREMAPPED_VARIABLE = "TPU_PREMAPPED_BUFFER_SIZE"
+
+# A table with 14 columns: the chip keeps the last dimension in tiles of 128, so nine tenths of it are padding.
+PADDED = (
+    SimulatedAllocation(
+        size=16 << 30,
+        unpadded=1_879_048_192,
+        shape="f32[33554432,14]{1,0:T(8,128)}",
+        op="jit(train_step)/embedding_table/gather",
+        label="fusion.12 = fusion(param.3), kind=kLoop",
+    ),
+    SimulatedAllocation(
+        size=4 << 30,
+        unpadded=4 << 30,
+        shape="bf16[16,32,2048,2048]{3,2,1,0:T(8,128)(2,1)}",
+        op="jit(train_step)/attention/dot_general",
+        label="dot.7 = dot(bitcast.4, bitcast.5)",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a launch has to play with. `pause` waits for that many seconds of the story's time."""
+
+    libtpu: SimulatedProcess
+    job: JobOutput
+    premapped_bytes: int
+    pause: Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedLaunch:
+    """One launch: `play` returns the process's exit status. `phase` is what the TPU's runtime shows meanwhile."""
+
+    name: str
+    play: Callable[[Stage], int]
+    phase: str = ""  # of tpuwatch.sim.cloud.nodes.Phase; empty: nothing of it
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def _start(stage: Stage, seconds: float) -> None:
+    """Load libtpu and bring the TPU up; `seconds` is how long that takes."""
+    stage.libtpu.banner(premapped_bytes=stage.premapped_bytes)
+    stage.libtpu.init_start(premapped_bytes=stage.premapped_bytes)
+    stage.libtpu.flush()
+    stage.pause(seconds)
+    stage.libtpu.init_ok(seconds)
+    stage.libtpu.flush()
+
+
+def _train(stage: Stage, steps: int) -> None:
+    for step in range(1, steps + 1):
+        stage.pause(0.4)
+        stage.job.step(step * 100, 2.5 / (1 + step / 4), 0.004)
+
+
+def healthy(stage: Stage) -> int:
+    """The TPU comes up, a program compiles, training goes on."""
+    _start(stage, 2.4)
+    stage.libtpu.compile_ok()
+    stage.libtpu.flush()
+    _train(stage, 8)
+    return 0
+
+
+def premapped_exhausted(stage: Stage) -> int:
+    """Training begins; then a transfer needs more of the pinned host region than there is."""
+    _start(stage, 1.6)
+    stage.libtpu.compile_ok()
+    stage.libtpu.flush()
+    _train(stage, 3)
+    stage.libtpu.premapped_exhausted(requested=512 << 20, free=196 << 20)
+    stage.job.traceback("RESOURCE_EXHAUSTED: " + premapped_message(requested=512 << 20, free=196 << 20))
+    return 1
+
+
+def hbm_oom(stage: Stage) -> int:
+    """The compiler finds that the program does not fit, mostly because of padding."""
+    _start(stage, 2.1)
+    stage.pause(0.8)
+    stage.libtpu.hbm_oom(PADDED)
+    stage.job.hbm_oom(PADDED, limit=HBM_BYTES, whole=stage.libtpu.dialect.whole_report)
+    return 1
+
+
+def slow_init(stage: Stage) -> int:
+    """A premapped region of 64 GiB: pinning it takes far longer than the 15 s that a launch may take."""
+    _start(stage, 48.5)
+    _train(stage, 3)
+    return 0
+
+
+def busy(stage: Stage) -> int:
+    """Another process holds the chips."""
+    stage.libtpu.banner(premapped_bytes=stage.premapped_bytes)
+    stage.libtpu.busy()
+    stage.job.traceback(
+        "FAILED_PRECONDITION: TPU initialization failed: open(/dev/vfio/0): 16: Device or resource busy; "
+        "Couldn't open iommu group /dev/vfio/0"
+    )
+    return 1
+
+
+LAUNCHES = {
+    launch.name: launch
+    for launch in (
+        SimulatedLaunch("healthy", healthy, "training"),
+        SimulatedLaunch("premapped", premapped_exhausted, "training", {PREMAPPED_VARIABLE: str(256 << 20)}),
+        SimulatedLaunch("hbm-oom", hbm_oom, "compiling"),
+        SimulatedLaunch("slow-init", slow_init, "starting", {PREMAPPED_VARIABLE: str(64 << 30)}),
+        SimulatedLaunch("busy", busy),
+    )
+}
+
+
+def play(launch: SimulatedLaunch, libtpu: SimulatedProcess, job: JobOutput, pause: Callable[[float], None]) -> int:
+    """Play the launch to its end and close its files; returns its exit status."""
+    premapped = int(os.environ.get(PREMAPPED_VARIABLE, launch.environment.get(PREMAPPED_VARIABLE, PREMAPPED_BYTES)))
+    try:
+        return launch.play(Stage(libtpu, job, premapped, pause))
+    finally:
+        libtpu.close()
+
+
+def main() -> int:
+    """Play one launch in this process."""
+    parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.scenario.launch", description=main.__doc__)
+    parser.add_argument("launch", choices=LAUNCHES)
+    parser.add_argument("--logs", type=Path, required=True, metavar="DIRECTORY", help="where libtpu's log files go")
+    parser.add_argument(
+        "--libtpu", default="0.0.51", metavar="VERSION", help="whose words to use (default: %(default)s)"
+    )
+    parser.add_argument("--pace", type=float, default=1.0, help="1 in real time, 0 without any waiting (default: 1)")
+    arguments = parser.parse_args()
+    return play(
+        LAUNCHES[arguments.launch],
+        own_process(arguments.logs, SystemClock(), arguments.libtpu),
+        JobOutput(),
+        lambda seconds: time.sleep(seconds * arguments.pace),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""The durable store of a machine: events, launches, verdicts, and how far each file is read.
+
+`EventStore` is the daemon's: it locks the state directory and writes. `StoreReader` reads it without the lock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.store.reader import StoreReader
+    from tpuwatch.store.schema import (
+        FILE_NAME,
+        is_damage,
+    )
+    from tpuwatch.store.store import EventStore
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "reader": ["StoreReader"],
+            "schema": ["FILE_NAME", "is_damage"],
+            "store": ["EventStore"],
+        },
+    )
+
+__all__ = [
+    "FILE_NAME",
+    "EventStore",
+    "StoreReader",
+    "is_damage",
+]

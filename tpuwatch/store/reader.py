@@ -1,0 +1,153 @@
+"""Reads the store: for the daemon, its HTTP threads, and commands beside a running daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.core import StoreError
+from tpuwatch.store import rows, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tpuwatch.model import Cause, Cursor, Event, Judgement, Launch
+
+
+class StoreReads:
+    """The queries of a store. Thread-safe: each call has its own connection.
+
+    Every method raises StoreError if the store cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def cursors(self) -> list[Cursor]:
+        """How far each file is read, ordered by when the file was last known to exist."""
+        return [rows.cursor_of(row) for row in self._select(rows.SELECT_CURSORS + " ORDER BY seen")]
+
+    def events(
+        self,
+        *,
+        since: float | None = None,
+        cause: Cause | None = None,
+        history: bool | None = None,
+        after_id: int | None = None,
+        limit: int = 1000,
+        newest_first: bool = False,
+    ) -> list[Event]:
+        """At most `limit` events, by their own time (`Event.when`), from `since` on, in seconds since the epoch.
+
+        Ordered by that time; with `after_id`, only those stored after it, in the order of storage. `newest_first`
+        reverses the order before the limit is applied.
+        """
+        conditions = {
+            "at >= ?": since,
+            "cause = ?": None if cause is None else cause.value,
+            "history = ?": history,
+            "id > ?": after_id,
+        }
+        given = {condition: value for condition, value in conditions.items() if value is not None}
+        where = f" WHERE {' AND '.join(given)}" if given else ""
+        down = " DESC" if newest_first else ""
+        order = f"at{down}, id{down}" if after_id is None else f"id{down}"
+        found = self._select(f"{rows.SELECT_EVENTS}{where} ORDER BY {order} LIMIT ?", *given.values(), limit)
+        return [event for row in found if (event := rows.event_of(row)) is not None]
+
+    def counts(self) -> dict[Cause, int]:
+        """The number of events of each cause that has any."""
+        found = self._select(f"{rows.COUNT_EVENTS} GROUP BY cause")
+        return {cause: count for value, count in found if (cause := rows.cause_of(value)) is not None}
+
+    def last_id(self) -> int:
+        """The id of the event stored last, for `after_id`; 0 if there is none."""
+        return int(self._select("SELECT coalesce(max(id), 0) FROM events")[0][0])
+
+    def launches(self, limit: int = 100) -> list[Launch]:
+        """The `limit` launches that started last, the newest first."""
+        found = self._select(rows.SELECT_LAUNCHES + " ORDER BY started DESC, pid DESC LIMIT ?", limit)
+        return [rows.launch_of(row) for row in found]
+
+    def verdicts(self, node: str | None = None, limit: int = 100) -> list[Judgement]:
+        """The `limit` latest changes of verdict, of one node or of all, the newest first."""
+        where, values = ("", ()) if node is None else (" WHERE node = ?", (rows.storable(node),))
+        found = self._select(f"{rows.SELECT_VERDICTS}{where} ORDER BY id DESC LIMIT ?", *values, limit)
+        return [judgement for row in found if (judgement := rows.verdict_of(row)) is not None]
+
+    def last_verdicts(self, boot_id: str) -> dict[str, Judgement]:
+        """The last verdict on each node that was stored while this machine's boot was `boot_id`."""
+        found = self._select(rows.SELECT_LAST_VERDICTS, boot_id)
+        return {judgement.node: judgement for row in found if (judgement := rows.verdict_of(row)) is not None}
+
+    def size_bytes(self) -> int:
+        """The size of the store in bytes, without the free space inside its file."""
+        with self._reading() as connection:
+            return used_bytes(connection)
+
+    def _select(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        with self._reading() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for one read. Opening it takes less than a millisecond, and it never shows an old state."""
+        try:
+            with contextlib.closing(schema.connect_read_only(self._path)) as connection:
+                yield connection
+        except sqlite3.Error as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> StoreError:
+        return StoreError(f"cannot read the store {self._path}: {error}; may this user read it and its directory?")
+
+
+class StoreReader(StoreReads):
+    """Reads the store of a state directory without its lock, whether or not a daemon is running."""
+
+    @classmethod
+    def open(cls, directory: Path) -> StoreReader:
+        """The store in `directory`. Raises StoreError if there is none, or none that this version can read."""
+        path = directory / schema.FILE_NAME
+        reader = cls(path)
+        try:
+            path.stat()
+        except FileNotFoundError as error:
+            if path.with_name(schema.FORMER_NAME).exists():
+                raise _outdated(path.with_name(schema.FORMER_NAME)) from error
+            raise StoreError(
+                f"there is no store in {directory}: start `tpuwatch run`, or name its directory as [state] dir"
+            ) from error
+        except OSError as error:
+            raise reader._unreadable(error) from error
+        with reader._reading() as connection:
+            _check_version(connection, path)
+        return reader
+
+
+def used_bytes(connection: sqlite3.Connection) -> int:
+    """The size of the pages in use, in bytes; SQLite knows it without reading them."""
+    size, pages, free = page_figures(connection)
+    return size * (pages - free)
+
+
+def page_figures(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """The size of a page in bytes, how many the file has, and how many of them are free."""
+    size, pages, free = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_size", "page_count", "freelist_count")
+    )
+    return size, pages, free
+
+
+def _check_version(connection: sqlite3.Connection, path: Path) -> None:
+    version = schema.user_version(connection)
+    if version > schema.VERSION:
+        raise StoreError(f"the store {path} is of a newer tpuwatch (schema {version}): upgrade this one")
+    if version < schema.VERSION:
+        raise _outdated(path)
+
+
+def _outdated(path: Path) -> StoreError:
+    return StoreError(f"the store {path} is of an older tpuwatch: restart `tpuwatch run`, which converts it")

@@ -1,0 +1,239 @@
+"""Converts events, cursors, launches, verdicts and nodes of the cloud to rows of the store, and back.
+
+Strings from logs may contain lone surrogates, which SQLite's TEXT cannot: those, and only those, are stored as bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.core import is_possible
+from tpuwatch.model import (
+    Action,
+    Cause,
+    CloudNode,
+    Confidence,
+    Cursor,
+    Event,
+    Judgement,
+    Launch,
+    Outcome,
+    Reason,
+    Signal,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Row = tuple[Any, ...]
+
+SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history
+    FROM events"""
+COUNT_EVENTS = "SELECT cause, count(*) FROM events"
+INSERT_EVENT = """INSERT INTO events
+    (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+SELECT_CURSORS = "SELECT device, inode, head, path, offset, state, history_until FROM cursors"
+REPLACE_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, offset, state, history_until, seen)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+SELECT_LAUNCHES = "SELECT id, facts FROM launches"
+UPSERT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
+    ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
+
+SELECT_VERDICTS = "SELECT node, verdict, at, since, facts FROM verdicts"
+SELECT_LAST_VERDICTS = (
+    "SELECT node, verdict, at, since, facts FROM verdicts"
+    " WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?"
+)
+INSERT_VERDICT = "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) VALUES (?, ?, ?, ?, ?, ?)"
+SELECT_CLOUD_NODES = "SELECT project, zone, name, facts FROM cloud_nodes WHERE stored >= ?"
+REPLACE_CLOUD_NODE = "INSERT OR REPLACE INTO cloud_nodes (project, zone, name, stored, facts) VALUES (?, ?, ?, ?, ?)"
+
+_INT64 = 1 << 63
+_CAUSES = {cause.value: cause for cause in Cause}
+_LAUNCH_FIELDS = frozenset(field.name for field in fields(Launch)) - {"id"}
+_LAUNCH_NUMBERS = frozenset(  # read from logs
+    {
+        "chips",
+        "init_seconds",
+        "premapped_bytes",
+        "premapped_threshold_bytes",
+        "premapped_partitions",
+        "premapped_need_bytes",
+        "premapped_asked_bytes",
+    }
+)
+_CLOUD_FIELDS = ("state", "health", "hosts", "created", "changed", "changed_unseen")
+_json = json.JSONEncoder(separators=(",", ":")).encode  # ASCII only: surrogates travel as escapes
+
+
+def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
+    """Rows for INSERT_EVENT, numbered from `first_id`.
+
+    This runs for every event of a storm. sqlite3 binds str, int, float and bytearray directly but searches for an
+    adapter for None, bool, bytes and enums: hence the conversions.
+    """
+    return [
+        (
+            number,
+            bytearray(event.key),
+            event.rule,
+            event.cause._value_,
+            event.observed,
+            event.time,
+            event.observed if event.time is None else event.time,
+            event.severity,
+            event.pid
+            if event.pid is None or -_INT64 <= event.pid < _INT64
+            else None,  # from a file's name, so any number
+            event.file if event.file.isascii() else storable(event.file),
+            event.offset,
+            event.text if event.text.isascii() else storable(event.text),
+            _json(event.details) if event.details else "",
+            1 if event.history else 0,
+        )
+        for number, event in enumerate(events, first_id)
+    ]
+
+
+def event_of(row: Row) -> Event | None:
+    """The event of a row of SELECT_EVENTS; None if its cause is not known to this version of tpuwatch."""
+    number, key, rule, cause, observed, time, _, severity, pid, file, offset, text, details, history = row
+    if cause not in _CAUSES:
+        return None
+    return Event(
+        key=key,
+        rule=rule,
+        cause=_CAUSES[cause],
+        observed=observed,
+        time=time,
+        severity=severity,
+        pid=pid,
+        file=_text(file),
+        offset=offset,
+        text=_text(text),
+        details=json.loads(details) if details else {},
+        history=bool(history),
+        id=number,
+    )
+
+
+def cursor_row(cursor: Cursor, seen: float) -> Row:
+    """A row for REPLACE_CURSOR; `seen` is when the file was last known to exist, in seconds since the epoch."""
+    return (
+        signed(cursor.device),
+        signed(cursor.inode),
+        cursor.head,
+        storable(cursor.path),
+        cursor.offset,
+        _json(cursor.state),
+        cursor.history_until,
+        seen,
+    )
+
+
+def cursor_of(row: Row) -> Cursor:
+    """The cursor of a row of SELECT_CURSORS."""
+    device, inode, head, path, offset, state, history_until = row
+    return Cursor(
+        path=_text(path),
+        device=device % (2 * _INT64),
+        inode=inode % (2 * _INT64),
+        head=head,
+        offset=offset,
+        state=json.loads(state),
+        history_until=history_until,
+    )
+
+
+def launch_row(launch: Launch) -> Row:
+    """A row for UPSERT_LAUNCH."""
+    facts = asdict(launch)
+    del facts["id"]
+    return launch.started, launch.pid, _json(facts)
+
+
+def launch_of(row: Row) -> Launch:
+    """The launch of a row of SELECT_LAUNCHES.
+
+    Facts that this version of tpuwatch does not know are left out, and so are impossible numbers, which earlier
+    versions stored as logged.
+    """
+    number, stored = row
+    facts = {name: value for name, value in json.loads(stored).items() if name in _LAUNCH_FIELDS}
+    for name in _LAUNCH_NUMBERS & facts.keys():
+        if facts[name] is not None and not is_possible(facts[name]):
+            facts[name] = None
+    facts["outcome"] = Outcome(facts["outcome"])
+    facts["cause"] = _CAUSES.get(facts["cause"])
+    return Launch(**facts, id=number)
+
+
+def verdict_row(judgement: Judgement, boot_id: str) -> Row:
+    """A row for INSERT_VERDICT. The remedy is not stored: it follows from the rest."""
+    facts = {
+        "confidence": judgement.confidence,
+        "action": judgement.action,
+        "summary": judgement.summary,
+        "reasons": [(reason.signal, reason.text, reason.at) for reason in judgement.reasons],
+        "contradictions": judgement.contradictions,
+    }
+    return storable(judgement.node), judgement.verdict.value, judgement.at, judgement.since, boot_id, _json(facts)
+
+
+def verdict_of(row: Row) -> Judgement | None:
+    """The judgement of a row of SELECT_VERDICTS; None if this version of tpuwatch cannot read it."""
+    node, verdict, at, since, stored = row
+    try:
+        facts = json.loads(stored)
+        return Judgement(
+            node=_text(node),
+            verdict=Verdict(verdict),
+            at=at,
+            confidence=Confidence(facts["confidence"]),
+            action=Action(facts["action"]),
+            summary=facts["summary"],
+            reasons=tuple(Reason(Signal(signal), text, when) for signal, text, when in facts["reasons"]),
+            contradictions=tuple(facts["contradictions"]),
+            since=since,
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def cloud_row(node: CloudNode, stored: float) -> Row:
+    """A row for REPLACE_CLOUD_NODE: only the facts that change seldom and that a later run needs."""
+    return node.project, node.zone, node.name, stored, _json({name: getattr(node, name) for name in _CLOUD_FIELDS})
+
+
+def cloud_of(row: Row) -> CloudNode:
+    """The node of a row of SELECT_CLOUD_NODES, with the stored facts only."""
+    project, zone, name, stored = row
+    facts = {name: value for name, value in json.loads(stored).items() if name in _CLOUD_FIELDS}
+    return CloudNode(project, zone, name, **facts)
+
+
+def cause_of(value: str) -> Cause | None:
+    """The cause of that name; None if it is not known to this version of tpuwatch."""
+    return _CAUSES.get(value)
+
+
+def signed(number: int) -> int:
+    """An unsigned 64-bit device or inode number as SQLite's signed one."""
+    return number - 2 * _INT64 if number >= _INT64 else number
+
+
+def storable(text: str) -> str | bytes:
+    """`text` in a form that SQLite can store."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def _text(stored: str | bytes) -> str:
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")

@@ -1,0 +1,297 @@
+"""Writes the store: one per state directory, opened by the daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import StoreBusyError, StoreError
+from tpuwatch.store import opening, rows, schema
+from tpuwatch.store.reader import StoreReads, page_figures, used_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from tpuwatch.core import Clock
+    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch
+
+PRUNE_LIMIT = 5000  # events that one call of prune removes at most: some tens of milliseconds
+KEPT_LAUNCHES = 10_000
+KEPT_VERDICTS = 20_000  # and the latest one of each node besides, up to the same number
+KEPT_NODE_VERDICTS = 500  # of one node
+KEPT_CLOUD_NODES = 20_000
+CLOUD_NODES_SECONDS = 900.0
+KEPT_CURSORS = 200_000
+MEMORY_BYTES = 32 << 20  # the limit of a store in memory, whatever the configuration allows
+_VACUUM_PAGES = 2000  # pages that one call of prune frees at most
+
+# An inode is one file at a time: one with other first bytes was truncated, or deleted and its inode reused.
+_DROP_OTHER_HEADS = "DELETE FROM cursors WHERE device = ? AND inode = ? AND head <> ?"
+_LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
+_ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each is an index lookup
+_LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
+_DROP_OLD_LAUNCHES = """DELETE FROM launches
+    WHERE id <= (SELECT id FROM launches ORDER BY id DESC LIMIT 1 OFFSET ?)"""
+_DROP_NODES_VERDICTS = """DELETE FROM verdicts WHERE id IN (
+    SELECT old.id FROM (SELECT node FROM verdicts GROUP BY node HAVING count(*) > :kept) AS many
+    JOIN verdicts AS old ON old.node = many.node
+        AND old.id <= (SELECT id FROM verdicts WHERE node = many.node ORDER BY id DESC LIMIT 1 OFFSET :kept))"""
+_DROP_OLD_VERDICTS = """DELETE FROM verdicts
+    WHERE id <= (SELECT id FROM verdicts ORDER BY id DESC LIMIT 1 OFFSET :kept)
+    AND id NOT IN (SELECT max(id) FROM verdicts GROUP BY node ORDER BY max(id) DESC LIMIT :kept)"""
+_DROP_OLD_CLOUD_NODES = """DELETE FROM cloud_nodes WHERE (project, zone, name) IN
+    (SELECT project, zone, name FROM cloud_nodes ORDER BY stored DESC LIMIT -1 OFFSET ?)"""
+_DROP_OLD_CURSORS = """DELETE FROM cursors WHERE (device, inode, head) IN
+    (SELECT device, inode, head FROM cursors ORDER BY seen DESC LIMIT -1 OFFSET ?)"""
+_REPLACE_META = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
+
+
+class EventStore(StoreReads):
+    """Events, launches and read offsets of one machine.
+
+    One thread reads logs and calls `commit`, `prune`, `forget_cursors` and `close`. All other methods are thread-safe.
+    """
+
+    notices: tuple[str, ...]  # what was done at opening, for the log and the status
+    durable: bool  # False: the directory cannot be written, so the store is in memory and lost with the process
+    first_run: bool  # there was no commit before; True until the first commit
+    first_run_time: float  # when tpuwatch first ran here, in seconds since the epoch
+    last_clean_stop: float | None  # when the run before was closed, in seconds since the epoch; None if it was killed
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        clock: Clock,
+        *,
+        durable: bool,
+        lock: opening.DirectoryLock | None = None,
+        notices: Iterable[str] = (),
+    ) -> None:
+        """Use `open` instead."""
+        super().__init__(path)
+        self.notices = tuple(notices)
+        self.durable = durable
+        self._connection = connection
+        self._clock = clock
+        self._directory_lock = lock
+        self._turn = threading.RLock()  # for the connection
+        self._damaged = False
+        self._next_id = self._read_meta()
+
+    @classmethod
+    def open(cls, directory: Path, clock: Clock) -> EventStore:
+        """Lock `directory` (created if necessary) and open its store; `notices` says what was done.
+
+        If it cannot be written, the store is in memory (see `durable`). Raises StoreBusyError if another process has
+        the lock.
+        """
+        path = directory / schema.FILE_NAME
+        notices: list[str] = []
+        lock = None
+        try:
+            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+            lock = opening.DirectoryLock(directory)
+            opening.take_over_former(directory, notices)
+            connection = opening.open_file(path, clock, notices)
+        except (OSError, sqlite3.OperationalError) as error:
+            notices.append(
+                f"the store cannot be kept in {directory} ({error}): it is in memory, and lost when tpuwatch ends; "
+                "make the directory writable, with room, and restart tpuwatch"
+            )
+            connection = opening.open_memory(path, notices)
+            return cls(path, connection, clock, durable=False, lock=lock, notices=notices)
+        except StoreBusyError:
+            if lock is not None:
+                lock.release()
+            raise
+        return cls(path, connection, clock, durable=True, lock=lock, notices=notices)
+
+    def commit(
+        self, events: Sequence[Event], cursors: Sequence[Cursor], launches: Sequence[Launch] = ()
+    ) -> list[Event]:
+        """Store everything in one transaction, or raise StoreError and change nothing: the call may be repeated later.
+
+        Returns the new events, in order and with their ids. An event whose key is stored is a copy and left out.
+        Launches are identified by pid and start; a later one replaces the facts. The first commit ends the first run.
+        """
+        launch_rows = [rows.launch_row(launch) for launch in launches]
+        with self._turn:
+            with self._transaction() as connection:
+                new = self._insert_events(connection, events)
+                self._insert_cursors(connection, cursors, self._clock.time())
+                connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
+                connection.executemany(_REPLACE_META, self._unsaved.items())
+            self._unsaved.clear()
+            self.first_run = False
+            return self._assign_ids(events, new)
+
+    def add_events(self, events: Sequence[Event]) -> list[Event]:
+        """Store events that are not from a log, all or none; returns the new ones, as `commit` does.
+
+        It does not end the first run. Thread-safe. Raises StoreError.
+        """
+        with self._turn:
+            with self._transaction() as connection:
+                new = self._insert_events(connection, events)
+            return self._assign_ids(events, new)
+
+    def add_verdicts(self, judgements: Sequence[Judgement], boot_id: str) -> None:
+        """Store changes of verdict, all or none. Thread-safe. Raises StoreError."""
+        verdict_rows = [rows.verdict_row(judgement, boot_id) for judgement in judgements]
+        with self._transaction() as connection:
+            connection.executemany(rows.INSERT_VERDICT, verdict_rows)
+
+    def cloud_nodes(self) -> list[CloudNode]:
+        """The stored facts of the cloud's nodes. Raises StoreError.
+
+        Nothing from before a pause of more than CLOUD_NODES_SECONDS, as it would be outdated.
+        """
+        return [rows.cloud_of(row) for row in self._select(rows.SELECT_CLOUD_NODES, self._cloud_nodes_from)]
+
+    def save_cloud_nodes(self, nodes: Sequence[CloudNode]) -> None:
+        """Store facts of the cloud's nodes, all or none. Thread-safe. Raises StoreError."""
+        node_rows = [rows.cloud_row(node, self._clock.time()) for node in nodes]
+        with self._transaction() as connection:
+            connection.executemany(rows.REPLACE_CLOUD_NODE, node_rows)
+
+    def prune(self, max_age_seconds: float, max_bytes: int) -> int:
+        """Remove some of the oldest events if they or the size of the store exceed the limits.
+
+        One call is a small step, of PRUNE_LIMIT events at most, so that it does not delay reading the logs: repeat it
+        while it returns more than 0, the number of events removed. The file shrinks if it is larger than `max_bytes` or
+        more than half empty; its write-ahead log takes up to 16 MiB besides. Raises StoreError.
+        """
+        if not self.durable:
+            max_bytes = min(max_bytes, MEMORY_BYTES)
+        with self._transaction() as connection:
+            horizon = self._clock.time() - max_age_seconds
+            last = max(
+                connection.execute(_LAST_READ_BEFORE, (PRUNE_LIMIT, horizon)).fetchone()[0] or 0,
+                connection.execute(_LAST_OF_OLDEST, (_surplus(connection, max_bytes),)).fetchone()[0] or 0,
+            )
+            removed = connection.execute("DELETE FROM events WHERE id <= ?", (last,)).rowcount
+            if removed:  # so that ids are not reused when the table is empty
+                connection.execute(_REPLACE_META, ("last_id", str(self._next_id - 1)))
+            connection.execute(_DROP_OLD_LAUNCHES, (KEPT_LAUNCHES,))
+            connection.execute(_DROP_NODES_VERDICTS, {"kept": KEPT_NODE_VERDICTS})
+            connection.execute(_DROP_OLD_VERDICTS, {"kept": KEPT_VERDICTS})
+            connection.execute(_DROP_OLD_CLOUD_NODES, (KEPT_CLOUD_NODES,))
+            connection.execute(_REPLACE_META, ("at_work", repr(self._clock.time())))
+        self._vacuum(max_bytes)
+        return removed
+
+    def forget_cursors(self, present: Iterable[tuple[int, int]], max_age_seconds: float) -> int:
+        """Remove the cursors of files that have been gone for `max_age_seconds`; returns how many.
+
+        `present` are the (device, inode) of all existing files, whose cursors are kept. At most KEPT_CURSORS are kept,
+        those of the files that existed last. Raises StoreError.
+        """
+        now = self._clock.time()
+        seen = [(now, rows.signed(device), rows.signed(inode)) for device, inode in present]
+        with self._transaction() as connection:
+            connection.executemany("UPDATE cursors SET seen = ? WHERE device = ? AND inode = ?", seen)
+            gone = connection.execute("DELETE FROM cursors WHERE seen < ?", (now - max_age_seconds,)).rowcount
+            surplus = connection.execute(_DROP_OLD_CURSORS, (KEPT_CURSORS,)).rowcount
+        return gone + surplus
+
+    def close(self, *, clean: bool = True) -> None:
+        """Close the store and release the lock. `clean`: everything that was read has been committed."""
+        with self._turn:
+            if clean and not self._damaged:
+                with contextlib.suppress(sqlite3.Error):  # no space: the next run checks the file
+                    self._connection.execute(_REPLACE_META, ("clean_stop", repr(self._clock.time())))
+            self._connection.close()
+            if self._directory_lock is not None:
+                self._directory_lock.release()
+                self._directory_lock = None
+
+    def _read_meta(self) -> int:
+        """Read what earlier runs stored; returns the next event id.
+
+        What this run stores about itself is written with its first commit.
+        """
+        meta = dict(self._connection.execute("SELECT name, value FROM meta"))
+        self.first_run = "first_run_time" not in meta
+        self.first_run_time = self._clock.time() if self.first_run else float(meta["first_run_time"])
+        self.last_clean_stop = float(meta["clean_stop"]) if meta.get("clean_stop") else None
+        now, at_work = self._clock.time(), max(float(meta.get("at_work", 0)), self.last_clean_stop or 0.0)
+        self._cloud_nodes_from = now if now - at_work > CLOUD_NODES_SECONDS else 0.0
+        self._unsaved = {"first_run_time": repr(self.first_run_time), "clean_stop": ""}
+        return max(self.last_id(), int(meta.get("last_id", 0))) + 1
+
+    def _insert_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> list[tuple[int, Event]]:
+        """Insert the events; returns the new ones with the ids that they get when the transaction is committed."""
+        before = connection.total_changes
+        connection.executemany(rows.INSERT_EVENT, rows.event_rows(events, self._next_id))
+        if connection.total_changes - before == len(events):
+            return list(zip(range(self._next_id, self._next_id + len(events)), events, strict=True))
+        found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
+        return [(number, events[number - self._next_id]) for (number,) in found]
+
+    def _assign_ids(self, events: Sequence[Event], new: Sequence[tuple[int, Event]]) -> list[Event]:
+        """Set the ids of the new events after the commit."""
+        self._next_id += len(events)
+        for number, event in new:
+            object.__setattr__(event, "id", number)  # frozen otherwise; a copy would be slow
+        return [event for _, event in new]
+
+    @staticmethod
+    def _insert_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:
+        cursor_rows = [rows.cursor_row(cursor, now) for cursor in cursors]
+        connection.executemany(_DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
+        connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
+
+    def _vacuum(self, max_bytes: int) -> None:
+        """Return free pages to the file system, except those that the next events will fill."""
+        with self._turn, self._writing():
+            size, pages, free = page_figures(self._connection)
+            surplus = min(free, max(pages - max_bytes // size, free - pages // 2), _VACUUM_PAGES)
+            if surplus > 0:  # only executescript runs all steps, of one page each
+                self._connection.executescript(f"PRAGMA incremental_vacuum({surplus})")
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._turn, self._writing():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite ends it when the disk is full
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            self._damaged = self._damaged or schema.is_damage(error)
+            raise StoreError(
+                f"the store {self._path} is damaged ({error}): restart tpuwatch, which sets it aside"
+                if self._damaged
+                else f"cannot write the store {self._path}: {error}; nothing is lost while the logs are there: "
+                "make room, or make it writable, and it continues by itself"
+            ) from error
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        if self.durable:
+            with super()._reading() as connection:
+                yield connection
+            return
+        with self._turn:
+            yield self._connection
+
+
+def _surplus(connection: sqlite3.Connection, max_bytes: int) -> int:
+    """About how many events exceed `max_bytes`, by their mean size; PRUNE_LIMIT at most."""
+    used = used_bytes(connection)
+    if used <= max_bytes:
+        return 0
+    first, last = connection.execute(_ID_RANGE).fetchone()
+    return 0 if first is None else min(PRUNE_LIMIT, 1 + (last - first + 1) * (used - max_bytes) // used)

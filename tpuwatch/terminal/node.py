@@ -1,0 +1,186 @@
+"""Nodes for a person at a terminal, printed from their JSON documents (tpuwatch.web.serializers)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.core import format_seconds, format_size, printable
+from tpuwatch.model import Action, Problem, cloud_words, help_words, is_bad, tone, verdict_words
+from tpuwatch.terminal.findings import print_remedy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tpuwatch.model import Tone
+    from tpuwatch.terminal.console import Console
+
+STYLES: dict[Tone, str] = {"good": "green", "plain": "", "warn": "yellow", "bad": "red"}
+COLUMNS = ("NODE", "ZONE", "CLOUD SAYS", "VERDICT", "SINCE", "WHAT WOULD HELP")
+_MAX_HOLDERS = 3
+_BEGINNING = 60  # of a sentence: enough to know it by
+_EXPECTED_PROBLEMS = (Problem.OFF.value, Problem.ABSENT.value)  # needs no action
+# The format of each known fact about a machine.
+_FACTS = {
+    "project": "project {}",
+    "zone": "zone {}",
+    "node": "node {}",
+    "worker": "worker {}",
+    "accelerator": "{}",
+    "chips": "chips: {}",
+    "hosts": "hosts: {}",
+    "spot": "spot: {}",
+    "metrics_ports": "metrics at {}",
+}
+
+
+def print_node(
+    console: Console, node: Mapping[str, Any], now: float, *, signals: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """A node: its verdict and since when, the reasons, the contradictions, and what to do.
+
+    What is unknown because one of `signals` failed is left out: `print_machine` prints it in full.
+    """
+    printed = [signal["detail"][:_BEGINNING] for signal in _failed(signals)]
+    verdict = node["verdict"]
+    since = f" since {_when(node['since_epoch'], node['since'], now)}" if node["since"] else ""
+    headline = f"{_name(node)}: {verdict_words(verdict)}{since} ({node['confidence']})"
+    console.line(printable(headline), style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
+    console.line(printable(node["summary"]), indent=3)
+    if node["reasons"] and tone(verdict) != "good":  # a good verdict takes few lines
+        console.line("Why:", indent=3, style="bold")
+    for reason in node["reasons"]:
+        age = f", {_age(reason['at_epoch'], now)}" if reason["at_epoch"] is not None else ""
+        console.line(printable(f"- {reason['text']} ({reason['signal']}{age})"), indent=3, hang=2)
+    for contradiction in node["contradictions"]:
+        console.line(printable(f"But: {contradiction}"), indent=3, hang=5, style="yellow")
+    for missing in node["missing"]:
+        if any(beginning in missing for beginning in printed):
+            continue
+        console.line(printable(f"Not known: {missing}"), indent=3, hang=2, style="dim")
+    if node["remedy"]:
+        aim = "" if node["action"] == Action.NONE.value else f" ({help_words(node['action'])})"
+        print_remedy(console, node, indent=3, title=f"What to do{aim}")
+    elif is_bad(verdict):
+        console.line(f"What would help: {help_words(node['action'])}.", indent=3, style="bold")
+
+
+def print_machine(console: Console, status: Mapping[str, Any]) -> None:
+    """The identity of this machine with the source of each value, its chips, their holders, and failing signals."""
+    now = status["now_epoch"]
+    for line in [*_identity(status.get("identity")), *_chips(status.get("runtime")), *_holders(status, now)]:
+        console.line(printable(line), indent=3, hang=2, style="dim")
+    for signal in _failed(status.get("signals", ())):
+        text = f"{signal['name']}: {signal['detail']}{_last_answer(signal, now)}"
+        console.line(printable(text), indent=3, hang=2, style="yellow")
+
+
+def _failed(signals: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Signals that should answer and do not, with a reason."""
+    return [one for one in signals if one["problem"] not in (None, *_EXPECTED_PROBLEMS) and one["detail"]]
+
+
+def _last_answer(signal: Mapping[str, Any], now: float) -> str:
+    """When a failed signal last answered."""
+    if signal["tried_epoch"] is None or signal["problem"] == Problem.UNCONFIGURED.value:
+        return ""
+    if signal["at_epoch"] is None:
+        return " It has not answered yet."
+    return f" Its last answer came {_age(signal['at_epoch'], now)}."
+
+
+def print_other_nodes(console: Console, nodes: Iterable[Mapping[str, Any]]) -> None:
+    """Nodes that are watched from here and are bad, a line each."""
+    for node in nodes:
+        text = f"Other node {_name(node)}: {verdict_words(node['verdict'])}. {node['summary']}"
+        console.line(printable(f"{text} `tpuwatch nodes {_name(node)}` shows why."), indent=3, hang=2, style="red")
+
+
+def print_table(console: Console, nodes: Iterable[Mapping[str, Any]], now: float) -> None:
+    """One line for each node, in columns as wide as their widest cell."""
+    rows = [(tone(node["verdict"]), _row(node, now)) for node in nodes]
+    widths = [max(map(len, column)) for column in zip(COLUMNS, *(row for _, row in rows), strict=True)]
+    console.row(_aligned(COLUMNS, widths), style="bold")
+    for colour, row in rows:
+        console.row(_aligned(row, widths), style=STYLES[colour])
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+
+
+def _row(node: Mapping[str, Any], now: float) -> tuple[str, ...]:
+    cloud = node["cloud"]
+    cells = (
+        _name(node) + (" (here)" if node["own"] else ""),
+        node["zone"] or "-",
+        cloud_words(cloud["state"], cloud["health"]) if cloud else "-",
+        verdict_words(node["verdict"]),
+        _age(node["since_epoch"], now, "") if node["since_epoch"] is not None else "-",
+        help_words(node["action"]),
+    )
+    return tuple(map(printable, cells))
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node["node"]) or "this machine"
+
+
+def _identity(identity: Mapping[str, Any] | None) -> Iterator[str]:
+    """The identity of this machine in one line, grouped by source."""
+    if not identity:
+        return
+    by_source: dict[str, list[str]] = {}
+    for name, words in _FACTS.items():
+        known = identity[name]
+        if known["value"]:
+            by_source.setdefault(known["source"], []).append(words.format(known["value"]))
+    parts = [f"{', '.join(values)} ({source})" for source, values in by_source.items()]
+    unknown = [name.replace("_", " ") for name in _FACTS if not identity[name]["value"]]
+    parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
+    yield f"Machine: {'; '.join(parts)}."
+
+
+def _chips(runtime: Mapping[str, Any] | None) -> Iterator[str]:
+    """All chips in one line: the fullest, the busiest and the longest idle."""
+    chips = [chip for port in runtime["ports"] for chip in port["chips"]] if runtime else []
+    if not chips:
+        return
+    words = ["1 chip" if len(chips) == 1 else f"{len(chips)} chips"]
+    sized = [chip for chip in chips if chip["hbm_used_bytes"] is not None and chip["hbm_total_bytes"]]
+    if sized:
+        full = max(sized, key=lambda chip: chip["hbm_used_bytes"] / chip["hbm_total_bytes"])
+        words.append(f"HBM up to {format_size(full['hbm_used_bytes'])} of {format_size(full['hbm_total_bytes'])}")
+    duties = [chip["duty_cycle"] for chip in chips if chip["duty_cycle"] is not None]
+    if duties:
+        words.append(f"duty cycle {_range([f'{duty:.0%}' for duty in (min(duties), max(duties))])}")
+    idle = [chip["idle_seconds"] for chip in chips if chip["idle_seconds"] is not None]
+    if idle:
+        words.append(f"idle for {_range([format_seconds(seconds) for seconds in (min(idle), max(idle))])}")
+    yield f"{', '.join(words)}."
+
+
+def _range(ends: Sequence[str]) -> str:
+    """The minimum and maximum, or one value if they read the same: `3% to 92%`."""
+    return " to ".join(dict.fromkeys(ends))
+
+
+def _holders(status: Mapping[str, Any], now: float) -> Iterator[str]:
+    holders = status["host"]["holders"] if status.get("host") else []
+    for holder in holders[:_MAX_HOLDERS]:
+        what = " and ".join(filter(None, [", ".join(holder["devices"]), "the lock file" if holder["locks"] else ""]))
+        since = f", since {_when(holder['started_epoch'], holder['started'], now)}" if holder["started"] else ""
+        yield f"Process {holder['pid']} of {holder['user']} holds {what}{since}: {holder['command']}"
+    if len(holders) > _MAX_HOLDERS:
+        yield f"{len(holders) - _MAX_HOLDERS} more processes hold the TPU; --json lists them."
+
+
+def _when(epoch: float, iso: str, now: float) -> str:
+    """A time of the day, or the date where it is of another one, with its age."""
+    return f"{iso[:10]} {iso[11:19]} UTC, {_age(epoch, now)}"
+
+
+def _age(epoch: float, now: float, word: str = " ago") -> str:
+    seconds = now - epoch
+    if seconds < 1:  # the clocks of two machines differ a little
+        return "now"
+    return f"{format_seconds(seconds)}{word}"

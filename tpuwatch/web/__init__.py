@@ -1,0 +1,44 @@
+"""The read-only HTTP server: metrics, health, the JSON API, the status page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.web import serializers
+    from tpuwatch.web.client import (
+        ask_daemon,
+        daemon_address,
+        reading_documents,
+    )
+    from tpuwatch.web.routes import MAX_NODES
+    from tpuwatch.web.serializers import (
+        diagnosis,
+        event,
+        tune_sentences,
+    )
+    from tpuwatch.web.server import HttpServer
+else:
+    __getattr__ = public_face(
+        __name__,
+        {
+            "client": ["ask_daemon", "daemon_address", "reading_documents"],
+            "routes": ["MAX_NODES"],
+            "serializers": ["diagnosis", "event", "tune_sentences"],
+            "server": ["HttpServer"],
+        },
+    )
+
+__all__ = [
+    "MAX_NODES",
+    "HttpServer",
+    "ask_daemon",
+    "daemon_address",
+    "diagnosis",
+    "event",
+    "reading_documents",
+    "serializers",
+    "tune_sentences",
+]

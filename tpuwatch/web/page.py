@@ -1,0 +1,170 @@
+"""The status page: one HTML document without scripts or external resources, rendered from `templates/page.html`.
+
+Jinja2 is imported when the first page is asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from tpuwatch.core import format_seconds, format_size, iso
+from tpuwatch.model import Verdict, cloud_words, help_words, is_bad, tone, verdict_words, worst_first
+from tpuwatch.web.serializers import describe_buffer, restart_sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jinja2 import Environment
+
+    from tpuwatch.model import DaemonStatus, Event, FileProblem, Finding, Identity, JudgedNode, Known, Launch
+
+_STYLE: Final = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY: Final = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+MAX_LISTED_IN_FULL: Final = 50  # with more nodes than this the table lists only those that are bad or unknown
+MAX_NODE_ROWS: Final = 200
+_MAX_LINE: Final = 160  # characters of a record in a list
+_LINKS: Final = (
+    "/metrics",
+    "/readyz",
+    *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches", "tune")),
+)
+
+
+def render(
+    status: DaemonStatus,
+    findings: Sequence[Finding],
+    launches: Sequence[Launch],
+    events: Sequence[Event],
+    nodes: Sequence[JudgedNode] = (),
+) -> str:
+    """The page. `launches` are ordered newest first, `events` oldest first, as the view returns them."""
+    title, page_tone = _title(status, findings, nodes)
+    context = {
+        "status": status,
+        "now": status.now,
+        "title": title,
+        "page_tone": page_tone,
+        "findings": findings,
+        "restarts": restart_sentences(status.restarts, status.now) if status.restarts else [],
+        "own_problems": _own_problems(status),
+        "nodes": _node_rows(nodes) if any(not node.own for node in nodes) else None,
+        "launches": launches,
+        "events": events,
+        "identity": _identity_rows(status.identity) if status.identity else [],
+        "links": _LINKS,
+    }
+    return _environment().get_template("page.html").render(context)
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def visible(value: Any) -> Any:
+        """Control characters, which could hide or reorder text, become visible."""
+        if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+            return value
+        return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in value)
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals.update(style=Markup(_STYLE), cloud_words=cloud_words)  # noqa: S704 # a file of this package
+    environment.tests["bad"] = is_bad
+    environment.filters.update(
+        age=_age,
+        buffer=describe_buffer,
+        clock=_clock,
+        duration=format_seconds,
+        first_line=_first_line,
+        help_words=help_words,
+        iso=iso,
+        percent="{:.0%}".format,
+        size=format_size,
+        tone=tone,
+        url_quoted=lambda text: quote(text, safe=""),
+        verdict_words=verdict_words,
+    )
+    return environment
+
+
+def _title(status: DaemonStatus, findings: Sequence[Finding], nodes: Sequence[JudgedNode]) -> tuple[str, str]:
+    """The worst that is known, in a few words, and its colour."""
+    node = status.node
+    if node is not None and is_bad(node.judgement.verdict):
+        return f"{node.node or 'This machine'}: {verdict_words(node.judgement.verdict)}", "bad"
+    if findings:
+        return "1 thing is wrong" if len(findings) == 1 else f"{len(findings)} things are wrong", "bad"
+    bad = sum(is_bad(one.judgement.verdict) for one in nodes)
+    if bad:
+        return f"{bad} of {len(nodes)} watched nodes {'needs' if bad == 1 else 'need'} help", "bad"
+    unknown = node is not None and node.judgement.verdict is Verdict.UNKNOWN
+    if unknown or status.not_ready():
+        return "Nothing is known to be wrong", "warn"
+    return "Nothing is wrong", "warn" if _own_problems(status) else "good"
+
+
+def _own_problems(status: DaemonStatus) -> list[str]:
+    """What prevents tpuwatch itself from doing all of its work, a sentence each."""
+    sentences = [*status.not_ready(), *status.notices]
+    if not status.store.durable:
+        sentences.append(
+            f"Events are held in memory only: {status.store.path} cannot be written. {status.store.detail}"
+        )
+    return sentences + [_describe_problem(problem) for problem in status.problems]
+
+
+def _describe_problem(problem: FileProblem) -> str:
+    return problem.reason if problem.path in problem.reason else f"{problem.path}: {problem.reason}"
+
+
+def _node_rows(nodes: Sequence[JudgedNode]) -> dict[str, Any]:
+    """The rows of the table of nodes, worst first, how many nodes have no row, and how many have each verdict."""
+    ordered = worst_first(nodes)
+    counts = Counter(verdict_words(node.judgement.verdict.value) for node in ordered)
+    listed = ordered
+    if len(nodes) > MAX_LISTED_IN_FULL:
+        listed = [node for node in ordered if tone(node.judgement.verdict) in ("bad", "warn")][:MAX_NODE_ROWS]
+    return {
+        "listed": listed,
+        "unlisted": len(nodes) - len(listed),
+        "counts": ", ".join(f"{number} {words}" for words, number in counts.items()),
+    }
+
+
+def _identity_rows(identity: Identity) -> list[tuple[str, Known]]:
+    return [(field.name.replace("_", " "), getattr(identity, field.name)) for field in fields(identity)]
+
+
+def _age(epoch: float, now: float) -> str:
+    age = now - epoch
+    return _clock(epoch) if age < 0 else "just now" if age < 1 else f"{format_seconds(age)} ago"
+
+
+def _clock(epoch: float) -> str:
+    """A time as date and time of day."""
+    exact = iso(epoch)
+    return f"{exact[:10]} {exact[11:19]} UTC" if exact else "an unknown time"
+
+
+def _first_line(text: str) -> str:
+    """The first line of a record that is not empty, cut."""
+    line = next((line for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"

@@ -1,0 +1,240 @@
+"""The paths of the HTTP server and their responses, without sockets."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from tpuwatch.core import TpuwatchError, dumps, parse_time, times
+from tpuwatch.model import Cause, RestartsStatus, TuneStatus, rank, worst_first
+from tpuwatch.web import page, serializers
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import View
+
+
+MAX_LIMIT = 1000
+DEFAULT_LIMIT = 100
+MAX_NODES = 10_000
+MAX_ID = 2**63 - 1  # the greatest id that the store can give
+_PAGE_LIMIT = 50  # launches and events on the status page
+_ERRORS = {
+    400: "The request is not valid HTTP.",
+    405: "tpuwatch is read-only: use GET or HEAD.",
+    431: "The request is too large.",
+    505: "tpuwatch speaks HTTP/1.0 and HTTP/1.1.",
+}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An HTTP response."""
+
+    code: int
+    content_type: str
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Routes:
+    """Responds to paths from the view and the metrics."""
+
+    def __init__(self, view: View, metrics: Metrics) -> None:
+        self._view = view
+        self._metrics = metrics
+        self._documents = Api(view).routes
+        self._others = {"/": self._page, "/healthz": self._healthz, "/readyz": self._readyz}
+
+    def respond(self, target: str, *, accept: str) -> Response:
+        """The response to GET `target`; an exception becomes an error response."""
+        path, _, query = target.partition("?")
+        try:
+            return self._route(path, query, accept)
+        except BadRequestError as error:
+            return _json(400, {"error": str(error)})
+        except TpuwatchError as error:
+            return _json(503, {"error": str(error)})
+        except Exception:  # noqa: BLE001 # logged, and the client gets a server error
+            _log.exception("Failed to answer %r", path[:100])
+            return _json(500, {"error": "tpuwatch failed to answer; its log has the reason."})
+
+    def _route(self, path: str, query: str, accept: str) -> Response:
+        if path == "/metrics":
+            body, content_type = self._metrics.exposition(accept)
+            return Response(200, content_type, body)
+        if path in self._documents:
+            return _json(200, self._documents[path](query))
+        if path in self._others:
+            return self._others[path]()
+        paths = ["/", "/metrics", "/healthz", "/readyz", *self._documents]
+        return _json(404, {"error": "There is nothing under this path.", "paths": paths})
+
+    def _healthz(self) -> Response:
+        return Response(200, "text/plain; charset=utf-8", b"ok\n")
+
+    def _readyz(self) -> Response:
+        reasons = self._view.status().not_ready()
+        return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
+
+    def _page(self) -> Response:
+        html = page.render(
+            self._view.status(),
+            self._view.findings(),
+            self._view.launches(_PAGE_LIMIT),
+            self._view.events(limit=_PAGE_LIMIT),
+            self._view.nodes(),
+        )
+        headers = {"Content-Security-Policy": page.POLICY}
+        return Response(200, "text/html; charset=utf-8", html.encode("utf-8", "replace"), headers)
+
+
+def error_response(code: int) -> Response:
+    """The response to a request that is not valid HTTP."""
+    headers = {"Allow": "GET, HEAD"} if code == 405 else {}
+    return _json(code, {"error": _ERRORS.get(code, _ERRORS[400])}, headers)
+
+
+def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(code, "application/json", f"{dumps(document)}\n".encode(), headers or {})
+
+
+class BadRequestError(Exception):
+    """An invalid query; the message contains what is wrong and what would be right."""
+
+
+class Api:
+    """The documents under `/api/v1/`, built from a view."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.routes = {
+            "/api/v1/status": self.status,
+            "/api/v1/events": self.events,
+            "/api/v1/findings": self.findings,
+            "/api/v1/launches": self.launches,
+            "/api/v1/nodes": self.nodes,
+            "/api/v1/restarts": self.restarts,
+            "/api/v1/tune": self.tune,
+        }
+
+    def status(self, query: str) -> dict[str, Any]:
+        """The daemon's state."""
+        parameters(query, ())
+        return serializers.status(self._view.status())
+
+    def events(self, query: str) -> dict[str, Any]:
+        """Stored events, oldest first: those after an id, or else the newest."""
+        values = parameters(query, ("since", "cause", "after", "limit"))
+        events = self._view.events(
+            since=_time("since", values["since"]) if "since" in values else None,
+            cause=_cause(values["cause"]) if "cause" in values else None,
+            after_id=_integer("after", values["after"], 0, MAX_ID) if "after" in values else None,
+            limit=_limit(values),
+        )
+        return {"events": [serializers.event(event) for event in events]}
+
+    def findings(self, query: str) -> dict[str, Any]:
+        """Findings in the order in which to act, each with when it was last seen: many records have no time."""
+        parameters(query, ())
+        return {
+            "findings": [
+                {**serializers.finding(finding), **times("seen", finding.last.when)}
+                for finding in self._view.findings()
+            ]
+        }
+
+    def launches(self, query: str) -> dict[str, Any]:
+        """Launches, the newest first."""
+        limit = _limit(parameters(query, ("limit",)))
+        return {"launches": [serializers.launch(launch) for launch in self._view.launches(limit)]}
+
+    def nodes(self, query: str) -> dict[str, Any]:
+        """Watched nodes, worst first, and the number of nodes with each verdict."""
+        values = parameters(query, ("node", "limit"))
+        limit = _limit(values, MAX_NODES)
+        watched = self._view.nodes()
+        wanted = worst_first(node for node in watched if "node" not in values or node.node == values["node"])
+        counts = Counter(node.judgement.verdict.value for node in watched)
+        return {
+            **times("now", self._view.status().now),
+            "nodes": [serializers.node(node) for node in wanted[:limit]],
+            "watched": len(watched),
+            "verdicts": dict(sorted(counts.items(), key=lambda item: rank(item[0]))),
+        }
+
+    def restarts(self, query: str) -> dict[str, Any]:
+        """Restarts, open ones first and then the latest, and the decisions on nodes."""
+        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
+        return serializers.restarts(status.restarts or RestartsStatus(acts=False), status.now, limit)
+
+    def tune(self, query: str) -> dict[str, Any]:
+        """What is decided for the next launches, and why."""
+        limit, status = _limit(parameters(query, ("limit",))), self._view.status()
+        return serializers.tune(status.tune or TuneStatus(acts=False, directory=""), status.now, limit)
+
+
+def parameters(query: str, known: Collection[str]) -> dict[str, str]:
+    """A query string's parameters. Raises BadRequestError for one that is unknown or given twice."""
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=16)
+    except ValueError as error:
+        raise BadRequestError("The query has too many parameters.") from error
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name not in known:
+            raise BadRequestError(f"There is no parameter {_quoted(name)} here. {_nearest(name, known)}")
+        if name in values:
+            raise BadRequestError(f"The parameter {name} is given twice; give it once.")
+        values[name] = value
+    return values
+
+
+def _limit(values: dict[str, str], highest: int = MAX_LIMIT) -> int:
+    return _integer("limit", values["limit"], 1, highest) if "limit" in values else DEFAULT_LIMIT
+
+
+def _integer(name: str, value: str, lowest: int, highest: int) -> int:
+    # The length first: Python refuses to convert numbers of thousands of digits with an error of its own.
+    if not (value.isascii() and value.isdecimal() and len(value) < 20 and lowest <= int(value) <= highest):
+        raise BadRequestError(f"{name} must be a whole number from {lowest} to {highest}, not {_quoted(value)}.")
+    return int(value)
+
+
+def _time(name: str, value: str) -> float:
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise BadRequestError(
+            f"{name} must be seconds since the epoch or an ISO 8601 time such as 2026-11-20T13:44:14Z (write the + of a"
+            f" zone as %2B), not {_quoted(value)}."
+        ) from error
+
+
+def _cause(value: str) -> Cause:
+    try:
+        return Cause(value)
+    except ValueError as error:
+        nearest = _nearest(value, [cause.value for cause in Cause])
+        raise BadRequestError(f"There is no cause {_quoted(value)}. {nearest}") from error
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    known = list(known)
+    if not known:
+        return "This document takes none."
+    near = difflib.get_close_matches(word[:64], known, n=1)
+    return f"Did you mean {near[0]}?" if near else f"Known are: {', '.join(known)}."
+
+
+def _quoted(text: str) -> str:
+    """What a client sent, quoted and truncated."""
+    return repr(text if len(text) <= 64 else f"{text[:64]}…")

@@ -1,0 +1,309 @@
+"""The read-only HTTP server: metrics, health, the JSON documents, the status page.
+
+It answers GET and HEAD, one request per connection. The number of connections, the size of a request and the time that
+a connection may take are bounded, so that no client can occupy the server.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import logging
+import socket
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConfigError
+from tpuwatch.web.routes import Response, Routes, error_response
+
+if TYPE_CHECKING:
+    from tpuwatch.core import Clock
+    from tpuwatch.metrics import Metrics
+    from tpuwatch.model import View
+
+MAX_CONNECTIONS: Final = 16
+MAX_HEAD_BYTES: Final = 16 * 1024
+CONNECTION_SECONDS: Final = 15.0  # from accept to close
+POLL_SECONDS: Final = 0.2  # how soon an expired connection or a close is noticed
+DRAIN_SECONDS: Final = 0.5  # how long a close waits for responses, and an unread request body may take
+DRAIN_BYTES: Final = 256 * 1024
+GZIP_FROM_BYTES: Final = 1024
+# Pages hold text from logs, which others write: they may not load, run, frame or store anything.
+SAFETY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+_BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+_log = logging.getLogger(__name__)
+
+
+class HttpServer:
+    """Serves a view and the metrics on one address, from threads of its own."""
+
+    def __init__(self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock) -> None:
+        """Binds the address at once; requests are answered after `start`. Port 0 takes any free one.
+
+        Raises ConfigError, with what to do, when the address cannot be used.
+        """
+        self._server = _bind(host, port, Routes(view, metrics), metrics, clock)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The numeric host and the port that are listened on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        host, port = self.address
+        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def start(self) -> None:
+        """Start to answer requests."""
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_SECONDS,), name="http", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening, wait briefly for responses under way, then close all connections; returns within a second."""
+        if self._thread is not None:
+            self._server.shutdown()
+            self._thread.join(POLL_SECONDS)
+            self._thread = None
+        self._server.server_close()
+        self._server.connections.close(DRAIN_SECONDS)
+
+
+def _bind(host: str, port: int, routes: Routes, metrics: Metrics, clock: Clock) -> _Server:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return _Server(family, address, routes, metrics, clock)
+    except OSError as error:
+        raise ConfigError(f"Cannot listen on {host}:{port}: {_advice(error, host, port)}") from error
+
+
+def _advice(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"another program has the port. `ss -ltnp sport = :{port}` names it; stop it, or give tpuwatch another port"
+            " by `listen` under [http]."
+        )
+    if error.errno == errno.EACCES:
+        return "ports below 1024 need a privilege. Set `listen` under [http] to a higher port, such as 127.0.0.1:9478."
+    if error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+        return (
+            f"this machine has no address {host}. Set `listen` under [http] to one that it has, such as 127.0.0.1:9478."
+        )
+    return f"{error.strerror}. Set `listen` under [http] to another address."
+
+
+class _Connections:
+    """The open connections: bounded in number, each with the time at which it must be over."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._deadlines: dict[socket.socket, float] = {}
+        self._changed = threading.Condition()
+
+    def add(self, connection: socket.socket) -> bool:
+        """Admit a connection; false when there are too many."""
+        with self._changed:
+            if len(self._deadlines) >= MAX_CONNECTIONS:
+                return False
+            self._deadlines[connection] = self._clock.monotonic() + CONNECTION_SECONDS
+            return True
+
+    def remove(self, connection: socket.socket) -> None:
+        """A connection is about to be closed; from here on nobody else touches it."""
+        with self._changed:
+            self._deadlines.pop(connection, None)
+            self._changed.notify_all()
+
+    def expire(self) -> None:
+        """Cut the connections that are over their time; the thread that serves one reads an end of file."""
+        self._cut(self._clock.monotonic())
+
+    def close(self, seconds: float) -> None:
+        """Wait until all connections are over, for at most `seconds`, then cut the rest."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._deadlines, seconds)
+        self._cut(float("inf"))
+
+    def _cut(self, now: float) -> None:
+        with self._changed:
+            for connection, deadline in self._deadlines.items():
+                if deadline <= now:
+                    _shut(connection, socket.SHUT_RDWR)
+
+
+class _Server(socketserver.TCPServer):
+    """One thread per admitted connection. Not `HTTPServer`: that one asks the resolver for its own name at first."""
+
+    allow_reuse_address = True
+    allow_reuse_port = False  # a second tpuwatch on the same port must fail, not share it
+    request_queue_size = 64
+
+    def __init__(self, family: int, address: Any, routes: Routes, metrics: Metrics, clock: Clock) -> None:
+        self.address_family = family
+        self.routes = routes
+        self.metrics = metrics
+        self.connections = _Connections(clock)
+        self._pause = threading.Event()
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a new connection in a thread, or turn it away."""
+        if self.connections.add(request):
+            threading.Thread(
+                target=self._serve, args=(request, client_address), name="http-request", daemon=True
+            ).start()
+            return
+        self.metrics.daemon.count_http_request(503)
+        try:
+            request.settimeout(0)
+            request.send(_BUSY)
+        except OSError as error:  # the client went away
+            _log.debug("HTTP connection ended early: %s", error)
+        self.shutdown_request(request)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; without a free file descriptor wait a little, for the poll would come back at once."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                _log.warning("Cannot accept an HTTP connection: %s", error.strerror)
+                self._pause.wait(POLL_SECONDS)
+            raise
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 # the base class calls it so
+        """A connection could not be served at all; the caller closes it."""
+        self.connections.remove(request)
+        _log.exception("Failed to serve an HTTP connection")
+
+    def _serve(self, request: socket.socket, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
+        except OSError as error:  # the client went away, or was too slow
+            _log.debug("HTTP connection ended early: %s", error)
+        except Exception:  # noqa: BLE001 # one connection's failure is logged and stays its own
+            _log.exception("HTTP connection failed")
+        finally:
+            self.connections.remove(request)
+            self.shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Called between polls by serve_forever."""
+        self.connections.expire()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection, one request."""
+
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    timeout = CONNECTION_SECONDS  # of each read and write; the connection as a whole has the same
+    disable_nagle_algorithm = True  # the body must not wait until the head is acknowledged
+    requestline = command = ""  # until the request is parsed
+
+    def handle(self) -> None:
+        """Read the request's head and respond; the connection is closed afterwards."""
+        try:
+            self.rfile = io.BytesIO(_read_head(self.connection))
+        except _TooLargeError:
+            self.send_error(431)
+            return
+        self.raw_requestline = self.rfile.readline()
+        if not self.parse_request():  # it has called send_error
+            return
+        if self.command not in ("GET", "HEAD"):
+            self.send_error(405)
+            return
+        self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 # the base class calls it so
+        """Respond with an error as JSON, then read on: closing with unread bytes would discard the response."""
+        self._send(error_response(code))
+        _drain(self.connection)
+
+    def _send(self, response: Response) -> None:
+        self.server.metrics.daemon.count_http_request(response.code)
+        self.request_version = "HTTP/1.0"  # for 0.9 the base class would leave out the response headers
+        body, headers = response.body, {**SAFETY_HEADERS, **response.headers, "Content-Type": response.content_type}
+        if len(body) >= GZIP_FROM_BYTES and self._accepts_gzip():
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        self.send_response(response.code)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Vary", "Accept, Accept-Encoding")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _accepts_gzip(self) -> bool:
+        headers = getattr(self, "headers", None)  # a request that could not be parsed has none
+        offers = headers.get("Accept-Encoding", "").lower().split(",") if headers else []
+        return any(_is_wanted(offer, "gzip") for offer in offers)
+
+    def version_string(self) -> str:
+        """The Server header."""
+        return "tpuwatch"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so
+        """Requests are counted in the metrics; each one is logged at debug level only."""
+        _log.debug("HTTP: %r", format % args)
+
+
+class _TooLargeError(Exception):
+    """A request's head goes on beyond the limit."""
+
+
+def _read_head(connection: socket.socket) -> bytes:
+    """The request up to its empty line; empty when the client ends before that. Raises _TooLargeError."""
+    head = bytearray()
+    while len(head) <= MAX_HEAD_BYTES:
+        chunk = connection.recv(4096)
+        if not chunk:
+            return b""
+        start = max(0, len(head) - 3)  # the empty line may straddle two chunks
+        head += chunk
+        for end in (b"\r\n\r\n", b"\n\n"):
+            found = head.find(end, start)
+            if found >= 0:
+                return bytes(head[: found + len(end)])
+    raise _TooLargeError
+
+
+def _is_wanted(offer: str, coding: str) -> bool:
+    """Whether one part of an Accept-Encoding header names the coding, and not with the weight 0."""
+    name, _, weight = offer.partition(";")
+    return name.strip() == coding and weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+
+
+def _drain(connection: socket.socket) -> None:
+    """Read what the client still sends, within bounds: closing a socket with unread bytes discards what was sent."""
+    _shut(connection, socket.SHUT_WR)
+    connection.settimeout(DRAIN_SECONDS)
+    for _ in range(DRAIN_BYTES // 4096):
+        if not connection.recv(4096):
+            return
+
+
+def _shut(connection: socket.socket, how: int) -> None:
+    try:
+        connection.shutdown(how)
+    except OSError as error:  # it is gone already
+        _log.debug("HTTP connection was closed: %s", error)
