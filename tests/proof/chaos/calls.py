@@ -12,13 +12,13 @@ import argparse
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from tests.proof.chaos.common import CloudServer
 from tpuwatch.config import schema
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Phase, RestartRecord, Target
@@ -29,10 +29,6 @@ from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import ApiCall, PhaseLimits
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    from tpuwatch.sim.cloud.server import CloudServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
