@@ -267,16 +267,3 @@ def drive_or_give_up(site: Site) -> None:
         pass  # somebody else has it
     except LedgerError as error:
         raise AssertionError from error
-
-
-def test_the_signal_sees_a_second_stop(site: Site) -> None:
-    """What the tests above would find: a second stop for one fault."""
-    begin(site)
-    done = Mortal(site).drive()
-    assert done is not None
-    site.api.call(ApiCall.STOP, TARGET, "")
-    site.cloud.pass_time(60)
-    site.api.call(ApiCall.START, TARGET, "")
-    site.cloud.pass_time(60)
-    with pytest.raises(AssertionError):
-        check(site, done)
