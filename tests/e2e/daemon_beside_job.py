@@ -5,47 +5,43 @@ What they hold is the lock file below a directory of the test's; the processes a
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.e2e.daemon_in_cloud import DaemonInCloud
 from tests.e2e.daemon_process import wait_for
 from tests.e2e.restart_fleet import QUICK
 from tpuwatch.host.holders import LOCK_FILE
 
-if TYPE_CHECKING:
-    from tests.standins.simulated import Site
-
 GRACE_SECONDS = 600.0  # after each signal; no test lives so long, the clocks are put ahead
 
-# Both tell which signals they get. What started the holder is in its process group, holds nothing, and tells its end.
+# Both report which signals they get. The holder's starter is in its process group, holds nothing, and reports its end.
 JOB = """
 import fcntl, os, signal, sys
 path, words, *handled = sys.argv[1:]
-def tell(*text):
+def report(*text):
     with open(words, "a") as file:
         file.write(" ".join(map(str, text)) + "\\n")
-def telling(who, names):
+def reporting(who, names):
     for name in names:
-        signal.signal(getattr(signal, name), lambda number, _: tell(who, signal.Signals(number).name))
-telling("starter", ["SIGINT", "SIGTERM", "SIGQUIT", "SIGUSR1"])
+        signal.signal(getattr(signal, name), lambda number, _: report(who, signal.Signals(number).name))
+reporting("starter", ["SIGINT", "SIGTERM", "SIGQUIT", "SIGUSR1"])
 holder = os.fork()
 if not holder:
     for name in ["SIGINT", "SIGTERM", "SIGQUIT", "SIGUSR1"]:
         signal.signal(getattr(signal, name), signal.SIG_DFL)
-    telling("holder", handled)
+    reporting("holder", handled)
     file = open(path, "r+")
     fcntl.lockf(file, fcntl.LOCK_EX)
-    tell("holder", os.getpid())
+    report("holder", os.getpid())
     while True:
         signal.pause()
 status = os.waitpid(holder, 0)[1]
-tell("holder ended by", signal.Signals(os.WTERMSIG(status)).name)
+report("holder ended by", signal.Signals(os.WTERMSIG(status)).name)
 while True:
     signal.pause()
 """
@@ -74,47 +70,37 @@ class Job:
 
     @property
     def words(self) -> list[str]:
-        """What they have told since the holder had the TPU."""
-        told = self._words.read_text().splitlines()
-        return told[1:] if self.holder else told
+        """What they have reported since the holder had the TPU."""
+        lines = self._words.read_text().splitlines()
+        return lines[1:] if self.holder else lines
 
     def is_unharmed(self) -> bool:
         """Whether both are there and got no signal."""
         return self.words == [] and self._process.poll() is None and Path(f"/proc/{self.holder}").exists()
 
-    def tells(self, what: str) -> None:
-        """Wait until one of them has told that."""
+    def reports(self, what: str) -> None:
+        """Wait until one of them has reported that."""
         wait_for(lambda: what in self.words, what)
 
 
 class DaemonBesideJob(DaemonInCloud):
     """`tpuwatch run` on train-1, whose processes are this machine's."""
 
-    def __init__(self, root: Path, site: Site, here: Path) -> None:
-        super().__init__(root, site)
-        self.by = (*self.by[:3], str(here), *self.by[4:])
-
-    def begin(self, table: dict[str, Any], **more: dict[str, Any]) -> None:
+    def begin(self, table: dict[str, Any]) -> None:
         """Start it with such a [restart]."""
-        ladder = dict.fromkeys(
-            ("sigint_seconds", "sigterm_seconds", "sigquit_seconds", "sigkill_seconds"), GRACE_SECONDS
-        )
-        self.watch(restart={**QUICK, **ladder, **table}, **more)
+        seconds = ("sigint_seconds", "sigterm_seconds", "sigquit_seconds", "sigkill_seconds")
+        restart = {**QUICK, **dict.fromkeys(seconds, GRACE_SECONDS), **table}
+        self.watch(restart=restart, cloud={"timeout_seconds": self.patience_seconds})
         self.start()
-
-    def audited(self, of: str) -> list[tuple[str, str | None]]:
-        """What the audit has of this action: what came of it, and why not."""
-        try:
-            *lines, _ = (self.state / "audit.jsonl").read_text().split("\n")  # one may just be written
-        except OSError:
-            return []
-        return [(one["result"], one["blocked"]) for one in map(json.loads, lines) if one["decision"] == of]
 
     def ended(self, action: str) -> Any:
         """Wait until what it has done is over, and known to be; the record as it is shown."""
-        wait_for(
-            lambda: len(self.audited(action)) > 1 and self.series("tpuwatch_restarts_total"), f"the end of {action}"
-        )
+
+        def is_over() -> bool:
+            decisions = [decision for decision, _, _ in self.audited()]
+            return decisions.count(action) > 1 and bool(self.series("tpuwatch_restarts_total"))
+
+        wait_for(is_over, f"the end of {action}")
         return wait_for(
             lambda: next((one for one in self.api("restarts")["restarts"][:1] if not one["open"]), None),
             "it to be shown",  # which it is a moment after it was counted

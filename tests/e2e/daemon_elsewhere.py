@@ -1,9 +1,9 @@
 """The daemon on a made-up machine, with a time that skips: `python -m tests.e2e.daemon_elsewhere ROOT SKIP PATIENCE`.
 
-ROOT is a directory with what /proc would show, or with a link to the real one; what is done on the machine is done in
-it, too. SKIP is a file with the seconds by which all clocks are ahead. PATIENCE is how many seconds it has with the
-metadata server and with the runtime's ports: few, lest tests take long. All else is the daemon as it is. What comes
-after the first `tpuwatch` is its command line.
+ROOT is a directory with what /proc would show, or with a link to the real one, whose devices do not count; what is done
+on the machine is done in it, too. SKIP is a file with the seconds by which all clocks are ahead. PATIENCE is how many
+seconds it has with the metadata server and with the runtime's ports: few, lest tests take long. All else is the daemon
+as it is. What comes after the first `tpuwatch` is its command line.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ def skipping(skip: Path, *, real: bool) -> None:
         ProcFs.uptime = lambda self: (uptime(self) or 0.0) + ahead()  # type: ignore[method-assign]
 
 
+def hide_devices() -> None:
+    """Let no process count as a holder for a device that it has open: the test's own have a lock file below ROOT.
+
+    Other processes on this machine may hold a real TPU, or one of another test's; the daemon would end them.
+    """
+    open_files = ProcFs.open_files
+    ProcFs.open_files = lambda self, pid: [  # type: ignore[method-assign]
+        target for target in open_files(self, pid) if not target.startswith("/dev/")
+    ]
+
+
 def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     """Run the command there and then."""
     service.FIRST_SECONDS = max(service.FIRST_SECONDS, patience)
@@ -50,7 +61,10 @@ def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     runtime.RuntimeSignal = functools.partial(  # type: ignore[misc,assignment]
         runtime.RuntimeSignal, timeout_seconds=patience
     )
-    skipping(skip, real=(root / "proc").is_symlink())
+    real = (root / "proc").is_symlink()
+    if real:
+        hide_devices()
+    skipping(skip, real=real)
     return main(command[command.index("tpuwatch") + 1 :])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -26,18 +27,24 @@ class DaemonInCloud(DaemonProcess):
         *,
         environ: dict[str, str] | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
+        here: Path | None = None,
     ) -> None:
-        """`patience_seconds` it has with each of those who tell it of its machine."""
+        """`patience_seconds` it has with each of the sources on its machine; `here` is in the place of its root."""
         root.mkdir(exist_ok=True)
         self.site = site
         self.machine = Machine(root / "machine")
+        self.patience_seconds = patience_seconds
+        self._here = here or self.machine.root
         self._skip = root / "skip"
         self._put_skip(0.0)
         more = {**site.simulator.environment(), "HOME": str(root), **(environ or {})}
-        given = (str(self.machine.root), str(self._skip), str(patience_seconds))
-        elsewhere = (sys.executable, "-m", "tests.e2e.daemon_elsewhere", *given)
-        super().__init__(root, environ=more, by=elsewhere)
+        super().__init__(root, environ=more)
         self.watch()
+
+    def spawn(self) -> None:
+        given = (str(self._here), str(self._skip), str(self.patience_seconds))
+        self.by = (sys.executable, "-m", "tests.e2e.daemon_elsewhere", *given)
+        super().spawn()
 
     def watch(self, **changes: dict[str, Any]) -> None:
         """Write the site's configuration with these changes."""
@@ -91,6 +98,14 @@ class DaemonInCloud(DaemonProcess):
         """The value of one series, 0 where it is not there yet."""
         name, _, labels = series.partition("{")
         return self.series(name).get("{" + labels, 0.0)
+
+    def audited(self) -> list[tuple[str, str, str | None]]:
+        """What it has written into the audit of restarts: what it was about, what came of it, and why not."""
+        try:
+            *lines, _ = (self.state / "audit.jsonl").read_text().split("\n")  # one may just be written
+        except OSError:
+            return []
+        return [(one["decision"], one["result"], one["blocked"]) for one in map(json.loads, lines)]
 
     def _hang_up(self, word: str, changes: dict[str, Any]) -> None:
         before = self.said().count(word)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,6 +76,13 @@ class Fleet:
         self.site.do("hang")
         wait_for(lambda: self.node.health == "TIMEOUT", "the cloud to know it")
 
+    def die_seen(self, inside: DaemonInCloud, outside: DaemonInCloud) -> None:
+        """train-1 hangs once the daemon outside has seen it well, and counts as stuck for the one inside."""
+        outside.judged("train-1", "healthy")
+        self.die()
+        inside.judged("train-1", "unknown", "node_stuck")
+        inside.skip(LATER_SECONDS)
+
     def phase(self, daemon: DaemonInCloud) -> str:
         """How far the restart of train-1 has come, by what the daemon shows."""
         return next((one["phase"] for one in daemon.api("restarts")["restarts"]), "")
@@ -119,15 +125,6 @@ def running_fleet(directory: Path) -> Iterator[Fleet]:
         finally:
             for daemon in fleet.daemons:
                 daemon.__exit__(None, None, None)
-
-
-def audited(daemon: DaemonInCloud) -> list[tuple[str, str, str | None]]:
-    """What the daemon has noted: what it was about, what came of it, and why not."""
-    try:
-        *lines, _ = (daemon.state / "audit.jsonl").read_text().split("\n")  # one may just be written
-    except OSError:
-        return []
-    return [(one["decision"], one["result"], one["blocked"]) for one in map(json.loads, lines)]
 
 
 def later(daemon: DaemonInCloud, look: Callable[[], bool], what: str, seconds: float = LATER_SECONDS) -> None:

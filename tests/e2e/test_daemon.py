@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -17,16 +18,9 @@ from tests.e2e.daemon_process import SECONDS, DaemonProcess, libtpu_name, record
 from tests.proof.chaos.run import Chaos
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 EVENTS = 'tpuwatch_events_total{cause="hang"}'
-
-
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
-    with DaemonProcess(tmp_path) as daemon:
-        yield daemon
 
 
 # -- its life
@@ -44,28 +38,28 @@ def test_a_signal_ends_it_in_order(daemon: DaemonProcess, number: signal.Signals
     assert daemon.api("status")["notices"] == []
 
 
-def test_systemd_is_told_what_happens(daemon: DaemonProcess) -> None:
+def test_systemd_is_notified_of_what_happens(daemon: DaemonProcess) -> None:
     with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"{short}/notify")
         manager.settimeout(SECONDS)
         daemon.environ |= {"NOTIFY_SOCKET": f"{short}/notify", "WATCHDOG_USEC": "400000"}
         daemon.start()
-        told: list[str] = []
+        messages: list[str] = []
 
-        def hear(*words: str) -> None:
+        def receives(*words: str) -> None:
             for _ in range(500):
-                if all(any(word in message for message in told) for word in words):
+                if all(any(word in message for message in messages) for word in words):
                     return
-                told.append(manager.recv(4096).decode())
-            raise AssertionError(f"{words} are not all in {told}")
+                messages.append(manager.recv(4096).decode())
+            raise AssertionError(f"{words} are not all in {messages}")
 
-        hear("READY=1\nSTATUS=", "WATCHDOG=1", "STATUS=Following the logs; nothing new.")
-        assert told[0].startswith("READY=1")
-        told.clear()
+        receives("READY=1\nSTATUS=", "WATCHDOG=1", "STATUS=Following the logs; nothing new.")
+        assert messages[0].startswith("READY=1")
+        messages.clear()
         daemon.process.send_signal(signal.SIGHUP)
-        hear("RELOADING=1\nMONOTONIC_USEC=", "READY=1")
+        receives("RELOADING=1\nMONOTONIC_USEC=", "READY=1")
         daemon.process.terminate()
-        hear("STOPPING=1")
+        receives("STOPPING=1")
         assert daemon.process.wait(SECONDS) == 0
 
 
@@ -334,3 +328,35 @@ def test_a_record_from_the_future(daemon: DaemonProcess) -> None:
     (daemon.logs / libtpu_name("ERROR")).write_text(record(2))
     daemon.sees(1, 2)
     assert daemon.ask("/readyz")[0] == 200
+
+
+# -- its log and its rules
+
+
+def test_its_log_is_one_json_object_a_line_if_wanted(daemon: DaemonProcess) -> None:
+    daemon.configure(more='[log]\nformat = "json"\nlevel = "info"')
+    daemon.start()
+    (daemon.logs / libtpu_name()).write_text(record(1).replace("no more", "\x1b[2J\u202eno more"))
+    daemon.sees(1)
+    assert daemon.stop() == 0
+    lines = [json.loads(line) for line in daemon.said().splitlines()]
+    assert {line["level"] for line in lines} == {"info", "warning"}
+    assert any(line["message"].startswith("hang: Event 1. (") for line in lines)
+
+
+def test_its_log_has_an_event_once_and_a_storm_in_short(daemon: DaemonProcess) -> None:
+    daemon.start()
+    (daemon.logs / libtpu_name()).write_text("".join(map(record, range(500))))
+    wait_for(lambda: "more events; `tpuwatch events` lists them." in daemon.said(), "the end of the storm")
+    assert daemon.stop() == 0
+    assert daemon.said().count(" warning hang: Event ") == 20
+    assert "… and 480 more events" in daemon.said()
+
+
+def test_a_directory_of_rules_with_a_bad_rule(daemon: DaemonProcess) -> None:
+    (daemon.rules / "bad.toml").write_text("[[rule]]\nid = 'bad-one'\ncause = 'hang'\nsummary = ''\nmatch = ['(']\n")
+    daemon.start()
+    assert "bad-one" in daemon.said()
+    assert daemon.metric("tpuwatch_rules_refused") == 1
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    daemon.sees(1)

@@ -65,11 +65,11 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.kill()
 
 
-def test_tells_its_chapters_in_order(story: str) -> None:
+def test_its_chapters_come_in_order(story: str) -> None:
     assert re.findall(r"^(\d of 4)  ", story, re.MULTILINE) == ["1 of 4", "2 of 4", "3 of 4", "4 of 4"]
 
 
-def test_each_cause_is_told_in_its_own_chapter_with_numbers_and_a_remedy(story: str) -> None:
+def test_each_cause_is_shown_in_its_own_chapter_with_numbers_and_a_remedy(story: str) -> None:
     chapters = re.split(r"^\d of 4", story, flags=re.MULTILINE)
     _, healthy, premapped, hbm, node = (" ".join(chapter.split()) for chapter in chapters)
     assert "What to do" not in healthy
@@ -119,7 +119,7 @@ def test_a_signal_stops_the_daemon_and_removes_the_files(
         socket.create_connection((host, int(port)), timeout=DEADLINE)
 
 
-def test_staying_serves_until_it_is_told_to_end(running: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
+def test_staying_serves_until_it_is_ended(running: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
     process, address = running
     assert process.stdout is not None
     assert any("goes on at" in line for line in process.stdout)
@@ -133,19 +133,19 @@ def test_staying_serves_until_it_is_told_to_end(running: tuple[subprocess.Popen[
     assert not list(tmp_path.iterdir())
 
 
-def test_a_daemon_that_recognises_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("chapters", "fault"),
+    [
+        (slice(None), r"did not report within .* the outcome of process \d+"),
+        (slice(-1, None), r"did not report within .* that its node is job_stuck; .*last output"),
+    ],
+    ids=["recognises", "judges"],
+)
+def test_a_daemon_that_sees_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch, chapters: slice, fault: str) -> None:
     monkeypatch.setattr(demo, "DETECTION_SECONDS", 0.1)
-    with (
-        SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine,
-        pytest.raises(TpuwatchError, match=r"did not report within .* the outcome of process \d+"),
-    ):
-        demo.Demo(machine, Console(io.StringIO()), pause_seconds=0).run()
-
-
-def test_a_daemon_that_judges_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "VERDICT_SECONDS", 0.1)
-    monkeypatch.setattr(demo, "CHAPTERS", demo.CHAPTERS[-1:])
+    monkeypatch.setattr(demo, "CHAPTERS", demo.CHAPTERS[chapters])
     with SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine:
-        machine.steps = machine.steps[-1:]
-        with pytest.raises(TpuwatchError, match=r"did not report within .* that its node is job_stuck; .*last output"):
+        machine.steps = machine.steps[chapters]
+        with pytest.raises(TpuwatchError, match=fault):
             demo.Demo(machine, Console(io.StringIO()), pause_seconds=0).run()

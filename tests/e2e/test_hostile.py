@@ -8,13 +8,13 @@ import os
 import random
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.e2e.daemon_process import DaemonProcess, libtpu_name
 from tests.unit.daemon.test_daemon_reload import Site, site
-from tests.unit.ingest.test_ingest import Machine
+from tests.unit.ingest.test_ingest import Machine, machine
 from tests.unit.store.make import event
 from tpuwatch.cli.main import main
 from tpuwatch.core.clock import SystemClock
@@ -22,10 +22,7 @@ from tpuwatch.model.events import Cause
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.store import EventStore
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-__all__ = ["site"]  # a fixture
+__all__ = ["machine", "site"]  # fixtures
 
 TEXTS = 100_000
 NONSENSE = "9" * 400
@@ -52,14 +49,6 @@ _KINDS = (
     "Process id {0}\nBuild label: libtpu_{0}",
     "TPU premapped buffer enabled. Size: {0}",
 )
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path)
-    yield machine
-    machine.ingest.follower.close()
-    machine.store.close()
 
 
 def hostile(numbers: range) -> str:

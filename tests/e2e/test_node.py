@@ -41,7 +41,7 @@ def patient(site: Site, tmp_path: Path) -> Iterator[DaemonInCloud]:
 
 
 def test_another_configuration_of_the_node_side_takes_effect_without_a_restart(daemon: DaemonInCloud) -> None:
-    def told_of(*nodes: str) -> None:
+    def shows(*nodes: str) -> None:
         """These nodes are shown, and no others; a daemon that has just begun may not know its own yet."""
         wait_for(lambda: daemon.nodes().keys() == set(nodes), f"{nodes} to be shown")
         states = {f'{{node="{node}",state="READY"}}' for node in nodes if node != "this-vm"}
@@ -49,12 +49,12 @@ def test_another_configuration_of_the_node_side_takes_effect_without_a_restart(d
 
     daemon.start()
     daemon.judged("train-2", "healthy")
-    told_of("train-1", "train-2")
+    shows("train-1", "train-2")
     wait_for(lambda: daemon.series("tpuwatch_hbm_used_bytes"), "word of the runtime")
 
     daemon.reload(cloud={"nodes": ["train-3"]}, runtime={"enabled": False})
     daemon.judged("train-3", "healthy")
-    told_of("train-1", "train-3")
+    shows("train-1", "train-3")
     assert daemon.series("tpuwatch_hbm_used_bytes") == {}
     assert "runtime" not in {loop["name"] for loop in daemon.api("status")["loops"]}
 
@@ -65,8 +65,8 @@ def test_another_configuration_of_the_node_side_takes_effect_without_a_restart(d
     assert daemon.nodes().keys() == {"train-1", "train-3"}
 
     daemon.reload(cloud={"enabled": False, "nodes": []})
-    daemon.judged("this-vm", "healthy")  # nobody tells its name, and its runtime speaks for it
-    told_of("this-vm")
+    daemon.judged("this-vm", "healthy")  # nobody reports its name, and its runtime speaks for it
+    shows("this-vm")
     asked = daemon.counted(LISTED)
 
     daemon.reload()

@@ -127,7 +127,7 @@ def foreign_port(_: Secured) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is set up wrongly, and what is told of it."""
+    """One thing that is set up wrongly, and what is reported of it."""
 
     wrong: Wrong  # makes it so; gives the changes of the configuration that go with it
     counter: str  # the series that counts it
@@ -198,14 +198,14 @@ CASES = {
 }
 
 
-def is_told_by(done: tuple[int, str], words: str) -> bool:
-    """Whether a command that found something wrong has said so."""
-    status, told = done
-    return status == 1 and words in told
+def is_reported(done: tuple[int, str], words: str) -> bool:
+    """Whether a command that found something wrong has printed that."""
+    status, printed = done
+    return status == 1 and words in printed
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_what_is_wrong_is_told_and_counted_and_never_ends_the_daemon(secured: Secured, case: Case) -> None:
+def test_what_is_wrong_is_reported_and_counted_and_never_ends_the_daemon(secured: Secured, case: Case) -> None:
     daemon = secured.daemon
     process, said, counted = daemon.process, len(daemon.said()), daemon.counted(case.counter)
     with case.wrong(secured) as changes:
@@ -214,7 +214,7 @@ def test_what_is_wrong_is_told_and_counted_and_never_ends_the_daemon(secured: Se
         wait_for(lambda: case.log in daemon.said()[said:], case.log)
         wait_for(lambda: case.status in daemon.command("status")[1], case.status)
         # It has little patience here: who answers late once, on a busy machine, is asked once more.
-        wait_for(lambda: is_told_by(daemon.command("doctor", "--only", *CHECKS), case.doctor), case.doctor)
+        wait_for(lambda: is_reported(daemon.command("doctor", "--only", *CHECKS), case.doctor), case.doctor)
         daemon.judged(*case.judged)
     secured.well()
     assert daemon.process is process

@@ -4,24 +4,14 @@ daemon. Real processes over a simulated cloud."""
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from tests.e2e.daemon_in_cloud import DaemonInCloud
 from tests.e2e.daemon_process import wait_for
-from tests.e2e.restart_fleet import ACT, BEGUN, Fleet, audited, restarted, running_fleet
+from tests.e2e.restart_fleet import ACT, BEGUN, Fleet, restarted
 from tests.standins.simulated import NOBODY
 
 SILENT_SECONDS = 10.0
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with running_fleet(tmp_path) as fleet:
-        yield fleet
 
 
 def beside(fleet: Fleet, inside: DaemonInCloud, **restart: Any) -> DaemonInCloud:
@@ -55,7 +45,7 @@ def test_a_dead_machine_is_restarted_by_its_watcher_once(fleet: Fleet) -> None:
     assert outside.metric(BEGUN) == 0
     outside.skip(2 * SILENT_SECONDS)
     restarted(fleet, outside)
-    begun = [one for one in audited(outside) if one[1] in ("begun", "done")]
+    begun = [one for one in outside.audited() if one[1] in ("begun", "done")]
     assert begun == [("restart_node", "begun", None), ("restart_node", "done", None)]
     (record,) = outside.api("restarts")["restarts"]
     assert sorted(record["signals"]) == ["cloud", "peer"]

@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from tests.e2e.daemon_process import wait_for
-from tests.e2e.restart_fleet import ACT, BEGUN, DONE, LATER_SECONDS, QUICK, Fleet, audited, restarted, running_fleet
-
-
-@pytest.fixture
-def fleet(tmp_path: Path) -> Iterator[Fleet]:
-    with running_fleet(tmp_path) as fleet:
-        yield fleet
+from tests.e2e.restart_fleet import ACT, BEGUN, DONE, LATER_SECONDS, QUICK, Fleet, restarted
 
 
 def test_a_dead_node_requests_a_restart_and_is_restarted_once_by_the_daemon_that_watches_it(fleet: Fleet) -> None:
@@ -31,11 +20,11 @@ def test_a_dead_node_requests_a_restart_and_is_restarted_once_by_the_daemon_that
     assert inside.metric('tpuwatch_restarts_blocked_total{reason="own_node"}') >= 1
     assert inside.metric(BEGUN) == 0
     assert "StopNode" not in inside.ask("/metrics")[1]  # not one call that changes something
-    assert ("restart_node", "requested", None) in audited(inside)
-    assert ("restart_node", "blocked", "own_node") in audited(inside)
+    assert ("restart_node", "requested", None) in inside.audited()
+    assert ("restart_node", "blocked", "own_node") in inside.audited()
 
     assert outside.metric(BEGUN) == 1
-    restarts = [one for one in audited(outside) if one[1] in ("begun", "done")]
+    restarts = [one for one in outside.audited() if one[1] in ("begun", "done")]
     assert restarts == [("restart_node", "begun", None), ("restart_node", "done", None)]
     wait_for(lambda: fleet.phase(outside) == "done", "the end to be shown")
     document = outside.api("restarts")
@@ -51,12 +40,9 @@ def test_a_dead_node_requests_a_restart_and_is_restarted_once_by_the_daemon_that
 
 def test_by_default_it_reports_what_it_would_do_and_does_nothing(fleet: Fleet) -> None:
     inside, outside = fleet.inside(**QUICK), fleet.outside(**QUICK)
-    outside.judged("train-1", "healthy")
-    fleet.die()
-    inside.judged("train-1", "unknown", "node_stuck")
-    inside.skip(LATER_SECONDS)
-    wait_for(lambda: ("restart_node", "blocked", "own_node") in audited(inside), "the decision inside")
-    wait_for(lambda: ("manual", "nothing", None) in audited(outside), "the decision outside")
+    fleet.die_seen(inside, outside)
+    wait_for(lambda: ("restart_node", "blocked", "own_node") in inside.audited(), "the decision inside")
+    wait_for(lambda: ("manual", "nothing", None) in outside.audited(), "the decision outside")
     alerts = wait_for(lambda: [one for one in fleet.listener.heard if one["blocked"] is None], "an alert")
     assert alerts[0]["event"] == "person_needed"
     assert "train-1 (us-central2-b): No action of tpuwatch would help: an operator is needed." in alerts[0]["text"]
@@ -73,10 +59,7 @@ def test_by_default_it_reports_what_it_would_do_and_does_nothing(fleet: Fleet) -
 def test_a_daemon_that_observes_finishes_the_restart_of_one_killed_between_stop_and_start(fleet: Fleet) -> None:
     fleet.site.world.timing.stop = 3600.0
     inside, outside = fleet.inside(**ACT), fleet.outside(**ACT)
-    outside.judged("train-1", "healthy")
-    fleet.die()
-    inside.judged("train-1", "unknown", "node_stuck")
-    inside.skip(LATER_SECONDS)
+    fleet.die_seen(inside, outside)
     wait_for(lambda: fleet.phase(outside) == "stopping", "the stop")
     outside.kill()
     inside.kill()
@@ -85,16 +68,13 @@ def test_a_daemon_that_observes_finishes_the_restart_of_one_killed_between_stop_
     assert fleet.happened("start") == []
     restarted(fleet, after := fleet.outside("after", **QUICK))
     assert after.metric(BEGUN) == 0
-    assert [one[1] for one in audited(after) if one[0] == "restart_node"][:1] == ["taken_up"]
+    assert [one[1] for one in after.audited() if one[0] == "restart_node"][:1] == ["taken_up"]
 
 
 def test_a_restart_in_progress_is_shown_and_survives_a_reload_and_a_restart_of_the_daemon(fleet: Fleet) -> None:
     fleet.site.do("fault", method="StartNode", code="RESOURCE_EXHAUSTED", message="There is no more capacity.")
     inside, outside = fleet.inside(**ACT), fleet.outside(**ACT, stockout_alert_after=1)
-    outside.judged("train-1", "healthy")
-    fleet.die()
-    inside.judged("train-1", "unknown", "node_stuck")
-    inside.skip(LATER_SECONDS)
+    fleet.die_seen(inside, outside)
     wait_for(lambda: outside.metric("tpuwatch_restarts_waiting_for_capacity") == 1, "the start to be refused")
     assert outside.metric('tpuwatch_restarts_open{phase="stopped"}') == 1
     assert outside.series("tpuwatch_restart_phase_timestamp_seconds").keys() == {'{node="train-1",phase="stopped"}'}

@@ -76,9 +76,13 @@ class Site:
         assert stored is not None
         return stored.record
 
-    def reached(self, phase: Phase) -> bool:
+    def is_stopping(self) -> bool:
         stored = self.ledger.read(target())
-        return stored is not None and stored.record.phase is phase
+        return stored is not None and stored.record.phase is Phase.STOPPING
+
+    def stops(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the process has begun to stop the node, or has ended."""
+        wait_for(lambda: self.is_stopping() or process.poll() is not None, "the stop", SECONDS)
 
     def count(self, what: str) -> int:
         return [one.what for one in self.world.history].count(what)
@@ -116,6 +120,10 @@ class Terminal:
                 self.output += self._decoder.decode(os.read(self.ours, 65536))
         return words in " ".join(re.sub(r"\x1b\[[0-9;]*[mK]", "", self.output).split())
 
+    def asks(self, question: str, process: subprocess.Popen[bytes]) -> None:
+        """Wait until the process has printed that, or has ended."""
+        wait_for(lambda: self.shows(question) or process.poll() is not None, "the question", SECONDS)
+
     def type(self, text: str) -> None:
         os.write(self.ours, text.encode())
 
@@ -133,7 +141,7 @@ def terminal() -> Iterator[Terminal]:
 
 def test_the_operator_confirms_and_sees_the_progress(site: Site, terminal: Terminal) -> None:
     process = site.start("train-1", terminal=terminal.theirs)
-    wait_for(lambda: terminal.shows("Restart train-1? [y/N]") or process.poll() is not None, "the question", SECONDS)
+    terminal.asks("Restart train-1? [y/N]", process)
     assert not site.world.operations
     terminal.type("y\n")
     wait_for(lambda: terminal.shows("…") and process.poll() is not None, "its end", SECONDS)
@@ -147,7 +155,7 @@ def test_the_operator_confirms_and_sees_the_progress(site: Site, terminal: Termi
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x04", "train-1\n"])
 def test_any_answer_but_yes_declines(site: Site, terminal: Terminal, answer: str) -> None:
     process = site.start("train-1", terminal=terminal.theirs)
-    wait_for(lambda: terminal.shows("[y/N]") or process.poll() is not None, "the question", SECONDS)
+    terminal.asks("[y/N]", process)
     terminal.type(answer)
     assert process.wait(SECONDS) == 1
     assert terminal.shows("Nothing was done.")
@@ -156,7 +164,7 @@ def test_any_answer_but_yes_declines(site: Site, terminal: Terminal, answer: str
 
 def test_control_c_at_the_question_does_nothing(site: Site, terminal: Terminal) -> None:
     process = site.start("train-1", terminal=terminal.theirs)
-    wait_for(lambda: terminal.shows("[y/N]") or process.poll() is not None, "the question", SECONDS)
+    terminal.asks("[y/N]", process)
     process.send_signal(signal.SIGINT)
     assert process.wait(SECONDS) == 130
     assert terminal.shows("Interrupted: nothing was done.")
@@ -170,7 +178,7 @@ def test_a_healthy_node_is_confirmed_by_its_name(
 ) -> None:
     site.node.health = "HEALTHY"
     process = site.start("train-1", "--reason", "To try it.", terminal=terminal.theirs)
-    wait_for(lambda: terminal.shows("Type its name") or process.poll() is not None, "the question", SECONDS)
+    terminal.asks("Type its name", process)
     terminal.type(answer)
     wait_for(lambda: (terminal.shows(""), process.poll() is not None)[1], "its end", SECONDS)
     assert (process.returncode, site.count("stop")) == (code, stops)
@@ -180,7 +188,7 @@ def test_a_healthy_node_is_confirmed_by_its_name(
 def test_an_interrupted_restart_is_continued_by_the_same_command(site: Site, number: signal.Signals) -> None:
     site.world.timing.stop = 1e6
     process = site.start("train-1", "--yes", "--json")
-    wait_for(lambda: site.reached(Phase.STOPPING) or process.poll() is not None, "the stop", SECONDS)
+    site.stops(process)
     process.send_signal(number)
     out, err = process.communicate(timeout=SECONDS)
     document = json.loads(out)
@@ -198,7 +206,7 @@ def test_an_interrupted_restart_is_continued_by_the_same_command(site: Site, num
 def test_a_killed_restart_is_continued_at_once(site: Site) -> None:
     site.world.timing.stop = 1e6
     process = site.start("train-1", "--yes")
-    wait_for(lambda: site.reached(Phase.STOPPING) or process.poll() is not None, "the stop", SECONDS)
+    site.stops(process)
     process.kill()
     process.wait()
     assert site.record().lease.owner
@@ -213,7 +221,7 @@ def test_a_killed_restart_is_continued_at_once(site: Site) -> None:
 def test_a_terminal_that_goes_away_leaves_no_node_stopped(site: Site) -> None:
     terminal = Terminal()
     process = site.start("train-1", "--yes", terminal=terminal.theirs)
-    wait_for(lambda: site.reached(Phase.STOPPING) or process.poll() is not None, "the stop", SECONDS)
+    site.stops(process)
     terminal.close()
     process.send_signal(signal.SIGHUP)
     process.wait(SECONDS)

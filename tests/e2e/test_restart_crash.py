@@ -146,6 +146,16 @@ def check(site: Site, done: RestartRecord, *, late: bool = False) -> None:
     assert done.lease.owner == ""
 
 
+def die_everywhere(site: Site, faults: tuple[InjectedFault, ...], *, after: bool, **fields: Any) -> int:
+    """A driver dies at each step, and the next one finishes; how many steps there were."""
+    for number in range(NEVER):
+        begin(site, faults, **fields)
+        if Mortal(site, number, after).drive() is not None:
+            return number
+        finish(site)
+    raise AssertionError("it never came to its end")
+
+
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("weather", CLOUDS)
 def test_a_driver_may_die_at_every_write_and_call(site: Site, weather: str, after: bool) -> None:
@@ -153,12 +163,7 @@ def test_a_driver_may_die_at_every_write_and_call(site: Site, weather: str, afte
     whole = Mortal(site)
     check(site, whole.drive() or site.record)
     assert {"call stop", "call start", "write intent", "write stopped", "write done"} <= set(whole.acts)
-    for number in range(NEVER):
-        begin(site, CLOUDS[weather])
-        if Mortal(site, number, after).drive() is not None:
-            assert number >= 8  # there were so many steps
-            return
-        finish(site)
+    assert die_everywhere(site, CLOUDS[weather], after=after) >= 8
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -166,12 +171,7 @@ def test_a_driver_may_die_at_every_write_and_call(site: Site, weather: str, afte
 def test_so_it_may_while_it_resets_a_queued_resource(
     site: Site, faults: tuple[InjectedFault, ...], after: bool
 ) -> None:
-    for number in range(NEVER):
-        begin(site, faults, hosts=4, queued_resource="queue-1")
-        if Mortal(site, number, after).drive() is not None:
-            assert number >= 5
-            return
-        finish(site)
+    assert die_everywhere(site, faults, after=after, hosts=4, queued_resource="queue-1") >= 5
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -267,16 +267,3 @@ def drive_or_give_up(site: Site) -> None:
         pass  # somebody else has it
     except LedgerError as error:
         raise AssertionError from error
-
-
-def test_the_signal_sees_a_second_stop(site: Site) -> None:
-    """What the tests above would find: a second stop for one fault."""
-    begin(site)
-    done = Mortal(site).drive()
-    assert done is not None
-    site.api.call(ApiCall.STOP, TARGET, "")
-    site.cloud.pass_time(60)
-    site.api.call(ApiCall.START, TARGET, "")
-    site.cloud.pass_time(60)
-    with pytest.raises(AssertionError):
-        check(site, done)

@@ -63,8 +63,8 @@ def running(tmp_path: Path) -> Iterator[tuple[Running, dict[str, Any]]]:
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a command."""
     code = main(["sim", *arguments])
-    told = capsys.readouterr()
-    return code, told.out, told.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
 def is_open(address: str) -> bool:
@@ -129,16 +129,16 @@ def test_it_can_be_broken_and_mended(
         (["launch", "nothing"], 2, 'launch cannot be "nothing"; give one of'),
     ],
 )
-def test_what_it_refuses_is_told(
+def test_what_it_refuses_is_reported(
     running: tuple[Running, dict[str, Any]],
     arguments: list[str],
     code: int,
     answer: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = run(capsys, "--dir", str(running[0].directory), *arguments)
-    assert told[:2] == (code, "")
-    assert answer in told[2]
+    done = run(capsys, "--dir", str(running[0].directory), *arguments)
+    assert done[:2] == (code, "")
+    assert answer in done[2]
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_what_it_refuses_is_told(
 def test_wrong_words_are_answered(
     arguments: list[str], code: int, answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = run(capsys, "--dir", str(tmp_path), *arguments)
-    assert told[:2] == (code, "")
-    assert answer in told[2]
+    done = run(capsys, "--dir", str(tmp_path), *arguments)
+    assert done[:2] == (code, "")
+    assert answer in done[2]
 
 
 def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:

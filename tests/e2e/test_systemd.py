@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.systemd_units import installed, settings, takes_systemd, verify
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
 
@@ -45,24 +44,6 @@ def notifier(manager: Manager, clock: ManualClock | None = None) -> Notifier:
     return Notifier.from_environment({"NOTIFY_SOCKET": manager.name}, clock or ManualClock())
 
 
-def test_systemd_is_told_each_state(manager: Manager) -> None:
-    clock = ManualClock()
-    clock.advance(12.5)
-    told = notifier(manager, clock)
-    told.ready("Following 3 logs.")
-    told.status("2 faults.")
-    told.reloading()
-    told.alive()
-    told.stopping()
-    assert manager.heard() == [
-        "READY=1\nSTATUS=Following 3 logs.",
-        "STATUS=2 faults.",
-        "RELOADING=1\nMONOTONIC_USEC=12500000",
-        "WATCHDOG=1",
-        "STOPPING=1",
-    ]
-
-
 def test_a_status_cannot_smuggle_in_another_assignment(manager: Manager) -> None:
     notifier(manager).status("text from a log\nMAINPID=1\x00\u2028\udcff" + "x" * 1000)
     (message,) = manager.heard()
@@ -80,23 +61,23 @@ def test_a_socket_that_goes_and_comes_back_is_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "notify"
-    told = Notifier(str(path), ManualClock())
+    notify = Notifier(str(path), ManualClock())
     with caplog.at_level(logging.WARNING):
-        told.alive()
-        told.alive()
+        notify.alive()
+        notify.alive()
     assert [record.message.split(":")[0] for record in caplog.records] == ["Cannot reach systemd at its notify socket"]
     manager = Manager(str(path))
-    told.alive()
+    notify.alive()
     assert manager.heard() == ["WATCHDOG=1"]
     manager.socket.close()
-    told.alive()
+    notify.alive()
     assert len(caplog.records) == 2
 
 
 def test_a_full_socket_never_blocks(manager: Manager) -> None:
-    told = notifier(manager)
+    notify = notifier(manager)
     for _ in range(2000):
-        told.alive()
+        notify.alive()
     assert 0 < len(manager.heard()) < 2000
 
 
@@ -162,17 +143,3 @@ def test_without_a_watchdog_there_are_no_pings_but_stalls_are_known(manager: Man
 def test_only_declared_loops_make_progress(manager: Manager) -> None:
     with pytest.raises(KeyError):
         watchdog(manager, ManualClock()).progress("other")
-
-
-@takes_systemd
-def test_systemd_takes_the_unit_without_a_word(tmp_path: Path) -> None:
-    assert verify(installed(tmp_path, "tpuwatch.service")) == (0, "")
-
-
-def test_the_unit_leaves_visible_what_the_daemon_must_see() -> None:
-    service = settings("tpuwatch.service")
-    assert service["PrivateTmp"] == "no"  # /tmp/tpu_logs
-    assert (service["ProtectProc"], service["ProcSubset"]) == ("default", "all")  # who holds the TPU
-    assert "DynamicUser" not in service  # it forces PrivateTmp
-    assert service["AmbientCapabilities"] == "CAP_DAC_READ_SEARCH"  # 0600 logs of root
-    assert service["RestartPreventExitStatus"] == "2"

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from tests.e2e.daemon_process import NO_CLOUD, ROOT, DaemonProcess, wait_for
 from tests.unit.tune.recorded import launch, record
 from tpuwatch.core.clock import SystemClock
@@ -20,7 +18,7 @@ from tpuwatch.launches.exec_records import write_record
 from tpuwatch.sim.host.logwriter import SimulatedProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 MIB = 1 << 20
 NOBODY = 2**30  # no process has that number
@@ -43,14 +41,8 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[DaemonProcess]:
-    with DaemonProcess(tmp_path) as made:
-        yield made
-
-
 def exhausted(daemon: DaemonProcess, pid: int = NOBODY) -> None:
-    """A launch comes up, and then its buffer has no room: three files tell of it."""
+    """A launch comes up, and then its buffer has no room: three files report it."""
     job = SimulatedProcess(daemon.logs, pid, os.uname().nodename, "alice", SystemClock())
     job.banner(premapped_bytes=4 * MIB)
     job.init_start(premapped_bytes=4 * MIB)
@@ -81,9 +73,9 @@ def test_a_buffer_that_was_too_small_is_larger_in_the_next_launchs_environment_f
     (seen,) = daemon.api("launches")["launches"]
     assert (seen["premapped_failures"], seen["premapped_need_bytes"]) == (1, 6 * MIB)
     assert "premapped_exhausted" in seen["faults"]
-    wait_for(lambda: decided(daemon), "the API to tell of it")
-    told = decided(daemon)
-    assert (told["decision"]["step"], told["environment_file"]) == ("grow", str(file))
+    wait_for(lambda: decided(daemon), "the API to show it")
+    shown = decided(daemon)
+    assert (shown["decision"]["step"], shown["environment_file"]) == ("grow", str(file))
     daemon.counts('tpuwatch_tune_changes_total{direction="up",variable="TPU_PREMAPPED_BUFFER_SIZE"}', 1)
     assert "Next launch" in daemon.ask("/")[1]
     changes = [one for one in daemon.api("events")["events"] if one["cause"] == "tune_change"]

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.proof.bench import tune
-from tests.proof.bench.simulated_host import GIB
-from tests.proof.test_simulated_host import world
 from tpuwatch.config import Config
 from tpuwatch.tune.planner import bounds_of
 
@@ -67,36 +65,5 @@ def test_others_miss_some(policy: tune.Policy, target: str) -> None:
     assert target in missed(policy)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "until"),
-    [((8, 8, 8), 1), ((4, 8, 8), 2), ((8, 4, 8), 3), ((4, 8, 4), 4)],
-    ids=["at once", "second", "lost again", "never"],
-)
-def test_it_counts_to_the_launch_from_which_all_are_good(sizes: tuple[int, ...], until: int) -> None:
-    host = world((GIB,) * 6)
-    assert tune._until(host, [(size * GIB, None) for size in sizes], [True] * 3) == until
-
-
-def test_launches_that_others_ended_do_not_count() -> None:
-    choices = [(4 * GIB, None), (4 * GIB, None), (8 * GIB, None)]
-    assert tune._until(world((GIB,) * 6), choices, [True, False, True]) == 2
-
-
-def test_the_command_fails_when_a_target_is_missed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["tests.proof.bench.tune", "--hosts", "10"])
-    monkeypatch.setattr(tune, "POLICIES", {tune.OWN: much})
-    assert tune.main() == 1
-    assert "NO" in capsys.readouterr().out
-    monkeypatch.setattr(tune, "POLICIES", {tune.OWN: tune.oracle})
-    assert tune.main() == 0
-    assert "6 of 6 targets reached" in capsys.readouterr().out
-
-
 def test_the_bounds_are_those_of_the_configuration() -> None:
     assert bounds_of(Config()) == tune.BOUNDS
-
-
-def test_a_host_goes_the_same_way_each_time() -> None:
-    assert tune.play(3, tune.tuned) == tune.play(3, tune.tuned)

@@ -10,7 +10,6 @@ import pytest
 
 from tests.paths import ROOT
 from tests.proof.boot import manual
-from tests.proof.boot.checks import CHECKS, FIRST
 
 
 @pytest.mark.parametrize(
@@ -38,27 +37,11 @@ def test_it_removes_the_timer_as_the_manual_says() -> None:
     assert "disable --now tpuwatch-prune.timer" in manual.sentence("docs/operations.md", "tpuwatch-prune.timer")
 
 
-def test_a_heading_without_commands_is_an_error() -> None:
-    with pytest.raises(LookupError, match="no commands"):
-        manual.commands("README.md", "## No such heading")
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PATH": "/nonexistent"}
-    command = [sys.executable, "-m", "tests.proof.boot", *words]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_where_nothing_can_be_booted_it_says_why_and_is_skipped() -> None:
-    result = run()
+    environment = {**os.environ, "PATH": "/nonexistent"}
+    command = [sys.executable, "-m", "tests.proof.boot"]
+    result = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0
     why = "not installed: debootstrap, systemd-nspawn, nsenter, unshare" if os.geteuid() == 0 else "takes root"
     assert result.stdout.startswith("skipped: ")
     assert why in result.stdout
-
-
-def test_a_check_that_does_not_exist_is_wrong_use() -> None:
-    assert FIRST in CHECKS
-    result = run("nonsense")
-    assert result.returncode == 2
-    assert "no check is called nonsense" in result.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, main, table
+from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, table
 
 needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the labelled texts are not beside the repository")
 
@@ -28,11 +28,3 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 def test_the_first_finding_is_right_on_what_libtpu_wrote() -> None:
     readable = [text for text in libtpu_runs() if (SHARED / "libtpu-logs" / text.name).stat().st_size]
     assert wrong(readable) == []
-
-
-@needs_texts
-def test_the_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main() == 0
-    printed = capsys.readouterr().out
-    assert "corpus" in printed
-    assert "vmem_oom" in printed

@@ -126,16 +126,15 @@ class _Handler(BaseHTTPRequestHandler):
         bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
         objects, conditions = self.server.objects, Conditions.of(query)
         if self.command == "POST" and match["kind"] == "upload/" and not name:
-            name, content, content_type, given = _uploaded(query, self.headers.get("Content-Type", ""), body)
+            name, content, content_type, given = _uploaded(self.headers.get("Content-Type", ""), body)
             return (
                 "InsertObject",
                 f"{bucket}/{name}",
                 lambda: _json(objects.insert(bucket, name, content, content_type, given, conditions).resource()),
             )
-        if self.command == "GET" and name:
-            media = query.get("alt") == "media"
-            return "GetObject", f"{bucket}/{name}", lambda: _got(objects.get(bucket, name, conditions), media)
-        if self.command == "GET":
+        if self.command == "GET" and name and query.get("alt") == "media":
+            return "GetObject", f"{bucket}/{name}", lambda: _got(objects.get(bucket, name, conditions))
+        if self.command == "GET" and not name:
             return "ListObjects", f"{bucket}/{query.get('prefix', '')}", lambda: _listed(objects, bucket, query)
         if self.command == "DELETE" and name:
             return "DeleteObject", f"{bucket}/{name}", lambda: _deleted(objects, bucket, name, conditions)
@@ -173,9 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, refusal: Refusal, retry_after: float | None = None) -> None:
         url = urlsplit(self.path)
         headers = {} if retry_after is None else {"Retry-After": f"{retry_after:.0f}"}
-        if refusal.status == 304:
-            self._reply(304, headers, b"")
-        elif "alt=media" in url.query:  # what answers there writes plain text
+        if "alt=media" in url.query:  # what answers there writes plain text
             self._reply(refusal.status, {**headers, "Content-Type": "text/html; charset=UTF-8"}, str(refusal).encode())
         else:
             one = {"message": str(refusal), "domain": "global", "reason": refusal.reason}
@@ -187,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if status not in (204, 304):
+        if status != 204:
             self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
@@ -208,16 +205,11 @@ def _json(value: Any) -> _Answer:
     return {"Content-Type": "application/json; charset=UTF-8"}, json.dumps(value).encode()
 
 
-def _got(found: SimObject, media: bool) -> _Answer:
-    if not media:
-        return _json(found.resource())
+def _got(found: SimObject) -> _Answer:
     headers = {
         "Content-Type": found.content_type,
-        "ETag": found.etag,
         "X-Goog-Generation": str(found.generation),
-        "X-Goog-Metageneration": str(found.metageneration),
-        "X-Goog-Storage-Class": "STANDARD",
-        "X-Goog-Hash": f"crc32c={found.crc32c},md5={found.md5}",
+        "X-Goog-Hash": f"md5={found.md5}",
     }
     if "cacheControl" in found.given:
         headers["Cache-Control"] = str(found.given["cacheControl"])
@@ -225,10 +217,8 @@ def _got(found: SimObject, media: bool) -> _Answer:
 
 
 def _listed(objects: Objects, bucket: str, query: Mapping[str, str]) -> _Answer:
-    most = query.get("maxResults", "1000")
-    if not most.isdecimal() or not int(most):
-        raise Refusal(400, "invalid", "Invalid value for maxResults.")
-    found, more = objects.page(bucket, query.get("prefix", ""), query.get("pageToken", ""), min(1000, int(most)))
+    most = min(1000, int(query.get("maxResults", "1000")))
+    found, more = objects.page(bucket, query.get("prefix", ""), query.get("pageToken", ""), most)
     resources = [one.resource() for one in found]
     if asked := _ITEMS.search(query.get("fields", "")):
         names = asked[1].split(",")
@@ -242,24 +232,11 @@ def _deleted(objects: Objects, bucket: str, name: str, conditions: Conditions) -
     return {}, b""
 
 
-def _uploaded(query: Mapping[str, str], kind: str, body: bytes) -> tuple[str, bytes, str, Any]:
-    """Name, content, its type and the other metadata of an upload. Raises Refusal."""
-    kind = kind or "application/octet-stream"
-    if query.get("uploadType") == "media":
-        name, content, given = query.get("name", ""), body, {}
-    elif query.get("uploadType") == "multipart":
-        (_, first), (kind, content) = _parts(kind, body)
-        try:
-            given = json.loads(first)
-            name = str(query.get("name") or given["name"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise Refusal(400, "parseError", f"The metadata cannot be read: {error}") from error
-        kind = str(given.get("contentType") or kind)
-    else:
-        raise Refusal(400, "invalid", "The stand-in knows the upload types media and multipart.")
-    if not name or len(name.encode()) > 1024:
-        raise Refusal(400, "invalid", "An object's name has 1 to 1,024 bytes.")
-    return name, content, kind, given
+def _uploaded(kind: str, body: bytes) -> tuple[str, bytes, str, Any]:
+    """Name, content, its type and the other metadata of an upload in one request. Raises Refusal."""
+    (_, first), (kind, content) = _parts(kind, body)
+    given = json.loads(first)
+    return str(given["name"]), content, str(given.get("contentType") or kind), given
 
 
 def _parts(kind: str, body: bytes) -> list[tuple[str, bytes]]:

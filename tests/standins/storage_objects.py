@@ -31,27 +31,16 @@ class Conditions:
     """What a request demands of the object that is there. None: nothing."""
 
     generation: int | None = None  # 0: there must be none
-    not_generation: int | None = None
-    metageneration: int | None = None
-    not_metageneration: int | None = None
 
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Conditions:
-        """Those of a URL's query. Raises Refusal if one is no number."""
-        names = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
-        try:
-            return cls(*(int(query[name]) if name in query else None for name in names))
-        except ValueError as error:
-            raise Refusal(400, "invalid", f"Invalid value for a precondition: {error}") from error
+        """Those of a URL's query."""
+        return cls(int(query["ifGenerationMatch"]) if "ifGenerationMatch" in query else None)
 
-    def check(self, there: SimObject | None, *, reading: bool = False) -> None:
-        """Raises Refusal unless they all hold of what is there: 412, or 304 where a reader has it already."""
-        generation = there.generation if there is not None else 0
-        metageneration = there.metageneration if there is not None else 0
-        if self.generation not in (None, generation) or self.metageneration not in (None, metageneration):
-            raise _UNMET
-        if self.not_generation == generation or self.not_metageneration == metageneration:
-            raise Refusal(304, "notModified", "") if reading else _UNMET
+    def check(self, there: SimObject | None) -> None:
+        """Raises Refusal unless they hold of what is there."""
+        if self.generation not in (None, there.generation if there is not None else 0):
+            raise Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,44 +54,27 @@ class SimObject:
     at: float
     content_type: str = "application/octet-stream"
     given: Mapping[str, Any] = field(default_factory=dict)  # of its metadata, by the writer
-    metageneration: int = 1
 
     @property
     def md5(self) -> str:
         """Its hash, as the API gives it."""
-        return _base64(hashlib.md5(self.content, usedforsecurity=False).digest())
-
-    @property
-    def crc32c(self) -> str:
-        """Its checksum, as the API gives it."""
-        return crc32c(self.content)
+        return base64.b64encode(hashlib.md5(self.content, usedforsecurity=False).digest()).decode()
 
     def resource(self) -> dict[str, Any]:
         """Its metadata, as the API gives them."""
         moment = datetime.fromtimestamp(self.at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        told = {name: self.given[name] for name in ("cacheControl", "metadata") if name in self.given}
         return {
             "kind": "storage#object",
             "id": f"{self.bucket}/{self.name}/{self.generation}",
             "name": self.name,
             "bucket": self.bucket,
             "generation": str(self.generation),
-            "metageneration": str(self.metageneration),
             "contentType": self.content_type,
-            "storageClass": "STANDARD",
             "size": str(len(self.content)),
             "md5Hash": self.md5,
-            "crc32c": self.crc32c,
-            "etag": self.etag,
             "timeCreated": moment,
             "updated": moment,
-            **told,
         }
-
-    @property
-    def etag(self) -> str:
-        """Another one for each state of the object."""
-        return _base64(f"{self.generation}/{self.metageneration}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +102,7 @@ class Objects:
         """The live object. Raises Refusal."""
         with self._lock:
             found = self._live(bucket, name)
-            conditions.check(found, reading=True)
+            conditions.check(found)
             return found
 
     def insert(
@@ -150,9 +122,8 @@ class Objects:
             now = self._changing(bucket, name)
             self._last = max(self._last + 1, int(now * 1_000_000))
             made = SimObject(bucket, name, self._last, content, now, content_type, given)
-            for key, is_so in (("md5Hash", made.md5), ("crc32c", made.crc32c)):
-                if given.get(key, is_so) != is_so:
-                    raise Refusal(400, "invalid", f"Provided {key} does not match the content.")
+            if given.get("md5Hash", made.md5) != made.md5:
+                raise Refusal(400, "invalid", "Provided md5Hash does not match the content.")
             objects[name] = made
             self._note(name, before.generation if before is not None else 0)
             return made
@@ -196,25 +167,3 @@ class Objects:
     def _note(self, name: str, before: int) -> None:
         self.changes.append(Change(name, before))
         del self.changes[:-CHANGES]
-
-
-def crc32c(content: bytes) -> str:
-    """The Castagnoli checksum, as the API writes it: base64 of its four bytes, the highest first."""
-    value = 0xFFFFFFFF
-    for byte in content:
-        value = _TABLE[(value ^ byte) & 0xFF] ^ (value >> 8)
-    return _base64((value ^ 0xFFFFFFFF).to_bytes(4, "big"))
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _row(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-_TABLE: Final = tuple(_row(value) for value in range(256))
-_UNMET: Final = Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")

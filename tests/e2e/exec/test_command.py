@@ -24,16 +24,19 @@ def _script(path: Path, text: str, mode: int = 0o755) -> None:
 def test_the_first_in_path_that_can_be_executed_is_it(place: Place) -> None:
     (place.root / "one/tool").mkdir(parents=True)
     _script(place.root / "two/tool", "#!/bin/sh\necho two\n", 0o644)
-    _script(place.root / "three/tool", "echo three $1\n")  # nothing says what runs it
+    _script(place.root / "three/tool", 'echo "three $1 and $#"\n')  # nothing says what runs it
     _script(place.root / "four/tool", "#!/bin/sh\necho four\n")
     path = ":".join(str(place.root / name) for name in ("nowhere", "one", "two", "three", "four"))
-    done = place.run("tool", "x", environ={"PATH": path})
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"three x\n", b"")
+    done = place.run("tool", "a b", "c", environ={"PATH": path})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"three a b and 2\n", b"")
 
 
 @pytest.mark.parametrize(
     ("name", "code", "expected"),
     [
+        pytest.param(
+            "no-such", 127, "tpuwatch: no-such: there is no such command in PATH; check its name", id="nothing"
+        ),
         pytest.param("", 127, "an empty name: there is no such command in PATH", id="no name"),
         pytest.param("directory", 127, "directory: there is no such command in PATH", id="directory in PATH"),
         pytest.param("dangling", 127, "dangling: there is no such command in PATH", id="link to nothing in PATH"),

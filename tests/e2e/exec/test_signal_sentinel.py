@@ -66,18 +66,7 @@ def asker() -> Iterator[Asker]:
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_one_to_the_group_is_distinguished_from_one_to_us(asker: Asker) -> None:
-    asker.process.send_signal(signal.SIGTERM)
-    assert not asker.is_for_all(signal.SIGTERM)
-    os.killpg(asker.process.pid, signal.SIGTERM)
-    assert asker.is_for_all(signal.SIGTERM)
-    asker.process.send_signal(signal.SIGTERM)
-    assert not asker.is_for_all(signal.SIGTERM)
-    os.killpg(asker.process.pid, signal.SIGTERM)
-    assert asker.is_for_all(signal.SIGTERM)
-
-
-def test_several_to_the_group_are_each_reported_once(asker: Asker) -> None:
+def test_those_to_the_group_are_each_reported_once_and_those_to_us_are_not(asker: Asker) -> None:
     os.killpg(asker.process.pid, signal.SIGTERM)
     os.killpg(asker.process.pid, signal.SIGUSR1)
     assert asker.is_for_all(signal.SIGUSR1)

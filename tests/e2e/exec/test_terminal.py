@@ -85,7 +85,7 @@ def test_ctrl_c_ends_both(place: Place) -> None:
         assert terminal.ends() == -signal.SIGINT
 
 
-def test_a_new_size_is_there_when_the_command_hears_of_it(place: Place) -> None:
+def test_a_new_size_is_there_when_the_command_is_notified_of_it(place: Place) -> None:
     code = (
         "import os, signal, sys\n"
         "def on_signal(*_):\n"
@@ -99,16 +99,6 @@ def test_a_new_size_is_there_when_the_command_hears_of_it(place: Place) -> None:
         terminal.sees("<33>")
         terminal.type("\n")
         assert terminal.ends() == 0
-
-
-def test_a_signal_that_is_sent_to_tpuwatch_reaches_the_command(place: Place) -> None:
-    with Terminal(place.command(*PYTHON, LISTENER), place.environ) as terminal:
-        terminal.sees("<ready ")
-        terminal.process.send_signal(signal.SIGTERM)
-        terminal.sees("<SIGTERM>")
-        terminal.type("\n")
-        assert terminal.ends() == 7
-        assert b"SIGTERM" not in terminal.seen
 
 
 def test_a_terminal_that_hangs_up_ends_the_command(place: Place) -> None:

@@ -101,7 +101,7 @@ def _throughput(bench: Bench, environ: Mapping[str, str]) -> Iterator[Figure]:
     yield Figure("exec: plain pipe into a file", size / plain / 1e6, "MB/s")
     yield Figure("exec: output into a file", size / median["file"] / 1e6, "MB/s")
     yield Figure("exec: output into a file: to a plain pipe", plain / median["file"], "x", at_least=0.9)
-    yield Figure("exec: the same, with the failure in its middle told", plain / median["found"], "x")
+    yield Figure("exec: the same, with the failure in its middle reported", plain / median["found"], "x")
     yield Figure("exec: output into a pipe: to one more cat", median["two pipes"] / median["pipe"], "x")
 
 

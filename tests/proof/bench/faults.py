@@ -54,13 +54,13 @@ def faults(bench: Bench) -> Iterator[Figure]:
 
 def _measure(directory: Path, scenario: Path, interval: float, count: int) -> dict[str, list[float]]:
     """Set `count` faults, one after the other, at random moments; seconds until each was to be seen, by its kind."""
-    dice = random.Random(int(interval))
+    rng = random.Random(int(interval))
     tables = {name: {"poll_seconds": interval} for name in ("cloud", "runtime")}
     delays: dict[str, list[float]] = {}
     with simulator(directory / "sim", str(scenario)) as client, watcher(client, directory / "daemon", **tables) as seen:
         _wait({STATE: False, BEGINS: True}, seen, time.perf_counter())
         for phase, wanted in islice(_story(), count):
-            time.sleep(SETTLE_SECONDS + dice.uniform(0.0, interval))
+            time.sleep(SETTLE_SECONDS + rng.uniform(0.0, interval))
             start = time.perf_counter()
             _set(client, phase, repairing=wanted[STATE])
             for what, seconds in _wait(wanted, seen, start).items():

@@ -41,50 +41,30 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured. Sizes are bytes."""
+    """How much is measured: in full, where nothing else is said. Sizes are bytes."""
 
-    log: int  # caught up on
-    peer_log: int  # the part of it that mtail is given
-    storm: int
-    peer_storm: int
-    slow_seconds: float  # followed at 50 lines a second
-    fast_seconds: float  # followed at 50,000 lines a second
-    idle_seconds: float
-    long_log: int  # for flat memory
-    long_events: int
-    runs: int  # of a command or a call, whose median counts
-    nodes: int  # in one zone
-    polls: int  # of them
-    fast_poll_seconds: float  # between two polls where many are to be seen soon
-    stop_seconds: float  # that the simulated cloud takes to stop a node
-    start_seconds: float
-    settle_seconds: float  # before a daemon with signals is measured: their clients are loaded
-    intervals: tuple[float, ...]  # between polls, in seconds
-    faults: int  # that are set at each interval
-    hosts: int  # to tune on
+    log: int = 1 << 30  # caught up on
+    peer_log: int = 2 << 20  # the part of it that mtail is given
+    storm: int = 32 << 20
+    peer_storm: int = 1 << 20
+    slow_seconds: float = 20.0  # followed at 50 lines a second
+    fast_seconds: float = 10.0  # followed at 50,000 lines a second
+    idle_seconds: float = 60.0
+    long_log: int = 5 << 30  # for flat memory
+    long_events: int = 1_000_000
+    runs: int = 11  # of a command or a call, whose median counts
+    nodes: int = 5000  # in one zone
+    polls: int = 12  # of them
+    fast_poll_seconds: float = 2.0  # between two polls where many are to be seen soon
+    stop_seconds: float = 4.37  # that the simulated cloud takes to stop a node: no multiple of any poll
+    start_seconds: float = 6.0
+    settle_seconds: float = 20.0  # before a daemon with signals is measured: their clients are loaded
+    intervals: tuple[float, ...] = (1.0, 2.0, 5.0)  # between polls, in seconds
+    faults: int = 36  # that are set at each interval
+    hosts: int = 1000  # to tune on
 
 
-FULL = Scale(
-    log=1 << 30,
-    peer_log=2 << 20,
-    storm=32 << 20,
-    peer_storm=1 << 20,
-    slow_seconds=20.0,
-    fast_seconds=10.0,
-    idle_seconds=60.0,
-    long_log=5 << 30,
-    long_events=1_000_000,
-    runs=11,
-    nodes=5000,
-    polls=12,
-    fast_poll_seconds=2.0,
-    stop_seconds=4.37,  # no multiple of any poll; the real cloud takes minutes
-    start_seconds=6.0,
-    settle_seconds=20.0,
-    intervals=(1.0, 2.0, 5.0),
-    faults=36,
-    hosts=1000,
-)
+FULL = Scale()
 SMOKE = Scale(
     log=4 << 20,
     peer_log=64 << 10,

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tests.proof.bench.figures import Figure
-from tests.proof.bench.processes import cpu_seconds, peak_bytes
+from tests.proof.bench.processes import peak_bytes, processor_share
 from tests.proof.bench.simulated import number, simulator, watcher
 
 if TYPE_CHECKING:
@@ -40,11 +40,10 @@ def fleet(bench: Bench) -> Iterator[Figure]:
         with watcher(client, bench.scratch / "usual", cloud={"poll_seconds": USUAL_POLL_SECONDS}) as watching:
             _wait_until_judged(watching, bare.nodes)
             time.sleep(bench.scale.settle_seconds)
-            used, start = cpu_seconds(watching.pid), time.perf_counter()
-            time.sleep(bench.scale.idle_seconds)
-            share = (cpu_seconds(watching.pid) - used) / (time.perf_counter() - start)
+            with processor_share(watching.pid) as share:
+                time.sleep(bench.scale.idle_seconds)
             peak = peak_bytes(watching.pid) / (1 << 20)
-    yield Figure("fleet, polled every 30 s: processor", 100 * share, "%", at_most=1)
+    yield Figure("fleet, polled every 30 s: processor", 100 * share[watching.pid], "%", at_most=1)
     yield Figure("fleet, polled every 30 s: most resident memory", peak, "MiB", at_most=150)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.proof.bench import generate
 from tests.proof.bench.figures import Figure
-from tests.proof.bench.processes import cpu_seconds, daemon
+from tests.proof.bench.processes import daemon, processor_share
 from tpuwatch.store import StoreReader
 
 if TYPE_CHECKING:
@@ -38,13 +38,12 @@ def slow(bench: Bench) -> Iterator[Figure]:
         with daemon(logs, state) as pid:
             reader = StoreReader.open(state)
             time.sleep(WARM_UP_SECONDS)
-            used, start = cpu_seconds(pid), time.perf_counter()
-            latencies = _latencies(log, reader, round(50 * bench.scale.slow_seconds), event_every)
-            share = (cpu_seconds(pid) - used) / (time.perf_counter() - start)
+            with processor_share(pid) as share:
+                latencies = _latencies(log, reader, round(50 * bench.scale.slow_seconds), event_every)
         ranked = statistics.quantiles(latencies, n=100, method="inclusive")
         yield Figure(f"50 lines/s, {name}: median from write to store", 1000 * ranked[49], "ms")
         yield Figure(f"50 lines/s, {name}: p99 from write to store", 1000 * ranked[98], "ms", at_most=100)
-        yield Figure(f"50 lines/s, {name}: processor", 100 * share, "%", at_most=2)
+        yield Figure(f"50 lines/s, {name}: processor", 100 * share[pid], "%", at_most=2)
 
 
 def fast(bench: Bench) -> Iterator[Figure]:
@@ -55,11 +54,10 @@ def fast(bench: Bench) -> Iterator[Figure]:
         path.write_text(generate.head())
     with daemon(logs, bench.scratch / "state") as pid:
         _write_fast(paths, WARM_UP_SECONDS)
-        used, start = cpu_seconds(pid), time.perf_counter()
-        rate = _write_fast(paths, bench.scale.fast_seconds)
-        share = (cpu_seconds(pid) - used) / (time.perf_counter() - start)
+        with processor_share(pid) as share:
+            rate = _write_fast(paths, bench.scale.fast_seconds)
     yield Figure("two files in turns: lines written", rate, "1/s")
-    yield Figure("two files in turns, 50,000 lines/s: processor", 100 * share, "%", at_most=20)
+    yield Figure("two files in turns, 50,000 lines/s: processor", 100 * share[pid], "%", at_most=20)
 
 
 def _latencies(log: Path, reader: StoreReader, count: int, event_every: int) -> list[float]:

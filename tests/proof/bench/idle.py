@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.proof.bench import generate
 from tests.proof.bench.figures import Figure
-from tests.proof.bench.processes import cpu_seconds, daemon, resident_bytes
+from tests.proof.bench.processes import daemon, processor_share, resident_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,8 @@ def idle(bench: Bench) -> Iterator[Figure]:
         generate.write(logs / generate.NAME.replace(str(generate.PID), str(pid + 1)), 10_000, generate.healthy())
     with daemon(logs, bench.scratch / "state") as pid:
         time.sleep(SETTLE_SECONDS)
-        used, start = cpu_seconds(pid), time.perf_counter()
-        time.sleep(bench.scale.idle_seconds)
-        share = (cpu_seconds(pid) - used) / (time.perf_counter() - start)
+        with processor_share(pid) as share:
+            time.sleep(bench.scale.idle_seconds)
         resident = resident_bytes(pid)
-    yield Figure("idle: processor", 100 * share, "%", at_most=0.3)
+    yield Figure("idle: processor", 100 * share[pid], "%", at_most=0.3)
     yield Figure("idle: resident memory", resident / (1 << 20), "MiB", at_most=80)

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.proof.bench.figures import Figure
-from tests.proof.bench.processes import cpu_seconds, resident_bytes
+from tests.proof.bench.processes import processor_share, resident_bytes
 from tests.proof.bench.simulated import PAIR, simulator, watcher
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ def node(bench: Bench) -> Iterator[Figure]:
         off = stack.enter_context(watcher(client, bench.scratch / "off", **_OFF)).pid
         on = stack.enter_context(watcher(client, bench.scratch / "on", **_ON)).pid
         time.sleep(bench.scale.settle_seconds)
-        before, start = {pid: cpu_seconds(pid) for pid in (off, on)}, time.perf_counter()
-        time.sleep(bench.scale.idle_seconds)
-        passed = time.perf_counter() - start
-        share = {pid: (cpu_seconds(pid) - before[pid]) / passed for pid in (off, on)}
+        with processor_share(off, on) as share:
+            time.sleep(bench.scale.idle_seconds)
         resident = {pid: resident_bytes(pid) / (1 << 20) for pid in (off, on)}
     yield Figure("one node, all signals: processor", 100 * share[on], "%", at_most=0.3)
     yield Figure("one node, cloud and runtime off: processor", 100 * share[off], "%")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.logs.rules.catalogue import Catalogue
-    from tpuwatch.model.events import Event
 
 SETTLE_SECONDS = 0.1
 
@@ -52,7 +51,7 @@ class Pipeline:
             clock=clock,
             cursors=self.store.cursors(),
             first_run=self.store.first_run,
-            wake=_nobody_waits,
+            wake=lambda: None,  # the turns follow each other: there is no one to wake
         )
         self._ingest = Ingest(
             follower=self.follower,
@@ -60,7 +59,7 @@ class Pipeline:
             tracker=LaunchTracker(),
             metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
             clock=clock,
-            on_events=_told,
+            on_events=lambda _: None,
         )
 
     def turn(self) -> None:
@@ -83,11 +82,3 @@ class Pipeline:
         """Let everything go."""
         self.follower.close()
         self.store.close()
-
-
-def _nobody_waits() -> None:
-    """The turns follow each other: there is no one to wake."""
-
-
-def _told(_events: list[Event]) -> None:
-    """What is new is not printed."""

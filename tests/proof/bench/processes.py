@@ -62,7 +62,7 @@ def daemon(
 
 @contextlib.contextmanager
 def tpuwatch(*words: str, until: Path, environ: Mapping[str, str] | None = None) -> Iterator[int]:
-    """A command of tpuwatch's that runs until it is told to end; gives its pid once the file `until` is there."""
+    """A command of tpuwatch's that runs until it is ended; gives its pid once the file `until` is there."""
     command = [sys.executable, "-m", "tpuwatch", *words]
     variables = {**os.environ, **(environ or {})}
     process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL)
@@ -88,6 +88,16 @@ def cpu_seconds(pid: int) -> float:
     """What a process has used of the processors since it began, in its own code and in the kernel."""
     # The clock that clock_getcpuclockid(3) names: /proc/PID/stat counts hundredths of a second only.
     return time.clock_gettime(~pid << 3 | 2)
+
+
+@contextlib.contextmanager
+def processor_share(*pids: int) -> Iterator[dict[int, float]]:
+    """What part of a processor each of the processes uses meanwhile: a dictionary that is filled in at the end."""
+    shares: dict[int, float] = {}
+    before, start = {pid: cpu_seconds(pid) for pid in pids}, time.perf_counter()
+    yield shares
+    passed = time.perf_counter() - start
+    shares.update({pid: (cpu_seconds(pid) - before[pid]) / passed for pid in pids})
 
 
 def resident_bytes(pid: int) -> int:

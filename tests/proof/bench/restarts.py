@@ -10,24 +10,20 @@ import logging
 import statistics
 import threading
 import time
-import warnings
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
 from tests.proof.bench.figures import Figure
+from tests.proof.chaos.common import CloudServer, judged
 from tests.standins.storage import StorageServer
 from tpuwatch.config import Config
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, CloudNode, Problem, Signal, Snapshot
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
+from tpuwatch.model.signals import Answer, CloudNode, Problem, Snapshot
+from tpuwatch.model.verdict import JudgedNode
 from tpuwatch.restart.service import TURN_SECONDS, RestartService
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    from tpuwatch.sim.cloud.server import CloudServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +69,8 @@ class _Fleet:
         """What is made of a node now."""
         now = self._clock.time()
         node = CloudNode(PROJECT, ZONE, name, "READY", "TIMEOUT" if stuck else "HEALTHY", changed=now - 3600.0)
-        verdict, action = (Verdict.NODE_STUCK, Action.RESTART_NODE) if stuck else (Verdict.HEALTHY, Action.NONE)
-        reasons = tuple(Reason(one, "It says so.", now) for one in (Signal.CLOUD, Signal.RUNTIME))
-        judgement = Judgement(name, verdict, now, Confidence.HIGH, action, "It is as it is.", reasons, since=now)
         self.answers[name] = Answer(node, now, None, "", now)
-        self.statuses[name] = JudgedNode(name, PROJECT, ZONE, own=False, judgement=judgement, cloud=node)
+        self.statuses[name] = judged(name, node, now)
 
     def judge_all(self) -> None:
         """All of them anew, and all as they were."""

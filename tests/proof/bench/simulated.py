@@ -53,7 +53,7 @@ def watcher(client: Client, directory: Path, **tables: dict[str, Any]) -> Iterat
 
 
 class Watcher:
-    """A daemon that runs: its process, and what it tells Prometheus."""
+    """A daemon that runs: its process, and what it exports to Prometheus."""
 
     def __init__(self, pid: int, state: Path) -> None:
         self.pid = pid

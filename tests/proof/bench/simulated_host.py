@@ -3,7 +3,7 @@
 Pure: it reckons, and starts nothing. Sizes are bytes, durations seconds. The rules are the documented ones:
 
 - A transfer goes through the premapped region unless it is larger than the threshold, which is the region's size where
-  nothing is set. A region that has no room for it ends the job, and what is told is that transfer and what was free.
+  nothing is set. A region that has no room for it ends the job, and the log has that transfer and what was free.
 - Pinning takes time that grows with the size, a little more than in proportion as free memory gets scattered.
 - A region that the host has no room for fails the start; one that leaves too little for the job has the job killed.
 
@@ -129,7 +129,7 @@ class World:
         return fits and region + self.workload.job_bytes <= self.machine.free_bytes
 
     def fast(self, size: int | None, *, surely: bool = False) -> bool:
-        """Whether the TPU comes up within the limit when nothing disturbs it, as far as its noise lets anybody tell.
+        """Whether the TPU comes up within the limit when nothing disturbs it, as far as its noise lets anybody know.
 
         `surely`: with the noise to spare.
         """
@@ -173,43 +173,43 @@ class World:
         return max(below, key=lambda choice: (self.rank(*choice), self.share(*choice)))
 
 
-def random_world(dice: random.Random) -> World:
+def random_world(rng: random.Random) -> World:
     """A host and a workload as they may be met."""
-    machine = _machine(dice)
+    machine = _machine(rng)
     room = machine.free_bytes - GIB  # a job that needs all there is can have no buffer at all
-    tight = dice.random() < 0.1
-    share = dice.uniform(0.85, 1.0) if tight else dice.uniform(0.05, 0.7)
-    bursts = tuple(_burst(dice) for _ in range(dice.choice((1, 2, 2, 3))))
-    workload = Workload(bursts, dice.choice((0.0, 0.0, dice.uniform(0.0, 0.12))), int(room * share))
+    tight = rng.random() < 0.1
+    share = rng.uniform(0.85, 1.0) if tight else rng.uniform(0.05, 0.7)
+    bursts = tuple(_burst(rng) for _ in range(rng.choice((1, 2, 2, 3))))
+    workload = Workload(bursts, rng.choice((0.0, 0.0, rng.uniform(0.0, 0.12))), int(room * share))
     guesses: tuple[int, ...] = ()
-    if dice.random() < 0.25:  # people guess, and keep to it for a while
-        guesses = (round(math.exp(dice.uniform(0.0, math.log(64)))) * GIB,) * dice.randint(1, 4)
+    if rng.random() < 0.25:  # people guess, and keep to it for a while
+        guesses = (round(math.exp(rng.uniform(0.0, math.log(64)))) * GIB,) * rng.randint(1, 4)
     return World(machine, workload, guesses)
 
 
-def _machine(dice: random.Random) -> Machine:
-    shape = dice.choice(SHAPES)
+def _machine(rng: random.Random) -> Machine:
+    shape = rng.choice(SHAPES)
     neighbours: tuple[int, ...] = ()
-    if shape.chips > 1 and dice.random() < 0.2:
-        neighbours = tuple(dice.choice((1, 2, 4, 4, 8)) * GIB for _ in range(dice.randint(1, shape.chips - 1)))
+    if shape.chips > 1 and rng.random() < 0.2:
+        neighbours = tuple(rng.choice((1, 2, 4, 4, 8)) * GIB for _ in range(rng.randint(1, shape.chips - 1)))
     return Machine(
         shape=shape,
-        base_seconds=dice.uniform(16.0, 25.0) if dice.random() < 0.04 else dice.uniform(1.0, 7.0),
-        per_gib_seconds=math.exp(dice.uniform(math.log(0.08), math.log(2.0))),
-        bend=dice.uniform(0.0, 0.5),
-        noise=dice.uniform(0.01, 0.06),
-        cold_seconds=dice.uniform(2.0, 40.0),
-        system_bytes=int(shape.memory_bytes * dice.uniform(0.03, 0.15)),
+        base_seconds=rng.uniform(16.0, 25.0) if rng.random() < 0.04 else rng.uniform(1.0, 7.0),
+        per_gib_seconds=math.exp(rng.uniform(math.log(0.08), math.log(2.0))),
+        bend=rng.uniform(0.0, 0.5),
+        noise=rng.uniform(0.01, 0.06),
+        cold_seconds=rng.uniform(2.0, 40.0),
+        system_bytes=int(shape.memory_bytes * rng.uniform(0.03, 0.15)),
         neighbours=neighbours,
-        neighbour_bytes=int(shape.memory_bytes * dice.uniform(0.02, 0.6 / shape.chips)),
+        neighbour_bytes=int(shape.memory_bytes * rng.uniform(0.02, 0.6 / shape.chips)),
     )
 
 
-def _burst(dice: random.Random) -> tuple[int, ...]:
+def _burst(rng: random.Random) -> tuple[int, ...]:
     """Buffers of parameters, batches or checkpoints: few large ones, many small ones, alike or not."""
-    total = math.exp(dice.uniform(math.log(256 * MIB), math.log(40 * GIB)))
-    count = min(round(math.exp(dice.uniform(0.0, math.log(64)))), max(1, int(total / MIB)))
-    spread = dice.choice((0.0, 0.3, 1.2))
-    parts = [dice.lognormvariate(0.0, spread) for _ in range(count)]
+    total = math.exp(rng.uniform(math.log(256 * MIB), math.log(40 * GIB)))
+    count = min(round(math.exp(rng.uniform(0.0, math.log(64)))), max(1, int(total / MIB)))
+    spread = rng.choice((0.0, 0.3, 1.2))
+    parts = [rng.lognormvariate(0.0, spread) for _ in range(count)]
     sizes = (min(total * part / sum(parts), _LARGEST) for part in parts)
     return tuple(max(1, round(size / PAGE_BYTES)) * PAGE_BYTES for size in sizes)

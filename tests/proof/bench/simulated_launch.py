@@ -26,25 +26,25 @@ _KILLED_STATUS, _STOPPED_STATUS = 128 + 9, 128 + 15
 
 
 class TunedHost:
-    """Launches a world's workload, one after another. The same dice give the same luck, whatever sizes are tried."""
+    """Launches a world's workload, one after another. The same seed gives the same luck, whatever sizes are tried."""
 
-    def __init__(self, world: World, dice: random.Random) -> None:
+    def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world
         self.launches: list[Launch] = []
-        self._dice = dice
+        self._rng = rng
         self._now = _BEGIN
-        self._boot = dice.getrandbits(32)
+        self._boot = rng.getrandbits(32)
 
     def host(self) -> TuneHost:
         """The machine as it is between two launches."""
         machine = self.world.machine
-        dice = random.Random(self._now)
-        free = int(machine.free_bytes * (1 - dice.uniform(0.0, _MEMORY_SPREAD)))
+        rng = random.Random(self._now)
+        free = int(machine.free_bytes * (1 - rng.uniform(0.0, _MEMORY_SPREAD)))
         return TuneHost(machine.shape.generation, machine.shape.memory_bytes, free, sum(machine.neighbours))
 
     def launch(self, size: int | None, threshold: int | None = None, *, by_operator: bool = False) -> Launch:
         """Start the job with a buffer of `size` bytes (None: left to libtpu) and see it end; kept in `launches`."""
-        luck = random.Random(self._dice.getrandbits(64))
+        luck = random.Random(self._rng.getrandbits(64))
         cold = luck.random() < (_BOOT if self.launches else _FIRST)
         if self.launches and cold:
             self._boot = luck.getrandbits(32)
@@ -107,21 +107,21 @@ class TunedHost:
         """How long it takes this time, with the marks of what made it longer."""
         machine = self.world.machine
         seconds = machine.seconds(region) * max(0.5, luck.gauss(1.0, machine.noise))
-        if cold:  # told by the boot alone: files come from the disk
+        if cold:  # shown by the boot alone: files come from the disk
             seconds += machine.cold_seconds
         if luck.random() < _METADATA:  # the metadata server does not answer for a while
             launch.faults[Cause.METADATA_UNREACHABLE.value] = 1.0
             seconds += luck.uniform(10.0, 60.0)
-        if luck.random() < _SLOW:  # for whatever reason: nothing tells it
+        if luck.random() < _SLOW:  # for whatever reason: nothing shows it
             seconds += luck.uniform(5.0, 30.0)
         return seconds
 
     def _fails(self, launch: Launch, region: int, burst: Sequence[int], luck: random.Random, at: float) -> bool:
-        """Whether a transfer of the burst finds no room; the first one that does not ends the job, and is told."""
+        """Whether a transfer of the burst finds no room; the first one that does not ends the job, and is reported."""
         in_use = 0
         for asked in luck.sample(burst, len(burst)):
             if self.world.workload.room(in_use + asked) > region:
-                _tell_premapped(launch, region, asked, region - in_use)
+                _report_premapped(launch, region, asked, region - in_use)
                 launch.faults[Cause.PREMAPPED_EXHAUSTED.value] = at
                 launch.ended, launch.exit_status = launch.started + at, 1
                 return True
@@ -135,7 +135,7 @@ def _environment(size: int | None, threshold: int | None, *, by_operator: bool) 
     return {**given, **marks}
 
 
-def _tell_premapped(launch: Launch, region: int, asked: int, free: int) -> None:
+def _report_premapped(launch: Launch, region: int, asked: int, free: int) -> None:
     """What a failed transfer shows: sizes as the log words them, in two decimals."""
     asked, free = parse_size(report.short(asked)), parse_size(report.short(free))
     launch.premapped_failures = 1

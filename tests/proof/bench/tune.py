@@ -110,9 +110,9 @@ class Course:
 
 def play(seed: int, policy: Policy, launches: int = LAUNCHES) -> Course:
     """One host, from what its operator had guessed to the last choice."""
-    dice = random.Random(seed)
-    world = random_world(dice)
-    host = TunedHost(world, dice)
+    rng = random.Random(seed)
+    world = random_world(rng)
+    host = TunedHost(world, rng)
     for guess in world.guesses:
         host.launch(guess, by_operator=True)
     choices: list[Choice] = []
@@ -183,8 +183,8 @@ def _until_good(courses: Sequence[Course]) -> list[int]:
     return sorted(one.until for one in courses if one.good) or [LAUNCHES + 1]
 
 
-def _share(told: Sequence[bool]) -> float:
-    return 100.0 * sum(told) / len(told) if told else 100.0
+def _share(verdicts: Sequence[bool]) -> float:
+    return 100.0 * sum(verdicts) / len(verdicts) if verdicts else 100.0
 
 
 HEADING = (

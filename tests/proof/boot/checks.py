@@ -28,7 +28,7 @@ def installed(service: Service) -> str:
     facts = {name: service.show(name) for name in ("ActiveState", "SubState", "Type", "UnitFileState", "DropInPaths")}
     wanted = {"ActiveState": "active", "SubState": "running", "Type": "notify", "UnitFileState": "enabled"}
     expect(facts == {**wanted, "DropInPaths": ""}, f"the unit is {facts}")
-    expect(service.show("StatusText"), "tpuwatch has told systemd no status")
+    expect(service.show("StatusText"), "tpuwatch has reported no status to systemd")
     began, ready = (int(service.show(f"{name}TimestampMonotonic")) / 1e6 for name in ("InactiveExit", "ActiveEnter"))
     return f"active {ready - began:.1f} s after its start: {service.show('StatusText')}"
 

@@ -48,7 +48,7 @@ def _mirror() -> tuple[str, ...]:
     """Where apt here has this Debian from; nothing where it has another one, and then debootstrap knows a mirror."""
     chosen = ("Created-By: Packages", "Origin: Debian", f"Codename: {SUITE}")
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        told = subprocess.run(  # our own words
+        done = subprocess.run(  # our own words
             ("apt-get", "indextargets", "--format", "$(REPO_URI)", *chosen),  # noqa: S607 # wherever the system has it
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,7 +56,7 @@ def _mirror() -> tuple[str, ...]:
             timeout=30.0,
             check=True,
         )
-        return tuple(told.stdout.split()[:1])
+        return tuple(done.stdout.split()[:1])
     return ()
 
 

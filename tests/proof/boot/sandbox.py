@@ -31,8 +31,8 @@ def signals(service: Service) -> str:
     status = service.status()
     expect(status["node"]["confidence"] == "high", f"the verdict is {status['node']['confidence']}")
     expect(status["store"]["durable"], f"the store: {status['store']['detail']}")
-    told = service.machine.shell(f"cd /{STATE}; stat -c '%n %U %a' . *").split("\n")
-    modes = {name: (user, mode) for name, user, mode in (line.split() for line in told if line)}
+    lines = service.machine.shell(f"cd /{STATE}; stat -c '%n %U %a' . *").split("\n")
+    modes = {name: (user, mode) for name, user, mode in (line.split() for line in lines if line)}
     expect(modes.pop(".") == ("tpuwatch", "711"), "the state directory can be listed by others, or not be passed")
     expect(modes.pop("tune", ("tpuwatch", "755")) == ("tpuwatch", "755"), "the plans are not for all to read")
     open_files = [name for name, facts in modes.items() if facts != ("tpuwatch", "600")]
@@ -80,8 +80,8 @@ def tls(service: Service) -> str:
     service.machine.run("rm", "-rf", SECURE)
     service.background("secure", PYTHON, f"{GUEST}/secure_cloud.py", SECURE)
     try:
-        told = until(lambda: service.machine.run("cat", f"{SECURE}/note.json", check=False), 20, "the cloud runs")
-        note = json.loads(told)
+        note = until(lambda: service.machine.run("cat", f"{SECURE}/note.json", check=False), 20, "the cloud runs")
+        note = json.loads(note)
         service.configure(cloud={"endpoint": note["endpoint"], "insecure": False})
         host = note["metadata"]
         pairs = (

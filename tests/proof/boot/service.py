@@ -103,8 +103,8 @@ class Service:
 
     def status(self) -> Any:
         """Its own account; None while it does not answer."""
-        told = self.machine.run(PROGRAM, "status", "--json", "--config", CONFIG, check=False)
-        return json.loads(told) if told.startswith("{") else None
+        printed = self.machine.run(PROGRAM, "status", "--json", "--config", CONFIG, check=False)
+        return json.loads(printed) if printed.startswith("{") else None
 
     def verdict(self) -> str:
         """What it says of the machine's own node; "" while it says nothing."""
@@ -131,7 +131,7 @@ class Service:
         return [event for event in reader.events(after_id=0, limit=1_000_000) if rule in ("", event.rule)]
 
     def configure(self, **tables: Mapping[str, Any]) -> None:
-        """Write its configuration: the simulator's, as far as that tells of the cloud, and these."""
+        """Write its configuration: the simulator's, as far as that is about the cloud, and these."""
         settings = {table: dict(self._note["settings"][table]) for table in ("cloud", "runtime", "monitoring")}
         settings["logs"] = {"job_paths": [JOB], "rules": [RULES]}
         for table, values in tables.items():

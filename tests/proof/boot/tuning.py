@@ -81,11 +81,11 @@ def job(service: Service) -> str:
         expect(marks <= wanted and not missing, f"not given: {', '.join(sorted(missing | marks - wanted))}")
         changes = [event.details for event in service.events("tune-change") if event.file == PLAN]
         sizes = [change["after"] for change in changes if change["variable"] == SIZE]
-        expect(sizes == [OVERRIDE], f"the events tell of the sizes {sizes}")
+        expect(sizes == [OVERRIDE], f"the events have the sizes {sizes}")
     finally:
         machine.shell(f"rm -rf /etc/systemd/system/{TRAIN} /etc/systemd/system/{TRAIN}.d {GIVEN}")
         machine.run("systemctl", "daemon-reload")
-    return f"{len(wanted)} variables of the file, among them the overriding size, which one event tells"
+    return f"{len(wanted)} variables of the file, among them the overriding size, which one event reports"
 
 
 def _given(service: Service) -> set[str]:

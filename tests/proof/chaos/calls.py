@@ -12,13 +12,13 @@ import argparse
 import sys
 import tempfile
 import time
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from tests.proof.chaos.common import CloudServer, Tally
 from tpuwatch.config import schema
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Phase, RestartRecord, Target
@@ -29,10 +29,6 @@ from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import ApiCall, PhaseLimits
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    from tpuwatch.sim.cloud.server import CloudServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,11 +59,10 @@ KINDS: Final = {
 
 
 @dataclass
-class Tally:
-    """What came of it."""
+class CallTally(Tally):
+    """What came of it, by the kind of fault."""
 
     rows: dict[str, Counter[str]] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -119,10 +114,10 @@ class Calls:
         self._world = World(self._clock, rng=Random(1))
         self._world.timing = TIMING
         self._ledger: Ledger = SqliteLedger(root, self._clock)
-        self._tally = Tally()
+        self._tally = CallTally()
         self._count = 0
 
-    def run(self) -> Tally:
+    def run(self) -> CallTally:
         """Do it all."""
         server = CloudServer(self._world)
         self._api, self._hasty = (self._client(server, seconds) for seconds in (CALL_SECONDS, HASTY_SECONDS))
@@ -261,12 +256,12 @@ class _Losing:
         node.state, node.health = ("STOPPED", "") if self._call is ApiCall.START else ("READY", "TIMEOUT")
 
 
-def table(tally: Tally, seconds: float) -> str:
+def table(tally: CallTally) -> str:
     """What was done, for people."""
     columns = list(dict.fromkeys(key for row in tally.rows.values() for key in row))
     lines = [f"{'':<28}" + "".join(f"{column:>20}" for column in columns)]
     lines += [f"{kind:<28}" + "".join(f"{row[one] or '':>20}" for one in columns) for kind, row in tally.rows.items()]
-    return "\n".join([*lines, f"{'violations':<28}{len(tally.faults):>20}", f"{'seconds':<28}{seconds:>20.0f}"])
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -279,10 +274,8 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tpuwatch-calls-") as scratch:
         tally = Calls(Path(scratch), every=args.every).run()
-    print(table(tally, time.monotonic() - began))
-    for fault in tally.faults:
-        print(f"  {fault}")
-    return 1 if tally.faults else 0
+    print(table(tally))
+    return tally.end({}, began)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The judge, the policy, the budgets, the state machine and its drivers are the real ones. The cloud, the ledger and time
 are reckoned in memory, for a day of real calls would take a day. Watchers are killed now and then. The same day is
-lived three times: with people alone, with tpuwatch that only tells, and with tpuwatch that acts.
+lived three times: with people alone, with tpuwatch that only observes, and with tpuwatch that acts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tests.proof.chaos.fleet_cloud import STUCK, Ail, Cloud, Down, Weather
 from tests.proof.chaos.fleet_inside import POLL_SECONDS, Fleet, Insides
@@ -240,21 +240,13 @@ def _named(what: str) -> str:
 def main() -> int:
     """0 when nothing was violated; else 1, after an account of what was."""
     args = _arguments()
-    plan = Plan(
-        args.nodes,
-        args.hours,
-        args.troubles,
-        args.seed,
-        args.notice_hours,
-        args.asked_minutes,
-        outage_hour=Plan.outage_hour if args.outage else None,
-    )
-    changes = dict(_change(text) for text in args.set)
+    outage_hour = Plan.outage_hour if args.outage else None
+    plan = Plan(args.nodes, args.hours, args.troubles, args.seed, outage_hour=outage_hour)
     began, accounts = time.monotonic(), {}
     logging.getLogger("tpuwatch").setLevel(logging.CRITICAL)  # that much goes wrong is the point
-    modes: dict[str, PolicySettings | None] = {"people alone": None, "it tells": OBSERVE, "it acts": ACT}
+    modes: dict[str, PolicySettings | None] = {"people alone": None, "it observes": OBSERVE, "it acts": ACT}
     for name, settings in modes.items():
-        accounts[name] = Day(plan, None if settings is None else replace(settings, **changes)).live()
+        accounts[name] = Day(plan, settings).live()
     print(table(accounts))
     print(f"{'seconds':<34}{time.monotonic() - began:>18.0f}")
     violations = [f"{name}: {one}" for name, account in accounts.items() for one in account.violations]
@@ -270,18 +262,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=usual.hours, help="how long the day is (default 24)")
     parser.add_argument("--troubles", type=int, default=usual.troubles, help="besides the outage (default 150)")
     parser.add_argument("--seed", type=int, default=usual.seed)
-    parser.add_argument("--notice-hours", type=float, default=usual.notice_hours, help="until a person sees by himself")
-    parser.add_argument("--asked-minutes", type=float, default=usual.asked_minutes, help="until one who is asked comes")
     parser.add_argument("--no-outage", dest="outage", action="store_false")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=NUMBER", help="a key of [restart]")
     return parser.parse_args()
-
-
-def _change(text: str) -> tuple[str, Any]:
-    key, _, value = text.partition("=")
-    if type(getattr(ACT, key, None)) not in (int, float):
-        raise SystemExit(f"no number under [restart] is called {key}")
-    return key, type(getattr(ACT, key))(value)
 
 
 if __name__ == "__main__":

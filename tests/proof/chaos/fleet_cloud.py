@@ -29,7 +29,7 @@ class Ail(str, Enum):
     """What is the matter with a node."""
 
     HANGS = "runtime hangs"  # the guest lives, and its own daemon sees it
-    DEAD = "guest is dead"  # nobody but the cloud tells
+    DEAD = "guest is dead"  # only the cloud reports it
     SICK = "hangs again and again"  # a restart helps for a while only
     BROKEN = "broken"  # a restart does not help
     PASSES = "passes by itself"
@@ -176,7 +176,9 @@ class Cloud:
             return NodeObservation(now, "", fault="The API did not answer.")
         state, health = self.shown(node)
         listed = not self.fails(target.zone)
-        told = [one for one in reversed(node.operations) if one.created >= since and not one.vanished] if listed else []
+        operations = (
+            [one for one in reversed(node.operations) if one.created >= since and not one.vanished] if listed else []
+        )
         return NodeObservation(
             now,
             state,
@@ -184,7 +186,7 @@ class Cloud:
             spot=node.spot,
             hosts=node.hosts,
             queued_resource=node.queued_resource,
-            operations=tuple(Operation(one.name, one.verb, one.created, one.done, one.code) for one in told),
+            operations=tuple(Operation(one.name, one.verb, one.created, one.done, one.code) for one in operations),
             listed=listed,
         )
 

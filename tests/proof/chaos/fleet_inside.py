@@ -1,4 +1,4 @@
-"""What is to be seen on the nodes themselves: their own daemons, which may only ask, and what these tell when asked."""
+"""What is to be seen on the nodes themselves: their own daemons, which may only ask, and what they answer."""
 
 from __future__ import annotations
 
@@ -104,14 +104,14 @@ class Insides:
 
     def _ask(self, node: Node) -> None:
         fleet, target, now = self._fleet, node.target, self._fleet.agenda.now
-        told = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
-        posted = inside(node, told, now)
+        shown = cloud_node(node, node.state, node.health, max(node.changed, node.booted))
+        posted = inside(node, shown, now)
         judgement = judge_node(posted.evidence(now), HEALTH)
         signals = frozenset(reason.signal for reason in judgement.reasons)
         fleet.words[target.path] = PeerVerdict(
             judgement.verdict, judgement.action, judgement.confidence, judgement.summary, signals, 0.0
         )
-        status = JudgedNode(target.node, target.project, target.zone, own=True, judgement=judgement, cloud=told)
+        status = JudgedNode(target.node, target.project, target.zone, own=True, judgement=judgement, cloud=shown)
         made = Candidates(cloud_seconds=HEALTH.cloud_seconds, watching_since=node.booted, host=target.node)
         deciding = self._candidates.setdefault((target.path, node.episode), made)
         for called in deciding.update([status], posted, now)[0]:
@@ -126,7 +126,7 @@ class Insides:
 
 
 def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode:
-    """The node as a signal tells of it."""
+    """The node as a signal reports it."""
     return CloudNode(
         node.target.project,
         node.target.zone,
@@ -142,7 +142,7 @@ def cloud_node(node: Node, state: str, health: str, changed: float) -> CloudNode
     )
 
 
-def inside(node: Node, told: CloudNode, now: float) -> Snapshot:
+def inside(node: Node, shown: CloudNode, now: float) -> Snapshot:
     """What a node's own daemon sees: a job that works, or a runtime that takes connections and does not answer."""
     if node.works:
         port, cores = RuntimePort(8431, (Chip("0", 9 << 30, 16 << 30, 0.9, 0.5),)), 3.0
@@ -155,7 +155,7 @@ def inside(node: Node, told: CloudNode, now: float) -> Snapshot:
     known = {name: Known(value, "metadata") for name, value in names.items()}
     return Snapshot(
         identity=Identity(**known, accelerator=Known("v5litepod-4", "metadata")),
-        cloud={target.node: _heard(told, now)},
+        cloud={target.node: _heard(shown, now)},
         runtime=_heard(Runtime((port,)), now),
         host=_heard(host, now),
         logs=_heard(Logs(), now),

@@ -2,7 +2,7 @@
 
 Things that happen at once are callables on the agenda. Things that wait in between are tasks: real threads, of which
 one runs at a time, so that code which waits by a callback, as drivers of restarts do, runs as it is. The same seed
-tells the same story.
+gives the same story.
 """
 
 from __future__ import annotations

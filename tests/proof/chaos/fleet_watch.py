@@ -58,7 +58,7 @@ class Elsewhere(ThisMachine):
         return Owner(self._name, "boot", self._made, 1, "x")
 
     def is_gone(self, text: str) -> bool:  # noqa: ARG002
-        """Nobody can tell."""
+        """Nobody knows."""
         return False
 
 
@@ -178,10 +178,10 @@ class Watcher:
                     continue
                 self._answers[label] = replace(last, problem=Problem.SERVER, tried=now)
             else:
-                told = self._shown(node, last, now)
-                if quiet and last is not None and last.value is told:
+                shown = self._shown(node, last, now)
+                if quiet and last is not None and last.value is shown:
                     continue
-                self._answers[label] = Answer(told, now, None, "", now)
+                self._answers[label] = Answer(shown, now, None, "", now)
             self._judge(node)
 
     def _shown(self, node: Node, last: Answer[CloudNode] | None, now: float) -> CloudNode:
@@ -218,8 +218,8 @@ class Watcher:
             begun = self._begin(called, decision, reading)
         elif decision.opens_breaker and fleet.settings.act and self._acts.open_breaker(reading, decision.opens_breaker):
             self._notifier.notify_breaker_opened(decision.opens_breaker)
-        told = begun.decision if begun is not None else decision
-        self._notifier.notify_decision(called.judged.node, called.target, told, begun=begun is not None)
+        made = begun.decision if begun is not None else decision
+        self._notifier.notify_decision(called.judged.node, called.target, made, begun=begun is not None)
         return decision.act is not None or bool(decision.opens_breaker)
 
     def _begin(self, called: Candidate, decision: RestartDecision, reading: LedgerReading) -> Begun | None:

@@ -11,15 +11,15 @@ import json
 import logging
 import select
 import sys
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
+from tests.proof.chaos.common import CallClock, FastTime, judged
 from tpuwatch.config import Config
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Problem, Signal, Snapshot
-from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
+from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Problem, Snapshot
+from tpuwatch.model.verdict import JudgedNode
 from tpuwatch.restart.service import RestartService
 from tpuwatch.signals.cloud import CloudSignal
 
@@ -27,33 +27,17 @@ PROJECT: Final = "lab"
 ZONES: Final = tuple(f"us-east5-{letter}" for letter in "abcdefgh")
 POLL_SECONDS: Final = 1.0  # by real time
 HERE: Final = Identity(project=Known(PROJECT, "config"), zone=Known(ZONES[0], "config"))
-NOTHING: Final = (Verdict.HEALTHY, Action.NONE)
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all watchers have in common. Times are simulated, and run `speed` times as fast as real ones."""
+class Job(FastTime):
+    """What all watchers have in common, and their clock."""
 
-    wall: float  # the simulated wall time at the real monotonic time `start`
-    start: float
-    speed: float
     watchers: int  # in each process
     fleet_max: int
-    window_seconds: float
+    window_seconds: float  # of simulated time
     address: str = ""  # of the simulated cloud
     root: str = ""
-
-    def text(self) -> str:
-        """It as JSON."""
-        return json.dumps(asdict(self))
-
-    def time(self) -> float:
-        """The simulated wall time."""
-        return self.wall + self.monotonic()
-
-    def monotonic(self) -> float:
-        """The simulated monotonic time."""
-        return (time.monotonic() - self.start) * self.speed
 
     def config(self, directory: str) -> Config:
         """The configuration of a watcher. Only the fleet's budget holds it back."""
@@ -88,21 +72,6 @@ class Job:
         )
 
 
-class RealClock:
-    """Simulated wall time, and real monotonic time, by which polls have their deadlines."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def time(self) -> float:
-        """Simulated."""
-        return self._job.time()
-
-    def monotonic(self) -> float:
-        """Real."""
-        return time.monotonic()
-
-
 class Watchers:
     """Those of this process."""
 
@@ -112,7 +81,7 @@ class Watchers:
         self._statuses: tuple[JudgedNode, ...] = ()
         config = job.config(job.root)
         rng = Random(number)
-        clock = RealClock(job)
+        clock = CallClock(job)
         self._signal = CloudSignal(config.cloud, lambda: HERE, clock=clock, rng=rng, on_call=lambda *_: None)
         self._watches = [self._made(f"{job.root}/watcher-{number}-{one}") for one in range(job.watchers)]
 
@@ -142,18 +111,10 @@ class Watchers:
         self._signal.ask()
         self._answers = dict(self._signal.answers)
         self._statuses = tuple(
-            _status(label, answer.value, self._job.time())
+            judged(label, answer.value, self._job.time())
             for label, answer in sorted(self._answers.items())
             if answer.value is not None
         )
-
-
-def _status(label: str, node: CloudNode, now: float) -> JudgedNode:
-    stuck = (node.state, node.health) == ("READY", "TIMEOUT")
-    verdict, action = (Verdict.NODE_STUCK, Action.RESTART_NODE) if stuck else NOTHING
-    reasons = tuple(Reason(one, "It says so.", now) for one in (Signal.CLOUD, Signal.RUNTIME)) if stuck else ()
-    judgement = Judgement(label, verdict, now, Confidence.HIGH, action, "It is as it is.", reasons)
-    return JudgedNode(label, node.project, node.zone, own=False, judgement=judgement, cloud=node)
 
 
 def main(arguments: list[str]) -> None:

@@ -12,13 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Final
 
+from tests.proof.chaos.common import CloudServer, Tally
 from tests.proof.chaos.fleet import most_within
 from tests.proof.chaos.race_watchers import PROJECT, ZONES, Job
 from tpuwatch.core.errors import LedgerError
@@ -26,10 +25,6 @@ from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.policy import budgets
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    from tpuwatch.sim.cloud.server import CloudServer
 
 SPEED: Final = 10.0
 PROCESSES: Final = 5
@@ -40,14 +35,6 @@ BATCH_SECONDS: Final = 1.0  # of real time, between two batches of faults
 END_SECONDS: Final = 300.0  # of real time, for all of it
 LOOK_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 30.0
-
-
-@dataclass
-class Tally:
-    """What came of it."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
 
 
 class Races:
@@ -136,7 +123,7 @@ class Races:
                 "it is READY": node.state == "READY",
                 f"it was stopped {expected} times": story.count("stop") == expected,
                 f"it was started {expected} times": story.count("start") == expected,
-                "its record tells so": (record is not None and record.phase is Phase.DONE) is hit,
+                "its record shows that": (record is not None and record.phase is Phase.DONE) is hit,
             }
             if not all(right.values()):
                 wrong = ", ".join(what for what, holds in right.items() if not holds)
@@ -168,12 +155,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tpuwatch-races-") as scratch:
         tally = Races(Path(scratch), faults=args.faults, seed=args.seed).run()
-    rows = {"watchers": PROCESSES * WATCHERS, **tally.counts, "violations": len(tally.faults)}
-    for name, count in {**rows, "seconds": round(time.monotonic() - began)}.items():
-        print(f"{name:<34}{count:>8}")
-    for fault in tally.faults:
-        print(f"  {fault}")
-    return 1 if tally.faults else 0
+    return tally.end({"watchers": PROCESSES * WATCHERS, **tally.counts}, began)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,19 @@
 """`python -m tests.proof.chaos.restart_driver JOB`: drives restarts in processes that may be killed at any moment.
 
-JOB is what `Job` holds, as JSON. Commands come by standard input, a line each: `start NODE` is answered by a process
-number, `wait NUMBER SECONDS` by an exit status, minus the signal's number where one ended it. Each driver is a fork of
-this process, which has imported all that it needs.
+JOB is what `Job` holds, as JSON. It is a nest (nest.py), and `start NODE` a driver of that node's restart.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.proof.chaos.common import CallClock, FastTime
+from tests.proof.chaos.nest import serve
 from tpuwatch.config import schema
 from tpuwatch.core.errors import ConflictError, LedgerError
 from tpuwatch.model.restart import Target
@@ -24,26 +22,18 @@ from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import PhaseLimits
 
-ENDED, OVERTAKEN, NO_LEDGER, LATE = 0, 3, 4, 5  # exit statuses; LATE is one that had to be killed
+ENDED, OVERTAKEN, NO_LEDGER = 0, 3, 4  # exit statuses
 PROJECT, ZONE = "lab", "us-east5-a"
 CALL_SECONDS: Final = 0.5  # by real time
-LOOK_SECONDS: Final = 0.002
 
 
 @dataclass(frozen=True)
-class Job:
-    """What all drivers have in common. Simulated time runs `speed` times as fast as real time."""
+class Job(FastTime):
+    """What all drivers have in common, and their clock."""
 
-    wall: float  # the simulated wall time at the real monotonic time `start`
-    start: float
-    speed: float
     lease_seconds: float
     address: str = ""  # of the simulated cloud
     state: str = ""  # the ledger's directory
-
-    def text(self) -> str:
-        """It as JSON."""
-        return json.dumps(asdict(self))
 
     @property
     def limits(self) -> PhaseLimits:
@@ -60,29 +50,6 @@ class Job:
         )
 
 
-class FastClock:
-    """The simulated time, the same in every process."""
-
-    def __init__(self, job: Job) -> None:
-        self._job = job
-
-    def time(self) -> float:
-        """Wall time."""
-        return self._job.wall + (time.monotonic() - self._job.start) * self._job.speed
-
-    def monotonic(self) -> float:
-        """Monotonic time."""
-        return (time.monotonic() - self._job.start) * self._job.speed
-
-
-class CallClock(FastClock):
-    """Simulated wall time, and the real monotonic time, by which calls have their deadlines."""
-
-    def monotonic(self) -> float:
-        """Real time."""
-        return time.monotonic()
-
-
 def target(node: str) -> Target:
     """The node of that name."""
     return Target(PROJECT, ZONE, node)
@@ -91,17 +58,16 @@ def target(node: str) -> Target:
 def drive(job: Job, node: str) -> int:
     """Drive its restart to the end, as far as one gets."""
     config = schema.CloudConfig(endpoint=job.address, insecure=True, timeout_seconds=CALL_SECONDS)
-    clock = FastClock(job)
 
     def wait(seconds: float) -> bool:
         time.sleep(seconds / job.speed)
         return False
 
     driver = Driver(
-        SqliteLedger(Path(job.state), clock),
+        SqliteLedger(Path(job.state), job),
         CloudNodeApi(config, clock=CallClock(job)),
         target(node),
-        clock=clock,
+        clock=job,
         wait=wait,
         limits=job.limits,
         lease_seconds=job.lease_seconds,
@@ -116,37 +82,6 @@ def drive(job: Job, node: str) -> int:
     return ENDED
 
 
-def serve(job: Job) -> None:
-    """Obey until standard input ends."""
-    for line in iter(sys.stdin.readline, ""):
-        command, what, *more = line.split()
-        print(_started(job, what) if command == "start" else _waited_for(int(what), float(more[0])), flush=True)
-
-
-def _started(job: Job, node: str) -> int:
-    pid = os.fork()
-    if pid == 0:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(2, 1)
-        status = 1
-        try:
-            status = drive(job, node)
-        finally:
-            os._exit(status)
-    return pid
-
-
-def _waited_for(pid: int, seconds: float) -> int:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(LOOK_SECONDS)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return LATE
-
-
 if __name__ == "__main__":
-    serve(Job(**json.loads(sys.argv[1])))
+    the_job = Job(**json.loads(sys.argv[1]))
+    serve(lambda node: drive(the_job, node))

@@ -12,29 +12,24 @@ import argparse
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-import warnings
-from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tests.proof.chaos.restart_driver import ENDED, NO_LEDGER, OVERTAKEN, PROJECT, ZONE, FastClock, Job, target
+from tests.proof.chaos.common import CloudServer, Tally
+from tests.proof.chaos.nest import Nest
+from tests.proof.chaos.restart_driver import ENDED, NO_LEDGER, OVERTAKEN, PROJECT, ZONE, Job, target
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.world import SimNode, Timing, World
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
-    from tpuwatch.sim.cloud.server import CloudServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +42,9 @@ LANES: Final = 6  # nodes that are restarted at the same time
 KILLS_PER_FAULT: Final = 8  # then its restart is left alone
 END_SECONDS: Final = 60.0  # of real time, for a driver that is left alone
 MOMENT_SECONDS: Final = 3.0  # a moment that does not come is given up
-STOP_SECONDS: Final = 20.0
-COLUMNS: Final = (
+KILLS: Final = "kills in all"
+ROWS: Final = (
+    KILLS,
     "frozen",
     "overtaken while frozen",
     "faults",
@@ -77,61 +73,6 @@ WEATHER: Final = (
 )
 
 
-@dataclass
-class Tally:
-    """What was done, and what came of it."""
-
-    moments: Counter[str] = field(default_factory=Counter)  # of kills
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: list[str] = field(default_factory=list)
-
-
-class Nest:
-    """A process that forks drivers."""
-
-    def __init__(self, job: Job, log: Path) -> None:
-        self._log = log.open("ab")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.proof.chaos.restart_driver", job.text()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self._running: list[int] = []
-
-    def start(self, node: str) -> int:
-        """A driver of that node's restart; its process number."""
-        pid = self._ask(f"start {node}")
-        self._running.append(pid)
-        return pid
-
-    def wait(self, pid: int, seconds: float = END_SECONDS) -> int:
-        """Its exit status; minus the signal's number where one ended it."""
-        status = self._ask(f"wait {pid} {seconds}")
-        self._running.remove(pid)
-        return status
-
-    def kill(self, pid: int) -> int:
-        """End it at once; its status, for it may have ended before."""
-        os.kill(pid, signal.SIGKILL)  # not reaped yet, so the number is its own
-        return self.wait(pid)
-
-    def close(self) -> None:
-        """End what is left."""
-        for pid in list(self._running):
-            self.kill(pid)
-        self._process.communicate(timeout=STOP_SECONDS)
-        self._log.close()
-
-    def _ask(self, command: str) -> int:
-        if self._process.stdin is None or self._process.stdout is None:
-            raise RuntimeError("the nest has no pipes")
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        return int(self._process.stdout.readline())
-
-
 class RestartChaos:
     """One run. The same seed picks the same moments, as far as the machine's time allows."""
 
@@ -146,12 +87,11 @@ class RestartChaos:
     def run(self) -> Tally:
         """Do it all; 60 kills take half a minute."""
         job = Job(time.time(), time.monotonic(), SPEED, LEASE_SECONDS, state=str(self._root / "state"))
-        clock = FastClock(job)
-        self._world = World(clock, rng=Random(f"world {self._seed}"))
+        self._world = World(job, rng=Random(f"world {self._seed}"))
         self._world.timing = TIMING
         for fault in WEATHER:
             self._world.faults.set(fault)
-        self._ledger = SqliteLedger(Path(job.state), clock)
+        self._ledger = SqliteLedger(Path(job.state), job)
         server = CloudServer(self._world)
         try:
             job = replace(job, address=server.address)
@@ -171,7 +111,7 @@ class RestartChaos:
 
     def _lane(self, job: Job, number: int) -> None:
         rng = Random(f"kill {self._seed} {number}")
-        nest = Nest(job, self._root / f"drivers-{number}.log")
+        nest = Nest("tests.proof.chaos.restart_driver", job.text(), self._root / f"drivers-{number}.log")
         try:
             while not self._enough():
                 with self._lock:
@@ -193,7 +133,7 @@ class RestartChaos:
                 break
             rng.choice(ways)(nest, rng, node)
         while not self._ended(node):
-            status = nest.wait(nest.start(node.name))
+            status = nest.wait(nest.start(node.name), END_SECONDS)
             if status not in (ENDED, NO_LEDGER):
                 self._fault(f"{node.name}: a driver that was left alone ended with status {status}.")
                 return
@@ -267,12 +207,12 @@ class RestartChaos:
         else:
             time.sleep(rng.uniform(0.1, 1.5))
         os.kill(first, signal.SIGSTOP)
-        status = nest.wait(nest.start(node.name))
+        status = nest.wait(nest.start(node.name), END_SECONDS)
         if status not in (ENDED, OVERTAKEN, NO_LEDGER):  # the frozen one may hold the ledger itself
             self._fault(f"{node.name}: a driver ended with status {status} beside a frozen one.")
         os.kill(first, signal.SIGCONT)
         self._count("frozen")
-        status = nest.wait(first)
+        status = nest.wait(first, END_SECONDS)
         if status == OVERTAKEN:
             self._count("overtaken while frozen")
         elif status not in (ENDED, NO_LEDGER):
@@ -284,7 +224,8 @@ class RestartChaos:
             self._fault(f"A driver ended by itself with status {status}; see its log.")
         if status == -signal.SIGKILL:
             with self._lock:
-                self._tally.moments[moment] += 1
+                self._tally.counts[KILLS] += 1
+                self._tally.counts[f"kills {moment}"] += 1
 
     # -- looking
 
@@ -324,7 +265,7 @@ class RestartChaos:
 
     def _enough(self) -> bool:
         with self._lock:
-            return bool(self._tally.faults) or sum(self._tally.moments.values()) >= self._kills
+            return bool(self._tally.faults) or self._tally.counts[KILLS] >= self._kills
 
     def _count(self, what: str, number: int = 1) -> None:
         with self._lock:
@@ -349,16 +290,6 @@ def _request(node: SimNode, now: float) -> RestartRecord:
     )
 
 
-def table(tally: Tally, seconds: float) -> str:
-    """What was done, for people."""
-    rows = [(f"kills {moment}", count) for moment, count in sorted(tally.moments.items())]
-    rows.append(("kills in all", sum(tally.moments.values())))
-    rows += [(name, tally.counts[name]) for name in COLUMNS]
-    rows.append(("violations", len(tally.faults)))
-    lines = [f"{name:<28}{count:>8}" for name, count in rows]
-    return "\n".join([*lines, f"{'seconds':<28}{seconds:>8.0f}"])
-
-
 def main() -> int:
     """0 when every node came back and none was stopped twice; else 1, after an account of what was."""
     parser = argparse.ArgumentParser(
@@ -371,12 +302,11 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tpuwatch-restarts-") as scratch:
         tally = RestartChaos(args.keep or Path(scratch), kills=args.kills, seed=args.seed).run()
-    print(table(tally, time.monotonic() - began))
-    for fault in tally.faults:
-        print(f"  {fault}")
+    moments = sorted(name for name in tally.counts if name.startswith("kills ") and name != KILLS)
+    status = tally.end({name: tally.counts[name] for name in (*moments, *ROWS)}, began)
     if tally.faults:
         print(f"Again: python -m tests.proof.chaos.restarts --kills {args.kills} --seed {args.seed} --keep DIR")
-    return 1 if tally.faults else 0
+    return status
 
 
 if __name__ == "__main__":

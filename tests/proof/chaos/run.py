@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import time
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.e2e.daemon_process import DaemonProcess
 from tests.proof.chaos.victim import Victim
 from tests.proof.chaos.writer import RULES, Writer
 from tpuwatch.model.events import Cause
@@ -76,27 +76,10 @@ class Chaos:
         return Verdict(self._summary(time.monotonic() - started), self._faults)
 
     def _configure(self) -> Path:
-        rules = self._root / "rules"
-        rules.mkdir()
-        (rules / "chaos.toml").write_text(RULES)
-        config = self._root / "tpuwatch.toml"
-        lines = (
-            "[logs]",
-            f"paths = [{json.dumps(str(self._writer.logs))}]",
-            f"job_paths = [{json.dumps(str(self._writer.jobs / '*.log'))}]",
-            f"rules = [{json.dumps(str(rules))}]",
-            "poll_seconds = 0.2",
-            "[cloud]",
-            "enabled = false",
-            "[runtime]",
-            "enabled = false",
-            "[http]",
-            'listen = "127.0.0.1:0"',
-            "[state]",
-            f"dir = {json.dumps(str(self._state))}",
-        )
-        config.write_text("\n".join(lines) + "\n")
-        return config
+        daemon = DaemonProcess(self._root)
+        (daemon.rules / "chaos.toml").write_text(RULES)
+        daemon.configure(poll_seconds=0.2)
+        return daemon.config
 
     # -- killing
 
@@ -236,10 +219,10 @@ class Chaos:
 
     def _summary(self, seconds: float) -> str:
         kills, writer = sum(self._moments.values()), self._writer
-        told = ", ".join(f"{count} {moment}" for moment, count in sorted(self._moments.items()))
+        moments = ", ".join(f"{count} {moment}" for moment, count in sorted(self._moments.items()))
         done = ", ".join(f"{count} {name}" for name, count in sorted(writer.done.items()))
         verdict = "FAILED" if self._faults else "each event exactly once"
         return (
-            f"chaos: {kills} kills ({told}); {writer.events} events and {writer.launched} launches in {writer.bytes} "
-            f"bytes ({done}); {seconds:.0f} s, seed {self._seed}: {verdict}"
+            f"chaos: {kills} kills ({moments}); {writer.events} events and {writer.launched} launches in "
+            f"{writer.bytes} bytes ({done}); {seconds:.0f} s, seed {self._seed}: {verdict}"
         )

@@ -10,13 +10,13 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tests.proof.chaos.nest import STOP_SECONDS, Nest
 from tpuwatch.core.errors import StoreError
 from tpuwatch.store import StoreReader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-STOP_SECONDS = 20.0
 _LOOK_SECONDS = 0.002
 
 
@@ -28,13 +28,7 @@ class Victim:
         self._config = config
         self._state = state
         self._log = log.open("ab")
-        self._nest = subprocess.Popen(
-            [sys.executable, "-m", "tests.proof.chaos.nest", str(config)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
+        self._nest = Nest("tests.proof.chaos.nest", str(config), log)
         self._process: subprocess.Popen[bytes] | None = None  # None: it is the nest's
 
     def start(self, *, forked: bool) -> None:
@@ -42,7 +36,7 @@ class Victim:
         self.running = True
         if forked:
             self._process = None
-            self._pid = self._ask("start")
+            self._pid = self._nest.start("run")
             return
         command = [sys.executable, "-m", "tpuwatch", "run", "--config", str(self._config)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
@@ -55,7 +49,7 @@ class Victim:
     def wait(self) -> int:
         """Its exit status; minus the signal's number where one ended it."""
         self.running = False
-        return self._ask("wait") if self._process is None else self._process.wait(STOP_SECONDS)
+        return self._nest.wait(self._pid, STOP_SECONDS) if self._process is None else self._process.wait(STOP_SECONDS)
 
     def close(self) -> None:
         """End it and the nest, whatever they do."""
@@ -63,15 +57,8 @@ class Victim:
             with contextlib.suppress(ProcessLookupError):
                 self.signal(signal.SIGKILL)
             self.wait()
-        self._nest.communicate(timeout=STOP_SECONDS)  # its standard input ends, and so does it
+        self._nest.close()
         self._log.close()
-
-    def _ask(self, command: str) -> int:
-        if self._nest.stdin is None or self._nest.stdout is None:
-            raise RuntimeError("the nest has no pipes")
-        self._nest.stdin.write(f"{command}\n")
-        self._nest.stdin.flush()
-        return int(self._nest.stdout.readline())
 
     # -- what can be seen of it
 

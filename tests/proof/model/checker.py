@@ -366,12 +366,12 @@ def main() -> int:
     options = parser.parse_args()
     if options.pairs:
         pairs = itertools.combinations(Budget._fields, 2)
-        return max([_told(alone(*pair), options, options.depth or 10_000) for pair in pairs])
+        return max([_report(alone(*pair), options, options.depth or 10_000) for pair in pairs])
     budget = Budget(**{name: getattr(options, name) for name in Budget._fields})
-    return _told(budget, options, options.depth or 12)
+    return _report(budget, options, options.depth or 12)
 
 
-def _told(budget: Budget, options: argparse.Namespace, depth: int) -> int:
+def _report(budget: Budget, options: argparse.Namespace, depth: int) -> int:
     checker, began = Checker(budget, options.hosts, watched=options.watched), time.monotonic()
     faults = ", ".join(f"{count} {name}" for name, count in budget._asdict().items() if count)
     try:

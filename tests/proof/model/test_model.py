@@ -110,4 +110,4 @@ def _blind(record: RestartRecord, sight: NodeObservation, now: float, limits: Ph
 def test_the_checker_finds_what_is_wrong(checker: Checker, found: str) -> None:
     with pytest.raises(Violation, match=found) as violation:
         checker.run(40)
-    assert "takes the lease" in str(violation.value)  # it tells how it came about
+    assert "takes the lease" in str(violation.value)  # it shows how it came about

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, NodeObservation, Operation
 
-EPOCH = 900.0  # operations' times tell their order alone
+EPOCH = 900.0  # operations' times show their order alone
 _DURING = {"stop": "STOPPING", "start": "STARTING", "reset": "RESTARTING"}
 _AFTER = {"stop": "STOPPED", "start": "READY", "reset": "READY"}
 _BEFORE = {"stop": "READY", "start": "STOPPED", "reset": "READY"}

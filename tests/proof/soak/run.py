@@ -86,7 +86,7 @@ class Account:
 class Soak:
     """One run. `seed` is of the moments of polls, `print_line` is called with each line of the table.
 
-    What has grown is looked at again for `patience` seconds in all, with `wait` between two looks.
+    What has grown is looked at again for `patience` seconds in all.
     """
 
     def __init__(
@@ -98,7 +98,6 @@ class Soak:
         rounds: int = ROUNDS,
         seed: int = 1,
         patience: float = PATIENCE_SECONDS,
-        wait: Callable[[float], object] = time.sleep,
         print_line: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.account = Account()
@@ -108,7 +107,6 @@ class Soak:
         self._rounds = rounds
         self._rng = random.Random(seed)
         self._patience = patience
-        self._wait = wait
         self._print_line = print_line
         self._clock = ManualClock(time.time())
         self._metrics = Metrics(loops=[], refusals=[])
@@ -275,7 +273,7 @@ class Soak:
         size = _sizes()
         while number > 1 and self._patience > 0 and any(size[what] > most for what, most in self._most().items()):
             self._patience -= _PAUSE_SECONDS
-            self._wait(_PAUSE_SECONDS)
+            time.sleep(_PAUSE_SECONDS)
             again = _sizes()
             size = {what: min(size[what], again[what]) for what in size}
         return size

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 from collections import deque
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+import pytest
+
+from tests.standins.machine import Machine as MadeUpMachine
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
@@ -71,16 +73,10 @@ class Stage:
         """While the environment leads clients to this metadata server, and to no proxy."""
         wanted = {"GCE_METADATA_HOST": self.metadata.address, "GCE_METADATA_IP": self.metadata.address}
         wanted["no_proxy"] = "127.0.0.1"
-        before = {name: os.environ.get(name) for name in wanted}
-        os.environ.update(wanted)
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in wanted.items():
+                patch.setenv(name, value)
             yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
 
     def calls(self, method: str) -> int:
         """How many calls of this method the world remembers."""
@@ -174,49 +170,29 @@ class _Handler(BaseHTTPRequestHandler):
         """What speaks no HTTP is not logged."""
 
 
-class Machine:
-    """The files of a machine that has been up for ten days. While a program runs, a process holds its TPU."""
+class Machine(MadeUpMachine):
+    """It has been up for ten days. While a program runs, a process holds its TPU."""
 
     def __init__(self, root: Path, clock: Clock) -> None:
-        self.root = root
+        super().__init__(root)
+        self.write("proc/uptime", "864000.00 1.00\n")
         self._clock = clock
-        self._holder = root / "proc/4242"
-        self._works = True
+        self._phase = WorkloadPhase.TRAINING
         self._used = 100.0  # seconds of processors, by the holder until `_looked`
         self._looked = clock.monotonic()
-        for name, text in _FILES.items():
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).write_text(text)
-        (self._holder / "fd").mkdir()
-        self.runs(WorkloadPhase.TRAINING)
+        self.look()
 
     def runs(self, phase: WorkloadPhase) -> None:
         """From now on this is what a program does, if there is one."""
         self.look()
-        self._works = phase in (WorkloadPhase.TRAINING, WorkloadPhase.COMPILING)
-        device = self._holder / "fd/7"
-        device.unlink(missing_ok=True)
-        if phase is not WorkloadPhase.NONE:
-            device.symlink_to("/dev/vfio/0")
+        self._phase = phase
+        self.look()
 
     def look(self) -> None:
         """Bring the files up to date: a program that works keeps one processor busy."""
         now = self._clock.monotonic()
-        self._used += now - self._looked if self._works else 0.0
+        if self._phase in (WorkloadPhase.TRAINING, WorkloadPhase.COMPILING):
+            self._used += now - self._looked
         self._looked = now
-        (self._holder / "stat").write_text(_STAT.format(pid=4242, ticks=int(self._used * _TICKS), started=_STARTED))
-
-
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_STARTED: Final = int(860_400 * _TICKS)  # an hour before the ten days were over
-_STAT: Final = "{pid} (python3) S 1 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {started}\n"
-_FILES: Final = {
-    "proc/uptime": "864000.00 1.00\n",
-    "proc/stat": "cpu 1 0 1 100 0 0 0 0 0 0\n",
-    "proc/vmstat": "oom_kill 0\n",
-    "proc/meminfo": "MemTotal: 1048576 kB\nMemAvailable: 524288 kB\n",
-    "proc/locks": "",
-    "proc/1/stat": _STAT.format(pid=1, ticks=0, started=1),
-    "proc/4242/status": "Uid:\t0\t0\t0\t0\n",
-    "proc/4242/cmdline": "python3\0train.py\0",
-}
+        files = () if self._phase is WorkloadPhase.NONE else ("/dev/vfio/0",)
+        self.process(4242, files=files, cpu=self._used, started=860_400.0)  # an hour before the ten days were over

@@ -95,13 +95,13 @@ def test_a_launch_without_room_is_not_hidden_by_another_one() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_is_drawn_fits(seed: int) -> None:
-    dice = random.Random(seed)
-    sizes = [dice.choice((0, 4096, 1 << 28, 1 << 32, 1 << 40)) * dice.randint(1, 9) for _ in range(dice.randint(1, 60))]
-    points = [Point(size, 10 ** dice.uniform(-3, 5), dice.random() < 0.3) for size in sizes]
-    fit = Fit(dice.uniform(-5, 50), dice.uniform(-1, 5) / GIB, 3, 0, 1.0) if dice.random() < 0.7 else None
-    graph = Graph(points, fit, 10 ** dice.uniform(-1, 3), dice.choice((None, 0, 1 << 28, 1 << 36)))
-    columns = dice.randint(1, 250)
-    drawn = draw(graph, columns=columns, signs=dice.choice((FINE, PLAIN)))
+    rng = random.Random(seed)
+    sizes = [rng.choice((0, 4096, 1 << 28, 1 << 32, 1 << 40)) * rng.randint(1, 9) for _ in range(rng.randint(1, 60))]
+    points = [Point(size, 10 ** rng.uniform(-3, 5), rng.random() < 0.3) for size in sizes]
+    fit = Fit(rng.uniform(-5, 50), rng.uniform(-1, 5) / GIB, 3, 0, 1.0) if rng.random() < 0.7 else None
+    graph = Graph(points, fit, 10 ** rng.uniform(-1, 3), rng.choice((None, 0, 1 << 28, 1 << 36)))
+    columns = rng.randint(1, 250)
+    drawn = draw(graph, columns=columns, signs=rng.choice((FINE, PLAIN)))
     assert drawn[0] == "seconds"
     assert max(map(len, drawn)) <= max(MIN_COLUMNS, min(columns, MAX_COLUMNS))
     assert len({line[: line.index(sign)] for line in drawn for sign in ("┼", "+") if f" 0 {sign}" in line}) == 1

@@ -86,7 +86,8 @@ def _signal(ctx: ActionContext) -> None:
             asked.append(process.pid)
     if asked:
         others = f" {capital(listed(left))}." if left else ""
-        ctx.end(Phase.DONE, f"Process {listed(map(str, asked))} was sent {number.name} for a checkpoint.{others}")
+        sent_to = f"Process {asked[0]} was" if len(asked) == 1 else f"Processes {listed(map(str, asked))} were"
+        ctx.end(Phase.DONE, f"{sent_to} sent {number.name} for a checkpoint.{others}")
     else:
         why = listed(left) or "tpuwatch is to end"
         ctx.end(Phase.FAILED, f"No checkpoint was requested: {why}.")

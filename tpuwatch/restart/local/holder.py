@@ -23,7 +23,7 @@ from tpuwatch.restart.local.processes import (
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from tpuwatch.host import HolderScan
     from tpuwatch.model import Holder
@@ -62,7 +62,7 @@ def _begin(ctx: ActionContext) -> None:
         return
     ctx.write(
         Phase.INTENT,
-        f"{_processes(found.holders)} is to be ended.",
+        f"{_processes(found.holders, 'is', 'are')} to be ended.",
         boot_id=system.boot_id(),
         operation="",
         operations=encode_processes(found.holders),
@@ -102,7 +102,7 @@ def _send_signals(ctx: ActionContext) -> None:
         interrupted = ctx.record.stops
         ctx.write(
             Phase.INTENT,
-            f"{_processes(found.holders)} gets {number.name}, and has {length(seconds)} to let go of the TPU.",
+            f"{_processes(found.holders, 'gets', 'get')} {number.name}, with {length(seconds)} to let go of the TPU.",
             operation=number.name,
             operations=encode_processes(processes),
             stops=1,
@@ -167,8 +167,8 @@ def _let_go(ctx: ActionContext, processes: tuple[ProcessId, ...], seconds: float
 def _verify(ctx: ActionContext) -> None:
     """Whether they have let go, and who has the TPU now."""
     system, record = ctx.system, ctx.record
-    processes = decode_processes(record.operations) if record.boot_id == system.boot_id() else set()
-    if still := sorted(process for process in processes if still_holds(system, process)):
+    processes, same_boot = decode_processes(record.operations), record.boot_id == system.boot_id()
+    if still := sorted(process for process in processes if same_boot and still_holds(system, process)):
         ctx.end(Phase.FAILED, _not_ended(ctx, still))
         return
     held = system.held()
@@ -176,10 +176,10 @@ def _verify(ctx: ActionContext) -> None:
     if old:
         ctx.end(
             Phase.FAILED,
-            f"{_processes(processes)} has let go of the TPU, but it is not free: {_shown(old)} held it before already.",
+            f"{_let_go_of(processes)}, but it is not free: {_shown(old)} held it before already.",
         )
         return
-    ctx.end(Phase.DONE, f"{_processes(processes)} has let go of the TPU. {_now(ctx, held)}".rstrip())
+    ctx.end(Phase.DONE, f"{_let_go_of(processes)}. {_now(ctx, held)}".rstrip())
 
 
 def _now(ctx: ActionContext, held: HolderScan) -> str:
@@ -198,10 +198,10 @@ def _not_ended(ctx: ActionContext, still: list[ProcessId]) -> str:
     last = ctx.settings.signal_sequence[-1][0].name
     if blocked := [process for process in still if ctx.system.blocked(process)]:
         return (
-            f"{_processes(blocked)} is blocked in the kernel (state D), where no signal reaches it, and still holds "
-            f"the TPU after {last}. It ends when the driver lets it go, or with a restart of the node."
+            f"{_processes(blocked, 'is', 'are')} blocked in the kernel (state D), where no signal arrives, and the TPU "
+            f"is still held after {last}. This ends when the driver lets go, or with a restart of the node."
         )
-    return f"{_processes(still)} still holds the TPU after {last}."
+    return f"{_processes(still, 'still holds', 'still hold')} the TPU after {last}."
 
 
 def _denied(denied: list[ProcessId]) -> str:
@@ -212,12 +212,17 @@ def _denied(denied: list[ProcessId]) -> str:
     )
 
 
-def _processes(processes: Iterable[ProcessId]) -> str:
-    return capital(_lower(processes))
+def _let_go_of(processes: Collection[ProcessId]) -> str:
+    return f"{_processes(processes, 'has', 'have')} let go of the TPU"
 
 
-def _lower(processes: Iterable[ProcessId]) -> str:
-    return f"process {_pids(process.pid for process in processes)}"
+def _processes(processes: Collection[ProcessId], one: str, several: str) -> str:
+    """The subject of a sentence with its verb, which is `one` or `several`."""
+    return f"{capital(_lower(processes))} {one if len(processes) == 1 else several}"
+
+
+def _lower(processes: Collection[ProcessId]) -> str:
+    return f"process{'es' * (len(processes) != 1)} {_pids(process.pid for process in processes)}"
 
 
 def _pids(pids: Iterable[int]) -> str:

@@ -109,7 +109,9 @@ def test_a_group_with_a_stranger_in_it_does_not(context: Desk) -> None:
 def test_children_that_hold_the_tpu_too_go_with_it(context: Desk) -> None:
     context.system.add(40, ends_on=("SIGTERM",))
     context.system.add(41, parent=40, group=41, ends_on=("SIGQUIT",))
-    assert context.end(40).operations == ("holder/40/1000", "holder/41/1000")
+    ended = context.end(40)
+    assert ended.operations == ("holder/40/1000", "holder/41/1000")
+    assert ended.note.startswith("Processes 40 and 41 have let go of the TPU.")
     assert context.system.sent == [
         (40, "SIGINT"),
         (41, "SIGINT"),
@@ -277,6 +279,7 @@ def test_after_a_boot_the_same_numbers_are_others(context: Desk) -> None:
     context.system.processes[40].started = context.clock.time() + 50
     ended = context.driver().drive()
     assert (ended.phase, context.system.sent) == (Phase.DONE, [(40, "SIGINT")])
+    assert ended.note.startswith("Process 40 has let go of the TPU.")
 
 
 def test_a_driver_that_was_overtaken_sends_nothing_more(context: Desk) -> None:
