@@ -96,7 +96,7 @@ class Place:
             "me": ME,
             "run": lambda *_, **__: None,
             "fetch": _nobody,
-            "disk": lambda _: (1 << 40, 1 << 39),
+            "disk": lambda _: (1 << 40, 1 << 39, 1 << 39),
             "glibc": lambda: "2.35",
             **more,
         }
@@ -110,12 +110,19 @@ def _nobody(*_: Any, **__: Any) -> Any:
 def results(name: str, environment: Environment) -> list[Result]:
     """What a check of that id says."""
     (check,) = [check for check in CHECKS if check.id == name]
-    return list(check.look(environment))
+    return check.results(environment)
 
 
 def described(name: str, environment: Environment) -> list[str]:
     """The same, a line each: "status: text | fix"."""
     return [f"{one.status.value}: {one.text} | {one.fix}" for one in results(name, environment)]
+
+
+def expect(name: str, environment: Environment, start: str, *parts: str) -> None:
+    """The check has one result: it begins with `start` ("warn: …"), and each of the parts is in it."""
+    (line,) = described(name, environment)
+    assert line.startswith(start), line
+    assert [part for part in parts if part not in line] == [], line
 
 
 def statuses(name: str, environment: Environment) -> list[CheckStatus]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.standins.doctor_machine import ManualClock, Place, described, serving, statuses
+from tests.standins.doctor_machine import ManualClock, Place, described, expect, serving, statuses
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import HttpReply, fetch
@@ -116,9 +116,7 @@ def test_the_clock_by_the_metadata_server(place: Place, ahead: int, status: str,
     clock = ManualClock()
     with serving(pages(), date=formatdate(clock.time() + ahead, usegmt=True)) as address:
         environment = place.environment(config={}, environ={"GCE_METADATA_HOST": address}, clock=clock, fetch=fetch)
-        (line,) = described("clock", environment)
-    assert line.startswith(f"{status}: ")
-    assert said in line
+        expect("clock", environment, f"{status}: ", said)
 
 
 def test_the_clock_by_the_api_where_there_is_no_metadata_server(place: Place) -> None:
@@ -181,9 +179,7 @@ def test_an_api_that_does_not_tell(place: Place, server: Cloud, fault: InjectedF
     environment = place.environment(
         config=config(server.server.address), environ={"GCE_METADATA_HOST": "127.0.0.1:9", "HOME": "/home/me"}
     )
-    (line,) = described("api", environment)
-    assert line.startswith(f"{status}: ")
-    assert fix in line
+    expect("api", environment, f"{status}: ", fix)
     denied = fault.code == "PERMISSION_DENIED" and not fault.reason
     assert statuses("permissions", environment) == [CheckStatus.WRONG if denied else CheckStatus.UNKNOWN]
     assert CheckStatus.WRONG not in statuses("nodes", environment)
