@@ -52,11 +52,10 @@ def changes(before: TunePlan | None, after: TunePlan) -> list[PlanChange]:
         for name, one in new.items()
         if old.get(name) != one.value
     ]
-    set_before = {one.name for one in before.settings} if before is not None else set()
     gone = [
-        PlanChange(name, "unset", value, None, _why(after, name))
-        for name, value in old.items()
-        if name in set_before and name not in new
+        PlanChange(one.name, "unset", one.value, None, _why(after, one.name))
+        for one in (before.settings if before is not None else ())
+        if one.name not in new
     ]
     return found + gone
 

@@ -16,7 +16,6 @@ from tpuwatch.tune.environment import (
     KeptVariable,
     LaunchEnvironment,
     apply_overrides,
-    fresh_plan,
     launch_environment,
     refresh_plan,
 )
@@ -127,12 +126,6 @@ def test_a_plan_is_renewed_by_what_holds_now() -> None:
     new = refresh_plan(old, [VariableSetting("TPU_LOG_DIR", "/new", "")], {"TPU_OVERRIDE": "2"})
     found = {setting.name: setting.value for setting in new.settings}
     assert found == {SIZE: "4096", "TPU_OVERRIDE": "2", "TPU_LOG_DIR": "/new"}
-
-
-def test_without_a_history_the_size_is_left_to_libtpu() -> None:
-    fresh = fresh_plan("bert", (VariableSetting("TPU_MIN_LOG_LEVEL", "0", ""),), 5.0, config="c")
-    assert (fresh.decision.step, fresh.decision.size_bytes, fresh.config) == (SizeStep.START, None, "c")
-    assert "no history" in fresh.decision.reasons[0]
 
 
 def test_a_start_loads_nothing_heavy() -> None:

@@ -134,7 +134,7 @@ def test_keys_that_nobody_knows_are_left_alone() -> None:
         (document(decision=decision(step="jump")), "jump is no step"),
         (document(decision=decision(size_bytes=-1)), "size_bytes is no size"),
         (document(decision=decision(size_bytes=True)), "size_bytes is no size"),
-        (document(decision=decision(reasons=["\0"])), "reasons are no sentences"),
+        (document(decision=decision(reasons=["\0"])), "reasons is no text"),
         (document(decision=decision(fit={})), "base_seconds is missing"),
         (b" " * (1 << 19), "larger than"),
     ],
