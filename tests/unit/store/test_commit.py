@@ -42,17 +42,12 @@ def test_copies_count_once_in_one_commit_and_over_commits_and_runs(tmp_path: Pat
     assert [one.key for one in store.commit([event("b"), event("c"), event("a")], [])] == [b"c"]
     store.close()
     store = EventStore.open(tmp_path, clock)
-    assert store.commit([event("a"), event("b")], []) == []
+    copy = event("a")
+    assert store.commit([copy, event("b")], []) == []
+    assert copy.id is None
     assert [one.key for one in store.events()] == [b"a", b"b", b"c"]
     assert store.events()[0].file == event("a").file
     store.close()
-
-
-def test_a_copy_is_given_no_id(store: EventStore) -> None:
-    store.commit([event("a")], [])
-    copy = event("a")
-    store.commit([copy], [])
-    assert copy.id is None
 
 
 def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path, clock: ManualClock) -> None:
@@ -108,14 +103,10 @@ def test_any_string_can_be_kept(store: EventStore, text: str) -> None:
     assert store.cursors() == [cursor(path=f"/logs/{text}", state={"tail": text})]
 
 
-def test_a_pid_that_is_no_pid_spoils_nothing(store: EventStore) -> None:
-    store.commit([event("a", pid=10**30), event("b")], [])
-    assert [one.pid for one in store.events()] == [None, 42]
-
-
-def test_times_that_are_no_numbers_spoil_nothing(store: EventStore) -> None:
-    assert len(store.commit([event("a", time=float("nan")), event("b", time=float("inf"))], [])) == 2
-    assert len(store.events()) == 2
+def test_pids_and_times_that_are_none_spoil_nothing(store: EventStore) -> None:
+    nonsense = [event("a", pid=10**30), event("b", time=float("nan")), event("c", time=float("inf"))]
+    assert len(store.commit(nonsense, [])) == 3
+    assert {one.key: one.pid for one in store.events()} == {b"a": None, b"b": 42, b"c": 42}
 
 
 def test_offsets_and_events_fail_together(store: EventStore, tmp_path: Path) -> None:
@@ -145,13 +136,6 @@ def test_cursors_know_a_file_by_device_and_inode(store: EventStore) -> None:
     }
 
 
-def test_an_inode_that_is_used_again_has_the_cursor_of_the_new_file_alone(store: EventStore) -> None:
-    store.commit([], [cursor(10, head=b"z, the first file")])
-    store.commit([], [cursor(3, head=b"another file")])
-    store.forget_cursors([(1, 2)], 60)
-    assert [(one.head, one.offset) for one in store.cursors()] == [(b"another file", 3)]
-
-
 def test_cursors_are_ordered_by_when_their_file_last_existed(store: EventStore, clock: ManualClock) -> None:
     for inode in (26, 1, 13):
         store.commit([], [cursor(inode=inode)])
@@ -159,11 +143,12 @@ def test_cursors_are_ordered_by_when_their_file_last_existed(store: EventStore, 
     assert [one.inode for one in store.cursors()] == [26, 1, 13]
 
 
-def test_a_file_whose_first_bytes_have_grown_has_one_cursor(store: EventStore) -> None:
-    store.commit([], [cursor(0, head=b"")])
-    store.commit([], [cursor(3, head=b"Log")])
-    store.commit([], [cursor(8, head=b"Log file")])
-    assert store.cursors() == [cursor(8, head=b"Log file")]
+@pytest.mark.parametrize("first", [b"", b"Log", b"z, the first file"], ids=["empty", "shorter", "of another file"])
+def test_an_inode_has_the_cursor_of_its_latest_first_bytes_alone(store: EventStore, first: bytes) -> None:
+    store.commit([], [cursor(10, head=first)])
+    store.commit([], [cursor(3, head=b"Log file")])
+    store.forget_cursors([(1, 2)], 60)
+    assert store.cursors() == [cursor(3, head=b"Log file")]
 
 
 def test_device_and_inode_may_use_all_64_bits(store: EventStore) -> None:
