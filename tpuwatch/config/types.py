@@ -1,4 +1,4 @@
-"""The types of configuration values: validation, and how a message describes what is allowed."""
+"""The types of tables and values: validation, and how a message describes what is allowed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tpuwatch.config.start import is_override
+
+
+class Section(BaseModel):
+    """A table of the file. Frozen: a new configuration is a new object."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +154,7 @@ NodeAddresses = Annotated[
     Allowed('a table of node names and addresses, such as {"train-1" = "http://10.0.0.5:9478"}'),
 ]
 Overrides = Annotated[
-    dict[
-        Annotated[str, Field(strict=True)],
-        Annotated[str, Field(strict=True)],
-    ],
+    dict[Annotated[str, Field(strict=True)], Annotated[str, Field(strict=True)]],
     AfterValidator(_overrides),
     Allowed(
         "a table of TPU_* and LIBTPU_* variables and their values, which are strings: "
@@ -159,7 +162,6 @@ Overrides = Annotated[
         "left to the job"
     ),
 ]
-LogLevel = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
