@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ME = User(os.getuid(), frozenset([os.getgid()]))
+NOBODY = {"GCE_METADATA_HOST": "127.0.0.1:9"}  # nobody listens on the port that discards
 STRANGER = User(54_321)  # nobody's number, and never root's
 STATUS = (
     "Name:\tpython3\nState:\t{state}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t7\t7\t7\t7\nGroups:\t\n"

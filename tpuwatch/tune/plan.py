@@ -94,15 +94,15 @@ def own_directory(environ: Mapping[str, str]) -> Path:
 
 
 def make_plan_directory(directory: Path) -> None:
-    """Make a tune directory and the one for plans in it, so that all may read there. Raises TuneError."""
-    make_directory(directory)
-    make_directory(directory / PLANS)
+    """Make a tune directory and the one for plans in it, unless they are there. Raises TuneError."""
+    _make_directory(directory)
+    _make_directory(directory / PLANS)
 
 
-def make_directory(path: Path, *, mode: int = 0o755) -> None:
-    """Make a directory of this mode whatever the umask is, and what is above it by the umask, unless it is there.
+def _make_directory(path: Path) -> None:
+    """Make a directory that all may read, whatever the umask is, and what is above it by the umask.
 
-    What root makes belongs to the owner of the directory above. Raises TuneError.
+    What root makes belongs to the owner of the directory above.
     """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ def make_directory(path: Path, *, mode: int = 0o755) -> None:
             path.mkdir(mode=0o700)
         except FileExistsError:
             return
-        path.chmod(mode)
+        path.chmod(0o755)
         if os.geteuid() == 0:
             above = path.parent.stat()
             os.chown(path, above.st_uid, above.st_gid)
@@ -193,12 +193,10 @@ def reset_path(directory: Path, workload: str) -> Path:
     return directory / PLANS / f"{workload}{_RESET_SUFFIX}"
 
 
-def write_reset(directory: Path, workload: str, now: float) -> Path:
-    """Exclude the launches of the workload before `now`; returns the file that records it. Raises TuneError."""
-    path = reset_path(directory, workload)
-    make_directory(path.parent)
-    write_atomic(path, f"{now:.3f}\n".encode("ascii"))
-    return path
+def write_reset(directory: Path, workload: str, now: float) -> None:
+    """Exclude the launches of the workload before `now`. Raises TuneError."""
+    make_plan_directory(directory)
+    write_atomic(reset_path(directory, workload), f"{now:.3f}\n".encode("ascii"))
 
 
 def _read_reset(path: Path) -> float | None:

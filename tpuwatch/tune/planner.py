@@ -95,18 +95,18 @@ def make_plan(
     host: TuneHost,
     workload: str,
     now: float,
-    facts: Sequence[LogFacts] = (),
+    places: Sequence[LogFacts],
 ) -> TunePlan:
     """All that is decided for a workload's next launch.
 
-    `launches` are its own, the oldest first. `facts` are the directories that libtpu's logs may go to, in the order in
-    which they are wanted (tpuwatch.libtpu.log_settings.places); without them no log settings are planned.
+    `launches` are its own, the oldest first. `places` are the directories that libtpu's logs may go to, in the order in
+    which they are wanted (tpuwatch.libtpu.log_settings.places).
     """
     tune, bounds = config.tune, bounds_of(config)
     decision = decide(launches, host, bounds)
-    visible = log_settings.settings(facts, log_mib=tune.log_mib, stderr_level=tune.stderr_level) if facts else None
+    visible = log_settings.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level)
     plan = TunePlan(workload, now, _premapped(decision), decision, stamp(config.source), host.generation)
-    return refresh_plan(plan, visible.settings if visible is not None else (), dict(sorted(bounds.overrides.items())))
+    return refresh_plan(plan, visible.settings, dict(sorted(bounds.overrides.items())))
 
 
 def _premapped(decision: SizeDecision) -> tuple[VariableSetting, ...]:
@@ -268,20 +268,8 @@ class Planner:
         if change.variable in (SIZE, THRESHOLD):
             grounds = {"reasons": list(made.reasons), "conflict": made.conflict or None, "trial": made.trial}
         _log.log(level, "%s", change_events.sentence(plan, change, acts=self.acts))
-        self._audit.write(
-            {
-                **times("time", plan.decided),
-                "workload": plan.workload,
-                "mode": self._config.tune.mode,
-                "step": made.step.value,
-                "variable": change.variable,
-                "direction": change.direction,
-                "before": change.before,
-                "after": change.after,
-                "why": change.why,
-                **grounds,
-            }
-        )
+        facts = change_events.facts(plan, change, acts=self.acts)
+        self._audit.write({**times("time", plan.decided), **facts, **grounds})
 
 
 def _assignments(text: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.standins.doctor_machine import Place, described, serving, statuses
+from tests.standins.doctor_machine import NOBODY, Place, described, serving, statuses
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.credentials import load_and_refresh
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ROOT = "/computeMetadata/v1/"
 ACCOUNT = f"{ROOT}instance/service-accounts/default/"
-NOBODY = {"GCE_METADATA_HOST": "127.0.0.1:9"}  # nobody listens on the port that discards
 FILE = "/keys/key.json"
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 

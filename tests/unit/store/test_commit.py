@@ -15,6 +15,7 @@ from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.store import EventStore, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tpuwatch.core.clock import ManualClock
@@ -33,25 +34,20 @@ def test_events_come_back_as_they_went_in(store: EventStore) -> None:
     assert [replace(one, id=None) for one in store.events()] == [replace(one, id=None) for one in events]
 
 
-def test_copies_count_once_in_one_commit_and_over_commits_and_runs(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
-    assert [one.key for one in store.commit([event("a"), event("b"), event("a", file="/x.ERROR")], [])] == [
-        b"a",
-        b"b",
-    ]
+def test_copies_count_once_in_one_commit_and_over_commits_and_runs(next_run: Callable[[], EventStore]) -> None:
+    store = next_run()
+    new = store.commit([event("a"), event("b"), event("a", file="/x.ERROR")], [])
+    assert [one.key for one in new] == [b"a", b"b"]
     assert [one.key for one in store.commit([event("b"), event("c"), event("a")], [])] == [b"c"]
-    store.close()
-    store = EventStore.open(tmp_path, clock)
+    store = next_run()
     copy = event("a")
     assert store.commit([copy, event("b")], []) == []
     assert copy.id is None
     assert [one.key for one in store.events()] == [b"a", b"b", b"c"]
     assert store.events()[0].file == event("a").file
-    store.close()
 
 
-def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_events_that_are_not_from_a_log_are_stored_beside_commits(store: EventStore) -> None:
     first = event("a")
     assert store.add_events([first]) == [first]
     assert store.add_events([event("a")]) == []
@@ -59,7 +55,6 @@ def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path
     store.commit([event("a"), event("b")], [])
     assert store.add_events([event("c"), event("b")])[0].key == b"c"
     assert [(one.key, one.id) for one in store.events(after_id=0)] == [(b"a", 1), (b"b", 4), (b"c", 5)]
-    store.close()
 
 
 def test_threads_that_store_at_once_give_no_id_twice(store: EventStore) -> None:
@@ -84,15 +79,14 @@ def test_threads_that_store_at_once_give_no_id_twice(store: EventStore) -> None:
     )
 
 
-def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(
+    next_run: Callable[[], EventStore], clock: ManualClock
+) -> None:
+    store = next_run()
     store.commit([event("a"), event("b")], [])
     clock.advance(1000)
     assert store.prune(max_age_seconds=10, max_bytes=1 << 30) == 2
-    store.close()
-    store = EventStore.open(tmp_path, clock)
-    assert [one.id for one in store.commit([event("c")], [])] == [3]
-    store.close()
+    assert [one.id for one in next_run().commit([event("c")], [])] == [3]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800 lone", "caf\udce9", "naïve ☃ 🦕", "\ufffd"])
@@ -168,8 +162,7 @@ def test_a_launch_is_known_by_pid_and_start(store: EventStore) -> None:
     assert store.launches(limit=1) == [newest]
 
 
-def test_a_closed_store_raises(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_a_closed_store_raises(store: EventStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="closed"):
         store.commit([event("a")], [])

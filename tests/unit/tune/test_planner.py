@@ -73,10 +73,10 @@ def test_overrides_win() -> None:
 def test_another_state_of_the_configuration_differs_from_the_first(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text("[tune]\n")
-    first = make_plan(load_config(path, {}), [], HOST, "x", NOW).config
+    first = make_plan(load_config(path, {}), [], HOST, "x", NOW, LOGS).config
     path.write_text("[tune]\nmin_mib = 300\n")
     assert first.startswith(str(path))
-    assert make_plan(load_config(path, {}), [], HOST, "x", NOW).config != first
+    assert make_plan(load_config(path, {}), [], HOST, "x", NOW, LOGS).config != first
 
 
 def test_a_launch_of_the_future_counts_once_its_time_has_come() -> None:

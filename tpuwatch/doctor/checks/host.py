@@ -11,6 +11,7 @@ from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, war
 from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.jobs import find_jobs, job_users, variable_sets
 from tpuwatch.doctor.metadata import value
+from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import premapped_bytes
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 
@@ -105,7 +106,7 @@ def devices(environment: Environment) -> Iterator[Result]:
 @once
 def holder_scan(environment: Environment) -> HolderScan:
     """The processes that hold the devices and the lock file."""
-    from tpuwatch.host import Holders, ProcFs
+    from tpuwatch.host import Holders
 
     holders = Holders(ProcFs(environment.path("/proc")), environment.root)
     return holders.look(None, environment.clock.monotonic())
@@ -175,11 +176,11 @@ def _may_lock(environment: Environment, user: User, entry: stat_result) -> bool:
 
 def memory(environment: Environment) -> Iterator[Result]:
     """Whether the host has enough memory for the premapped buffer, which pins it."""
-    numbers = dict(re.findall(r"^(\w+):\s+(\d{1,15}) kB$", environment.text("/proc/meminfo"), re.MULTILINE))
-    if not {"MemTotal", "MemAvailable"} <= numbers.keys():
+    machine = read_memory(ProcFs(environment.path("/proc")), environment.root, (), 0)
+    total, available = machine.total, machine.available
+    if total is None or available is None:
         yield unknown("/proc/meminfo has no MemTotal and MemAvailable.")
         return
-    total, available = int(numbers["MemTotal"]) << 10, int(numbers["MemAvailable"]) << 10
     bad = False
     for setting in variable_sets(environment):
         size = premapped_bytes(setting.variables)
