@@ -172,13 +172,11 @@ def environment_path(directory: Path, workload: str) -> Path:
     return directory / PLANS / f"{workload_name(workload, {})}.env"
 
 
-def write_environment(directory: Path, plan: TunePlan) -> Path:
-    """Write the plan's environment file for systemd into the tune directory; its path. Raises TuneError."""
-    path = environment_path(directory, plan.workload)
+def write_environment(directory: Path, plan: TunePlan) -> None:
+    """Write the plan's environment file for systemd into the tune directory. Raises TuneError."""
     text = render(plan, launch_environment(plan, {}), "systemd")
     make_plan_directory(directory)
-    write(path, text)
-    return path
+    write(environment_path(directory, plan.workload), text)
 
 
 def _shell(plan: TunePlan, given: LaunchEnvironment, why: Mapping[str, str]) -> str:

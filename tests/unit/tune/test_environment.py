@@ -34,14 +34,11 @@ def after(environ: dict[str, str], given: LaunchEnvironment) -> dict[str, str]:
 
 
 def test_what_the_operator_has_set_wins_and_is_reported() -> None:
-    given = launch_environment(plan(TPU_A="1", TPU_B="2", TPU_C="3"), {"TPU_A": "9", "TPU_B": "2", "HOME": "/"})
-    assert given.kept == (KeptVariable("TPU_A", "9", "1"),)
+    own = {"TPU_A": "9", "TPU_B": "2", "TPU_D": "", "HOME": "/"}
+    given = launch_environment(plan(TPU_A="1", TPU_B="2", TPU_C="3", TPU_D="4"), own)
+    assert given.kept == (KeptVariable("TPU_A", "9", "1"), KeptVariable("TPU_D", "", "4"))
     assert given.set.pop("TPUWATCH_SUMS")
     assert given == LaunchEnvironment({"TPU_C": "3", WORKLOAD_VARIABLE: "bert", SET_VARIABLE: "TPU_C"}, given.kept)
-
-
-def test_an_empty_value_is_a_value() -> None:
-    assert launch_environment(plan(TPU_A="1"), {"TPU_A": ""}).kept == (KeptVariable("TPU_A", "", "1"),)
 
 
 def test_what_tpuwatch_set_before_is_renewed_and_what_is_over_is_taken_back() -> None:
