@@ -187,17 +187,13 @@ class Planner:
         if workload in self._last or plan_path(self.directory, workload).exists():
             self.decide(workload, ())
 
-    def planned(self) -> dict[str, float]:
-        """The workloads that have a plan on disk, and when it was written, in seconds since the epoch."""
-        return plan_times(self.directory)
-
     def forget(self, last: Mapping[str, float]) -> list[str]:
         """Remove the plans of workloads that were not launched for long; `last`: when they were, as far as is known.
 
         Their environment files stay: a unit that names one does not start without it.
         """
         old = self._clock.time() - UNSEEN_SECONDS
-        gone = [name for name, written in self.planned().items() if max(written, last.get(name, 0.0)) < old]
+        gone = [name for name, written in plan_times(self.directory).items() if max(written, last.get(name, 0.0)) < old]
         for name in gone:
             try:
                 plan_path(self.directory, name).unlink(missing_ok=True)

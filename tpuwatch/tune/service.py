@@ -15,7 +15,7 @@ from tpuwatch.core import LoopGroup, StoreError, TuneError
 from tpuwatch.ingest import bad_value_events
 from tpuwatch.launches import discard_record, take_records
 from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep, TunedStatus, TuneStatus
-from tpuwatch.tune.plan import read_resets
+from tpuwatch.tune.plan import plan_times, read_resets
 from tpuwatch.tune.planner import MAX_PLANS, Planner, launches_by_workload, workload_of
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class TuneService:
         """Whether there may be a plan for it: anybody can think up names, and none may push out another."""
         if name == DEFAULT_WORKLOAD or name in self._decided:
             return True
-        planned = self._planner.planned()
+        planned = plan_times(self._planner.directory)
         if name in planned or len(planned.keys() | self._decided.keys()) < MAX_PLANS:
             return True
         problem = (
