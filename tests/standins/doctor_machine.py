@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ME = User(os.getuid(), frozenset([os.getgid()]))
+NOBODY = {"GCE_METADATA_HOST": "127.0.0.1:9"}  # nobody listens on the port that discards
 STRANGER = User(54_321)  # nobody's number, and never root's
 STATUS = (
     "Name:\tpython3\nState:\t{state}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t7\t7\t7\t7\nGroups:\t\n"
@@ -96,7 +97,7 @@ class Place:
             "me": ME,
             "run": lambda *_, **__: None,
             "fetch": _nobody,
-            "disk": lambda _: (1 << 40, 1 << 39),
+            "disk": lambda _: (1 << 40, 1 << 39, 1 << 39),
             "glibc": lambda: "2.35",
             **more,
         }
@@ -110,12 +111,19 @@ def _nobody(*_: Any, **__: Any) -> Any:
 def results(name: str, environment: Environment) -> list[Result]:
     """What a check of that id says."""
     (check,) = [check for check in CHECKS if check.id == name]
-    return list(check.look(environment))
+    return check.results(environment)
 
 
 def described(name: str, environment: Environment) -> list[str]:
     """The same, a line each: "status: text | fix"."""
     return [f"{one.status.value}: {one.text} | {one.fix}" for one in results(name, environment)]
+
+
+def expect(name: str, environment: Environment, start: str, *parts: str) -> None:
+    """The check has one result: it begins with `start` ("warn: …"), and each of the parts is in it."""
+    (line,) = described(name, environment)
+    assert line.startswith(start), line
+    assert [part for part in parts if part not in line] == [], line
 
 
 def statuses(name: str, environment: Environment) -> list[CheckStatus]:

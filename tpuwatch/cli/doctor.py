@@ -48,16 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if nothing is wrong, 1 if something is, 3 if the report is inconclusive."""
     from tpuwatch.core import SystemClock
-    from tpuwatch.doctor import CheckStatus, Environment, count, is_conclusive, print_report, report_document
-    from tpuwatch.doctor import run_checks as run_checks
-
-    environment = Environment(
-        options.load(args),
-        os.environ,
-        SystemClock(),
-        pids=tuple(args.process),
-        python=args.python or "",
+    from tpuwatch.doctor import (
+        CheckStatus,
+        Environment,
+        count,
+        is_conclusive,
+        print_report,
+        report_document,
+        run_checks,
     )
+
+    pids, python = tuple(args.process), args.python or ""
+    environment = Environment(options.load(args), os.environ, SystemClock(), pids=pids, python=python)
     findings = run_checks(_chosen(args.only), environment)
     if args.json:
         options.print_json(report_document(findings))

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         PeersConfig,
         StateConfig,
     )
-    from tpuwatch.config.section import Section
     from tpuwatch.config.start import (
         NEVER_SET,
         StartConfig,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
         Name,
         Project,
         Seconds,
+        Section,
         YesNo,
         split_listen,
     )
@@ -51,9 +51,8 @@ else:
             "render": ["as_dict", "show"],
             "restart": ["LedgerConfig", "RestartConfig"],
             "schema": ["CloudConfig", "Config", "ConfigKey", "MonitoringConfig", "PeersConfig", "StateConfig"],
-            "section": ["Section"],
             "start": ["NEVER_SET", "StartConfig", "read_config"],
-            "types": ["Allowed", "Name", "Project", "Seconds", "YesNo", "split_listen"],
+            "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
         },
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
 from tpuwatch.config import file
 from tpuwatch.config.file import SYSTEM_PATH
-from tpuwatch.config.renamed import new_key, new_value
 from tpuwatch.config.schema import Config, config_keys, tables
 from tpuwatch.core import ConfigError
 
@@ -21,6 +20,18 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _MAX_SHOWN_CHARS = 60  # of a wrong value in a message
+# Tables, keys and values that were renamed: a message names the new one instead of guessing.
+RENAMED_KEYS: Final = {
+    "agents": "peers",
+    "cloud.alpha": "cloud.use_v2alpha1",
+    "restart.breaker_last": "restart.breaker_window_restarts",
+    "restart.capacity_tries": "restart.stockout_alert_after",
+    "restart.longest_backoff_seconds": "restart.max_backoff_seconds",
+    "tune.least_mib": "tune.min_mib",
+    "tune.most_mib": "tune.max_mib",
+    "tune.pins": "tune.overrides",
+}
+RENAMED_VALUES: Final = {("tune.mode", "apply"): "act"}
 
 
 def load_config(path: Path | None, environ: Mapping[str, str], *, system_path: Path = SYSTEM_PATH) -> Config:
@@ -46,11 +57,11 @@ def _describe(problem: ErrorDetails) -> str:
     place = problem["loc"]
     name = ".".join(str(part) for part in place[:2])
     if problem["type"] == "extra_forbidden":
-        if renamed := new_key(name):
+        if renamed := RENAMED_KEYS.get(name):
             return f"{name} is now {renamed}"
         return f"{name} is not a key of tpuwatch; {_suggest(name)}"
-    if value := new_value(name, problem["input"]):
-        return f'{name} = "{problem["input"]}" is now "{value}"'
+    if renamed := RENAMED_VALUES.get((name, str(problem["input"]))):
+        return f'{name} = "{problem["input"]}" is now "{renamed}"'
     given = json.dumps(problem["input"], ensure_ascii=False, default=str)
     given = given if len(given) <= _MAX_SHOWN_CHARS else given[:_MAX_SHOWN_CHARS] + "…"
     if name in {setting.name for setting in config_keys() if setting.secret}:

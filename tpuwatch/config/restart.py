@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tpuwatch.config.section import Section
-from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
+from tpuwatch.config.types import (
     BucketName,
     Command,
     Count,
@@ -17,6 +16,7 @@ from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
     Percent,
     Prefix,
     Seconds,
+    Section,
     Unit,
     WebAddress,
     YesNo,

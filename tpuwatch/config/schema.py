@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, cast, get_args, get_origin
 
 from pydantic import Field, PrivateAttr
 
 from tpuwatch.config.restart import LedgerConfig, RestartConfig
-from tpuwatch.config.section import Section
 from tpuwatch.config.tune import TuneConfig
 from tpuwatch.config.types import (
     AbsolutePath,
@@ -31,6 +30,7 @@ from tpuwatch.config.types import (
     Ports,
     Project,
     Seconds,
+    Section,
     YesNo,
     split_listen,
 )
@@ -284,7 +284,7 @@ class ConfigKey:
 
 def tables() -> dict[str, type[Section]]:
     """The tables of the file by name, in their order."""
-    return {name: _section(field.annotation) for name, field in Config.model_fields.items()}
+    return {name: cast("type[Section]", field.annotation) for name, field in Config.model_fields.items()}
 
 
 def config_keys() -> list[ConfigKey]:
@@ -294,9 +294,3 @@ def config_keys() -> list[ConfigKey]:
         for table, section in tables().items()
         for key, field in section.model_fields.items()
     ]
-
-
-def _section(annotation: Any) -> type[Section]:
-    if not (isinstance(annotation, type) and issubclass(annotation, Section)):
-        raise TypeError(f"{annotation} is no table: every key belongs to a table")
-    return annotation

@@ -7,17 +7,16 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tpuwatch.config.section import Section
-from tpuwatch.config.types import (  # noqa: TC001 (pydantic reads them)
+from tpuwatch.config.types import (
     AbsolutePath,
     Count,
     Days,
-    LogLevel,
     MaxMebibytes,
     Mebibytes,
     OptionalPath,
     Overrides,
     Percent,
+    Section,
     YesNo,
 )
 
@@ -71,7 +70,7 @@ class TuneConfig(Section):
         description="TPU_MAX_LOG_SIZE_MB of the next launch, the size at which libtpu begins a new file; less where "
         "the disk has no room for it.",
     )
-    stderr_level: LogLevel = Field(
+    stderr_level: Count = Field(
         default=-1,
         ge=-1,
         le=4,

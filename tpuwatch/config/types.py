@@ -1,4 +1,4 @@
-"""The types of configuration values: validation, and how a message describes what is allowed."""
+"""The types of tables and values: validation, and how a message describes what is allowed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from tpuwatch.config.start import is_override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+class Section(BaseModel):
+    """A table of the file. Frozen: a new configuration is a new object."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,56 +44,40 @@ def split_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _listen(value: str) -> str:
-    split_listen(value)
-    return value
+def _only(holds: Callable[[Any], object]) -> AfterValidator:
+    """Refuse what `holds` denies or raises ValueError for. Messages say what is allowed, and not what was wrong."""
+
+    def check(value: T) -> T:
+        if not holds(value):
+            raise ValueError("not allowed")
+        return value
+
+    return AfterValidator(check)
 
 
-def _absolute(path: Path) -> Path:
-    if not path.is_absolute() or "\0" in str(path):
-        raise ValueError("not absolute")
-    return path
+def _is_absolute(path: Path) -> bool:
+    return path.is_absolute() and "\0" not in str(path)
 
 
-def _absolute_or_empty(path: str) -> str:
-    return str(_absolute(Path(path))) if path else path
-
-
-def _program(argv: tuple[str, ...]) -> tuple[str, ...]:
-    if argv and (not argv[0].startswith("/") or any("\0" in word for word in argv)):
-        raise ValueError("no program")
-    return argv
-
-
-def _node_addresses(addresses: dict[str, str]) -> dict[str, str]:
-    if not all(addresses.values()):
-        raise ValueError("no address")
-    return addresses
-
-
-def _web_address(url: str) -> str:
+def _is_web_address(url: str) -> bool:
     parts = urlsplit(url)
     plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
-    if url and not (plain and parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc):
-        raise ValueError("no address")
-    return url
+    return plain and parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
 
 
-def _overrides(overrides: dict[str, str]) -> dict[str, str]:
-    if not all(is_override(name, value) for name, value in overrides.items()):
-        raise ValueError("no override")
-    return overrides
-
-
-AbsolutePath = Annotated[Path, AfterValidator(_absolute), Allowed("an absolute path")]
+AbsolutePath = Annotated[Path, _only(_is_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[
-    str, Field(strict=True), AfterValidator(_absolute_or_empty), Allowed("an absolute path, or empty")
+    str,
+    Field(strict=True),
+    _only(lambda path: not path or _is_absolute(Path(path))),
+    AfterValidator(lambda path: path and str(Path(path))),
+    Allowed("an absolute path, or empty"),
 ]
 Directories = Annotated[
-    tuple[Annotated[Path, AfterValidator(_absolute)], ...], Allowed("a list of absolute paths of directories")
+    tuple[Annotated[Path, _only(_is_absolute)], ...], Allowed("a list of absolute paths of directories")
 ]
 Globs = Annotated[
-    tuple[Annotated[Path, AfterValidator(_absolute)], ...],
+    tuple[Annotated[Path, _only(_is_absolute)], ...],
     Allowed("a list of absolute paths, which may hold *, ?, [...] and **"),
 ]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False), Allowed("a number of seconds")]
@@ -108,7 +103,7 @@ Endpoint = Annotated[
 Command = Annotated[
     tuple[Annotated[str, Field(strict=True, max_length=4096)], ...],
     Field(max_length=256),
-    AfterValidator(_program),
+    _only(lambda argv: not argv or (argv[0].startswith("/") and not any("\0" in word for word in argv))),
     Allowed("a list of a program, by its absolute path, and its arguments (no shell reads it), or an empty list"),
 ]
 Unit = Annotated[
@@ -139,30 +134,26 @@ Prefix = Annotated[
 WebAddress = Annotated[
     str,
     Field(strict=True, max_length=2000),
-    AfterValidator(_web_address),
+    _only(lambda url: not url or _is_web_address(url)),
     Allowed("an address that begins with https:// or http://, without a user in it, or empty"),
 ]
 NodeAddresses = Annotated[
     dict[Annotated[str, Field(pattern=r"^([a-z0-9-]{1,63}/)?[a-z0-9-]{1,63}$")], WebAddress],
-    AfterValidator(_node_addresses),
+    _only(lambda addresses: all(addresses.values())),
     Allowed('a table of node names and addresses, such as {"train-1" = "http://10.0.0.5:9478"}'),
 ]
 Overrides = Annotated[
-    dict[
-        Annotated[str, Field(strict=True)],
-        Annotated[str, Field(strict=True)],
-    ],
-    AfterValidator(_overrides),
+    dict[Annotated[str, Field(strict=True)], Annotated[str, Field(strict=True)]],
+    _only(lambda overrides: all(is_override(name, value) for name, value in overrides.items())),
     Allowed(
         "a table of TPU_* and LIBTPU_* variables and their values, which are strings: "
         '{"TPU_PREMAPPED_BUFFER_SIZE" = "8589934592"}. That size is a multiple of 4096, and TPU_LIBRARY_PATH is '
         "left to the job"
     ),
 ]
-LogLevel = Annotated[int, Field(strict=True), Allowed("a whole number")]
 Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
 Listen = Annotated[
-    str, AfterValidator(_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
+    str, _only(split_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
 ]

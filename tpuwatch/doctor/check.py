@@ -53,6 +53,11 @@ class Check:
     look: Callable[[Environment], Iterable[Result]]
     seconds: float = 5.0  # before it counts as hanging
     essential: bool = False  # if no essential check has an outcome, the report is inconclusive
+    fine: str = ""  # reported as OK where `look` finds nothing
+
+    def results(self, environment: Environment) -> list[Result]:
+        """What it finds. Raises what `look` raises."""
+        return list(self.look(environment)) or ([ok(self.fine)] if self.fine else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +91,3 @@ def unknown(text: str, fix: str = "") -> Result:
 def skipped(text: str) -> Result:
     """There is nothing here to check."""
     return Result(CheckStatus.SKIPPED, text)
-
-
-def or_ok(problems: Iterable[Result], text: str) -> list[Result]:
-    """The problems; if there are none, one OK result with `text`."""
-    return list(problems) or [ok(text)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.doctor import metadata
-from tpuwatch.doctor.environment import cut, expand_home
+from tpuwatch.doctor.environment import cut, expand_home, once
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -45,12 +45,9 @@ class FoundCredentials:
     certain: bool = True  # False: whether there is a problem is unknown
 
 
+@once
 def find_credentials(environment: Environment) -> FoundCredentials:
-    """The credentials; looked up once."""
-    return environment.once("login", lambda: _find(environment))
-
-
-def _find(environment: Environment) -> FoundCredentials:
+    """The credentials."""
     named = environment.environ.get(VARIABLE, "")
     if named:
         return _from_file(environment, named, f"unset {VARIABLE}, or give it the path of a key file")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import http.client
-import os
+import platform
 import shutil
 import subprocess
 import threading
@@ -45,6 +46,12 @@ class CommandResult:
     output: str
 
 
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    """The text of a file, cut at `max_bytes`. Raises OSError."""
+    with open(path, "rb") as file:
+        return file.read(max_bytes).decode("utf-8", "replace")
+
+
 def fetch(
     address: str,
     path: str,
@@ -80,16 +87,8 @@ def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResul
 
 def glibc_version() -> str:
     """The version of glibc, "2.31"; "" for another C library."""
-    with contextlib.suppress(ValueError, OSError):
-        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
-        if name == "glibc":
-            return version
-    return ""
-
-
-def _disk(path: Path) -> tuple[int, int]:
-    usage = shutil.disk_usage(path)
-    return usage.total, usage.free
+    name, version = platform.libc_ver()
+    return version if name == "glibc" else ""
 
 
 @dataclass
@@ -105,7 +104,7 @@ class Environment:
     python: str = ""  # the interpreter whose packages to check
     run: Callable[..., CommandResult | None] = run_command
     fetch: Callable[..., HttpReply] = fetch
-    disk: Callable[[Path], tuple[int, int]] = _disk  # total and free bytes of a path's file system
+    disk: Callable[[Path], tuple[int, int, int]] = shutil.disk_usage  # total, used and free bytes
     glibc: Callable[[], str] = glibc_version
     check_credentials: Callable[..., Any] | None = None  # replaces Google's authentication library
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -117,8 +116,7 @@ class Environment:
 
     def text(self, path: str | Path) -> str:
         """A file's text, cut at 1 MiB. Raises OSError."""
-        with open(self.path(path), "rb") as file:
-            return file.read(MAX_BYTES).decode("utf-8", "replace")
+        return read_text(self.path(path))
 
     def text_or_none(self, path: str | Path) -> str | None:
         """A file's text; None if there is no such file or it cannot be read."""
@@ -171,6 +169,16 @@ class _Once:
         if self._error is not None:
             raise self._error
         return self._value
+
+
+def once(look: Callable[[Environment], T]) -> Callable[[Environment], T]:
+    """Decorate a function of the environment, so that it is called once for all checks."""
+
+    @functools.wraps(look)
+    def answer(environment: Environment) -> T:
+        return environment.once(f"{look.__module__}.{look.__name__}", lambda: look(environment))
+
+    return answer
 
 
 def expand_home(path: str, environ: Mapping[str, str]) -> str:

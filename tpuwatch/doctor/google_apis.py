@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import SystemClock
 from tpuwatch.doctor import metadata
+from tpuwatch.doctor.environment import once
 from tpuwatch.model import Answer, Identity, Problem
 
 if TYPE_CHECKING:
@@ -34,25 +35,16 @@ class ZoneNodes:
 
 def identity(environment: Environment) -> Identity:
     """The identity of this machine, from the configuration and the metadata server."""
-    return environment.once("identity", lambda: _identity(environment))[0]
+    return _identity(environment)[0]
 
 
 def configuration_mismatch(environment: Environment) -> str:
     """How the configuration contradicts the metadata server about this machine, in a sentence; "" if it does not."""
-    answer = environment.once("identity", lambda: _identity(environment))[1]
+    answer = _identity(environment)[1]
     return "" if answer.problem else answer.detail
 
 
-def zones(environment: Environment) -> list[ZoneNodes]:
-    """The nodes of each zone with something to watch, and of the configured zone."""
-    return environment.once("zones", lambda: _zones(environment))
-
-
-def monitoring(environment: Environment) -> Answer[Monitoring]:
-    """Whether Cloud Monitoring can be read."""
-    return environment.once("monitoring", lambda: _monitoring(environment))
-
-
+@once
 def _identity(environment: Environment) -> tuple[Identity, Answer[dict[str, str]]]:
     from tpuwatch.signals import identify
 
@@ -61,7 +53,9 @@ def _identity(environment: Environment) -> tuple[Identity, Answer[dict[str, str]
     return identify(config.cloud, client, config.runtime.ports, clock=environment.clock)
 
 
-def _zones(environment: Environment) -> list[ZoneNodes]:
+@once
+def zones(environment: Environment) -> list[ZoneNodes]:
+    """The nodes of each zone with something to watch, and of the configured zone."""
     from tpuwatch.google import CloudClient
 
     client = CloudClient(
@@ -99,7 +93,9 @@ def _watches(environment: Environment) -> list[Watch]:
     return placed
 
 
-def _monitoring(environment: Environment) -> Answer[Monitoring]:
+@once
+def monitoring(environment: Environment) -> Answer[Monitoring]:
+    """Whether Cloud Monitoring can be read."""
     from tpuwatch.signals import MonitoringSignal
 
     config = _with_short_deadline(environment.config)

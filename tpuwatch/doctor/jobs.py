@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.environment import MAX_BYTES, cut
+from tpuwatch.doctor.environment import MAX_BYTES, cut, once
 from tpuwatch.doctor.users import User, user_of_status
 from tpuwatch.host import ProcFs, parse_environ, shown_command
 from tpuwatch.libtpu import is_tpu_name
@@ -64,9 +64,14 @@ class VariableSet:
         return ", ".join(names[:_MAX_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
+@once
 def find_jobs(environment: Environment) -> Jobs:
     """The processes of --process, else all with TPU variables. Raises OSError if one of --process cannot be read."""
-    return environment.once("jobs", lambda: _find_jobs(environment))
+    if environment.pids:
+        return Jobs(tuple(_job(environment, pid, _environ(environment, pid)) for pid in environment.pids), 0)
+    found = [_examine(environment, pid) for pid in ProcFs(environment.path("/proc")).pids()[:_MAX_PROCESSES]]
+    jobs = sorted((job for job in found if isinstance(job, Job)), key=lambda job: job.pid)
+    return Jobs(tuple(jobs), sum(job is _UNREADABLE for job in found))
 
 
 def variable_sets(environment: Environment) -> list[VariableSet]:
@@ -91,14 +96,6 @@ def job_users(environment: Environment) -> list[User]:
 def tpu_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables with TPU names, including misspelt ones."""
     return {name: value for name, value in environ.items() if is_tpu_name(name)}
-
-
-def _find_jobs(environment: Environment) -> Jobs:
-    if environment.pids:
-        return Jobs(tuple(_job(environment, pid, _environ(environment, pid)) for pid in environment.pids), 0)
-    found = [_examine(environment, pid) for pid in ProcFs(environment.path("/proc")).pids()[:_MAX_PROCESSES]]
-    jobs = sorted((job for job in found if isinstance(job, Job)), key=lambda job: job.pid)
-    return Jobs(tuple(jobs), sum(job is _UNREADABLE for job in found))
 
 
 def _examine(environment: Environment, pid: int) -> Job | str | None:

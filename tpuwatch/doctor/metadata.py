@@ -7,6 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import SystemClock
+from tpuwatch.doctor.environment import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +20,16 @@ API: Final = "tpu.googleapis.com"
 _FLAVOR: Final = {"Metadata-Flavor": "Google"}
 
 
+@once
 def failure(environment: Environment) -> MetadataError | None:
     """Why the metadata server does not answer; None if it does."""
-    return environment.once("metadata", lambda: _failure(environment))
+    from tpuwatch.google import MetadataError
+
+    try:
+        client(environment).get("instance/id")
+    except MetadataError as error:
+        return error
+    return None
 
 
 def value(environment: Environment, path: str) -> str | None:
@@ -32,11 +40,6 @@ def value(environment: Environment, path: str) -> str | None:
     if not environment.config.cloud.enabled or failure(environment) is not None:
         return None
     return environment.once(f"metadata {path}", lambda: _get(environment, path))
-
-
-def attribute(environment: Environment, name: str) -> str | None:
-    """instance/attributes/NAME, as `value`."""
-    return value(environment, f"instance/attributes/{name}")
 
 
 def seconds_ahead(environment: Environment) -> float | None:
@@ -60,16 +63,6 @@ def _ahead(environment: Environment, ask: Callable[[], HttpReply]) -> float | No
         return None
 
 
-def _failure(environment: Environment) -> MetadataError | None:
-    from tpuwatch.google import MetadataError
-
-    try:
-        client(environment).get("instance/id")
-    except MetadataError as error:
-        return error
-    return None
-
-
 def _get(environment: Environment, path: str) -> str | None:
     from tpuwatch.google import MetadataError
 
@@ -79,11 +72,10 @@ def _get(environment: Environment, path: str) -> str | None:
         raise OSError(0, str(error), "the metadata server") from error
 
 
+@once
 def client(environment: Environment) -> MetadataClient:
     """The client, with a timeout of 2 s."""
     from tpuwatch.google import DEFAULT_HOST, MetadataClient
 
     host = environment.environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
-    return environment.once(
-        "metadata client", lambda: MetadataClient(host, clock=SystemClock(), timeout_seconds=SECONDS)
-    )
+    return MetadataClient(host, clock=SystemClock(), timeout_seconds=SECONDS)

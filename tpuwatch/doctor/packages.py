@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import email
 import os
 import re
 from dataclasses import dataclass
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.doctor.environment import MAX_BYTES
+from tpuwatch.doctor.environment import MAX_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from email.message import Message
 
 _SITE = re.compile(r"(/[^\0\n]*?/(?:site|dist)-packages)/")
 _PYTHON = re.compile(r"python(?:[0-9](?:\.[0-9]{1,2})?)?")
@@ -25,36 +28,38 @@ class Package:
     """An installed package."""
 
     name: str  # normal form: "torch-xla"
-    distribution: Distribution
+    folder: Path  # its .dist-info
+    metadata: Message
 
     @property
     def version(self) -> str:
         """Its version, as its metadata states it."""
-        return self.distribution.version
+        return self.metadata.get("Version", "")
 
     @property
     def requirements(self) -> tuple[str, ...]:
         """Its Requires-Dist lines."""
-        return tuple(self.distribution.requires or ())
+        return tuple(self.metadata.get_all("Requires-Dist", ()))
 
     @property
     def tags(self) -> tuple[str, ...]:
         """The platforms that its wheel was built for: "cp312-cp312-manylinux_2_31_x86_64"."""
-        lines = (self.distribution.read_text("WHEEL") or "").splitlines()
+        lines = _text_or_empty(self.folder / "WHEEL").splitlines()
         return tuple(line.removeprefix("Tag:").strip() for line in lines if line.startswith("Tag:"))
 
     @property
     def from_file(self) -> bool:
         """Whether it was installed from a file or a URL and not from an index, so that its name means little."""
-        return self.distribution.read_text("direct_url.json") is not None
+        return (self.folder / "direct_url.json").is_file()
 
 
 def find_package(name: str, sites: Sequence[Path]) -> Package | None:
     """The package that an import would use: of the first of these site-packages directories that has it."""
     for site in sites:
-        for distribution in distributions(name=name, path=[str(site)]):
-            if distribution.read_text("METADATA"):
-                return Package(normal_name(name), distribution)
+        for folder in site.glob("*.dist-info"):
+            own = normal_name(folder.name.partition("-")[0])
+            if own == normal_name(name) and (metadata := _text_or_empty(folder / "METADATA")):
+                return Package(own, folder, email.message_from_string(metadata))
     return None
 
 
@@ -120,7 +125,7 @@ def _prefix(python: Path, root: Path) -> tuple[Path, bool]:
     """sys.prefix, and whether the system's packages are used too."""
     configuration = _below(root, python.parent.parent / "pyvenv.cfg")
     if configuration.is_file():
-        text = configuration.read_text(encoding="utf-8", errors="replace")
+        text = read_text(configuration)
         return python.parent.parent, bool(re.search(r"(?im)^include-system-site-packages\s*=\s*true", text))
     return resolve_links(python, root).parent.parent, True
 
@@ -141,12 +146,14 @@ def _sites(prefix: Path, version: str) -> list[Path]:
 
 def _loaded(proc: Path, root: Path) -> list[Path]:
     """The site-packages that a process has loaded libraries from; empty if that cannot be read."""
-    try:
-        with open(proc / "maps", "rb") as file:
-            maps = file.read(8 * MAX_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return []
+    maps = _text_or_empty(proc / "maps", 8 * MAX_BYTES)
     return [_below(root, site) for site in dict.fromkeys(match[1] for match in _SITE.finditer(maps))]
+
+
+def _text_or_empty(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    with contextlib.suppress(OSError):
+        return read_text(path, max_bytes)
+    return ""
 
 
 def _below(root: Path, path: str | Path) -> Path:

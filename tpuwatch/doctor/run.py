@@ -56,7 +56,7 @@ class _RunningCheck:
 
     def _look(self) -> None:
         try:
-            results = list(self.check.look(self._environment))
+            results = self.check.results(self._environment)
         except PermissionError as error:
             text = f"{self.check.title}: no permission to read {error.filename or 'it'}."
             results = [unknown(text, self._environment.sudo)]

@@ -71,12 +71,6 @@ class StoreReads:
         found = self._select(rows.SELECT_LAUNCHES + " ORDER BY started DESC, pid DESC LIMIT ?", limit)
         return [rows.launch_of(row) for row in found]
 
-    def verdicts(self, node: str | None = None, limit: int = 100) -> list[Judgement]:
-        """The `limit` latest changes of verdict, of one node or of all, the newest first."""
-        where, values = ("", ()) if node is None else (" WHERE node = ?", (rows.storable(node),))
-        found = self._select(f"{rows.SELECT_VERDICTS}{where} ORDER BY id DESC LIMIT ?", *values, limit)
-        return [judgement for row in found if (judgement := rows.verdict_of(row)) is not None]
-
     def last_verdicts(self, boot_id: str) -> dict[str, Judgement]:
         """The last verdict on each node that was stored while this machine's boot was `boot_id`."""
         found = self._select(rows.SELECT_LAST_VERDICTS, boot_id)

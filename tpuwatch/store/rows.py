@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history
+SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, severity, pid, file, offset, text, details, history
     FROM events"""
 COUNT_EVENTS = "SELECT cause, count(*) FROM events"
 INSERT_EVENT = """INSERT INTO events
@@ -42,8 +42,6 @@ REPLACE_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, o
 SELECT_LAUNCHES = "SELECT id, facts FROM launches"
 UPSERT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
     ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""
-
-SELECT_VERDICTS = "SELECT node, verdict, at, since, facts FROM verdicts"
 SELECT_LAST_VERDICTS = (
     "SELECT node, verdict, at, since, facts FROM verdicts"
     " WHERE id IN (SELECT max(id) FROM verdicts GROUP BY node) AND boot_id = ?"
@@ -86,9 +84,7 @@ def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
             event.time,
             event.observed if event.time is None else event.time,
             event.severity,
-            event.pid
-            if event.pid is None or -_INT64 <= event.pid < _INT64
-            else None,  # from a file's name, so any number
+            event.pid if event.pid is None or -_INT64 <= event.pid < _INT64 else None,  # a file's name has any number
             event.file if event.file.isascii() else storable(event.file),
             event.offset,
             event.text if event.text.isascii() else storable(event.text),
@@ -101,13 +97,14 @@ def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
 
 def event_of(row: Row) -> Event | None:
     """The event of a row of SELECT_EVENTS; None if its cause is not known to this version of tpuwatch."""
-    number, key, rule, cause, observed, time, _, severity, pid, file, offset, text, details, history = row
-    if cause not in _CAUSES:
+    number, key, rule, cause_value, observed, time, severity, pid, file, offset, text, details, history = row
+    cause = cause_of(cause_value)
+    if cause is None:
         return None
     return Event(
         key=key,
         rule=rule,
-        cause=_CAUSES[cause],
+        cause=cause,
         observed=observed,
         time=time,
         severity=severity,
@@ -185,7 +182,7 @@ def verdict_row(judgement: Judgement, boot_id: str) -> Row:
 
 
 def verdict_of(row: Row) -> Judgement | None:
-    """The judgement of a row of SELECT_VERDICTS; None if this version of tpuwatch cannot read it."""
+    """The judgement of a row of SELECT_LAST_VERDICTS; None if this version of tpuwatch cannot read it."""
     node, verdict, at, since, stored = row
     try:
         facts = json.loads(stored)

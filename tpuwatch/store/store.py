@@ -119,10 +119,12 @@ class EventStore(StoreReads):
         Launches are identified by pid and start; a later one replaces the facts. The first commit ends the first run.
         """
         launch_rows = [rows.launch_row(launch) for launch in launches]
+        cursor_rows = [rows.cursor_row(cursor, self._clock.time()) for cursor in cursors]
         with self._turn:
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
-                self._insert_cursors(connection, cursors, self._clock.time())
+                connection.executemany(_DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
+                connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
                 connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
                 connection.executemany(_REPLACE_META, self._unsaved.items())
             self._unsaved.clear()
@@ -238,12 +240,6 @@ class EventStore(StoreReads):
         for number, event in new:
             object.__setattr__(event, "id", number)  # frozen otherwise; a copy would be slow
         return [event for _, event in new]
-
-    @staticmethod
-    def _insert_cursors(connection: sqlite3.Connection, cursors: Sequence[Cursor], now: float) -> None:
-        cursor_rows = [rows.cursor_row(cursor, now) for cursor in cursors]
-        connection.executemany(_DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
-        connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
 
     def _vacuum(self, max_bytes: int) -> None:
         """Return free pages to the file system, except those that the next events will fill."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, format_size
@@ -52,11 +52,10 @@ def changes(before: TunePlan | None, after: TunePlan) -> list[PlanChange]:
         for name, one in new.items()
         if old.get(name) != one.value
     ]
-    set_before = {one.name for one in before.settings} if before is not None else set()
     gone = [
-        PlanChange(name, "unset", value, None, _why(after, name))
-        for name, value in old.items()
-        if name in set_before and name not in new
+        PlanChange(one.name, "unset", one.value, None, _why(after, one.name))
+        for one in (before.settings if before is not None else ())
+        if one.name not in new
     ]
     return found + gone
 
@@ -105,6 +104,7 @@ def events(
 
 
 def _event(plan: TunePlan, change: PlanChange, *, acts: bool, file: str, follows: str) -> Event:
+    before, after = (None if value is None else clean(value, _VALUE) for value in (change.before, change.after))
     known = f"{RULE}\0{plan.workload}\0{follows}\0{change.variable}\0{change.after!r}"
     return Event(
         key=hashlib.sha256(known.encode("utf-8", "replace")).digest()[:16],
@@ -117,23 +117,24 @@ def _event(plan: TunePlan, change: PlanChange, *, acts: bool, file: str, follows
         file=file,
         offset=0,
         text=clean(sentence(plan, change, acts=acts), _TEXT),
-        details={
-            "workload": plan.workload,
-            "mode": "act" if acts else "observe",
-            "step": plan.decision.step.value,
-            "variable": change.variable,
-            "direction": change.direction,
-            "before": _event_value(change.before),
-            "after": _event_value(change.after),
-            "why": clean(change.why, _TEXT),
-        },
+        details=facts(plan, replace(change, before=before, after=after, why=clean(change.why, _TEXT)), acts=acts),
     )
+
+
+def facts(plan: TunePlan, change: PlanChange, *, acts: bool) -> dict[str, str | None]:
+    """The change as events and the audit file have it."""
+    return {
+        "workload": plan.workload,
+        "mode": "act" if acts else "observe",
+        "step": plan.decision.step.value,
+        "variable": change.variable,
+        "direction": change.direction,
+        "before": change.before,
+        "after": change.after,
+        "why": change.why,
+    }
 
 
 def sentence(plan: TunePlan, change: PlanChange, *, acts: bool) -> str:
     """The change in words: as advice, unless it is written where the next launch gets it."""
     return f"{'The next launch' if acts else 'Advice for the next launch'} of {plan.workload}: {change.sentence()}"
-
-
-def _event_value(value: str | None) -> str | None:
-    return None if value is None else clean(value, _VALUE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.config import read_config, stamp
@@ -18,6 +18,11 @@ from tpuwatch.tune.plan import PLANS, make_plan_directory, may_set, plan_directo
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
+
+
+_NO_HISTORY: Final = SizeDecision(
+    SizeStep.START, None, None, ("There is no history of this workload yet; libtpu's own size is kept.",)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +74,12 @@ def prepare(
         warnings.append("The plan was decided by another state of the configuration; the next one goes by this one.")
     places = log_settings.places(str(start.log_dir), as_me=not elsewhere)
     visible = log_settings.settings(places, log_mib=start.log_mib, stderr_level=start.stderr_level)
-    whole = refresh_plan(plan or fresh_plan(name, (), now, config=stamp(start.path)), visible.settings, start.overrides)
+    fresh = TunePlan(name, now, (), _NO_HISTORY, stamp(start.path))
+    whole = refresh_plan(plan or fresh, visible.settings, start.overrides)
     given = launch_environment(whole, {} if elsewhere else environ)
     if not elsewhere:
         warnings += log_settings.hidden({**environ, **given.set})
     return Prepared(directory, whole, given, (*warnings, *visible.warnings))
-
-
-def fresh_plan(workload: str, settings: tuple[VariableSetting, ...], now: float, *, config: str = "") -> TunePlan:
-    """What is given when nothing is decided yet: what makes the launch visible; the size is left to libtpu."""
-    return TunePlan(
-        workload,
-        now,
-        settings,
-        SizeDecision(
-            SizeStep.START, None, None, ("There is no history of this workload yet; libtpu's own size is kept.",)
-        ),
-        config,
-    )
 
 
 def refresh_plan(plan: TunePlan, settings: Iterable[VariableSetting], overrides: Mapping[str, str]) -> TunePlan:
@@ -152,16 +145,20 @@ def render(plan: TunePlan, given: LaunchEnvironment, form: str) -> str:
 
     Raises TuneError for a value that the format cannot carry.
     """
+    why = {setting.name: setting.why for setting in plan.settings}
     if form == "json":
-        return _json(plan, given)
+        return _json(plan, given, why)
     if form == "shell":
-        return _shell(plan, given)
-    quote = _systemd if form == "systemd" else _docker
+        return _shell(plan, given, why)
     lines = [f"# {line}" for line in _heading(plan)]
-    why = _reasons(plan)
     for name, value in given.set.items():
+        if not value.isprintable():
+            raise TuneError(f"{name} cannot be written to an environment file: its value is not one printable line")
+        # systemd reads it in double quotes, where a backslash goes before the four characters that the shell would see;
+        # for docker, all up to the end of the line is the value.
+        quoted = f'"{value.translate(_ESCAPED)}"' if form == "systemd" else value
         lines += [f"# {why[name]}"] if name in why else []
-        lines.append(f"{name}={quote(name, value)}")
+        lines.append(f"{name}={quoted}")
     return "\n".join(lines) + "\n"
 
 
@@ -175,48 +172,27 @@ def environment_path(directory: Path, workload: str) -> Path:
     return directory / PLANS / f"{workload_name(workload, {})}.env"
 
 
-def write_environment(directory: Path, plan: TunePlan) -> Path:
-    """Write the plan's environment file for systemd into the tune directory; its path. Raises TuneError."""
-    path = environment_path(directory, plan.workload)
+def write_environment(directory: Path, plan: TunePlan) -> None:
+    """Write the plan's environment file for systemd into the tune directory. Raises TuneError."""
     text = render(plan, launch_environment(plan, {}), "systemd")
     make_plan_directory(directory)
-    write(path, text)
-    return path
+    write(environment_path(directory, plan.workload), text)
 
 
-def _shell(plan: TunePlan, given: LaunchEnvironment) -> str:
+def _shell(plan: TunePlan, given: LaunchEnvironment, why: Mapping[str, str]) -> str:
     """For `eval`. The comments come last and each assignment has its end: without quotes round the $(…) all of it
     becomes one line, and works all the same.
     """
     lines = [f"unset {name};" for name in given.unset]
     lines += [f"export {name}={shlex.quote(value)};" for name, value in given.set.items()]
-    why = _reasons(plan)
     lines += [f"# {line}" for line in _heading(plan)]
     lines += [f"# {name}: {why[name]}" for name in given.set if name in why]
     lines += [f"# {kept.name} is kept as it is set; tpuwatch would have {kept.ours}" for kept in given.kept]
     return "\n".join(lines) + "\n"
 
 
-def _systemd(name: str, value: str) -> str:
-    """As systemd reads it: in double quotes a backslash goes before the four characters that the shell would see."""
-    _require_line(name, value)
-    return f'"{value.translate(_ESCAPED)}"'
-
-
-def _docker(name: str, value: str) -> str:
-    """As docker reads it: all up to the end of the line is the value."""
-    _require_line(name, value)
-    return value
-
-
-def _require_line(name: str, value: str) -> None:
-    if not value.isprintable():
-        raise TuneError(f"{name} cannot be written to an environment file: its value is not one printable line")
-
-
-def _json(plan: TunePlan, given: LaunchEnvironment) -> str:
+def _json(plan: TunePlan, given: LaunchEnvironment, why: Mapping[str, str]) -> str:
     decision = plan.decision
-    why = {setting.name: setting.why for setting in plan.settings}
     tuned = {name: value for name, value in given.set.items() if name in why}
     document = {
         "workload": plan.workload,
@@ -227,7 +203,7 @@ def _json(plan: TunePlan, given: LaunchEnvironment) -> str:
         "set": [{"name": name, "value": value, "why": why[name]} for name, value in tuned.items()],
         "marks": {name: given.set[name] for name in launch_marks(plan.workload, {}) if name in given.set},
         "unset": list(given.unset),
-        "kept": [{"name": kept.name, "value": kept.value, "ours": kept.ours} for kept in given.kept],
+        "kept": [asdict(kept) for kept in given.kept],
     }
     return json.dumps(document, indent=2, ensure_ascii=True) + "\n"
 
@@ -245,7 +221,3 @@ def _decision_text(decision: SizeDecision) -> str:
     size = "libtpu's own size" if decision.size_bytes is None else f"{decision.size_bytes} bytes"
     trial = ", on trial" if decision.trial else ""
     return f"{_STEPS[decision.step]}, {size}{trial}"
-
-
-def _reasons(plan: TunePlan) -> dict[str, str]:
-    return {setting.name: setting.why for setting in plan.settings}

@@ -30,7 +30,6 @@ def read_host(
     others: Iterable[Launch] = (),
     own: Iterable[Launch] = (),
     standing: str = "",
-    processes: ProcFs | None = None,
     root: Path = Path("/"),
 ) -> TuneHost:
     """Read it from the machine below `root`.
@@ -41,7 +40,7 @@ def read_host(
     buffers the next launch finds free again. `standing`: the generation by the plan that stands, where nothing else
     determines it.
     """
-    memory = read_memory(processes or ProcFs(root / "proc"), root, pids, 0)
+    memory = read_memory(ProcFs(root / "proc"), root, pids, 0)
     available = memory.available
     if available is not None:
         available += sum(one.premapped_bytes or 0 for one in own if one.init_seconds is not None)

@@ -47,20 +47,17 @@ def write_next(directory: Path, plan: TunePlan, *, only_existing: bool, dry_run:
     """Write the plan and its environment file. `only_existing`: renew the files that exist, and create none, as after
     a reset: they would still give what is forgotten. Raises TuneError.
     """
-    paths = (plan_path(directory, plan.workload), environment_path(directory, plan.workload))
-    wanted = [path for path in paths if not only_existing or path.exists()]
-    if wanted and not dry_run:
+    env_file = environment_path(directory, plan.workload)
+    writers = {plan_path(directory, plan.workload): write_plan, env_file: write_environment}
+    wanted = {path: write for path, write in writers.items() if not only_existing or path.exists()}
+    if dry_run:
+        text = render(plan, launch_environment(plan, {}), "systemd")
+        return [FileChange("Would write", path, text if path == env_file else "") for path in wanted]
+    if wanted:
         _require_writable(directory)
-    changes = []
-    for path in wanted:
-        is_plan = path == paths[0]
-        if dry_run:
-            text = "" if is_plan else render(plan, launch_environment(plan, {}), "systemd")
-            changes.append(FileChange("Would write", path, text))
-            continue
-        (write_plan if is_plan else write_environment)(directory, plan)
-        changes.append(FileChange("Wrote", path))
-    return changes
+    for write in wanted.values():
+        write(directory, plan)
+    return [FileChange("Wrote", path) for path in wanted]
 
 
 def _require_writable(directory: Path) -> None:

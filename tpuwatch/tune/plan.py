@@ -7,11 +7,13 @@ environment, so each is checked; keys that are unknown are ignored, as a newer t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import re
-from dataclasses import asdict
+from dataclasses import asdict, fields
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +35,7 @@ from tpuwatch.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 PLANS: Final = "plans"  # in the tune directory
 DROP_BOX: Final = "launches"
@@ -42,20 +44,12 @@ MAX_PLAN_BYTES: Final = 1 << 18
 _RESET_SUFFIX: Final = ".reset"
 _MAX_RESET_BYTES: Final = 64
 _MAX_FILES: Final = 10_000  # that are looked at in a directory
-_MAX_VALUE: Final = 8192
 _MAX_TEXT: Final = 4000
-_MAX_GENERATION: Final = 16
+_MAX_CHARS: Final = {"value": 8192, "generation": 16}  # of texts that have another limit
 _MAX_ITEMS: Final = 200
 _NAME: Final = re.compile(r"(?:TPU|LIBTPU|TPUWATCH)_[A-Z0-9_]{1,80}")
-_REFUSED: Final = frozenset(
-    {
-        WORKLOAD_VARIABLE,  # marks are set at the start
-        SET_VARIABLE,
-        SUMS_VARIABLE,
-        LAUNCH_VARIABLE,
-        *NEVER_SET,
-    }
-)
+_REFUSED: Final = NEVER_SET | {WORKLOAD_VARIABLE, SET_VARIABLE, SUMS_VARIABLE, LAUNCH_VARIABLE}  # set at the start
+_OPTIONAL: Final = frozenset({"generation"})  # which older plans have not
 _OLD_STEPS: Final = {"pinned": "overridden", "stuck": "unsatisfiable"}  # as plans were written before
 
 
@@ -100,15 +94,15 @@ def own_directory(environ: Mapping[str, str]) -> Path:
 
 
 def make_plan_directory(directory: Path) -> None:
-    """Make a tune directory and the one for plans in it, so that all may read there. Raises TuneError."""
-    make_directory(directory)
-    make_directory(directory / PLANS)
+    """Make a tune directory and the one for plans in it, unless they are there. Raises TuneError."""
+    _make_directory(directory)
+    _make_directory(directory / PLANS)
 
 
-def make_directory(path: Path, *, mode: int = 0o755) -> None:
-    """Make a directory of this mode whatever the umask is, and what is above it by the umask, unless it is there.
+def _make_directory(path: Path) -> None:
+    """Make a directory that all may read, whatever the umask is, and what is above it by the umask.
 
-    What root makes belongs to the owner of the directory above. Raises TuneError.
+    What root makes belongs to the owner of the directory above.
     """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -116,7 +110,7 @@ def make_directory(path: Path, *, mode: int = 0o755) -> None:
             path.mkdir(mode=0o700)
         except FileExistsError:
             return
-        path.chmod(mode)
+        path.chmod(0o755)
         if os.geteuid() == 0:
             above = path.parent.stat()
             os.chown(path, above.st_uid, above.st_gid)
@@ -135,14 +129,10 @@ def plan_path(directory: Path, workload: str) -> Path:
 def plan_times(directory: Path) -> dict[str, float]:
     """The workloads that have a plan in a tune directory, and when it was written, in seconds since the epoch."""
     found: dict[str, float] = {}
-    try:
-        for number, path in enumerate((directory / PLANS).iterdir()):
-            if number >= _MAX_FILES:
-                break
+    with contextlib.suppress(OSError):
+        for path in islice((directory / PLANS).iterdir(), _MAX_FILES):
             if path.suffix == ".json" and is_workload(path.stem):
                 found[path.stem] = path.lstat().st_mtime
-    except OSError:
-        return found
     return found
 
 
@@ -203,12 +193,10 @@ def reset_path(directory: Path, workload: str) -> Path:
     return directory / PLANS / f"{workload}{_RESET_SUFFIX}"
 
 
-def write_reset(directory: Path, workload: str, now: float) -> Path:
-    """Exclude the launches of the workload before `now`; returns the file that records it. Raises TuneError."""
-    path = reset_path(directory, workload)
-    make_directory(path.parent)
-    write_atomic(path, f"{now:.3f}\n".encode("ascii"))
-    return path
+def write_reset(directory: Path, workload: str, now: float) -> None:
+    """Exclude the launches of the workload before `now`. Raises TuneError."""
+    make_plan_directory(directory)
+    write_atomic(reset_path(directory, workload), f"{now:.3f}\n".encode("ascii"))
 
 
 def _read_reset(path: Path) -> float | None:
@@ -250,94 +238,85 @@ def load_plan(data: bytes) -> TunePlan:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise FormError("it is no JSON") from error
-    if _number(document, "version") > VERSION:
+    if _number("version", _get(document, "version")) > VERSION:
         raise FormError("a newer tpuwatch wrote it")
-    settings = tuple(_setting(item) for item in _list(document, "settings"))
-    if len({setting.name for setting in settings}) < len(settings):
+    plan: TunePlan = _read(TunePlan, document)
+    if len({setting.name for setting in plan.settings}) < len(plan.settings):
         raise FormError("a variable is there twice")
-    workload = _text(document, "workload")
-    if not is_workload(workload):
+    if not is_workload(plan.workload):
         raise FormError("workload is no name")
-    decision = _decision(_get(document, "decision"))
-    generation = _text(document, "generation", _MAX_GENERATION) if "generation" in document else ""
-    return TunePlan(workload, _number(document, "decided"), settings, decision, _text(document, "config"), generation)
+    return plan
 
 
-def _setting(item: Any) -> VariableSetting:
-    name = _text(item, "name")
-    if not may_set(name):
-        raise FormError(f"{name[:80]} is no variable that it may set")
-    return VariableSetting(name, _text(item, "value", _MAX_VALUE), _text(item, "why"))
+def _read(kind: Any, document: Any) -> Any:
+    """The dataclass of that kind, from a table of its fields."""
+    found = {}
+    for field in fields(kind):
+        if field.name in _OPTIONAL and field.name not in document:
+            continue
+        found[field.name] = _READERS[str(field.type)](field.name, _get(document, field.name))
+    return kind(**found)
 
 
-def _decision(item: Any) -> SizeDecision:
-    step = _text(item, "step")
-    step = _OLD_STEPS.get(step, step)
-    if step not in {known.value for known in SizeStep}:
-        raise FormError(f"{step[:80]} is no step")
-    reasons = _list(item, "reasons")
-    if not all(_is_text(reason, _MAX_TEXT) for reason in reasons):
-        raise FormError("reasons are no sentences")
-    fit = _get(item, "fit")
-    return SizeDecision(
-        step=SizeStep(step),
-        size_bytes=_size(item, "size_bytes"),
-        threshold_bytes=_size(item, "threshold_bytes"),
-        reasons=tuple(reasons),
-        before_bytes=_size(item, "before_bytes"),
-        trial=_get(item, "trial") is True,
-        conflict=_text(item, "conflict"),
-        need_bytes=_size(item, "need_bytes"),
-        ceiling_bytes=_size(item, "ceiling_bytes"),
-        fast_bytes=_size(item, "fast_bytes"),
-        fit=None if fit is None else _fit(fit),
-        advice=tuple(Advice(_text(advice, "do"), _text(advice, "source")) for advice in _list(item, "advice")),
-    )
+def _get(document: Any, name: str) -> Any:
+    if type(document) is not dict or name not in document:
+        raise FormError(f"{name} is missing")
+    return document[name]
 
 
-def _fit(item: Any) -> Fit:
-    return Fit(
-        _number(item, "base_seconds"),
-        _number(item, "per_byte_seconds"),
-        int(_number(item, "launches")),
-        int(_number(item, "left_out")),
-        _number(item, "spread_seconds"),
-    )
+def _text(name: str, value: Any) -> str:
+    if type(value) is not str or len(value) > _MAX_CHARS.get(name, _MAX_TEXT) or not value.isprintable():
+        raise FormError(f"{name} is no text")
+    return value
 
 
-def _get(item: Any, key: str) -> Any:
-    if type(item) is not dict or key not in item:
-        raise FormError(f"{key} is missing")
-    return item[key]
-
-
-def _text(item: Any, key: str, max_chars: int = _MAX_TEXT) -> str:
-    value = _get(item, key)
-    if not _is_text(value, max_chars):
-        raise FormError(f"{key} is no text")
-    return str(value)
-
-
-def _is_text(value: Any, max_chars: int) -> bool:
-    return type(value) is str and len(value) <= max_chars and value.isprintable()
-
-
-def _number(item: Any, key: str) -> float:
-    value = _get(item, key)
+def _number(name: str, value: Any) -> float:
     if type(value) not in (int, float) or not abs(value) < 1e15:  # NaN is no number either
-        raise FormError(f"{key} is no number")
+        raise FormError(f"{name} is no number")
     return float(value)
 
 
-def _size(item: Any, key: str) -> int | None:
-    value = _get(item, key)
+def _size(name: str, value: Any) -> int | None:
     if value is not None and not (type(value) is int and 0 <= value < 1 << 50):
-        raise FormError(f"{key} is no size")
+        raise FormError(f"{name} is no size")
     return value
 
 
-def _list(item: Any, key: str) -> list[Any]:
-    value = _get(item, key)
-    if type(value) is not list or len(value) > _MAX_ITEMS:
-        raise FormError(f"{key} is no list")
-    return value
+def _step(name: str, value: Any) -> SizeStep:
+    step = _text(name, value)
+    try:
+        return SizeStep(_OLD_STEPS.get(step, step))
+    except ValueError as error:
+        raise FormError(f"{step[:80]} is no step") from error
+
+
+def _setting(_: str, value: Any) -> VariableSetting:
+    setting: VariableSetting = _read(VariableSetting, value)
+    if not may_set(setting.name):
+        raise FormError(f"{setting.name[:80]} is no variable that it may set")
+    return setting
+
+
+def _list_of(read: Callable[[str, Any], Any]) -> Callable[[str, Any], tuple[Any, ...]]:
+    def read_all(name: str, value: Any) -> tuple[Any, ...]:
+        if type(value) is not list or len(value) > _MAX_ITEMS:
+            raise FormError(f"{name} is no list")
+        return tuple(read(name, one) for one in value)
+
+    return read_all
+
+
+# By the types of the fields, as they are written in `model.tune`.
+_READERS: Final[dict[str, Callable[[str, Any], Any]]] = {
+    "str": _text,
+    "float": _number,
+    "int": lambda name, value: int(_number(name, value)),
+    "int | None": _size,
+    "bool": lambda _, value: value is True,
+    "tuple[str, ...]": _list_of(_text),
+    "SizeStep": _step,
+    "Fit | None": lambda _, value: None if value is None else _read(Fit, value),
+    "SizeDecision": lambda _, value: _read(SizeDecision, value),
+    "tuple[Advice, ...]": _list_of(lambda _, value: _read(Advice, value)),
+    "tuple[VariableSetting, ...]": _list_of(_setting),
+}

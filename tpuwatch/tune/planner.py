@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.config import stamp
-from tpuwatch.core import AuditFile, TuneError, read_trusted, times
+from tpuwatch.core import AuditFile, TuneError, capital, read_trusted, times
 from tpuwatch.launches import make_drop_box
 from tpuwatch.libtpu import log_settings
 from tpuwatch.model import (
@@ -95,18 +95,18 @@ def make_plan(
     host: TuneHost,
     workload: str,
     now: float,
-    facts: Sequence[LogFacts] = (),
+    places: Sequence[LogFacts],
 ) -> TunePlan:
     """All that is decided for a workload's next launch.
 
-    `launches` are its own, the oldest first. `facts` are the directories that libtpu's logs may go to, in the order in
-    which they are wanted (tpuwatch.libtpu.log_settings.places); without them no log settings are planned.
+    `launches` are its own, the oldest first. `places` are the directories that libtpu's logs may go to, in the order in
+    which they are wanted (tpuwatch.libtpu.log_settings.places).
     """
     tune, bounds = config.tune, bounds_of(config)
     decision = decide(launches, host, bounds)
-    visible = log_settings.settings(facts, log_mib=tune.log_mib, stderr_level=tune.stderr_level) if facts else None
+    visible = log_settings.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level)
     plan = TunePlan(workload, now, _premapped(decision), decision, stamp(config.source), host.generation)
-    return refresh_plan(plan, visible.settings if visible is not None else (), dict(sorted(bounds.overrides.items())))
+    return refresh_plan(plan, visible.settings, dict(sorted(bounds.overrides.items())))
 
 
 def _premapped(decision: SizeDecision) -> tuple[VariableSetting, ...]:
@@ -166,8 +166,9 @@ class Planner:
         plan = make_plan(self._config, launches, host, workload, self._clock.time(), places)
         found = changes(before, plan)
         last = launches[-1].started if launches else 0.0
+        env_file = environment_path(self.directory, workload)
         if found:
-            file = self._goes_to(plan)
+            file = str(env_file if self.acts else plan_path(self.directory, workload))
             new = change_events.events(plan, found, acts=self.acts, file=file, before=before, last_launch=last)
             # On record before it is done: a crash in between loses none, and the same decision has the same events.
             self._store(new)
@@ -176,21 +177,15 @@ class Planner:
         for change in found:
             self._report(plan, change)
         made = plan.decision
-        if made.step is SizeStep.UNSATISFIABLE and (
-            before is None or before.decision.step is not SizeStep.UNSATISFIABLE
-        ):
+        if made.step is SizeStep.UNSATISFIABLE and (before is None or before.decision.step is not made.step):
             _log.warning("No premapped buffer that is allowed will do for %s: %s", workload, " ".join(made.reasons))
         counted = latest_runs(launches, host, tune.window_launches)
-        return TunedStatus(plan, len(counted), last, self._file(plan), problem)
+        return TunedStatus(plan, len(counted), last, str(env_file) if env_file.is_file() else "", problem)
 
     def decide_without_launches(self, workload: str) -> None:
         """Decide again without history: its launches turned out to be another workload's, or were reset."""
         if workload in self._last or plan_path(self.directory, workload).exists():
             self.decide(workload, ())
-
-    def planned(self) -> dict[str, float]:
-        """The workloads that have a plan on disk, and when it was written, in seconds since the epoch."""
-        return plan_times(self.directory)
 
     def forget(self, last: Mapping[str, float]) -> list[str]:
         """Remove the plans of workloads that were not launched for long; `last`: when they were, as far as is known.
@@ -198,7 +193,7 @@ class Planner:
         Their environment files stay: a unit that names one does not start without it.
         """
         old = self._clock.time() - UNSEEN_SECONDS
-        gone = [name for name, written in self.planned().items() if max(written, last.get(name, 0.0)) < old]
+        gone = [name for name, written in plan_times(self.directory).items() if max(written, last.get(name, 0.0)) < old]
         for name in gone:
             try:
                 plan_path(self.directory, name).unlink(missing_ok=True)
@@ -248,17 +243,9 @@ class Planner:
             if str(error) != self._logged_problem:
                 _log.warning("The next launch of %s is decided, but %s.", plan.workload, error)
             self._logged_problem = str(error)
-            return f"{str(error)[:1].upper()}{str(error)[1:]}."
+            return capital(f"{error}.")
         self._logged_problem = ""
         return ""
-
-    def _goes_to(self, plan: TunePlan) -> str:
-        """The file that is written for the next launch."""
-        return str((environment_path if self.acts else plan_path)(self.directory, plan.workload))
-
-    def _file(self, plan: TunePlan) -> str:
-        path = environment_path(self.directory, plan.workload)
-        return str(path) if path.is_file() else ""
 
     def is_stale(self, plan: TunePlan) -> bool:
         """Whether there is an environment file that gives something else than the plan."""
@@ -272,26 +259,13 @@ class Planner:
     def _report(self, plan: TunePlan, change: PlanChange) -> None:
         self._metrics.tune.count_change(change.variable, change.direction)
         level = logging.INFO if change.variable in (SIZE, THRESHOLD) else logging.DEBUG  # the rest hardly ever changes
+        made = plan.decision
+        grounds: dict[str, Any] = {}
+        if change.variable in (SIZE, THRESHOLD):
+            grounds = {"reasons": list(made.reasons), "conflict": made.conflict or None, "trial": made.trial}
         _log.log(level, "%s", change_events.sentence(plan, change, acts=self.acts))
-        self._audit.write(
-            {
-                **times("time", plan.decided),
-                "workload": plan.workload,
-                "mode": self._config.tune.mode,
-                "step": plan.decision.step.value,
-                "variable": change.variable,
-                "direction": change.direction,
-                "before": change.before,
-                "after": change.after,
-                "why": change.why,
-                **(_grounds(plan) if change.variable in (SIZE, THRESHOLD) else {}),
-            }
-        )
-
-
-def _grounds(plan: TunePlan) -> dict[str, Any]:
-    made = plan.decision
-    return {"reasons": list(made.reasons), "conflict": made.conflict or None, "trial": made.trial}
+        facts = change_events.facts(plan, change, acts=self.acts)
+        self._audit.write({**times("time", plan.decided), **facts, **grounds})
 
 
 def _assignments(text: str) -> list[str]:

@@ -11,18 +11,18 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import Loop, LoopStatus, StoreError, TuneError
+from tpuwatch.core import LoopGroup, StoreError, TuneError
 from tpuwatch.ingest import bad_value_events
 from tpuwatch.launches import discard_record, take_records
 from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep, TunedStatus, TuneStatus
-from tpuwatch.tune.plan import read_resets
+from tpuwatch.tune.plan import plan_times, read_resets
 from tpuwatch.tune.planner import MAX_PLANS, Planner, launches_by_workload, workload_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tpuwatch.config import Config
-    from tpuwatch.core import Clock
+    from tpuwatch.core import Clock, LoopStatus
     from tpuwatch.launches import ExecRecord
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Event, Launch, Snapshot
@@ -35,7 +35,7 @@ AGAIN_SECONDS: Final = 5.0  # between two decisions about one workload
 RETRY_SECONDS: Final = 60.0  # after what could not be written
 PRUNE_EVERY_SECONDS: Final = 3600.0
 STOP_SECONDS: Final = 5.0
-LIMIT_SECONDS: Final = 150.0  # how long the loop may go without success
+SLOW_SECONDS: Final = 30.0  # that a turn may take on slow disks; the loop's limit is derived from it
 KNOWN_LAUNCHES: Final = 2000  # the latest of all workloads
 _WAITING: Final = 500  # records that the log side has not stored yet
 _MAX_CHANGED: Final = 10_000
@@ -68,7 +68,6 @@ class TuneService:
         self._clock = clock
         self._add_record = add_record
         self._add_event = add_event
-        self._progress = progress
         self._planner = Planner(config, snapshot=snapshot, metrics=metrics, clock=clock, store=self._store_events)
         self._launches: dict[tuple[int, float], Launch] | None = None  # None: not read yet
         self._changed: deque[Launch] = deque()
@@ -83,30 +82,27 @@ class TuneService:
         self._problems: dict[str, str] = {}  # sentences, by what they are about
         self._next_take = self._next_forget = self._next_warning = float("-inf")
         self.status = TuneStatus(self._planner.acts, str(self._planner.directory))  # replaced, never changed
-        self._last_success: float | None = None
-        self._began_at = clock.time()
-        self._loop = Loop(NAME, self.turn, clock=clock, done=self._done)
+        self._loops = LoopGroup(clock=clock, on_turn=progress)
+        self._loops.add(NAME, self.turn, SLOW_SECONDS)
 
     # -- for the daemon
 
     def start(self) -> None:
         """Let the loop begin."""
-        self._loop.start()
+        self._loops.start()
 
     def stop(self) -> None:
         """Stop. What is in the drop box stays there for the next start."""
-        self._loop.stop()
-        self._loop.join(STOP_SECONDS)
+        self._loops.stop()
+        self._loops.join(NAME, STOP_SECONDS)
 
     def limits(self) -> dict[str, float]:
         """How long the loop may go without success, in seconds."""
-        return {NAME: LIMIT_SECONDS}
+        return self._loops.limits()
 
     def loops(self) -> list[LoopStatus]:
-        """How the loop is. One that has not finished its first turn is fresh for as long as a turn may take."""
-        last = self._last_success
-        age = self._clock.time() - (self._began_at if last is None else last)
-        return [LoopStatus(NAME, last, age < LIMIT_SECONDS)]
+        """How the loop is."""
+        return self._loops.status()
 
     def on_launches(self, launches: Sequence[Launch], records: Sequence[ExecRecord]) -> None:
         """These changed launches and new records are in the store."""
@@ -117,7 +113,7 @@ class TuneService:
         self._stored.extend(record.file for record in records)
         if any(launch.ended is not None for launch in launches):
             self._next_take = float("-inf")  # what ended may have left a record
-        self._loop.wake()
+        self._loops.wake(NAME)
 
     # -- the loop
 
@@ -137,10 +133,6 @@ class TuneService:
         self._show()
         waits = [at - now for at in self._due.values()]
         return max(0.1, min([EVERY_SECONDS, *([SETTLE_SECONDS] if more else []), *waits]))
-
-    def _done(self, name: str, seconds: float) -> None:
-        self._last_success = self._clock.time()
-        self._progress(name, seconds)
 
     # -- the drop box
 
@@ -258,7 +250,7 @@ class TuneService:
         """Whether there may be a plan for it: anybody can think up names, and none may push out another."""
         if name == DEFAULT_WORKLOAD or name in self._decided:
             return True
-        planned = self._planner.planned()
+        planned = plan_times(self._planner.directory)
         if name in planned or len(planned.keys() | self._decided.keys()) < MAX_PLANS:
             return True
         problem = (

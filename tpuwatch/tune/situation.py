@@ -30,6 +30,7 @@ class TuneSituation:
     informative: tuple[LaunchSample, ...]  # those of them that show something about their size
     host: TuneHost
     bounds: Bounds
+    refused: list[int]  # sizes that the host could not bear
     room: Room
     fit: Fit | None
 
@@ -79,11 +80,6 @@ class TuneSituation:
     def fast(self) -> int | None:
         """The largest size that still comes up in time, by the fit."""
         return largest_within(self.fit, self.bounds.init_seconds) if self.fit is not None else None
-
-    @property
-    def refused(self) -> list[int]:
-        """Sizes that the host could not bear."""
-        return _refused(self.informative)
 
     @property
     def bearable(self) -> int:
@@ -146,20 +142,17 @@ def assess(launches: Sequence[Launch], host: TuneHost, bounds: Bounds) -> TuneSi
     samples = samples_of(launches, host)
     informative = _informative(samples)
     worked = max((one.size for one in informative if one.kind is Kind.WORKED), default=0)
+    refused = _refused(informative)
     points = undisturbed(samples)
+    processes = informative[-1].processes if informative else 1
     timed = sum(one.seconds is not None for one in samples)
     return TuneSituation(
         samples=samples,
         informative=informative,
         host=host,
         bounds=bounds,
-        room=room(
-            host,
-            bounds,
-            worked=worked,
-            refused=_refused(informative),
-            processes=informative[-1].processes if informative else 1,
-        ),
+        refused=refused,
+        room=room(host, bounds, worked=worked, refused=refused, processes=processes),
         fit=fit_line(points, left_out=timed - len(points)),
     )
 

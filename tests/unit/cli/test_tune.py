@@ -19,7 +19,6 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.launches.exec_records import ExecRecord, write_record
 from tpuwatch.model.events import Cause
 from tpuwatch.model.tune import SIZE, SizeDecision, SizeStep, TuneHost, TunePlan
-from tpuwatch.terminal.console import Console
 from tpuwatch.tune import outlook
 from tpuwatch.tune.plan import write_plan
 
@@ -210,16 +209,13 @@ def test_buffers_of_launches_that_live_are_taken_into_account(
     assert process.pid in asked[1]["pids"]  # whose cgroup the next launch will be in
 
 
-def test_the_generation_is_taken_from_the_plan_that_stands_where_no_launch_tells_it(machine: Machine) -> None:
-    decision = SizeDecision(SizeStep.START, None, None, ("It starts.",))
-    write_plan(machine.own, TunePlan("train", 0.0, (), decision, "", "v4"))
-    machine.store(launch(0, 0, None, chip_kind="", premapped_bytes=None, environment={"TPU_LOG_DIR": "/logs"}))
-    _, out, _ = machine.run()
-    assert out.startswith("train: keep no buffer, as libtpu has it\n")
-
-
-def test_a_launch_without_a_buffer_in_its_log_had_none(machine: Machine) -> None:
-    machine.store(launch(0, 0, 9.0, chip_kind="", premapped_bytes=None, environment={"TPU_LOG_DIR": "/logs"}))
+@pytest.mark.parametrize("stands", [False, True], ids=["by its log", "by the generation in the plan that stands"])
+def test_a_launch_without_a_buffer_had_none(machine: Machine, stands: bool) -> None:
+    if stands:
+        decision = SizeDecision(SizeStep.START, None, None, ("It starts.",))
+        write_plan(machine.own, TunePlan("train", 0.0, (), decision, "", "v4"))
+    seconds = None if stands else 9.0  # one that did not come up shows no generation
+    machine.store(launch(0, 0, seconds, chip_kind="", premapped_bytes=None, environment={"TPU_LOG_DIR": "/logs"}))
     _, out, _ = machine.run()
     assert out.startswith("train: keep no buffer, as libtpu has it\n")
 
@@ -238,9 +234,3 @@ def test_causes_are_reported_in_their_order_and_no_more_than_three() -> None:
     faults = {"host_oom": 9.0, "premapped_exhausted": 1.0, "hang": 3.0, "tpu_in_use": 2.0, "quota": 5.0}
     failed = launch(0, GIB, None, cause=Cause.INIT_FAILED, faults=faults, premapped_failures=1, exit_status=137)
     assert how_it_went(failed) == "failed (init_failed), no room in the buffer once, tpu_in_use, hang, quota, exit 137"
-
-
-def test_the_console_has_the_width_of_the_terminal() -> None:
-    stream = io.StringIO()
-    Console(stream, colour=False, width=20).line("one two three four five six")
-    assert stream.getvalue() == "one two three four\nfive six\n"

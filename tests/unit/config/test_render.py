@@ -25,14 +25,12 @@ def test_the_example_in_the_repository_is_that_of_the_schema() -> None:
     assert EXAMPLE.read_text() == render_example(), "run: python -m tpuwatch.config > config.example.toml"
 
 
-def test_the_example_gives_the_defaults(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text(render_example())
-    assert as_dict(load_config(tmp_path / "config.toml", {}))["values"] == as_dict(Config())["values"]
-
-
-def test_the_example_lists_every_default() -> None:
+def test_the_example_gives_the_defaults_and_lists_each(tmp_path: Path) -> None:
     uncommented = re.sub(r"^#(?=\w)", "", render_example(), flags=re.MULTILINE)
     assert tomli.loads(uncommented) == as_dict(Config())["values"]
+    for text in (render_example(), uncommented):
+        (tmp_path / "config.toml").write_text(text)
+        assert as_dict(load_config(tmp_path / "config.toml", {}))["values"] == as_dict(Config())["values"]
 
 
 @pytest.mark.parametrize("key", config_keys(), ids=lambda key: key.name)

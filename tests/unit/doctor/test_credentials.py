@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.standins.doctor_machine import Place, described, serving, statuses
+from tests.standins.doctor_machine import NOBODY, Place, described, serving, statuses
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.credentials import load_and_refresh
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ROOT = "/computeMetadata/v1/"
 ACCOUNT = f"{ROOT}instance/service-accounts/default/"
-NOBODY = {"GCE_METADATA_HOST": "127.0.0.1:9"}  # nobody listens on the port that discards
 FILE = "/keys/key.json"
 VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
 
@@ -40,37 +39,25 @@ def account(private_key: str, token_server: str) -> dict[str, str]:
     }
 
 
-def write(tmp_path: Path, document: Any) -> str:
+def refreshed(tmp_path: Path, private_key: str, token_server: str) -> tuple[str, bool]:
     file = tmp_path / "key.json"
-    file.write_text(json.dumps(document))
-    return str(file)
+    file.write_text(json.dumps(account(private_key, token_server)))
+    return load_and_refresh(str(file))
 
 
-def test_a_key_that_gets_a_token(tmp_path: Path, private_key: str) -> None:
+def test_a_key_is_good_when_it_gets_a_token_and_refused_when_its_server_says_so(
+    tmp_path: Path, private_key: str
+) -> None:
     with serving({"/token": '200 {"access_token": "x", "expires_in": 3600}'}) as server:
-        assert load_and_refresh(write(tmp_path, account(private_key, server))) == ("", True)
-
-
-def test_a_key_that_is_refused(tmp_path: Path, private_key: str) -> None:
+        assert refreshed(tmp_path, private_key, server) == ("", True)
     refusal = '400 {"error": "invalid_grant", "error_description": "Invalid JWT: reasonable timeframe"}'
     with serving({"/token": refusal}) as server:
-        problem, certain = load_and_refresh(write(tmp_path, account(private_key, server)))
-    assert "invalid_grant" in problem
-    assert certain
-
-
-def test_a_token_server_that_is_not_there(tmp_path: Path, private_key: str) -> None:
-    with serving({}) as gone:
-        pass
-    problem, certain = load_and_refresh(write(tmp_path, account(private_key, gone)))
-    assert "could not be reached" in problem
-    assert not certain
-
-
-def test_a_key_that_is_none(tmp_path: Path) -> None:
-    problem, certain = load_and_refresh(write(tmp_path, account("no key", "127.0.0.1:9")))
-    assert problem
-    assert certain
+        problem, certain = refreshed(tmp_path, private_key, server)
+    assert ("invalid_grant" in problem, certain) == (True, True)
+    problem, certain = refreshed(tmp_path, private_key, server)  # it is gone
+    assert ("could not be reached" in problem, certain) == (True, False)
+    problem, certain = refreshed(tmp_path, "no key", server)
+    assert (problem != "", certain) == (True, True)
 
 
 def checked(place: Place, environ: dict[str, str], **more: Any) -> list[str]:

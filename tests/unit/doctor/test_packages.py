@@ -54,6 +54,14 @@ def test_what_is_no_package_is_not_found(place: Place) -> None:
     assert not any_package([place.root / "nowhere"])
 
 
+def test_metadata_without_end_is_not_read_to_its_end(place: Place) -> None:
+    place.folder("/site/libtpu-0.0.1.dist-info")
+    place.link("/site/libtpu-0.0.1.dist-info/METADATA", "/dev/zero")
+    package = find_package("libtpu", [place.root / "site"])
+    assert package is not None
+    assert (package.version, package.requirements) == ("", ())
+
+
 def test_a_virtual_environment_is_found_by_the_name_that_it_was_called_by(place: Place) -> None:
     site = virtual_environment(place)
     place.folder("/usr/lib/python3/dist-packages")

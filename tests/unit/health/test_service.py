@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.store.make import stored_verdicts
 from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import StoreError
@@ -77,7 +78,7 @@ def test_changes_are_stored_and_logged_once(bench: Bench, caplog: pytest.LogCapt
     bench.turn()
     bench.clock.advance(5)
     bench.turn()
-    assert [(one.node, one.verdict) for one in bench.store.verdicts()] == [("own", Verdict.STOPPED)]
+    assert [(one.node, one.verdict) for one in stored_verdicts(bench.store)] == [("own", Verdict.STOPPED)]
     assert caplog.text.count("own is stopped") == 1
     assert 'tpuwatch_verdict_changes_total{verdict="stopped"} 1.0' in bench.metrics.exposition()[0].decode()
 
@@ -128,7 +129,7 @@ def test_nodes_that_leave_the_list_are_logged_in_one_line(bench: Bench, caplog: 
     bench.clock.advance(OTHERS_SECONDS)
     bench.turn()
     assert removals() == []
-    assert {one.node for one in bench.store.verdicts()} >= {"a", "b"}  # their verdicts stay
+    assert {one.node for one in stored_verdicts(bench.store)} >= {"a", "b"}  # their verdicts stay
     many = {f"n-{number:03}": "READY" for number in range(500)}
     bench.cloud(own="READY", **many)
     bench.turn()
@@ -176,7 +177,7 @@ def test_what_the_store_does_not_take_is_offered_again(bench: Bench, caplog: pyt
     assert caplog.text.count("own is stopped") == 1
     bench.store._connection.execute("PRAGMA query_only = 0")
     bench.turn()
-    assert len(bench.store.verdicts()) == 1
+    assert len(stored_verdicts(bench.store)) == 1
 
 
 def test_a_storm_of_changes_is_logged_in_short(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -184,7 +185,7 @@ def test_a_storm_of_changes_is_logged_in_short(bench: Bench, caplog: pytest.LogC
     bench.turn()
     assert caplog.text.count(" is stopped ") == 20
     assert "and 81 more nodes changed" in caplog.text
-    assert len(bench.store.verdicts(limit=1000)) == 101
+    assert len(stored_verdicts(bench.store)) == 101
 
 
 STATES = ("STOPPED", "PREEMPTED")
@@ -199,7 +200,7 @@ def flap(bench: Bench, seconds: int) -> None:
 
 
 def rows(bench: Bench, node: str) -> list[str]:
-    return [one.summary for one in bench.store.verdicts(node, limit=10_000)]
+    return [one.summary for one in stored_verdicts(bench.store, node)]
 
 
 def test_one_that_flaps_is_logged_and_stored_only_so_often(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
@@ -232,7 +233,7 @@ def test_after_the_flapping_what_holds_is_logged_and_stored(bench: Bench, caplog
     bench.cloud(own="READY")
     bench.turn()
     assert f"{45 + 1 - MAX_CHANGES} changes of its verdict were left out" in rows(bench, "own")[0]
-    last = bench.store.verdicts("own", limit=1)[0]
+    last = stored_verdicts(bench.store, "own")[0]
     assert (last.verdict, last.since) == (final.verdict, final.since)
     caplog.clear()
     bench.clock.advance(60)

@@ -15,6 +15,7 @@ from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.store import EventStore, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tpuwatch.core.clock import ManualClock
@@ -33,30 +34,20 @@ def test_events_come_back_as_they_went_in(store: EventStore) -> None:
     assert [replace(one, id=None) for one in store.events()] == [replace(one, id=None) for one in events]
 
 
-def test_copies_count_once_in_one_commit_and_over_commits_and_runs(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
-    assert [one.key for one in store.commit([event("a"), event("b"), event("a", file="/x.ERROR")], [])] == [
-        b"a",
-        b"b",
-    ]
+def test_copies_count_once_in_one_commit_and_over_commits_and_runs(next_run: Callable[[], EventStore]) -> None:
+    store = next_run()
+    new = store.commit([event("a"), event("b"), event("a", file="/x.ERROR")], [])
+    assert [one.key for one in new] == [b"a", b"b"]
     assert [one.key for one in store.commit([event("b"), event("c"), event("a")], [])] == [b"c"]
-    store.close()
-    store = EventStore.open(tmp_path, clock)
-    assert store.commit([event("a"), event("b")], []) == []
+    store = next_run()
+    copy = event("a")
+    assert store.commit([copy, event("b")], []) == []
+    assert copy.id is None
     assert [one.key for one in store.events()] == [b"a", b"b", b"c"]
     assert store.events()[0].file == event("a").file
-    store.close()
 
 
-def test_a_copy_is_given_no_id(store: EventStore) -> None:
-    store.commit([event("a")], [])
-    copy = event("a")
-    store.commit([copy], [])
-    assert copy.id is None
-
-
-def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_events_that_are_not_from_a_log_are_stored_beside_commits(store: EventStore) -> None:
     first = event("a")
     assert store.add_events([first]) == [first]
     assert store.add_events([event("a")]) == []
@@ -64,7 +55,6 @@ def test_events_that_are_not_from_a_log_are_stored_beside_commits(tmp_path: Path
     store.commit([event("a"), event("b")], [])
     assert store.add_events([event("c"), event("b")])[0].key == b"c"
     assert [(one.key, one.id) for one in store.events(after_id=0)] == [(b"a", 1), (b"b", 4), (b"c", 5)]
-    store.close()
 
 
 def test_threads_that_store_at_once_give_no_id_twice(store: EventStore) -> None:
@@ -89,15 +79,14 @@ def test_threads_that_store_at_once_give_no_id_twice(store: EventStore) -> None:
     )
 
 
-def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_ids_rise_from_run_to_run_even_when_all_events_are_pruned(
+    next_run: Callable[[], EventStore], clock: ManualClock
+) -> None:
+    store = next_run()
     store.commit([event("a"), event("b")], [])
     clock.advance(1000)
     assert store.prune(max_age_seconds=10, max_bytes=1 << 30) == 2
-    store.close()
-    store = EventStore.open(tmp_path, clock)
-    assert [one.id for one in store.commit([event("c")], [])] == [3]
-    store.close()
+    assert [one.id for one in next_run().commit([event("c")], [])] == [3]
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800 lone", "caf\udce9", "naïve ☃ 🦕", "\ufffd"])
@@ -108,14 +97,10 @@ def test_any_string_can_be_kept(store: EventStore, text: str) -> None:
     assert store.cursors() == [cursor(path=f"/logs/{text}", state={"tail": text})]
 
 
-def test_a_pid_that_is_no_pid_spoils_nothing(store: EventStore) -> None:
-    store.commit([event("a", pid=10**30), event("b")], [])
-    assert [one.pid for one in store.events()] == [None, 42]
-
-
-def test_times_that_are_no_numbers_spoil_nothing(store: EventStore) -> None:
-    assert len(store.commit([event("a", time=float("nan")), event("b", time=float("inf"))], [])) == 2
-    assert len(store.events()) == 2
+def test_pids_and_times_that_are_none_spoil_nothing(store: EventStore) -> None:
+    nonsense = [event("a", pid=10**30), event("b", time=float("nan")), event("c", time=float("inf"))]
+    assert len(store.commit(nonsense, [])) == 3
+    assert {one.key: one.pid for one in store.events()} == {b"a": None, b"b": 42, b"c": 42}
 
 
 def test_offsets_and_events_fail_together(store: EventStore, tmp_path: Path) -> None:
@@ -145,13 +130,6 @@ def test_cursors_know_a_file_by_device_and_inode(store: EventStore) -> None:
     }
 
 
-def test_an_inode_that_is_used_again_has_the_cursor_of_the_new_file_alone(store: EventStore) -> None:
-    store.commit([], [cursor(10, head=b"z, the first file")])
-    store.commit([], [cursor(3, head=b"another file")])
-    store.forget_cursors([(1, 2)], 60)
-    assert [(one.head, one.offset) for one in store.cursors()] == [(b"another file", 3)]
-
-
 def test_cursors_are_ordered_by_when_their_file_last_existed(store: EventStore, clock: ManualClock) -> None:
     for inode in (26, 1, 13):
         store.commit([], [cursor(inode=inode)])
@@ -159,11 +137,12 @@ def test_cursors_are_ordered_by_when_their_file_last_existed(store: EventStore, 
     assert [one.inode for one in store.cursors()] == [26, 1, 13]
 
 
-def test_a_file_whose_first_bytes_have_grown_has_one_cursor(store: EventStore) -> None:
-    store.commit([], [cursor(0, head=b"")])
-    store.commit([], [cursor(3, head=b"Log")])
-    store.commit([], [cursor(8, head=b"Log file")])
-    assert store.cursors() == [cursor(8, head=b"Log file")]
+@pytest.mark.parametrize("first", [b"", b"Log", b"z, the first file"], ids=["empty", "shorter", "of another file"])
+def test_an_inode_has_the_cursor_of_its_latest_first_bytes_alone(store: EventStore, first: bytes) -> None:
+    store.commit([], [cursor(10, head=first)])
+    store.commit([], [cursor(3, head=b"Log file")])
+    store.forget_cursors([(1, 2)], 60)
+    assert store.cursors() == [cursor(3, head=b"Log file")]
 
 
 def test_device_and_inode_may_use_all_64_bits(store: EventStore) -> None:
@@ -183,8 +162,7 @@ def test_a_launch_is_known_by_pid_and_start(store: EventStore) -> None:
     assert store.launches(limit=1) == [newest]
 
 
-def test_a_closed_store_raises(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_a_closed_store_raises(store: EventStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="closed"):
         store.commit([event("a")], [])

@@ -27,11 +27,9 @@ def names(directory: Path) -> set[str]:
 
 
 def test_the_directory_is_made_and_kept_from_strangers(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path / "a" / "b", clock)
-    assert store.durable
-    assert store.notices == ()
+    with closing(EventStore.open(tmp_path / "a" / "b", clock)) as store:
+        assert (store.durable, store.notices) == (True, ())
     assert (tmp_path / "a" / "b").stat().st_mode & 0o007 == 0
-    store.close()
 
 
 @pytest.mark.parametrize("mode", [None, 0o644, 0o666])
@@ -59,35 +57,28 @@ def modes(directory: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mode & 0o777 for path in directory.glob("store.db*")}
 
 
-def test_the_first_run_lasts_until_a_commit(tmp_path: Path, clock: ManualClock) -> None:
+def test_the_first_run_lasts_until_a_commit(next_run: Callable[[], EventStore], clock: ManualClock) -> None:
     for _ in range(2):  # a run that committed nothing has left nothing
-        store = EventStore.open(tmp_path, clock)
-        assert store.first_run
-        store.close()
+        assert next_run().first_run
         clock.advance(60)
-    store = EventStore.open(tmp_path, clock)
+    store = next_run()
     store.commit([], [])
     assert (store.first_run, store.first_run_time) == (False, NOW + 120)
-    store.close()
     clock.advance(60)
-    store = EventStore.open(tmp_path, clock)
+    store = next_run()
     assert (store.first_run, store.first_run_time) == (False, NOW + 120)
-    store.close()
 
 
-def test_a_run_knows_the_end_of_the_one_before(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_a_run_knows_the_end_of_the_one_before(next_run: Callable[[], EventStore], clock: ManualClock) -> None:
+    store = next_run()
     assert store.last_clean_stop is None
     store.commit([], [])
     clock.advance(5)
-    store.close()
-    store = EventStore.open(tmp_path, clock)
+    store = next_run()
     assert store.last_clean_stop == NOW + 5
     store.commit([], [])
     store.close(clean=False)
-    store = EventStore.open(tmp_path, clock)
-    assert store.last_clean_stop is None
-    store.close()
+    assert next_run().last_clean_stop is None
 
 
 def test_a_second_daemon_is_refused_and_named_the_first(store: EventStore, tmp_path: Path, clock: ManualClock) -> None:

@@ -4,6 +4,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,7 @@ from tpuwatch.model.events import Cause
 from tpuwatch.store import EventStore, StoreReader, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tpuwatch.core.clock import ManualClock
@@ -80,38 +82,31 @@ def test_a_reader_sees_each_commit_of_a_running_daemon(store: EventStore, tmp_pa
     assert reader.cursors() == [cursor(20)]
 
 
-def test_a_reader_reads_when_no_daemon_runs_and_follows_one_that_starts(tmp_path: Path, clock: ManualClock) -> None:
-    store = EventStore.open(tmp_path, clock)
+def test_a_reader_reads_when_no_daemon_runs_and_follows_one_that_starts(
+    tmp_path: Path, next_run: Callable[[], EventStore]
+) -> None:
+    store = next_run()
     store.commit([event("a")], [])
     store.close()
     reader = StoreReader.open(tmp_path)
     assert keys(reader) == "a"
-    store = EventStore.open(tmp_path, clock)
-    store.commit([event("b")], [])
+    next_run().commit([event("b")], [])
     assert keys(reader) == "ab"
-    store.close()
 
 
 def test_any_thread_may_read_while_another_writes(store: EventStore) -> None:
-    seen: list[int] = []
     start = threading.Barrier(3)
 
-    def read() -> None:
+    def read() -> list[int]:
         start.wait(timeout=60)
-        for _ in range(30):
-            found = store.events(after_id=0)
-            seen.append(len(found))
+        return [len(store.events(after_id=0)) for _ in range(30)]
 
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for thread in readers:
-        thread.start()
-    start.wait(timeout=60)
-    for number in range(100):
-        store.commit([event(f"{number}.{part}") for part in range(5)], [])
-    for thread in readers:
-        thread.join(timeout=60)
-    assert len(seen) == 60
-    assert all(count % 5 == 0 for count in seen)
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(read) for _ in range(2)]
+        start.wait(timeout=60)
+        for number in range(100):
+            store.commit([event(f"{number}.{part}") for part in range(5)], [])
+    assert all(count % 5 == 0 for reader in readers for count in reader.result())
 
 
 def test_a_missing_store_is_an_error_with_what_to_do(tmp_path: Path) -> None:

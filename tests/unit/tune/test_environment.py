@@ -16,7 +16,6 @@ from tpuwatch.tune.environment import (
     KeptVariable,
     LaunchEnvironment,
     apply_overrides,
-    fresh_plan,
     launch_environment,
     refresh_plan,
 )
@@ -35,14 +34,11 @@ def after(environ: dict[str, str], given: LaunchEnvironment) -> dict[str, str]:
 
 
 def test_what_the_operator_has_set_wins_and_is_reported() -> None:
-    given = launch_environment(plan(TPU_A="1", TPU_B="2", TPU_C="3"), {"TPU_A": "9", "TPU_B": "2", "HOME": "/"})
-    assert given.kept == (KeptVariable("TPU_A", "9", "1"),)
+    own = {"TPU_A": "9", "TPU_B": "2", "TPU_D": "", "HOME": "/"}
+    given = launch_environment(plan(TPU_A="1", TPU_B="2", TPU_C="3", TPU_D="4"), own)
+    assert given.kept == (KeptVariable("TPU_A", "9", "1"), KeptVariable("TPU_D", "", "4"))
     assert given.set.pop("TPUWATCH_SUMS")
     assert given == LaunchEnvironment({"TPU_C": "3", WORKLOAD_VARIABLE: "bert", SET_VARIABLE: "TPU_C"}, given.kept)
-
-
-def test_an_empty_value_is_a_value() -> None:
-    assert launch_environment(plan(TPU_A="1"), {"TPU_A": ""}).kept == (KeptVariable("TPU_A", "", "1"),)
 
 
 def test_what_tpuwatch_set_before_is_renewed_and_what_is_over_is_taken_back() -> None:
@@ -127,12 +123,6 @@ def test_a_plan_is_renewed_by_what_holds_now() -> None:
     new = refresh_plan(old, [VariableSetting("TPU_LOG_DIR", "/new", "")], {"TPU_OVERRIDE": "2"})
     found = {setting.name: setting.value for setting in new.settings}
     assert found == {SIZE: "4096", "TPU_OVERRIDE": "2", "TPU_LOG_DIR": "/new"}
-
-
-def test_without_a_history_the_size_is_left_to_libtpu() -> None:
-    fresh = fresh_plan("bert", (VariableSetting("TPU_MIN_LOG_LEVEL", "0", ""),), 5.0, config="c")
-    assert (fresh.decision.step, fresh.decision.size_bytes, fresh.config) == (SizeStep.START, None, "c")
-    assert "no history" in fresh.decision.reasons[0]
 
 
 def test_a_start_loads_nothing_heavy() -> None:

@@ -217,9 +217,3 @@ def test_comments_say_what_was_decided_when_and_why(form: str) -> None:
         f"# {DECISION.reasons[0]}",
     ]
     assert any("it's so." in comment for comment in comments[3:])
-
-
-def test_the_daemons_file_is_beside_the_plan(tmp_path: Path) -> None:
-    path = envfile.write_environment(tmp_path, plan("1"))
-    assert path == tmp_path / "plans" / "bert.env"
-    assert path.read_text() == rendered("systemd", "1")

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from tpuwatch.core.errors import TuneError
+from tpuwatch.launches.exec_records import make_drop_box
 from tpuwatch.model.tune import (
     SET_VARIABLE,
     SIZE,
@@ -30,7 +31,6 @@ from tpuwatch.tune.plan import (
     FormError,
     dump_plan,
     load_plan,
-    make_directory,
     own_directory,
     plan_directory,
     read_plan,
@@ -134,7 +134,7 @@ def test_keys_that_nobody_knows_are_left_alone() -> None:
         (document(decision=decision(step="jump")), "jump is no step"),
         (document(decision=decision(size_bytes=-1)), "size_bytes is no size"),
         (document(decision=decision(size_bytes=True)), "size_bytes is no size"),
-        (document(decision=decision(reasons=["\0"])), "reasons are no sentences"),
+        (document(decision=decision(reasons=["\0"])), "reasons is no text"),
         (document(decision=decision(fit={})), "base_seconds is missing"),
         (b" " * (1 << 19), "larger than"),
     ],
@@ -219,9 +219,8 @@ def test_the_workload_is_the_one_that_is_named_else_the_one_of_the_environment()
 def test_the_daemons_directory_is_used_where_it_takes_records(tmp_path: Path) -> None:
     mine = {"XDG_STATE_HOME": str(tmp_path / "state"), "HOME": "/nowhere"}
     assert plan_directory(tmp_path / "tune", mine) == tmp_path / "state" / "tpuwatch" / "tune"
-    make_directory(tmp_path / "tune" / "launches", mode=0o1733)
+    make_drop_box(tmp_path / "tune")
     assert plan_directory(tmp_path / "tune", mine) == tmp_path / "tune"
-    assert stat.S_IMODE((tmp_path / "tune" / "launches").stat().st_mode) == 0o1733
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root to be another user")

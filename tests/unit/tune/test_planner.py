@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.tune.recorded import NOW, launch
-from tpuwatch.config import Config
+from tpuwatch.config import Config, load_config
 from tpuwatch.config.tune import TuneConfig
 from tpuwatch.libtpu.log_settings import LogDirectoryState, LogFacts
-from tpuwatch.model.tune import SIZE, THRESHOLD, SizeStep, TuneHost
+from tpuwatch.model.tune import SIZE, SizeStep, TuneHost
 from tpuwatch.tune.planner import bounds_of, launches_by_workload, make_plan
 
 GIB = 1 << 30
@@ -70,21 +70,13 @@ def test_overrides_win() -> None:
     assert len(values) == len(plan.settings)
 
 
-def test_without_history_the_size_is_left_to_libtpu() -> None:
-    plan = make_plan(Config(), [], HOST, "new", NOW)
-    assert {setting.name for setting in plan.settings}.isdisjoint({SIZE, THRESHOLD})
-    assert plan.decision.step is SizeStep.START
-
-
 def test_another_state_of_the_configuration_differs_from_the_first(tmp_path: Path) -> None:
-    from tpuwatch.config import load_config
-
     path = tmp_path / "c.toml"
     path.write_text("[tune]\n")
-    first = make_plan(load_config(path, {}), [], HOST, "x", NOW).config
+    first = make_plan(load_config(path, {}), [], HOST, "x", NOW, LOGS).config
     path.write_text("[tune]\nmin_mib = 300\n")
     assert first.startswith(str(path))
-    assert make_plan(load_config(path, {}), [], HOST, "x", NOW).config != first
+    assert make_plan(load_config(path, {}), [], HOST, "x", NOW, LOGS).config != first
 
 
 def test_a_launch_of_the_future_counts_once_its_time_has_come() -> None:

@@ -32,14 +32,6 @@ def test_a_launch_that_failed_for_want_of_room_has_the_next_one_get_more(advisin
     assert (status.plan.workload, status.launches, status.file, status.problem) == ("train", 1, "", "")
 
 
-def test_apply_writes_the_environment_file_too(applying: Side) -> None:
-    applying.launched(launch())
-    applying.settle()
-    text = (applying.tune / "plans" / "train.env").read_text()
-    assert f'{SIZE}="{applying.size()}"' in text
-    assert applying.watch.status.workloads[0].file == str(applying.tune / "plans" / "train.env")
-
-
 def test_a_change_is_logged_and_audited_once(advising: Side, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     advising.launched(launch())
@@ -73,13 +65,16 @@ def test_each_change_is_one_event_as_it_is_one_line_of_the_audit(advising: Side)
     assert advising.store.events() == stored
 
 
-def test_what_was_applied_is_an_event_that_names_the_file(applying: Side) -> None:
+def test_act_writes_the_environment_file_too_and_the_event_names_it(applying: Side) -> None:
     applying.launched(launch())
     applying.settle()
+    assert applying.watch.status.workloads[0].file == str(applying.tune / "plans" / "train.env")
     (size,) = [one for one in applying.store.events() if one.details["variable"] == SIZE]
     assert size.text.startswith(f"The next launch of train: {SIZE} goes up")
+    assert size.details["mode"] == "act"
     assert size.file == str(applying.tune / "plans" / "train.env")
-    assert f'{SIZE}="{size.details["after"]}"' in (applying.tune / "plans" / "train.env").read_text()
+    assert size.details["after"] == str(applying.size())
+    assert f'{SIZE}="{applying.size()}"' in (applying.tune / "plans" / "train.env").read_text()
 
 
 def test_a_change_back_and_forth_is_an_event_each_time(advising: Side) -> None:
@@ -116,30 +111,17 @@ def test_a_storm_of_changes_is_not_decided_upon_each_time(advising: Side, monkey
     assert 1 <= len(calls) <= 10
 
 
-def test_workloads_are_decided_apart(advising: Side) -> None:
-    advising.launched(launch(), launch(pid=1, workload="", faults={}, premapped_failures=0, premapped_need_bytes=None))
-    advising.settle()
-    assert advising.files(".json") == ["default.json", "train.json"]
-    assert advising.size("default") is None
-
-
-def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_counted_to(advising: Side) -> None:
-    advising.launched(launch(workload=""))
-    advising.settle()
-    assert (advising.size("default") or 0) >= 6 * GIB
-    advising.launched(launch())
-    advising.settle()
-    assert [one.plan.workload for one in advising.watch.status.workloads] == ["train"]
-    assert advising.size("default") is None
-
-
-def test_what_a_launch_of_another_name_led_to_is_in_no_environment_file(applying: Side) -> None:
+def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_counted_to(applying: Side) -> None:
     applying.launched(launch(workload=""))
     applying.settle()
+    assert (applying.size("default") or 0) >= 6 * GIB
     file = applying.tune / "plans" / "default.env"
     assert SIZE in file.read_text()
     applying.launched(launch())
     applying.settle()
+    assert [one.plan.workload for one in applying.watch.status.workloads] == ["train"]
+    assert applying.files(".json") == ["default.json", "train.json"]
+    assert applying.size("default") is None
     assert "\nTPU_LOG_DIR=" in file.read_text()
     assert f"\n{SIZE}=" not in file.read_text()
 

@@ -224,41 +224,27 @@ def _fix(environment: Environment, problem: Problem, project: str) -> tuple[str,
     return fixes[problem]
 
 
-def _if_enabled(check: Callable[[Environment], Iterator[Result]]) -> Callable[[Environment], Iterator[Result]]:
-    """Skip the check if the cloud is disabled in the configuration."""
+def _check(name: str, title: str, look: Callable[[Environment], Iterator[Result]], *, essential: bool = False) -> Check:
+    """A check that is skipped where the cloud is disabled, or is used without the credentials that it is about."""
 
     def run(environment: Environment) -> Iterator[Result]:
         if not environment.config.cloud.enabled:
             yield skipped("The cloud is disabled (enabled under [cloud]).")
-        else:
-            yield from check(environment)
-
-    return run
-
-
-def _if_credentials_are_used(
-    check: Callable[[Environment], Iterator[Result]],
-) -> Callable[[Environment], Iterator[Result]]:
-    """Skip the check if the endpoint is used without credentials, as a simulator is."""
-
-    def run(environment: Environment) -> Iterator[Result]:
-        if environment.config.cloud.insecure:
+        elif environment.config.cloud.insecure and look in (credentials, scopes):  # as a simulator is
             yield skipped("The endpoint is used without credentials (insecure under [cloud]).")
         else:
-            yield from check(environment)
+            yield from look(environment)
 
-    return _if_enabled(run)
+    return Check(name, title, Area.CLOUD, run, seconds=20.0, essential=essential)
 
-
-_SECONDS = 20.0
 
 CHECKS = (
-    Check("metadata", "metadata server", Area.CLOUD, _if_enabled(metadata_server), _SECONDS),
-    Check("identity", "project, zone, node", Area.CLOUD, _if_enabled(project_and_zone), _SECONDS),
-    Check("clock", "clock", Area.CLOUD, _if_enabled(clock), _SECONDS),
-    Check("credentials", "credentials", Area.CLOUD, _if_credentials_are_used(credentials), _SECONDS),
-    Check("scopes", "scopes", Area.CLOUD, _if_credentials_are_used(scopes), _SECONDS),
-    Check("api", "Cloud TPU API", Area.CLOUD, _if_enabled(api), _SECONDS, essential=True),
-    Check("permissions", "permissions", Area.CLOUD, _if_enabled(permissions), _SECONDS),
-    Check("nodes", "configured nodes", Area.CLOUD, _if_enabled(nodes), _SECONDS),
+    _check("metadata", "metadata server", metadata_server),
+    _check("identity", "project, zone, node", project_and_zone),
+    _check("clock", "clock", clock),
+    _check("credentials", "credentials", credentials),
+    _check("scopes", "scopes", scopes),
+    _check("api", "Cloud TPU API", api, essential=True),
+    _check("permissions", "permissions", permissions),
+    _check("nodes", "configured nodes", nodes),
 )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import SystemClock, format_size
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
-from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.google_apis import identity
 from tpuwatch.model import ADDRESS_FILE, Problem
 
@@ -33,7 +33,7 @@ def disk(environment: Environment) -> Iterator[Result]:
     """Disk space for the store."""
     state = environment.config.state
     place = _nearest_existing(environment, state.dir)
-    total, free = environment.disk(place)
+    total, _, free = environment.disk(place)
     needed = (state.max_mib << 20) + _MARGIN
     text = f"{format_size(free)} of {format_size(total)} are free under {state.dir}"
     if free < needed:
@@ -195,8 +195,7 @@ def service(environment: Environment) -> Iterator[Result]:
     if unit.get("LoadState") != "loaded":
         yield skipped(f"There is no {_UNIT}.")
         return
-    problems = [*_unit_state(unit), *_unit_settings(unit)]
-    yield from problems or [ok(f"{_UNIT} is {unit.get('ActiveState')}.")]
+    yield from [*_unit_state(unit), *_unit_settings(unit)] or [ok(f"{_UNIT} is {unit.get('ActiveState')}.")]
 
 
 def _unit_state(unit: Mapping[str, str]) -> Iterator[Result]:
@@ -217,22 +216,20 @@ def _unit_state(unit: Mapping[str, str]) -> Iterator[Result]:
 
 
 def _unit_settings(unit: Mapping[str, str]) -> Iterator[Result]:
-    for setting in ("PrivateTmp", "DynamicUser"):
-        if unit.get(setting) == "yes":
-            yield wrong(
-                f"{setting}=yes hides /tmp/tpu_logs from {_UNIT}.",
-                f"Remove {setting}= from the unit (systemctl cat {_UNIT}), then: sudo systemctl daemon-reload && sudo "
-                "systemctl restart tpuwatch",
-                _OPERATIONS,
-            )
-            return
+    setting = next((name for name in ("PrivateTmp", "DynamicUser") if unit.get(name) == "yes"), None)
+    if setting is not None:
+        yield wrong(
+            f"{setting}=yes hides /tmp/tpu_logs from {_UNIT}.",
+            f"Remove {setting}= from the unit (systemctl cat {_UNIT}), then: sudo systemctl daemon-reload && sudo "
+            "systemctl restart tpuwatch",
+            _OPERATIONS,
+        )
 
 
+@once
 def _unit(environment: Environment) -> Mapping[str, str]:
     """Properties of the unit; empty if systemd does not answer."""
-    ran = environment.once(
-        "unit", lambda: environment.run(["systemctl", "show", _UNIT, "-p", _PROPERTIES], seconds=_SECONDS)
-    )
+    ran = environment.run(["systemctl", "show", _UNIT, "-p", _PROPERTIES], seconds=_SECONDS)
     if ran is None or ran.code != 0:
         return {}
     return {name: value for name, _, value in (line.partition("=") for line in ran.output.splitlines())}

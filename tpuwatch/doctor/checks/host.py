@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import format_size
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
-from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.jobs import find_jobs, job_users, variable_sets
-from tpuwatch.doctor.metadata import attribute
+from tpuwatch.doctor.metadata import value
+from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import premapped_bytes
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 
@@ -38,12 +39,7 @@ _CHIPS: Final = {  # PCI device ids, from JAX's hardware_utils.py
     "0x006f": "v6e",
     "0x0076": "7x",
 }
-_PREMAPPING: Final = (
-    "v5p",
-    "v5e",
-    "v6e",
-    "7x",
-)  # have a premapped buffer by default, and benefit from huge pages
+_PREMAPPING: Final = ("v5p", "v5e", "v6e", "7x")  # have a premapped buffer by default, and benefit from huge pages
 _LOCK: Final = "/tmp/libtpu_lockfile"  # noqa: S108 (libtpu's own)
 _NODE = re.compile(r"accel[0-9]{1,3}|[0-9]{1,3}")
 
@@ -53,13 +49,11 @@ def chips(environment: Environment) -> list[str]:
     found = []
     folder = environment.path("/sys/bus/pci/devices")
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
-        vendor, device = (environment.text_or_none(f"/sys/bus/pci/devices/{entry.name}/{name}") for name in _PCI)
-        if (vendor or "").strip() == _GOOGLE and (device or "").strip() in _CHIPS:
-            found.append(_CHIPS[(device or "").strip()])
+        texts = (environment.text_or_none(f"/sys/bus/pci/devices/{entry.name}/{name}") for name in ("vendor", "device"))
+        vendor, device = ((text or "").strip() for text in texts)
+        if vendor == _GOOGLE and device in _CHIPS:
+            found.append(_CHIPS[device])
     return found
-
-
-_PCI: Final = ("vendor", "device")
 
 
 def nodes(environment: Environment) -> list[str]:
@@ -82,7 +76,7 @@ def devices(environment: Environment) -> Iterator[Result]:
     """Device nodes: whether they exist and the job's user can open them."""
     kinds, paths = chips(environment), nodes(environment)
     if not kinds and not paths:
-        accelerator = attribute(environment, "accelerator-type") or ""
+        accelerator = value(environment, "instance/attributes/accelerator-type") or ""
         if accelerator.startswith("v"):
             text = f"This is a TPU VM ({cut(accelerator, 30)}), but it has no TPU on its PCI bus or among its devices."
             yield wrong(text, "Delete the node and create it again.", _CREATE)
@@ -109,13 +103,10 @@ def devices(environment: Environment) -> Iterator[Result]:
         yield ok(f"{len(paths)} TPU devices ({', '.join(sorted(set(kinds))) or paths[0]}), open to the job's user.")
 
 
+@once
 def holder_scan(environment: Environment) -> HolderScan:
     """The processes that hold the devices and the lock file."""
-    return environment.once("holders", lambda: _scan_holders(environment))
-
-
-def _scan_holders(environment: Environment) -> HolderScan:
-    from tpuwatch.host import Holders, ProcFs
+    from tpuwatch.host import Holders
 
     holders = Holders(ProcFs(environment.path("/proc")), environment.root)
     return holders.look(None, environment.clock.monotonic())
@@ -185,11 +176,11 @@ def _may_lock(environment: Environment, user: User, entry: stat_result) -> bool:
 
 def memory(environment: Environment) -> Iterator[Result]:
     """Whether the host has enough memory for the premapped buffer, which pins it."""
-    numbers = dict(re.findall(r"^(\w+):\s+(\d{1,15}) kB$", environment.text("/proc/meminfo"), re.MULTILINE))
-    if not {"MemTotal", "MemAvailable"} <= numbers.keys():
+    machine = read_memory(ProcFs(environment.path("/proc")), environment.root, (), 0)
+    total, available = machine.total, machine.available
+    if total is None or available is None:
         yield unknown("/proc/meminfo has no MemTotal and MemAvailable.")
         return
-    total, available = int(numbers["MemTotal"]) << 10, int(numbers["MemAvailable"]) << 10
     bad = False
     for setting in variable_sets(environment):
         size = premapped_bytes(setting.variables)
@@ -234,7 +225,6 @@ def memlock(environment: Environment) -> Iterator[Result]:
         return
     jobs = find_jobs(environment).seen
     shells = [] if environment.pids else [("this shell", environment.me, "self", environment.environ)]
-    bad = False
     for where, user, pid, environ in [*shells, *((job.name, job.user, str(job.pid), job.environ) for job in jobs)]:
         limit = re.search(
             r"^Max locked memory\s+(\d+|unlimited)", environment.text(f"/proc/{pid}/limits"), re.MULTILINE
@@ -242,7 +232,6 @@ def memlock(environment: Environment) -> Iterator[Result]:
         needed = premapped_bytes(environ)
         needed = DEFAULT_PREMAPPED_BYTES if needed is None and premaps(environment) else needed or 0
         if limit and limit[1] != "unlimited" and int(limit[1]) < needed and not user.may_lock_memory:
-            bad = True
             yield warn(
                 f"In {where} {format_size(int(limit[1]))} of memory may be locked; the premapped buffer is "
                 f"{format_size(needed)}.",
@@ -250,8 +239,6 @@ def memlock(environment: Environment) -> Iterator[Result]:
                 "memlock=-1",
                 _CONTAINER,
             )
-    if not bad:
-        yield ok("Enough memory may be locked.")
 
 
 def hugepages(environment: Environment) -> Iterator[Result]:
@@ -275,6 +262,6 @@ CHECKS = (
     Check("holders", "holders of the TPU", Area.HOST, holders),
     Check("lock_file", "libtpu's lock file", Area.HOST, lock_file),
     Check("memory", "memory", Area.HOST, memory),
-    Check("memlock", "limit of locked memory", Area.HOST, memlock),
+    Check("memlock", "limit of locked memory", Area.HOST, memlock, fine="Enough memory may be locked."),
     Check("hugepages", "transparent huge pages", Area.HOST, hugepages),
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import format_size
-from tpuwatch.doctor.check import Area, Check, Result, ok, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import job_users, variable_sets
 from tpuwatch.libtpu import ARGUMENTS, MEASURED, UNBUFFERED, leading_integer, unbuffered
@@ -163,7 +163,7 @@ def space(environment: Environment) -> Iterator[Result]:
         real = environment.path(path)
         if not real.is_dir():
             continue
-        total, free = environment.disk(real)
+        total, _, free = environment.disk(real)
         if free < min(_OVERSHOOT * limit, total // 10):
             yield wrong(
                 f"{format_size(free)} are free under {path}; a log file grows to {format_size(limit)} or more "
@@ -246,38 +246,20 @@ CHECKS = (
         "log_directory",
         "log directories",
         Area.LOGS,
-        lambda environment: or_ok(directories(environment), "They can be read and written."),
+        directories,
         essential=True,
+        fine="They can be read and written.",
     ),
     Check(
         "log_destination",
         "where libtpu writes (TPU_LOG_DIR)",
         Area.LOGS,
-        lambda environment: or_ok(destination(environment), "libtpu writes where tpuwatch reads."),
+        destination,
+        fine="libtpu writes where tpuwatch reads.",
     ),
-    Check(
-        "log_fallback",
-        "libtpu's fallback directory",
-        Area.LOGS,
-        lambda environment: or_ok(fallback(environment), f"{_FALLBACK} is followed as well."),
-    ),
-    Check(
-        "log_level",
-        "log level (TPU_MIN_LOG_LEVEL)",
-        Area.LOGS,
-        lambda environment: or_ok(levels(environment), "Everything is logged."),
-    ),
-    Check(
-        "log_buffering",
-        "buffered INFO",
-        Area.LOGS,
-        lambda environment: or_ok(buffering(environment), "No TPU process buffers its log."),
-    ),
-    Check(
-        "log_space",
-        "disk for logs",
-        Area.LOGS,
-        lambda environment: or_ok(space(environment), "There is room for logs, and old ones take little."),
-    ),
+    Check("log_fallback", "libtpu's fallback directory", Area.LOGS, fallback, fine=f"{_FALLBACK} is followed as well."),
+    Check("log_level", "log level (TPU_MIN_LOG_LEVEL)", Area.LOGS, levels, fine="Everything is logged."),
+    Check("log_buffering", "buffered INFO", Area.LOGS, buffering, fine="No TPU process buffers its log."),
+    Check("log_space", "disk for logs", Area.LOGS, space, fine="There is room for logs, and old ones take little."),
     Check("job_output", "job output", Area.LOGS, job_output),
 )

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import format_size
-from tpuwatch.doctor.check import Area, Check, CheckStatus, Result, or_ok, skipped, unknown, warn, wrong
+from tpuwatch.doctor.check import Area, Check, CheckStatus, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import find_jobs, variable_sets
 from tpuwatch.libtpu import MEASURED, items, judge_value, leading_integer, meant, premapped_bytes, product
@@ -165,35 +165,17 @@ def processes(environment: Environment) -> Iterator[Result]:
     """Whether all processes could be read."""
     jobs = find_jobs(environment)
     if jobs.unreadable:
-        yield unknown(
-            f"Processes that could not be read: {jobs.unreadable}. A TPU job may be among them.",
-            environment.sudo,
-        )
+        text = f"Processes that could not be read: {jobs.unreadable}. A TPU job may be among them."
+        yield unknown(text, environment.sudo)
+    elif jobs.seen:
+        yield ok(f"{len(jobs.seen)} TPU processes were read.")
 
+
+_CONFLICTS = "variables that contradict each other"
 
 CHECKS = (
     Check("variable_names", "names of TPU variables", Area.ENVIRONMENT, names),
-    Check(
-        "variable_values",
-        "values of TPU variables",
-        Area.ENVIRONMENT,
-        lambda environment: or_ok(values(environment), "No known wrong value."),
-    ),
-    Check(
-        "variable_conflicts",
-        "variables that contradict each other",
-        Area.ENVIRONMENT,
-        lambda environment: or_ok(conflicts(environment), "None contradicts another."),
-    ),
-    Check(
-        "processes",
-        "TPU processes",
-        Area.ENVIRONMENT,
-        lambda environment: or_ok(processes(environment), _processes_summary(environment)),
-    ),
+    Check("variable_values", "values of TPU variables", Area.ENVIRONMENT, values, fine="No known wrong value."),
+    Check("variable_conflicts", _CONFLICTS, Area.ENVIRONMENT, conflicts, fine="None contradicts another."),
+    Check("processes", "TPU processes", Area.ENVIRONMENT, processes, fine="No process with TPU variables is running."),
 )
-
-
-def _processes_summary(environment: Environment) -> str:
-    jobs = find_jobs(environment).seen
-    return f"{len(jobs)} TPU processes were read." if jobs else "No process with TPU variables is running."

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
-from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.jobs import find_jobs
 from tpuwatch.doctor.packages import (
     Package,
@@ -61,12 +61,9 @@ class Interpreter:
         return find_package(name, self.sites)
 
 
+@once
 def interpreters(environment: Environment) -> list[Interpreter]:
     """The one of --python, else those of the TPU processes, else the one on PATH; without duplicates."""
-    return environment.once("interpreters", lambda: _interpreters(environment))
-
-
-def _interpreters(environment: Environment) -> list[Interpreter]:
     if environment.python:
         return [_of_shell(environment, environment.python)]
     found: dict[tuple[Path, ...], Interpreter] = {}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.standins.doctor_machine import ManualClock, Place, described, serving, statuses
+from tests.standins.doctor_machine import NOBODY, ManualClock, Place, described, expect, serving, statuses
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
 from tpuwatch.doctor.check import CheckStatus
-from tpuwatch.doctor.environment import HttpReply, fetch
+from tpuwatch.doctor.environment import Environment, HttpReply, fetch
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
 from tpuwatch.sim.cloud.server import CloudServer
@@ -58,6 +58,12 @@ def config(endpoint: str, **cloud: Any) -> dict[str, Any]:
     return {"cloud": {"endpoint": endpoint, "insecure": True, "project": PROJECT, "zone": ZONE, **cloud}}
 
 
+def outside(place: Place, server: Cloud, *, monitoring: dict[str, Any] | None = None, **cloud: Any) -> Environment:
+    """What is seen from a machine without a metadata server."""
+    settings = {**config(server.server.address, **cloud), "monitoring": monitoring or {}}
+    return place.environment(config=settings, environ={**NOBODY, "HOME": "/home/me"})
+
+
 def test_a_vm_on_which_all_is_well(place: Place, server: Cloud) -> None:
     clock = ManualClock()
     with serving(pages(), date=formatdate(clock.time(), usegmt=True)) as address:
@@ -77,18 +83,14 @@ def test_the_cloud_is_switched_off(place: Place) -> None:
 
 
 def test_no_metadata_server(place: Place) -> None:
-    with serving({}) as gone:
-        pass
-    environment = place.environment(config={}, environ={"GCE_METADATA_HOST": gone})
+    environment = place.environment(config={}, environ=NOBODY)
     assert statuses("metadata", environment) == [CheckStatus.SKIPPED]
     (line,) = described("identity", environment)
     assert line.startswith("wrong: Neither the configuration nor a metadata server names the project and the zone")
     assert 'project = "…" and zone = "…" under [cloud]' in line
 
     place.chips()  # on a TPU there has to be one
-    assert statuses("metadata", place.environment(config={}, environ={"GCE_METADATA_HOST": gone})) == [
-        CheckStatus.WRONG
-    ]
+    assert statuses("metadata", place.environment(config={}, environ=NOBODY)) == [CheckStatus.WRONG]
 
 
 def test_another_place_than_the_machine_is_in(place: Place) -> None:
@@ -116,9 +118,7 @@ def test_the_clock_by_the_metadata_server(place: Place, ahead: int, status: str,
     clock = ManualClock()
     with serving(pages(), date=formatdate(clock.time() + ahead, usegmt=True)) as address:
         environment = place.environment(config={}, environ={"GCE_METADATA_HOST": address}, clock=clock, fetch=fetch)
-        (line,) = described("clock", environment)
-    assert line.startswith(f"{status}: ")
-    assert said in line
+        expect("clock", environment, f"{status}: ", said)
 
 
 def test_the_clock_by_the_api_where_there_is_no_metadata_server(place: Place) -> None:
@@ -129,13 +129,10 @@ def test_the_clock_by_the_api_where_there_is_no_metadata_server(place: Place) ->
         asked.append((address, path, more.get("tls")))
         return HttpReply(404, {"date": formatdate(clock.time() + 1000, usegmt=True)}, "")
 
-    with serving({}) as gone:
-        pass
-    environment = place.environment(config={}, environ={"GCE_METADATA_HOST": gone}, clock=clock, fetch=api)
+    environment = place.environment(config={}, environ=NOBODY, clock=clock, fetch=api)
     assert statuses("clock", environment) == [CheckStatus.WRONG]
     assert asked == [("tpu.googleapis.com", "/", True)]
-    silent = place.environment(config={}, environ={"GCE_METADATA_HOST": gone})
-    assert statuses("clock", silent) == [CheckStatus.UNKNOWN]
+    assert statuses("clock", place.environment(config={}, environ=NOBODY)) == [CheckStatus.UNKNOWN]
 
 
 def test_scopes(place: Place) -> None:
@@ -178,12 +175,8 @@ def test_scopes(place: Place) -> None:
 )
 def test_an_api_that_does_not_tell(place: Place, server: Cloud, fault: InjectedFault, status: str, fix: str) -> None:
     server.world.faults.set(fault)
-    environment = place.environment(
-        config=config(server.server.address), environ={"GCE_METADATA_HOST": "127.0.0.1:9", "HOME": "/home/me"}
-    )
-    (line,) = described("api", environment)
-    assert line.startswith(f"{status}: ")
-    assert fix in line
+    environment = outside(place, server)
+    expect("api", environment, f"{status}: ", fix)
     denied = fault.code == "PERMISSION_DENIED" and not fault.reason
     assert statuses("permissions", environment) == [CheckStatus.WRONG if denied else CheckStatus.UNKNOWN]
     assert CheckStatus.WRONG not in statuses("nodes", environment)
@@ -191,42 +184,32 @@ def test_an_api_that_does_not_tell(place: Place, server: Cloud, fault: InjectedF
 
 def test_an_api_that_never_answers_is_unknown(place: Place, server: Cloud) -> None:
     server.world.faults.set(InjectedFault(black_hole=True))
-    settings = config(server.server.address, timeout_seconds=0.2)
-    environment = place.environment(config=settings, environ={"GCE_METADATA_HOST": "127.0.0.1:9"})
-    assert statuses("api", environment) == [CheckStatus.UNKNOWN]
+    assert statuses("api", outside(place, server, timeout_seconds=0.2)) == [CheckStatus.UNKNOWN]
 
 
 def test_nodes_that_are_not_there(place: Place, server: Cloud) -> None:
-    settings = config(server.server.address, nodes=["trian-1", "eval-*", "train-*"])
-    environment = place.environment(config=settings, environ={"GCE_METADATA_HOST": "127.0.0.1:9"})
-    lines = described("nodes", environment)
+    lines = described("nodes", outside(place, server, nodes=["trian-1", "eval-*", "train-*"]))
     assert f"wrong: There is no node trian-1 in zone {ZONE} of project {PROJECT}. Is train-1 meant?" in lines[0]
     assert f"gcloud compute tpus tpu-vm list --zone={ZONE} --project={PROJECT}" in lines[0]
 
-    only = config(server.server.address, nodes=["eval-*"])
-    (line,) = described("nodes", place.environment(config=only, environ={"GCE_METADATA_HOST": "127.0.0.1:9"}))
-    assert line.startswith("wrong: There is no node that the patterns under [cloud] match")
+    only = outside(place, server, nodes=["eval-*"])
+    expect("nodes", only, "wrong: There is no node that the patterns under [cloud] match")
 
 
 def test_a_zone_that_does_not_exist(place: Place, server: Cloud) -> None:
-    settings = config(server.server.address, nodes=["us-nowhere1-x/train-1", "train-1"])
-    environment = place.environment(config=settings, environ={"GCE_METADATA_HOST": "127.0.0.1:9"})
-    lines = described("api", environment)
-    assert [line.partition(":")[0] for line in lines] == ["wrong"]
-    assert "us-nowhere1-x" in lines[0]
+    environment = outside(place, server, nodes=["us-nowhere1-x/train-1", "train-1"])
+    expect("api", environment, "wrong: ", "us-nowhere1-x")
     assert statuses("nodes", environment) == [CheckStatus.OK, CheckStatus.UNKNOWN]
 
 
 def test_without_a_node_there_is_nothing_to_look_for(place: Place, server: Cloud) -> None:
-    environment = place.environment(config=config(server.server.address), environ={"GCE_METADATA_HOST": "127.0.0.1:9"})
+    environment = outside(place, server)
     assert statuses("api", environment) == [CheckStatus.OK]
     assert statuses("nodes", environment) == [CheckStatus.SKIPPED]
 
 
 def test_a_permission_that_is_not_tried_is_unknown(place: Place, server: Cloud) -> None:
-    settings = {**config(server.server.address), "monitoring": {"export": True}}
-    environment = place.environment(config=settings, environ={"GCE_METADATA_HOST": "127.0.0.1:9"})
-    lines = described("permissions", environment)
+    lines = described("permissions", outside(place, server, monitoring={"export": True}))
     assert lines[0].startswith("ok: tpu.nodes.list is granted")
     assert lines[1].startswith("unknown: monitoring.timeSeries.create is not tested")
     assert "--role=roles/monitoring.metricWriter" in lines[1]

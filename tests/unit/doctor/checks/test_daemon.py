@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.standins.doctor_machine import STRANGER, Place, described, serving, statuses
+from tests.standins.doctor_machine import STRANGER, Place, described, expect, serving, statuses
 from tests.standins.runtime_server import RuntimeProcess, listening, refused
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import CommandResult, fetch
@@ -28,7 +28,7 @@ def unit(**properties: str) -> Any:
 
 def test_disk_for_the_store(place: Place) -> None:
     assert statuses("disk", place.environment()) == [CheckStatus.OK]
-    (line,) = described("disk", place.environment(disk=lambda _: (1 << 40, 100 << 20)))
+    (line,) = described("disk", place.environment(disk=lambda _: (1 << 40, 0, 100 << 20)))
     assert line.startswith("wrong: 100 MiB of 1 TiB are free under /var/lib/tpuwatch; the store may take 320 MiB")
     assert "Free 220 MiB there, or lower max_mib" in line
 
@@ -38,8 +38,7 @@ def test_ports_of_runtime_metrics(place: Place) -> None:
         return place.environment(config={"cloud": {"enabled": False}, "runtime": {"ports": ports, "enabled": enabled}})
 
     with refused() as nobody, listening(lambda each: each.sendall(b"SSH-2.0-OpenSSH\r\n")) as other:
-        (line,) = described("runtime_ports", with_ports(nobody))
-        assert line.startswith(f"skipped: Nobody listens on any of the ports {nobody} ")
+        expect("runtime_ports", with_ports(nobody), f"skipped: Nobody listens on any of the ports {nobody} ")
         (line,) = described("runtime_ports", with_ports(nobody, other))
         assert line.startswith(f"wrong: Something else than libtpu's runtime metrics is on port {other}")
         assert f"sport = :{other}" in line
@@ -106,8 +105,7 @@ def test_an_address_of_another_machine(place: Place) -> None:
 
 
 def test_the_daemon(place: Place) -> None:
-    (line,) = described("daemon", place.environment())
-    assert line.startswith("warn: No daemon answers at 127.0.0.1:9478")
+    expect("daemon", place.environment(), "warn: No daemon answers at 127.0.0.1:9478")
     pages: dict[str, str] = {"/api/v1/status": json.dumps(STATUS)}
     with serving(pages) as address:
         place.write(f"{STATE}/http.address", f"{address}\n")  # it serves where its note says
@@ -140,9 +138,7 @@ def test_the_daemon(place: Place) -> None:
     ],
 )
 def test_the_unit(place: Place, properties: dict[str, str], status: str, said: str) -> None:
-    (line,) = described("service", place.environment(run=unit(**properties)))
-    assert line.startswith(f"{status}: ")
-    assert said in line
+    expect("service", place.environment(run=unit(**properties)), f"{status}: ", said)
 
 
 def test_no_systemd(place: Place) -> None:

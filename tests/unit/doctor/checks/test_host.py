@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.standins.doctor_machine import ME, STRANGER, Place, described, serving, statuses
+from tests.standins.doctor_machine import ME, STRANGER, Place, described, expect, serving, statuses
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.users import User
 
@@ -44,9 +44,7 @@ def test_devices_that_the_jobs_user_may_not_open(place: Place) -> None:
 
 def test_chips_without_device_nodes_as_in_a_container(place: Place) -> None:
     place.chips()
-    (line,) = described("devices", place.environment())
-    assert line.startswith("wrong: 4 TPU chips (v5e) are on the PCI bus")
-    assert "docker run --privileged" in line
+    expect("devices", place.environment(), "wrong: 4 TPU chips (v5e) are on the PCI bus", "docker run --privileged")
 
 
 def test_no_tpu_is_wrong_only_where_there_should_be_one(place: Place) -> None:
@@ -55,8 +53,7 @@ def test_no_tpu_is_wrong_only_where_there_should_be_one(place: Place) -> None:
     root = "/computeMetadata/v1/instance/"
     with serving({f"{root}id": "1", f"{root}attributes/accelerator-type": "v5litepod-4"}) as address:
         environment = place.environment(config={}, environ={"GCE_METADATA_HOST": address})
-        (line,) = described("devices", environment)
-    assert line.startswith("wrong: This is a TPU VM (v5litepod-4), but it has no TPU on its PCI bus")
+        expect("devices", environment, "wrong: This is a TPU VM (v5litepod-4), but it has no TPU on its PCI bus")
 
 
 def test_holders_of_the_tpu(place: Place) -> None:

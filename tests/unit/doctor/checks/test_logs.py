@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.standins.doctor_machine import ME, STRANGER, Place, described, results, statuses
+from tests.standins.doctor_machine import ME, STRANGER, Place, described, expect, results, statuses
 from tpuwatch.doctor.check import CheckStatus
 
 LOGS = "/tmp/tpu_logs"  # noqa: S108 (below a directory of the test's)
@@ -82,9 +82,7 @@ def test_a_link_is_taken_from_root_and_ourselves_only(place: Place) -> None:
     ],
 )
 def test_where_libtpu_really_writes(place: Place, value: str, status: str, said: str) -> None:
-    (line,) = described("log_destination", place.environment(config=config(), environ={"TPU_LOG_DIR": value}))
-    assert line.startswith(f"{status}: ")
-    assert said in line
+    expect("log_destination", place.environment(config=config(), environ={"TPU_LOG_DIR": value}), f"{status}: ", said)
 
 
 def test_a_destination_that_is_followed_is_ok(place: Place) -> None:
@@ -133,14 +131,14 @@ def test_a_shell_without_tpu_variables_is_not_warned_of_buffering(place: Place) 
 
 def test_little_disk_for_logs(place: Place) -> None:
     place.folder(LOGS)
-    environment = place.environment(config=config(), disk=lambda _: (100 << 30, 1 << 30))
+    environment = place.environment(config=config(), disk=lambda _: (100 << 30, 99 << 30, 1 << 30))
     (result,) = results("log_space", environment)
     assert result.status is CheckStatus.WRONG
     assert result.text.startswith(f"1 GiB are free under {LOGS}; a log file grows to 1 GiB")
     assert f"find {LOGS} -maxdepth 1 -name 'tpu_driver.*' -mtime +7 -delete" in result.fix
 
     smaller = {"TPU_MAX_LOG_SIZE_MB": "64"}
-    environment = place.environment(config=config(), environ=smaller, disk=lambda _: (100 << 30, 1 << 30))
+    environment = place.environment(config=config(), environ=smaller, disk=lambda _: (100 << 30, 99 << 30, 1 << 30))
     assert statuses("log_space", environment) == [CheckStatus.OK]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.standins.doctor_machine import Place, described, serving, statuses
+from tests.standins.doctor_machine import Place, described, expect, serving, statuses
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.checks.tools import metadata_keys
 
@@ -85,9 +85,7 @@ def test_a_good_key(place: Place) -> None:
 )
 def test_a_key_that_ssh_will_not_take(place: Place, fault: dict[str, Any], status: str, fix: str) -> None:
     key(place, **fault)
-    (line,) = described("ssh_key", environment(place))
-    assert line.startswith(f"{status}: ")
-    assert fix in line
+    expect("ssh_key", environment(place), f"{status}: ", fix)
 
 
 def test_no_key(place: Place) -> None:
@@ -132,7 +130,5 @@ def test_whose_keys_are_taken(place: Place, attributes: dict[str, tuple[str, str
     root = "/computeMetadata/v1/"
     pages = {f"{root}{where}/attributes/{name}": text for where, (name, text) in attributes.items()}
     with serving({f"{root}instance/id": "1", **pages}) as address:
-        (line,) = described("ssh_login", place.environment(environ={"GCE_METADATA_HOST": address}, config={}))
-    assert line.startswith(f"{status}: ")
-    assert said in line
+        expect("ssh_login", place.environment(environ={"GCE_METADATA_HOST": address}, config={}), f"{status}: ", said)
     assert statuses("ssh_login", place.environment()) == [CheckStatus.SKIPPED]

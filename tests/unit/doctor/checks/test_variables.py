@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.standins.doctor_machine import STRANGER, Place, described, results, statuses
+from tests.standins.doctor_machine import STRANGER, Place, described, expect, results, statuses
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.users import User
 
@@ -59,9 +59,7 @@ def test_without_tpu_variables_there_is_nothing_to_check(place: Place) -> None:
 )
 def test_contradictions(place: Place, variables: dict[str, str], status: str, said: str) -> None:
     config = {"cloud": {"enabled": False}, "runtime": {"ports": [8431]}}
-    (line,) = described("variable_conflicts", place.environment(environ=variables, config=config))
-    assert line.startswith(f"{status}: ")
-    assert said in line
+    expect("variable_conflicts", place.environment(environ=variables, config=config), f"{status}: ", said)
 
 
 @pytest.mark.parametrize(
