@@ -6,7 +6,6 @@ import contextlib
 import queue
 import select
 import socket
-import stat
 import threading
 from pathlib import Path
 
@@ -16,10 +15,10 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
+from tests.standins.certificates import make_certificates
 from tests.unit.sim.cloud.servers import DEADLINE, PARENT, Cloud, cloud_running
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import TpuwatchError
-from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.responses import ServiceError
 from tpuwatch.sim.cloud.server import CloudServer
@@ -33,7 +32,7 @@ def list_through(channel: grpc.Channel, timeout: float = DEADLINE) -> list[str]:
 
 def test_a_client_that_trusts_the_authority_gets_through_by_tls(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
-    with cloud_running(tls=made) as cloud:
+    with cloud_running(tls=made.server()) as cloud:
         cloud.add()
         trusting = grpc.ssl_channel_credentials(made.authority.read_bytes())
         for host in ("localhost", "127.0.0.1"):
@@ -44,7 +43,7 @@ def test_a_client_that_trusts_the_authority_gets_through_by_tls(tmp_path: Path) 
 def test_a_client_that_does_not_trust_the_authority_gets_nothing(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = make_certificates(tmp_path / "other")
-    with cloud_running(tls=make_certificates(tmp_path)) as cloud:
+    with cloud_running(tls=make_certificates(tmp_path).server()) as cloud:
         cloud.add()
         with (
             grpc.secure_channel(
@@ -54,15 +53,6 @@ def test_a_client_that_does_not_trust_the_authority_gets_nothing(tmp_path: Path)
         ):
             list_through(channel)
         assert not cloud.world.calls
-
-
-def test_the_key_is_for_its_owner_only_and_certificates_can_be_made_again(tmp_path: Path) -> None:
-    first = make_certificates(tmp_path)
-    before = first.key.read_bytes()
-    again = make_certificates(tmp_path, ("tpu.example",))
-    assert again == first
-    assert again.key.read_bytes() != before
-    assert stat.S_IMODE(again.key.stat().st_mode) == 0o600
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_so() -> None:
