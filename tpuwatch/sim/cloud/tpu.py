@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tpuwatch.sim.cloud import lifecycle, operations
 from tpuwatch.sim.cloud.nodes import find_queued_resource, list_queued_resources
-from tpuwatch.sim.cloud.responses import ServiceError, page_of
+from tpuwatch.sim.cloud.responses import ServiceError, generic_handler, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    import grpc
 
     from tpuwatch.sim.cloud.nodes import QueuedResource, SimNode
     from tpuwatch.sim.cloud.operations import SimOperation
@@ -40,8 +41,8 @@ class TpuService:
         self._world = world
         self._api = api
 
-    def handler(self) -> Any:
-        """It as a grpc.GenericRpcHandler."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """It, for a grpc server."""
         methods = {
             "ListNodes": self.list_nodes,
             "GetNode": self.get_node,
@@ -58,8 +59,11 @@ class TpuService:
             methods["SimulateMaintenanceEvent"] = self.simulate_maintenance_event
             methods["PerformMaintenance"] = self.perform_maintenance
             methods["PerformMaintenanceQueuedResource"] = self.perform_maintenance_queued_resource
-        kinds = {name: self._api.message(f"{name}Request") for name in methods}
-        return _generic_handler(self._world, self._api.service, methods, kinds)
+        return generic_handler(
+            self._world,
+            self._api.service,
+            {name: (method, self._api.message(f"{name}Request")) for name, method in methods.items()},
+        )
 
     def list_nodes(self, request: Any) -> Any:
         """A page of the nodes of a location, by name; of all, for the location "-"."""
@@ -171,8 +175,8 @@ class OperationsService:
         self._world = world
         self._apis = apis
 
-    def handler(self) -> Any:
-        """It as a grpc.GenericRpcHandler."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """It, for a grpc server."""
         methods = {
             "GetOperation": self.get_operation,
             "ListOperations": self.list_operations,
@@ -180,8 +184,11 @@ class OperationsService:
             "DeleteOperation": self.delete_operation,
             "WaitOperation": self.get_operation,  # which may return before the operation has ended
         }
-        kinds = {name: getattr(operations_pb2, f"{name}Request") for name in methods}
-        return _generic_handler(self._world, OPERATIONS_SERVICE, methods, kinds)
+        return generic_handler(
+            self._world,
+            OPERATIONS_SERVICE,
+            {name: (method, getattr(operations_pb2, f"{name}Request")) for name, method in methods.items()},
+        )
 
     def get_operation(self, request: Any) -> Any:
         """An operation as it stands."""
@@ -223,31 +230,6 @@ def show_operation(world: World, api: ApiVersion, operation: SimOperation) -> An
         elif operation.node is not None:
             result = api.node(operation.node)
     return api.operation(operation, common_metadata=world.common_metadata, result=result)
-
-
-def _generic_handler(
-    world: World, service: str, methods: Mapping[str, Callable[[Any], Any]], requests: Mapping[str, Any]
-) -> Any:
-    """Methods from a request to a response, done under the world's lock; `requests` are the classes of requests."""
-
-    def serving(method: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-        def serve(request: Any, _: Any) -> Any:
-            with world.lock:
-                return method(request)
-
-        return serve
-
-    return grpc.method_handlers_generic_handler(
-        service,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                serving(method),
-                request_deserializer=requests[name].FromString,
-                response_serializer=lambda message: message.SerializeToString(),
-            )
-            for name, method in methods.items()
-        },
-    )
 
 
 def _announced(node: SimNode) -> SimNode:

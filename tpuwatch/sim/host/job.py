@@ -45,25 +45,11 @@ class JobOutput:
 jax.errors.JaxRuntimeError: {error}"""
         )
 
-    def hbm_oom(
-        self,
-        allocations: Sequence[report.SimulatedAllocation],
-        *,
-        limit: int,
-        whole: bool = True,
-    ) -> None:
-        """SimulatedProcess.hbm_oom as the job sees it; not `whole` where the report stands here and not in the log."""
+    def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation], *, limit: int) -> None:
+        """SimulatedProcess.hbm_oom as the job sees it."""
         used = sum(allocation.size for allocation in allocations)
-        if whole:
-            self.traceback(
-                "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
-                f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(limit)})."
-                f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
-            )
-            return
         self.traceback(
-            f"RESOURCE_EXHAUSTED: {report.headline(used, limit)}\n\n"
-            f"Total hbm usage >= {report.short(used + (258 << 20))}:\n    reserved        258.00M \n"
-            f"    program         {report.short(used):>7} \n    arguments            0B \n\n"
-            f"Output size 0B; shares 0B with arguments.\n\n{report.allocation_list(allocations)}"
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
+            f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(limit)})."
+            f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
         )

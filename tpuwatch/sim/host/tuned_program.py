@@ -8,11 +8,9 @@ own, which starts sooner: `python -m tpuwatch.sim.host.tuned_program`.
 from __future__ import annotations
 
 import argparse
-import getpass
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from contextlib import suppress
@@ -21,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tpuwatch.core import SystemClock, parse_size
-from tpuwatch.sim.host.glog import SEVERITIES, prefix
+from tpuwatch.sim.host.glog import SEVERITIES, GlogFiles, prefix
 from tpuwatch.sim.host.job import SCRIPT, JobOutput
 from tpuwatch.sim.host.libtpu_settings import LOG_DIR, LibtpuSettings, read
 from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
@@ -83,16 +81,14 @@ class Libtpu(SimulatedProcess):
     """libtpu in this process, with the settings of its environment."""
 
     def __init__(self, settings: LibtpuSettings, clock: SystemClock) -> None:
-        super().__init__(
+        files = GlogFiles(
             settings.log_dir or Path(os.devnull),
-            os.getpid(),
-            socket.gethostname(),
-            getpass.getuser(),
             clock,
             rotate_at=settings.rotate_at,
             minimum=settings.minimum or "F",
             buffered=settings.buffered,
         )
+        super().__init__(files)
         self.settings = settings
 
     def record(self, severity: str, text: str, source: str = "tpu_hal.cc:471", *, thread: int | None = None) -> None:
