@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import queue
 import socket
@@ -246,12 +245,6 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path: Path) -> 
         scenario = Scenario.model_validate(SCENARIO)
         with pytest.raises(TpuwatchError, match=r"[Cc]annot listen on"):
             Simulator(scenario, directory, listen=("127.0.0.1", taken.getsockname()[1]))
-
-
-def test_nobody_who_has_not_left_a_note_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "sim.json").write_text(json.dumps({"control": "127.0.0.1:9"}))
-    with pytest.raises(TpuwatchError, match=r"does not answer at 127\.0\.0\.1:9"):
-        Client(tmp_path).state()
 
 
 def test_toml_text_is_toml() -> None:

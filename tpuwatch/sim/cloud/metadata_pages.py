@@ -105,10 +105,7 @@ class Pages:
     _expires: float = field(default=0.0, init=False, repr=False)  # by the world's clock
 
     def __post_init__(self) -> None:
-        """Raises KeyError where the world has no such node, ValueError where the node has no such worker."""
         self._last = self.world.nodes[self.node]
-        if not 0 <= self.worker < self._last.hosts:
-            raise ValueError(f"{self.node} has no worker {self.worker}: it has {self._last.hosts}, counted from 0.")
 
     def page(self, query: Query, drop: tuple[str, ...] = ()) -> Page:
         """The answer to a request that carried the right header, as if the values named in `drop` were not there."""

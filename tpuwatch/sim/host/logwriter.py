@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES
 from tpuwatch.sim.host import report
 from tpuwatch.sim.host.glog import BUILT, prefix
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
 
     from tpuwatch.sim.host.glog import GlogFiles
 
-PREMAPPED_BYTES = 4 << 30  # what the library takes when TPU_PREMAPPED_BUFFER_SIZE says nothing
 HBM_BYTES = 16_911_433_728  # 15.75G: what the compiler may use of a v5e chip
 
 BUILD_LABEL = "libtpu_lts_20261020_b_RC01"  # by which the version, 0.0.51, is known in a log
@@ -65,7 +65,7 @@ class SimulatedProcess:
     def banner(
         self,
         *,
-        premapped_bytes: int | None = PREMAPPED_BYTES,
+        premapped_bytes: int | None = DEFAULT_PREMAPPED_BYTES,
         threshold_bytes: int | None = None,
         partitions: int = 1,
         flags: Sequence[str] = (),
@@ -87,7 +87,7 @@ class SimulatedProcess:
             "singleton_tpu_states_manager.cc:110",
         )
 
-    def init_start(self, *, premapped_bytes: int | None = PREMAPPED_BYTES) -> None:
+    def init_start(self, *, premapped_bytes: int | None = DEFAULT_PREMAPPED_BYTES) -> None:
         """The driver opens the chips and pins the host's premapped region."""
         self.record("I", "Found 4 TPU v5 lite chips.", "device_util.cc:89")
         if premapped_bytes is not None:

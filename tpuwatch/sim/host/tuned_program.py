@@ -1,8 +1,7 @@
 """`tpuwatch sim launch`: a program that behaves as libtpu and a job do by what the TPU_* variables say.
 
 It runs as itself: its log files, its output, its pid and its end are as real as those of a job. libtpu's part of the
-log is tpuwatch.sim.host.logwriter's, what the variables do is read by sim.host.libtpu_settings. Also a program of its
-own, which starts sooner: `python -m tpuwatch.sim.host.tuned_program`.
+log is tpuwatch.sim.host.logwriter's, what the variables do is read by sim.host.libtpu_settings.
 """
 
 from __future__ import annotations
@@ -228,15 +227,3 @@ def _count(text: str) -> int:
     if not 0 <= value <= 10**9:
         raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to 1000000000")
     return value
-
-
-def main() -> int:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.host.tuned_program", description=__doc__)
-    add_launch_arguments(parser)
-    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    return run_launch(LaunchScript(**given), os.environ)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 
 from tpuwatch.config import Allowed, Seconds, Section, YesNo
+from tpuwatch.core import GRPC_CODES
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.world import WorkloadPhase
 from tpuwatch.sim.scenario.launch import LAUNCHES
@@ -26,12 +27,7 @@ HEALTH = ("", "HEALTHY", "TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENAN
 SYMPTOMS = (
     *("LOW_MEMORY", "OUT_OF_MEMORY", "EXECUTE_TIMED_OUT", "MESH_BUILD_FAIL", "HBM_OUT_OF_MEMORY", "PROJECT_ABUSE"),
 )
-# google.rpc.Code without OK, which is no fault.
-CODES = (
-    *("", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
-    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
-    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
-)
+CODES = ("", *(code for code in GRPC_CODES if code != "OK"))  # OK is no fault
 PHASES = tuple(phase.value for phase in WorkloadPhase)
 # The keys with an effect; all others select the calls. half_open affects connections, not calls.
 EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "half_open")

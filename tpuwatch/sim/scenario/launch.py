@@ -15,15 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import SystemClock
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
-from tpuwatch.sim.host.logwriter import HBM_BYTES, PREMAPPED_BYTES, SimulatedProcess, premapped_message
+from tpuwatch.sim.host.logwriter import HBM_BYTES, SimulatedProcess, premapped_message
 from tpuwatch.sim.host.report import SimulatedAllocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-PREMAPPED_VARIABLE = "TPU_PREMAPPED_BUFFER_SIZE"
 
 # The first has 14 columns: the chip keeps the last dimension in tiles of 128, so nine tenths of it are padding.
 PADDED = (
@@ -116,16 +115,16 @@ def busy(stage: Stage) -> int:
 
 LAUNCHES = {
     "healthy": SimulatedLaunch(healthy, "training"),
-    "premapped": SimulatedLaunch(premapped_exhausted, "training", {PREMAPPED_VARIABLE: str(256 << 20)}),
+    "premapped": SimulatedLaunch(premapped_exhausted, "training", {SIZE: str(256 << 20)}),
     "hbm-oom": SimulatedLaunch(hbm_oom, "compiling"),
-    "slow-init": SimulatedLaunch(slow_init, "starting", {PREMAPPED_VARIABLE: str(64 << 30)}),
+    "slow-init": SimulatedLaunch(slow_init, "starting", {SIZE: str(64 << 30)}),
     "busy": SimulatedLaunch(busy),
 }
 
 
 def play(launch: SimulatedLaunch, libtpu: SimulatedProcess, job: JobOutput, pause: Callable[[float], None]) -> int:
     """Play the launch to its end and close its files; returns its exit status."""
-    premapped = int(os.environ.get(PREMAPPED_VARIABLE, launch.environment.get(PREMAPPED_VARIABLE, PREMAPPED_BYTES)))
+    premapped = int(os.environ.get(SIZE, launch.environment.get(SIZE, DEFAULT_PREMAPPED_BYTES)))
     try:
         return launch.play(Stage(libtpu, job, premapped, pause))
     finally:

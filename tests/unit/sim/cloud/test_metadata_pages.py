@@ -189,11 +189,3 @@ def test_a_vanished_node_s_machine_goes_on_to_tell_what_was_known() -> None:
     pages = Pages(world, node.path)
     world.remove(node.path)
     assert environment(pages)["NODE_ID"] == "train-1"
-
-
-def test_a_worker_that_the_node_does_not_have() -> None:
-    world, node = world_of()
-    with pytest.raises(ValueError, match="no worker 1"):
-        Pages(world, node.path, 1)
-    with pytest.raises(KeyError):
-        Pages(world, f"{node.path}-2")
