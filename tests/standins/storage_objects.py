@@ -6,7 +6,6 @@ import base64
 import hashlib
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -27,34 +26,6 @@ class Refusal(Exception):  # noqa: N818 (an answer, not a fault of this program)
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """What a request demands of the object that is there. None: nothing."""
-
-    generation: int | None = None  # 0: there must be none
-    not_generation: int | None = None
-    metageneration: int | None = None
-    not_metageneration: int | None = None
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Conditions:
-        """Those of a URL's query. Raises Refusal if one is no number."""
-        names = ("ifGenerationMatch", "ifGenerationNotMatch", "ifMetagenerationMatch", "ifMetagenerationNotMatch")
-        try:
-            return cls(*(int(query[name]) if name in query else None for name in names))
-        except ValueError as error:
-            raise Refusal(400, "invalid", f"Invalid value for a precondition: {error}") from error
-
-    def check(self, there: SimObject | None, *, reading: bool = False) -> None:
-        """Raises Refusal unless they all hold of what is there: 412, or 304 where a reader has it already."""
-        generation = there.generation if there is not None else 0
-        metageneration = there.metageneration if there is not None else 0
-        if self.generation not in (None, generation) or self.metageneration not in (None, metageneration):
-            raise _UNMET
-        if self.not_generation == generation or self.not_metageneration == metageneration:
-            raise Refusal(304, "notModified", "") if reading else _UNMET
-
-
-@dataclass(frozen=True, slots=True)
 class SimObject:
     """One live object."""
 
@@ -62,47 +33,25 @@ class SimObject:
     name: str
     generation: int
     content: bytes
-    at: float
     content_type: str = "application/octet-stream"
     given: Mapping[str, Any] = field(default_factory=dict)  # of its metadata, by the writer
-    metageneration: int = 1
 
     @property
     def md5(self) -> str:
         """Its hash, as the API gives it."""
-        return _base64(hashlib.md5(self.content, usedforsecurity=False).digest())
-
-    @property
-    def crc32c(self) -> str:
-        """Its checksum, as the API gives it."""
-        return crc32c(self.content)
+        return base64.b64encode(hashlib.md5(self.content, usedforsecurity=False).digest()).decode()
 
     def resource(self) -> dict[str, Any]:
         """Its metadata, as the API gives them."""
-        moment = datetime.fromtimestamp(self.at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        told = {name: self.given[name] for name in ("cacheControl", "metadata") if name in self.given}
         return {
             "kind": "storage#object",
-            "id": f"{self.bucket}/{self.name}/{self.generation}",
             "name": self.name,
             "bucket": self.bucket,
             "generation": str(self.generation),
-            "metageneration": str(self.metageneration),
             "contentType": self.content_type,
-            "storageClass": "STANDARD",
             "size": str(len(self.content)),
             "md5Hash": self.md5,
-            "crc32c": self.crc32c,
-            "etag": self.etag,
-            "timeCreated": moment,
-            "updated": moment,
-            **told,
         }
-
-    @property
-    def etag(self) -> str:
-        """Another one for each state of the object."""
-        return _base64(f"{self.generation}/{self.metageneration}".encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +63,11 @@ class Change:
 
 
 class Objects:
-    """All objects of the simulated service. Every read sees every write before it. Safe from any thread."""
+    """All objects of the simulated service. Every read sees every write before it. Safe from any thread.
+
+    A method that takes a `generation` raises Refusal unless it is that of the object that is there; 0: there must be
+    none, None: whatever is there.
+    """
 
     def __init__(self, clock: Clock, *, buckets: tuple[str, ...], write_seconds: float = 0.0) -> None:
         """`write_seconds` is the least time between two writes of one object, by the clock; the real one has 1."""
@@ -126,12 +79,10 @@ class Objects:
         self._buckets: dict[str, dict[str, SimObject]] = {name: {} for name in buckets}
         self._changed: dict[tuple[str, str], float] = {}
 
-    def get(self, bucket: str, name: str, conditions: Conditions) -> SimObject:
+    def get(self, bucket: str, name: str) -> SimObject:
         """The live object. Raises Refusal."""
         with self._lock:
-            found = self._live(bucket, name)
-            conditions.check(found, reading=True)
-            return found
+            return self._live(bucket, name)
 
     def insert(
         self,
@@ -140,31 +91,28 @@ class Objects:
         content: bytes,
         content_type: str,
         given: Mapping[str, Any],
-        conditions: Conditions,
+        generation: int | None = None,
     ) -> SimObject:
         """Write the object in the place of what is there. Raises Refusal."""
         with self._lock:
             objects = self._objects(bucket)
-            before = objects.get(name)
-            conditions.check(before)
-            now = self._changing(bucket, name)
-            self._last = max(self._last + 1, int(now * 1_000_000))
-            made = SimObject(bucket, name, self._last, content, now, content_type, given)
-            for key, is_so in (("md5Hash", made.md5), ("crc32c", made.crc32c)):
-                if given.get(key, is_so) != is_so:
-                    raise Refusal(400, "invalid", f"Provided {key} does not match the content.")
+            before = objects[name].generation if name in objects else 0
+            _check(before, generation)
+            self._change(bucket, name, before)
+            self._last = max(self._last + 1, int(self._clock.time() * 1_000_000))
+            made = SimObject(bucket, name, self._last, content, content_type, given)
+            if given.get("md5Hash", made.md5) != made.md5:
+                raise Refusal(400, "invalid", "Provided md5Hash does not match the content.")
             objects[name] = made
-            self._note(name, before.generation if before is not None else 0)
             return made
 
-    def delete(self, bucket: str, name: str, conditions: Conditions) -> None:
+    def delete(self, bucket: str, name: str, generation: int | None = None) -> None:
         """Remove the live object. Raises Refusal."""
         with self._lock:
-            found = self._live(bucket, name)
-            conditions.check(found)
-            self._changing(bucket, name)
+            before = self._live(bucket, name).generation
+            _check(before, generation)
+            self._change(bucket, name, before)
             del self._objects(bucket)[name]
-            self._note(name, found.generation)
 
     def page(self, bucket: str, prefix: str, after: str, most: int) -> tuple[list[SimObject], str]:
         """The live objects whose names begin so and come after that one, and the last one's name if there are more."""
@@ -184,37 +132,17 @@ class Objects:
             raise Refusal(404, "notFound", f"No such object: {bucket}/{name}")
         return found
 
-    def _changing(self, bucket: str, name: str) -> float:
-        """The time now, if the object may be changed again."""
+    def _change(self, bucket: str, name: str, before: int) -> None:
+        """Note a change, if the object may be changed again. Raises Refusal."""
         now = self._clock.monotonic()
         if now - self._changed.get((bucket, name), -self._write_seconds) < self._write_seconds:
             message = f"The object {bucket}/{name} exceeded the rate limit for object mutation operations."
             raise Refusal(429, "rateLimitExceeded", message)
         self._changed[bucket, name] = now
-        return self._clock.time()
-
-    def _note(self, name: str, before: int) -> None:
         self.changes.append(Change(name, before))
         del self.changes[:-CHANGES]
 
 
-def crc32c(content: bytes) -> str:
-    """The Castagnoli checksum, as the API writes it: base64 of its four bytes, the highest first."""
-    value = 0xFFFFFFFF
-    for byte in content:
-        value = _TABLE[(value ^ byte) & 0xFF] ^ (value >> 8)
-    return _base64((value ^ 0xFFFFFFFF).to_bytes(4, "big"))
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(raw).decode()
-
-
-def _row(value: int) -> int:
-    for _ in range(8):
-        value = (value >> 1) ^ (0x82F63B78 if value & 1 else 0)
-    return value
-
-
-_TABLE: Final = tuple(_row(value) for value in range(256))
-_UNMET: Final = Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
+def _check(there: int, generation: int | None) -> None:
+    if generation not in (None, there):
+        raise Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")

@@ -31,7 +31,6 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from tpuwatch.core import Clock
     from tpuwatch.sim.cloud.world import SimNode
@@ -101,9 +100,7 @@ class Simulator:
     def __enter__(self) -> Simulator:  # noqa: PYI034 - Self is in typing from 3.11 on
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, on_step: Callable[[float, str], None] = lambda _at, _what: None) -> None:

@@ -32,7 +32,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[LocalServer]:
-    server = LocalServer(Handler, "test-server", host="127.0.0.1", port=0, max_connections=2, busy=BUSY)
+    server = LocalServer(Handler, "test-server", max_connections=2, busy=BUSY)
     server.start()
     yield server
     server.close()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from google.cloud import monitoring_v3
 
 from tpuwatch.sim.cloud.metadata_tree import instance_id
-from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SERVING, SimNode, Workload
 from tpuwatch.sim.cloud.runtime_metrics import duty_cycle, hbm_used, idle_seconds
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ DUTY_CYCLE: Final = "tpu.googleapis.com/accelerator/duty_cycle"
 MEMORY_USED: Final = "tpu.googleapis.com/accelerator/memory_used"
 MEMORY_TOTAL: Final = "tpu.googleapis.com/accelerator/memory_total"
 INFRA_HEALTH: Final = "compute.googleapis.com/instance/tpu/infra_health"
-_RUNTIME: Final = frozenset(
-    {WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK}
-)  # phases in which the runtime reports metrics
 _BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_MAINTENANCE"})
 
 TimeSeries: Final[Any] = monitoring_v3.TimeSeries.pb()
@@ -61,7 +58,7 @@ def _of_runtime(
     value: Callable[[SimNode, Workload, int, float], Any],
 ) -> Callable[[SimNode, WorkerState, int, float], Any]:
     def sample(node: SimNode, state: WorkerState, chip: int, at: float) -> Any:
-        reports = state.answers and state.workload.phase in _RUNTIME
+        reports = state.answers and state.workload.phase in SERVING
         return value(node, state.workload, chip, at) if reports else None
 
     return sample

@@ -111,7 +111,7 @@ def _page(found: list[Any], request: Any) -> Any:
         for at, series in enumerate(found)
         for point in series.points
     }
-    names, token = page_of(items, size=request.page_size, token=request.page_token, limit=MAX_PAGE)
+    names, token = page_of(items, request, MAX_PAGE)
     for at, points in itertools.groupby((items[name] for name in names), key=lambda item: item[0]):
         shown = response.time_series.add()
         shown.CopyFrom(found[at])

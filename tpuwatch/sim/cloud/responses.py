@@ -74,13 +74,16 @@ def generic_handler(
     )
 
 
-def page_of(names: Iterable[str], *, size: int, token: str, limit: int) -> tuple[list[str], str]:
-    """Return the names on the page and the next page's token, "" on the last one. A size of 0 means `limit`.
+def page_of(names: Iterable[str], request: Any, limit: int) -> tuple[list[str], str]:
+    """Return the names on the page that is asked for and the next page's token, "" on the last one.
+
+    A page_size of 0 means `limit`.
 
     A token encodes the last name of its page, so that insertions and deletions do not shift later pages.
 
     Raises ServiceError.
     """
+    size, token = request.page_size, request.page_token
     if size < 0:
         raise ServiceError("INVALID_ARGUMENT", f"Invalid page size: {size}")
     ordered = sorted(names)

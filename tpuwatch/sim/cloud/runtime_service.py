@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 import grpc
 
 from tpuwatch.sim.cloud.interceptor import Interceptor
-from tpuwatch.sim.cloud.nodes import WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SERVING, WorkloadPhase
 from tpuwatch.sim.cloud.runtime_metrics import RuntimeMetrics
 
 if TYPE_CHECKING:
     from tpuwatch.sim.cloud.nodes import SimNode
     from tpuwatch.sim.cloud.world import World
 
-_SERVING: Final = frozenset({WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK})
 _HOST: Final = "127.0.0.1"
 _THREADS: Final = 4  # calls that take longer than others wait here
 _STOP_SECONDS: Final = 5.0
@@ -69,13 +68,13 @@ class RuntimeService:
             if node is None or not _has_metrics(node) or not (node.alive or node.hangs):
                 return WorkloadPhase.NONE
             phase = node.workloads[self._worker].phase
-            return WorkloadPhase.HUNG if node.hangs and phase in _SERVING else phase
+            return WorkloadPhase.HUNG if node.hangs and phase in SERVING else phase
 
     def _become(self, phase: WorkloadPhase) -> None:
-        if phase not in _SERVING:
+        if phase not in SERVING:
             self._stop_serving()
         self._silence(phase is WorkloadPhase.HUNG)
-        if phase in _SERVING:
+        if phase in SERVING:
             self._serve()
 
     def _serve(self) -> None:

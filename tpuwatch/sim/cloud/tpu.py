@@ -47,9 +47,9 @@ class TpuService:
             "ListNodes": self.list_nodes,
             "GetNode": self.get_node,
             "CreateNode": self.create_node,
-            "DeleteNode": self.delete_node,
-            "StopNode": self.stop_node,
-            "StartNode": self.start_node,
+            "DeleteNode": self._beginning(lifecycle.delete),
+            "StopNode": self._beginning(lifecycle.stop),
+            "StartNode": self._beginning(lifecycle.start),
             "UpdateNode": self.update_node,
             "ListQueuedResources": self.list_queued_resources,
             "GetQueuedResource": self.get_queued_resource,
@@ -68,12 +68,7 @@ class TpuService:
     def list_nodes(self, request: Any) -> Any:
         """A page of the nodes of a location, by name; of all, for the location "-"."""
         world = self._world
-        names, token = page_of(
-            self._within(request.parent, "nodes", world.nodes),
-            size=request.page_size,
-            token=request.page_token,
-            limit=world.page_limit,
-        )
+        names, token = page_of(self._within(request.parent, "nodes", world.nodes), request, world.page_limit)
         nodes = [self._api.node(world.nodes[name]) for name in names]
         return self._api.message("ListNodesResponse")(nodes=nodes, next_page_token=token)
 
@@ -86,18 +81,6 @@ class TpuService:
         lifecycle.check_parent(self._world, request.parent)
         node = self._api.read_node(request.parent, request.node_id, request.node)
         return self._begun(lifecycle.create(self._world, node, self._api.version))
-
-    def delete_node(self, request: Any) -> Any:
-        """Delete a node."""
-        return self._begun(lifecycle.delete(self._world, request.name, self._api.version))
-
-    def stop_node(self, request: Any) -> Any:
-        """Stop a node."""
-        return self._begun(lifecycle.stop(self._world, request.name, self._api.version))
-
-    def start_node(self, request: Any) -> Any:
-        """Start a node."""
-        return self._begun(lifecycle.start(self._world, request.name, self._api.version))
 
     def update_node(self, request: Any) -> Any:
         """Change description, labels, metadata or tags, as the mask says."""
@@ -115,12 +98,8 @@ class TpuService:
     def list_queued_resources(self, request: Any) -> Any:
         """A page of the queued resources of a location."""
         found = list_queued_resources(self._world, f"{_project(request.parent)}/")
-        names, token = page_of(
-            self._within(request.parent, "queuedResources", found),
-            size=request.page_size,
-            token=request.page_token,
-            limit=self._world.page_limit,
-        )
+        within = self._within(request.parent, "queuedResources", found)
+        names, token = page_of(within, request, self._world.page_limit)
         resources = [self._api.queued_resource(found[name]) for name in names]
         return self._api.message("ListQueuedResourcesResponse")(queued_resources=resources, next_page_token=token)
 
@@ -151,6 +130,10 @@ class TpuService:
         wanted = {name.rpartition("/")[2] for name in request.node_names}
         nodes = [_announced(node) for node in resource.nodes if not wanted or node.name in wanted]
         return self._maintain("PerformMaintenanceQueuedResource", resource.path, nodes)
+
+    def _beginning(self, change: Callable[[World, str, str], SimOperation]) -> Callable[[Any], Any]:
+        """A method that begins an operation on the node of its request."""
+        return lambda request: self._begun(change(self._world, request.name, self._api.version))
 
     def _maintain(self, method: str, path: str, nodes: list[SimNode]) -> Any:
         return self._begun(lifecycle.maintain(self._world, path, self._api.version, method, nodes))
@@ -197,12 +180,8 @@ class OperationsService:
     def list_operations(self, request: Any) -> Any:
         """A page of a location's operations; filters are not known."""
         lifecycle.check_parent(self._world, request.name)
-        names, token = page_of(
-            [name for name in self._world.operations if name.startswith(f"{request.name}/")],
-            size=request.page_size,
-            token=request.page_token,
-            limit=self._world.page_limit,
-        )
+        within = [name for name in self._world.operations if name.startswith(f"{request.name}/")]
+        names, token = page_of(within, request, self._world.page_limit)
         shown = [self._show(self._world.operations[name]) for name in names]
         return operations_pb2.ListOperationsResponse(operations=shown, next_page_token=token)
 

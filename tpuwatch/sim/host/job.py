@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TextIO
 
 from tpuwatch.sim.host import report
@@ -17,9 +16,8 @@ _SITE = "/home/user/venv/lib/python3.11/site-packages"
 class JobOutput:
     """Writes to a job's stdout and stderr, which launchers put into one file; each call is flushed."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """`stream` is the running process's stderr when none is given."""
-        self.stream = sys.stderr if stream is None else stream
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
 
     def line(self, text: str = "") -> None:
         """One line of text."""

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
+from tpuwatch.sim.host.launches import start_process
 from tpuwatch.sim.scenario.file import load_scenario
 from tpuwatch.sim.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from tpuwatch.sim.scenario.actions import Action, StartLaunch
 
@@ -74,9 +74,7 @@ class SimulatedMachine:
             path.mkdir()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def start_daemon(self) -> None:
@@ -84,16 +82,8 @@ class SimulatedMachine:
         config = self.root / CONFIG
         config.write_text(self.simulator.config(**DAEMON), encoding="utf-8")
         environment = {**os.environ, **self.simulator.environment()}
-        # A session of its own: Ctrl-C is for the demo alone, which then ends its processes in order.
-        with self.daemon_log.open("ab") as stream:
-            self.daemon = subprocess.Popen(  # noqa: S603 - our own program
-                (*self.command, "run", "--config", str(config)),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                env=environment,
-                start_new_session=True,
-            )
+        command = (*self.command, "run", "--config", str(config))
+        self.daemon = start_process(command, self.daemon_log, environment)
         self._cleanup.callback(terminate, self.daemon)
         address = wait_for(self._address, START_SECONDS, alive=lambda: self.daemon.poll() is None)
         if address is None:

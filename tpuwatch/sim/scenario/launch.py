@@ -141,7 +141,7 @@ def main() -> int:
     return play(
         LAUNCHES[arguments.launch],
         SimulatedProcess(GlogFiles(arguments.logs, SystemClock())),
-        JobOutput(),
+        JobOutput(sys.stderr),
         lambda seconds: time.sleep(seconds * arguments.pace),
     )
 
