@@ -58,10 +58,6 @@ class SimulatorDirectory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Write sim.json atomically."""
-        self.write_file(INFO, json.dumps(info, indent=2) + "\n")
-
     def write_file(self, name: str, text: str) -> Path:
         """Write a file of the directory atomically. Raises DirectoryError when it cannot be written."""
         path, draft = self.path / name, self.path / f".{name}.new"

@@ -19,6 +19,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
+from tests.standins.runtime_server import is_open
 from tpuwatch.config import load_config
 from tpuwatch.core.errors import TpuwatchError
 from tpuwatch.libtpu import metrics_proto
@@ -88,15 +89,6 @@ def duty_cycle(simulator: Simulator) -> float:
         )
         request = metrics_proto.MetricRequest(metric_name="tpu.runtime.tensorcore.dutycycle.percent")
         return float(ask(request, timeout=DEADLINE).metric.metrics[0].gauge.as_double)
-
-
-def is_open(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), DEADLINE).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_one_world_is_seen_from_all_sides(running: Simulator, told: queue.SimpleQueue[tuple[float, str]]) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
 
 SEVERITIES = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}  # in rising order
+LETTERS = "".join(SEVERITIES)
 BUFFER_BYTES = 4096  # INFO reaches the disk in blocks of this size, whatever line they end in
 RECORD_BYTES = 14_977  # a longer record is cut here, mid-line, and closed with a newline
 ROTATE_BYTES = 1024 << 20  # TPU_MAX_LOG_SIZE_MB=1024, the library's default
@@ -118,8 +119,7 @@ class GlogFiles:
         self._files.clear()
 
     def _wanted(self, severity: str) -> str:
-        order = "".join(SEVERITIES)
-        return order[order.index(self.minimum) : order.index(severity) + 1]
+        return LETTERS[LETTERS.index(self.minimum) : LETTERS.index(severity) + 1]
 
     def _file(self, severity: str) -> _File:
         file = self._files.get(severity)

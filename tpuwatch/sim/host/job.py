@@ -43,11 +43,11 @@ class JobOutput:
 jax.errors.JaxRuntimeError: {error}"""
         )
 
-    def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation], *, limit: int) -> None:
+    def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation]) -> None:
         """SimulatedProcess.hbm_oom as the job sees it."""
         used = sum(allocation.size for allocation in allocations)
         self.traceback(
             "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
-            f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(limit)})."
+            f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(report.HBM_BYTES)})."
             f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
         )

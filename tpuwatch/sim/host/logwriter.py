@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from tpuwatch.sim.host.glog import GlogFiles
 
-HBM_BYTES = 16_911_433_728  # 15.75G: what the compiler may use of a v5e chip
-
 BUILD_LABEL = "libtpu_lts_20261020_b_RC01"  # by which the version, 0.0.51, is known in a log
 
 _SYSTEM = "tpu_system_state.cc"
@@ -111,7 +109,7 @@ class SimulatedProcess:
         used = 6 << 30
         worker = self.pid + 23
         self.record("I", "BACKEND_PASSES stage duration: 1.420642247s", f"{_COMPILER}:3840", thread=worker)
-        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(HBM_BYTES)}"
+        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(report.HBM_BYTES)}"
         self.record("I", usage, f"{_BACKEND}:2397", thread=worker)
         self.record(
             "I",
@@ -129,7 +127,7 @@ class SimulatedProcess:
         self._compile_start()
         used = sum(allocation.size for allocation in allocations)
         worker = self.pid + 21
-        text = f"{report.headline(used, HBM_BYTES)} Memory usage report: \n{report.usage_table(allocations)}"
+        text = f"{report.headline(used)} Memory usage report: \n{report.usage_table(allocations)}"
         self.record("E", text, f"{_COMPILER}:3563", thread=worker)
         self.record("E", "Failed to verify buffer assignment.", f"{_COMPILER}:3787", thread=worker)
         self._compile_end()

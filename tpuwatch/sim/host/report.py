@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MODULE = "jit_train_step"  # the program that does not fit
+HBM_BYTES = 16_911_433_728  # 15.75G: what the compiler may use of a v5e chip
 _UNITS = ((1 << 40, "T", 2), (1 << 30, "G", 2), (1 << 20, "M", 2), (1 << 10, "K", 1))  # bytes, letter, decimals
 
 
@@ -26,11 +27,11 @@ def short(size: int, suffix: str = "") -> str:
     return f"{size}B"
 
 
-def headline(used: int, limit: int) -> str:
+def headline(used: int) -> str:
     """The sentence that the report opens with."""
     return (
         "XLA:TPU compile permanent error. Ran out of memory in memory space hbm."
-        f" Used {short(used)} of {short(limit)} hbm. Exceeded hbm capacity by {short(used - limit)}."
+        f" Used {short(used)} of {short(HBM_BYTES)} hbm. Exceeded hbm capacity by {short(used - HBM_BYTES)}."
         f" HLO module: {MODULE}."
     )
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tpuwatch.core import SystemClock, parse_size
-from tpuwatch.sim.host.glog import SEVERITIES, GlogFiles, prefix
+from tpuwatch.sim.host.glog import LETTERS, GlogFiles, prefix
 from tpuwatch.sim.host.job import SCRIPT, JobOutput
 from tpuwatch.sim.host.libtpu_settings import LOG_DIR, LibtpuSettings, read
 from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LAUNCH_OPTIONS: Final = frozenset({"need", "transfer", "init_base", "init_per_gib", "steps", "logs", "pace", "seed"})
-_LETTERS: Final = "".join(SEVERITIES)
 _STEP_SECONDS: Final = 0.4
 _PARTS: Final = 8  # transfers that make up the need, when their size is not given
 _INTERRUPTED: Final = f"""\
@@ -116,7 +115,7 @@ class Libtpu(SimulatedProcess):
 
 
 def _reaches(severity: str, level: str) -> bool:
-    return _LETTERS.index(severity) >= _LETTERS.index(level)
+    return LETTERS.index(severity) >= LETTERS.index(level)
 
 
 def run_launch(script: LaunchScript, environ: Mapping[str, str]) -> int:
@@ -216,14 +215,14 @@ def _size(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to 1000000")
-    return value
+    return _at_most(1_000_000, float(text), text)
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to 1000000000")
+    return int(_at_most(1_000_000_000, int(text), text))
+
+
+def _at_most(limit: int, value: float, text: str) -> float:
+    if not 0 <= value <= limit:
+        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to {limit}")
     return value

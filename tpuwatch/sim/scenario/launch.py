@@ -18,7 +18,7 @@ from tpuwatch.core import SystemClock
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
-from tpuwatch.sim.host.logwriter import HBM_BYTES, SimulatedProcess, premapped_message
+from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
 from tpuwatch.sim.host.report import SimulatedAllocation
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def hbm_oom(stage: Stage) -> int:
     _start(stage, 2.1)
     stage.pause(0.8)
     stage.libtpu.hbm_oom(PADDED)
-    stage.job.hbm_oom(PADDED, limit=HBM_BYTES)
+    stage.job.hbm_oom(PADDED)
     return 1
 
 
