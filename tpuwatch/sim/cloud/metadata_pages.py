@@ -101,8 +101,8 @@ class Pages:
     dialect: MetadataDialect = MetadataDialect.TPU
     ports: tuple[int, ...] = PORTS
     account: Account | None = field(default_factory=Account)  # None: the VM has no service account
-    _token: str = field(default="", init=False, repr=False)  # that was handed out last
-    _expires: float = field(default=0.0, init=False, repr=False)  # by the world's clock
+    # The token that was handed out last, and its end by the world's clock.
+    _issued: tuple[str, float] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._last = self.world.nodes[self.node]
@@ -148,12 +148,12 @@ class Pages:
         assert self.account is not None  # noqa: S101 # else there is no path to here
         with self.world.lock:
             now = self.world.clock.time()
-            if self._expires - now < _RENEW_SECONDS:
-                self._token = f"sim.{self.world.rng.getrandbits(64):016x}"
-                self._expires = now + self.account.token_seconds
+            if self._issued is None or self._issued[1] - now < _RENEW_SECONDS:
+                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + self.account.token_seconds
+            token, expires = self._issued
             if self.world.tokens is not None:
-                self.world.tokens[self._token] = self._expires
-        return {"access_token": self._token, "expires_in": int(self._expires - now), "token_type": "Bearer"}
+                self.world.tokens[token] = expires
+        return {"access_token": token, "expires_in": int(expires - now), "token_type": "Bearer"}
 
 
 def _without(value: Any, drop: tuple[str, ...]) -> Any:

@@ -237,6 +237,18 @@ def test_a_node_is_deleted_and_created_again(cloud: Cloud) -> None:
         ask(cloud, "create_node", parent=PARENT, node_id="train-1", node=node)
 
 
+def test_a_creation_that_fails_leaves_no_node(cloud: Cloud) -> None:
+    zone = cloud.add("other").zone
+    request = {"parent": PARENT, "node_id": "train-1", "node": {"accelerator_type": "v6e-8"}}
+    cloud.world.faults.set(InjectedFault("CreateNodeOperation", code="INTERNAL", times=1))
+    for capacity, code in ((1, 13), (0, 8)):
+        cloud.world.capacity[zone] = capacity
+        name = ask(cloud, "create_node", **request)
+        cloud.pass_time(180)
+        assert operation(cloud, name).error.code == code
+        assert PATH not in cloud.world.nodes
+
+
 @pytest.mark.parametrize(("node_id", "kind"), [("train-1", "v99-4"), ("Train_1", "v4-8"), ("", "v4-8")])
 def test_a_node_that_cannot_be_is_not_created(cloud: Cloud, node_id: str, kind: str) -> None:
     cloud.add("other")
