@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from tests.standins.certificates import make_certificates
 from tests.standins.runtime_server import listening
 from tests.unit.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
@@ -35,7 +35,7 @@ class Site:
         self.world.tokens = {}
         node = self.world.add(SimNode(PROJECT, ZONE, "train-1"))
         self.certificates = make_certificates(directory)
-        self.server = CloudServer(self.world, tls=self.certificates)
+        self.server = CloudServer(self.world, tls=self.certificates.server())
         self.metadata = MetadataServer(self.world, Pages(self.world, node.path, account=Account()))
         self.metadata.start()
         self.directory = directory

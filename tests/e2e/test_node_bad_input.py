@@ -15,9 +15,9 @@ import pytest
 
 from tests.e2e.daemon_in_cloud import DaemonInCloud
 from tests.e2e.daemon_process import wait_for
+from tests.standins.certificates import make_certificates
 from tests.standins.runtime_server import listening
 from tests.standins.simulated import PROJECT, ZONE, Site, simulated
-from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.metadata_pages import Account
 from tpuwatch.sim.cloud.server import CloudServer
 
@@ -69,7 +69,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     certificates = make_certificates(directory)
     with simulated(directory / "sim") as site:
         site.world.tokens = {}
-        server = CloudServer(site.world, tls=certificates)
+        server = CloudServer(site.world, tls=certificates.server())
         environ = {
             "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(certificates.authority),
             "GCE_METADATA_DETECT_RETRIES": "1",

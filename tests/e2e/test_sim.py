@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.daemon_process import ROOT
+from tests.standins.runtime_server import is_open
 from tpuwatch.cli.main import main
 
 DEADLINE = 60.0
@@ -65,15 +65,6 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     code = main(["sim", *arguments])
     printed = capsys.readouterr()
     return code, printed.out, printed.err
-
-
-def is_open(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), DEADLINE).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -15,6 +15,7 @@ from tests.e2e.daemon_process import NO_CLOUD, ROOT, DaemonProcess, wait_for
 from tests.unit.tune.recorded import launch, record
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.launches.exec_records import write_record
+from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.logwriter import SimulatedProcess
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ JOB = """
 import sys, time
 from pathlib import Path
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.sim.host.logwriter import own_process
-job = own_process(Path(sys.argv[1]), SystemClock())
+from tpuwatch.sim.host.glog import GlogFiles
+from tpuwatch.sim.host.logwriter import SimulatedProcess
+job = SimulatedProcess(GlogFiles(Path(sys.argv[1]), SystemClock()))
 job.banner()
 job.init_start()
 job.init_ok(1.5)
@@ -43,7 +45,7 @@ sys.stdin.read()
 
 def exhausted(daemon: DaemonProcess, pid: int = NOBODY) -> None:
     """A launch comes up, and then its buffer has no room: three files report it."""
-    job = SimulatedProcess(daemon.logs, pid, os.uname().nodename, "alice", SystemClock())
+    job = SimulatedProcess(GlogFiles(daemon.logs, SystemClock(), pid=pid, user="alice"))
     job.banner(premapped_bytes=4 * MIB)
     job.init_start(premapped_bytes=4 * MIB)
     job.init_ok(2.0)

@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.standins.storage import StorageServer
+from tests.standins.storage import BUCKET, StorageServer
 from tpuwatch.config.restart import LedgerConfig as Settings
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.restart.ledger.gcs import GcsLedger
-
-BUCKET = "ledger"
 
 
 class OwnClock(ManualClock):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 
-from tpuwatch.core.clock import Clock
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Fleet, RestartRecord, Target
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
@@ -12,39 +11,45 @@ from tpuwatch.restart.ledger.codec import decode, decode_fleet, encode
 
 
 class MemoryLedger:
-    """Holds what any ledger holds, as text."""
+    """Holds what any ledger holds: what is written passes through the text that the others store."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entries: dict[str, tuple[int, str]] = {}
+        self._records: dict[str, Stored] = {}
+        self._fleet = StoredFleet(Fleet(), 0)
         self._last = 0
 
     def read(self, target: Target) -> Stored | None:
-        found = self._entries.get(target.path)
-        return None if found is None else Stored(decode(found[1], "memory"), found[0])
-
-    def write(self, record: RestartRecord, version: int) -> Stored:
-        return Stored(record, self._put(record.target.path, encode(record), version))
+        return self._records.get(target.path)
 
     def records(self) -> list[Stored]:
-        entries = sorted(self._entries.items())
-        return [Stored(decode(text, "memory"), version) for name, (version, text) in entries if name]
+        return [self._records[path] for path in sorted(self._records)]
 
     def fleet(self) -> StoredFleet:
-        found = self._entries.get("")
-        return StoredFleet(Fleet(), 0) if found is None else StoredFleet(decode_fleet(found[1], "memory"), found[0])
+        return self._fleet
+
+    def write(self, record: RestartRecord, version: int) -> Stored:
+        path = record.target.path
+        text = encode(record)
+        with self._lock:
+            before = self._records.get(path)
+            stored = self._records[path] = Stored(
+                decode(text, "memory"), self._next(before.version if before else 0, version)
+            )
+            return stored
 
     def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
-        return StoredFleet(fleet, self._put("", encode(fleet), version))
+        text = encode(fleet)
+        with self._lock:
+            self._fleet = StoredFleet(decode_fleet(text, "memory"), self._next(self._fleet.version, version))
+            return self._fleet
 
     def close(self) -> None:
         """Nothing is held."""
 
-    def _put(self, name: str, text: str, version: int) -> int:
-        with self._lock:
-            if self._entries.get(name, (0, ""))[0] != version:
-                raise ConflictError("somebody else has written it")
-            self._last += 1
-            self._entries[name] = (self._last, text)
-            return self._last
+    def _next(self, held: int, version: int) -> int:
+        """The version of a write in the place of `version`. Raises ConflictError."""
+        if held != version:
+            raise ConflictError("somebody else has written it")
+        self._last += 1
+        return self._last

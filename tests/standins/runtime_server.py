@@ -106,3 +106,13 @@ def refused() -> Iterator[int]:
     with socket.socket() as place:
         place.bind(("127.0.0.1", 0))
         yield place.getsockname()[1]
+
+
+def is_open(address: str) -> bool:
+    """Whether somebody takes connections at host:port."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), 60).close()
+    except ConnectionRefusedError:
+        return False
+    return True

@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.standins.storage_objects import Conditions, Objects, Refusal
+from tests.standins.storage_objects import Objects, Refusal
 from tpuwatch.sim.cloud.faults import Faults
 from tpuwatch.sim.serving import LocalServer
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.clock import Clock
     from tpuwatch.sim.cloud.faults import InjectedFault
 
+BUCKET: Final = "ledger"
 MAX_BYTES: Final = 8 << 20  # of one request
 MAX_CONNECTIONS: Final = 256
 IDLE_SECONDS: Final = 60.0  # that a connection stays open without a request
@@ -50,28 +51,23 @@ _log = logging.getLogger(__name__)
 
 
 class StorageServer(LocalServer):
-    """Serves some buckets, empty at first."""
+    """Serves one bucket, empty at first."""
 
     def __init__(
         self,
         clock: Clock,
         *,
-        buckets: tuple[str, ...] = ("ledger",),
         write_seconds: float = 0.0,
-        faults: Faults | None = None,
-        host: str = "127.0.0.1",
-        port: int = 0,
     ) -> None:
-        """Binds the address at once (port 0: any free one); requests are answered after `start`. Raises OSError.
+        """Binds a free port at once; requests are answered after `start`.
 
         `write_seconds` is the least time between two writes of one object, by the clock; the real service has 1.
-        `faults` may be those of a whole simulated cloud.
         """
-        self.faults = faults or Faults(clock)
-        self.objects = Objects(clock, buckets=buckets, write_seconds=write_seconds)
+        self.faults = Faults(clock)
+        self.objects = Objects(clock, buckets=(BUCKET,), write_seconds=write_seconds)
         self.counts: Counter[str] = Counter()  # requests by method, those that a fault struck included
         self.counting = threading.Lock()
-        super().__init__(_Handler, "sim-storage", host=host, port=port, max_connections=MAX_CONNECTIONS)
+        super().__init__(_Handler, "sim-storage", max_connections=MAX_CONNECTIONS)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -124,20 +120,22 @@ class _Handler(BaseHTTPRequestHandler):
         if match is None:
             raise Refusal(404, "notFound", "Not Found")
         bucket, name = unquote(match["bucket"]), unquote(match["name"] or "")
-        objects, conditions = self.server.objects, Conditions.of(query)
-        if self.command == "POST" and match["kind"] == "upload/" and not name:
-            name, content, content_type, given = _uploaded(self.headers.get("Content-Type", ""), body)
+        objects = self.server.objects
+        generation = int(query["ifGenerationMatch"]) if "ifGenerationMatch" in query else None
+        if self.command == "POST" and query.get("uploadType") == "multipart":
+            content_type, content, given = _uploaded(self.headers.get("Content-Type", ""), body)
+            name = given["name"]
             return (
                 "InsertObject",
                 f"{bucket}/{name}",
-                lambda: _json(objects.insert(bucket, name, content, content_type, given, conditions).resource()),
+                lambda: _json(objects.insert(bucket, name, content, content_type, given, generation).resource()),
             )
         if self.command == "GET" and name and query.get("alt") == "media":
-            return "GetObject", f"{bucket}/{name}", lambda: _got(objects.get(bucket, name, conditions))
+            return "GetObject", f"{bucket}/{name}", lambda: _got(objects.get(bucket, name))
         if self.command == "GET" and not name:
             return "ListObjects", f"{bucket}/{query.get('prefix', '')}", lambda: _listed(objects, bucket, query)
         if self.command == "DELETE" and name:
-            return "DeleteObject", f"{bucket}/{name}", lambda: _deleted(objects, bucket, name, conditions)
+            return "DeleteObject", f"{bucket}/{name}", lambda: _deleted(objects, bucket, name, generation)
         raise Refusal(405, "methodNotAllowed", "The stand-in does not know this method.")
 
     def _strike(self, fault: InjectedFault, work: Callable[[], _Answer]) -> None:
@@ -211,8 +209,6 @@ def _got(found: SimObject) -> _Answer:
         "X-Goog-Generation": str(found.generation),
         "X-Goog-Hash": f"md5={found.md5}",
     }
-    if "cacheControl" in found.given:
-        headers["Cache-Control"] = str(found.given["cacheControl"])
     return headers, found.content
 
 
@@ -222,34 +218,30 @@ def _listed(objects: Objects, bucket: str, query: Mapping[str, str]) -> _Answer:
     resources = [one.resource() for one in found]
     if asked := _ITEMS.search(query.get("fields", "")):
         names = asked[1].split(",")
-        resources = [{name: one[name] for name in names if name in one} for one in resources]
+        resources = [{name: one[name] for name in names} for one in resources]
     answer: dict[str, Any] = {"items": resources} if resources else {}
     return _json({**answer, "nextPageToken": more} if more else answer)
 
 
-def _deleted(objects: Objects, bucket: str, name: str, conditions: Conditions) -> _Answer:
-    objects.delete(bucket, name, conditions)
+def _deleted(objects: Objects, bucket: str, name: str, generation: int | None) -> _Answer:
+    objects.delete(bucket, name, generation)
     return {}, b""
 
 
-def _uploaded(kind: str, body: bytes) -> tuple[str, bytes, str, Any]:
-    """Name, content, its type and the other metadata of an upload in one request. Raises Refusal."""
-    (_, first), (kind, content) = _parts(kind, body)
-    given = json.loads(first)
-    return str(given["name"]), content, str(given.get("contentType") or kind), given
-
-
-def _parts(kind: str, body: bytes) -> list[tuple[str, bytes]]:
-    """The two parts of a multipart/related body, each with its type."""
+def _uploaded(content_type: str, body: bytes) -> tuple[str, bytes, Any]:
+    """Type and content of a multipart upload, and the metadata in its first part. Raises Refusal."""
     header = Message()
-    header["Content-Type"] = kind
+    header["Content-Type"] = content_type
     mark = b"\r\n--" + str(header.get_param("boundary", "")).encode()
     pieces = (b"\r\n" + body).split(mark)
     if header.get_content_type() != "multipart/related" or len(pieces) != 4 or not pieces[3].startswith(b"--"):
         raise Refusal(400, "badContent", "A multipart upload has a part of metadata and a part of content.")
-    parts = []
-    for piece in pieces[1:3]:
-        lines, _, content = piece.partition(b"\r\n\r\n")
-        types = [line for line in lines.decode("latin-1").split("\r\n") if line.lower().startswith("content-type:")]
-        parts.append((types[0].partition(":")[2].strip() if types else "", content))
-    return parts
+    (_, metadata), (kind, content) = map(_part, pieces[1:3])
+    return kind, content, json.loads(metadata)
+
+
+def _part(piece: bytes) -> tuple[str, bytes]:
+    """The type of a part, and its content."""
+    lines, _, content = piece.partition(b"\r\n\r\n")
+    types = [line for line in lines.decode("latin-1").split("\r\n") if line.lower().startswith("content-type:")]
+    return types[0].partition(":")[2].strip() if types else "", content

@@ -6,7 +6,6 @@ import base64
 import hashlib
 import threading
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -27,23 +26,6 @@ class Refusal(Exception):  # noqa: N818 (an answer, not a fault of this program)
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
-    """What a request demands of the object that is there. None: nothing."""
-
-    generation: int | None = None  # 0: there must be none
-
-    @classmethod
-    def of(cls, query: Mapping[str, str]) -> Conditions:
-        """Those of a URL's query."""
-        return cls(int(query["ifGenerationMatch"]) if "ifGenerationMatch" in query else None)
-
-    def check(self, there: SimObject | None) -> None:
-        """Raises Refusal unless they hold of what is there."""
-        if self.generation not in (None, there.generation if there is not None else 0):
-            raise Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")
-
-
-@dataclass(frozen=True, slots=True)
 class SimObject:
     """One live object."""
 
@@ -51,7 +33,6 @@ class SimObject:
     name: str
     generation: int
     content: bytes
-    at: float
     content_type: str = "application/octet-stream"
     given: Mapping[str, Any] = field(default_factory=dict)  # of its metadata, by the writer
 
@@ -62,18 +43,14 @@ class SimObject:
 
     def resource(self) -> dict[str, Any]:
         """Its metadata, as the API gives them."""
-        moment = datetime.fromtimestamp(self.at, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "kind": "storage#object",
-            "id": f"{self.bucket}/{self.name}/{self.generation}",
             "name": self.name,
             "bucket": self.bucket,
             "generation": str(self.generation),
             "contentType": self.content_type,
             "size": str(len(self.content)),
             "md5Hash": self.md5,
-            "timeCreated": moment,
-            "updated": moment,
         }
 
 
@@ -86,7 +63,11 @@ class Change:
 
 
 class Objects:
-    """All objects of the simulated service. Every read sees every write before it. Safe from any thread."""
+    """All objects of the simulated service. Every read sees every write before it. Safe from any thread.
+
+    A method that takes a `generation` raises Refusal unless it is that of the object that is there; 0: there must be
+    none, None: whatever is there.
+    """
 
     def __init__(self, clock: Clock, *, buckets: tuple[str, ...], write_seconds: float = 0.0) -> None:
         """`write_seconds` is the least time between two writes of one object, by the clock; the real one has 1."""
@@ -98,12 +79,10 @@ class Objects:
         self._buckets: dict[str, dict[str, SimObject]] = {name: {} for name in buckets}
         self._changed: dict[tuple[str, str], float] = {}
 
-    def get(self, bucket: str, name: str, conditions: Conditions) -> SimObject:
+    def get(self, bucket: str, name: str) -> SimObject:
         """The live object. Raises Refusal."""
         with self._lock:
-            found = self._live(bucket, name)
-            conditions.check(found)
-            return found
+            return self._live(bucket, name)
 
     def insert(
         self,
@@ -112,30 +91,28 @@ class Objects:
         content: bytes,
         content_type: str,
         given: Mapping[str, Any],
-        conditions: Conditions,
+        generation: int | None = None,
     ) -> SimObject:
         """Write the object in the place of what is there. Raises Refusal."""
         with self._lock:
             objects = self._objects(bucket)
-            before = objects.get(name)
-            conditions.check(before)
-            now = self._changing(bucket, name)
-            self._last = max(self._last + 1, int(now * 1_000_000))
-            made = SimObject(bucket, name, self._last, content, now, content_type, given)
+            before = objects[name].generation if name in objects else 0
+            _check(before, generation)
+            self._change(bucket, name, before)
+            self._last = max(self._last + 1, int(self._clock.time() * 1_000_000))
+            made = SimObject(bucket, name, self._last, content, content_type, given)
             if given.get("md5Hash", made.md5) != made.md5:
                 raise Refusal(400, "invalid", "Provided md5Hash does not match the content.")
             objects[name] = made
-            self._note(name, before.generation if before is not None else 0)
             return made
 
-    def delete(self, bucket: str, name: str, conditions: Conditions) -> None:
+    def delete(self, bucket: str, name: str, generation: int | None = None) -> None:
         """Remove the live object. Raises Refusal."""
         with self._lock:
-            found = self._live(bucket, name)
-            conditions.check(found)
-            self._changing(bucket, name)
+            before = self._live(bucket, name).generation
+            _check(before, generation)
+            self._change(bucket, name, before)
             del self._objects(bucket)[name]
-            self._note(name, found.generation)
 
     def page(self, bucket: str, prefix: str, after: str, most: int) -> tuple[list[SimObject], str]:
         """The live objects whose names begin so and come after that one, and the last one's name if there are more."""
@@ -155,15 +132,17 @@ class Objects:
             raise Refusal(404, "notFound", f"No such object: {bucket}/{name}")
         return found
 
-    def _changing(self, bucket: str, name: str) -> float:
-        """The time now, if the object may be changed again."""
+    def _change(self, bucket: str, name: str, before: int) -> None:
+        """Note a change, if the object may be changed again. Raises Refusal."""
         now = self._clock.monotonic()
         if now - self._changed.get((bucket, name), -self._write_seconds) < self._write_seconds:
             message = f"The object {bucket}/{name} exceeded the rate limit for object mutation operations."
             raise Refusal(429, "rateLimitExceeded", message)
         self._changed[bucket, name] = now
-        return self._clock.time()
-
-    def _note(self, name: str, before: int) -> None:
         self.changes.append(Change(name, before))
         del self.changes[:-CHANGES]
+
+
+def _check(there: int, generation: int | None) -> None:
+    if generation not in (None, there):
+        raise Refusal(412, "conditionNotMet", "At least one of the pre-conditions you specified did not hold.")

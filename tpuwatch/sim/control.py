@@ -66,19 +66,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer one request, then close."""
         self.handle_one_request()
 
-    def do_GET(self) -> None:  # the base class calls it so
-        self._answer(self._get)
-
-    def do_POST(self) -> None:
-        self._answer(self._post)
-
-    def do_DELETE(self) -> None:
-        self._answer(self._delete)
-
-    def _answer(self, work: Callable[[], dict[str, Any]]) -> None:
+    def do_GET(self) -> None:
+        """Answer the request; each of the three methods comes here."""
         self.close_connection = True
         try:
-            status, document = 200, work()
+            status, document = 200, self._execute()
         except _BadRequestError as error:
             status, document = error.status, {"error": str(error)}
         except ActionFailedError as error:
@@ -91,31 +83,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _get(self) -> dict[str, Any]:
-        if urlsplit(self.path).path != "/state":
-            raise self._unknown()
-        return self.server.state()
+    do_POST = do_DELETE = do_GET  # noqa: N815 - the base class calls them so
 
-    def _post(self) -> dict[str, Any]:
-        path = urlsplit(self.path).path
-        # Web pages in a browser can send forms to loopback, but this type only with our permission (CORS).
-        if self.headers.get_content_type() != "application/json":
-            raise _BadRequestError(415, "the body must be JSON; send Content-Type: application/json")
-        body = self._body()
-        if path == "/fault":
-            return self._do({"do": "fault"}, body)
-        if path == "/launch":
-            return self._do({"do": "launch"}, body)
-        if path.startswith("/node/"):
-            return self._do_to_node({"node": unquote(path.removeprefix("/node/"))}, body)
-        raise self._unknown()
-
-    def _delete(self) -> dict[str, Any]:
-        parts = urlsplit(self.path)
-        if parts.path != "/fault":
-            raise self._unknown()
-        methods = parse_qs(parts.query).get("method", ["*"])
-        return self._do({"do": "clear"}, {"method": methods[-1]})
+    def _execute(self) -> dict[str, Any]:
+        url = urlsplit(self.path)
+        if (self.command, url.path) == ("GET", "/state"):
+            return self.server.state()
+        if (self.command, url.path) == ("DELETE", "/fault"):
+            return self._do({"do": "clear"}, {"method": parse_qs(url.query).get("method", ["*"])[-1]})
+        if self.command == "POST":
+            # Web pages in a browser can send forms to loopback, but this type only with our permission (CORS).
+            if self.headers.get_content_type() != "application/json":
+                raise _BadRequestError(415, "the body must be JSON; send Content-Type: application/json")
+            body = self._body()
+            if url.path in ("/fault", "/launch"):
+                return self._do({"do": url.path[1:]}, body)
+            if url.path.startswith("/node/"):
+                return self._do_to_node({"node": unquote(url.path.removeprefix("/node/"))}, body)
+        raise _BadRequestError(404, f"there is no {self.command} {url.path[:100]}; there are {_PATHS}")
 
     def _do_to_node(self, given: dict[str, Any], body: dict[str, Any]) -> dict[str, Any]:
         if body.get("do") not in actions.ON_NODES:
@@ -144,9 +129,6 @@ class _Handler(BaseHTTPRequestHandler):
         if not isinstance(document, dict):
             raise _BadRequestError(400, "the body must be one JSON object")
         return document
-
-    def _unknown(self) -> _BadRequestError:
-        return _BadRequestError(404, f"there is no {self.command} {urlsplit(self.path).path[:100]}; there are {_PATHS}")
 
     def version_string(self) -> str:
         """The Server header."""

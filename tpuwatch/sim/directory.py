@@ -14,7 +14,6 @@ from tpuwatch.core import TpuwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from types import TracebackType
 
 INFO = "sim.json"
 LOCK = "sim.lock"
@@ -56,14 +55,8 @@ class SimulatorDirectory:
     def __enter__(self) -> SimulatorDirectory:  # noqa: PYI034 - Self is in typing from 3.11 on
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Write sim.json atomically."""
-        self.write_file(INFO, json.dumps(info, indent=2) + "\n")
 
     def write_file(self, name: str, text: str) -> Path:
         """Write a file of the directory atomically. Raises DirectoryError when it cannot be written."""

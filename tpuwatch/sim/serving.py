@@ -18,22 +18,14 @@ _log = logging.getLogger(__name__)
 
 
 class LocalServer(socketserver.TCPServer):
-    """Serves each connection in a thread of its own, up to a limit."""
+    """Serves each connection in a thread of its own, up to a limit, on any free port of this host."""
 
-    allow_reuse_address = True
     request_queue_size = 128
 
     def __init__(
-        self,
-        handler: type[BaseHTTPRequestHandler],
-        name: str,
-        *,
-        host: str = "127.0.0.1",
-        port: int = 0,
-        max_connections: int,
-        busy: bytes = b"",
+        self, handler: type[BaseHTTPRequestHandler], name: str, *, max_connections: int, busy: bytes = b""
     ) -> None:
-        """Binds the address at once (port 0: any free one), serves after `start`. Raises OSError.
+        """Binds the address at once, serves after `start`.
 
         `name` is for threads and the log. A connection above `max_connections` is sent `busy` and closed.
         """
@@ -43,7 +35,7 @@ class LocalServer(socketserver.TCPServer):
         self._busy = busy
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
-        super().__init__((host, port), handler)
+        super().__init__(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), name=name, daemon=True)
 
     @property

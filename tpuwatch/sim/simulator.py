@@ -19,7 +19,7 @@ from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.world import World
 from tpuwatch.sim.control import ControlServer
-from tpuwatch.sim.directory import CONFIG
+from tpuwatch.sim.directory import CONFIG, INFO
 from tpuwatch.sim.host.launches import Launches
 from tpuwatch.sim.scenario.executor import ActionExecutor
 from tpuwatch.sim.scenario.timeline import ScaledClock, Timeline
@@ -31,7 +31,6 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from tpuwatch.core import Clock
     from tpuwatch.sim.cloud.world import SimNode
@@ -101,9 +100,7 @@ class Simulator:
     def __enter__(self) -> Simulator:  # noqa: PYI034 - Self is in typing from 3.11 on
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, on_step: Callable[[float, str], None] = lambda _at, _what: None) -> None:
@@ -116,7 +113,7 @@ class Simulator:
         self._thread = threading.Thread(target=self._run, args=(on_step,), name="sim-timeline", daemon=True)
         self._thread.start()
         self.directory.write_file(CONFIG, self.config())
-        self.directory.write_info(self.info())
+        self.directory.write_file(INFO, json.dumps(self.info(), indent=2) + "\n")
 
     def close(self) -> None:
         """Stop the time line, all servers and all launches."""

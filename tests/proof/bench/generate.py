@@ -10,8 +10,8 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.sim.host.dialect import DIALECTS
-from tpuwatch.sim.host.logwriter import premapped_message
+from tpuwatch.sim.host.glog import BINARY
+from tpuwatch.sim.host.logwriter import BUILD_LABEL, premapped_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,7 +85,7 @@ def head() -> str:
         for line in (
             "Log file created at: 2026/09/01 00:00:00",
             "Running on machine: bench-vm",
-            *DIALECTS["0.0.51"].header,
+            *BINARY,
             "Log line format: [IWEF]mmdd hh:mm:ss.uuuuuu threadid file:line] msg",
         )
     )
@@ -104,7 +104,7 @@ def _banner() -> str:
     said = (
         f"Process id {PID}",
         "Current working directory /home/user/jobs",
-        f"Build label: {DIALECTS['0.0.51'].label}",
+        f"Build label: {BUILD_LABEL}",
         "Command line arguments:",
         "argv[0]: './tpu_driver'",
         "argv[1]: '--minloglevel=0'",

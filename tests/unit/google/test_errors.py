@@ -18,10 +18,10 @@ from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.rpc import error_details_pb2
 
+from tests.standins.certificates import make_certificates
 from tests.unit.sim.cloud.servers import PARENT, Cloud, cloud_running
 from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, cleaned, explain
 from tpuwatch.model.signals import Problem
-from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 ASKED = RequestContext(
@@ -305,8 +305,7 @@ def test_tls_where_there_is_none_and_certificates_that_are_not_trusted(tmp_path:
     with cloud_running() as plain:
         assert explain(asked(plain.server.address, trusted), ASKED).problem is Problem.FOREIGN
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
-    keys = [(certificates.key.read_bytes(), certificates.certificate.read_bytes())]
-    port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(keys))
+    port = server.add_secure_port("127.0.0.1:0", certificates.server())
     server.start()
     unknown = explain(asked(f"localhost:{port}", stranger), ASKED)
     other_name = explain(asked(f"127.0.0.1:{port}", trusted), ASKED)

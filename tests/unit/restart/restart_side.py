@@ -53,8 +53,8 @@ def cloud(node: str, state: str = "READY", health: str = "HEALTHY", **more: Any)
 class CountingLedger(MemoryLedger):
     """Counts what it is asked for, and fails on request."""
 
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__(clock)
+    def __init__(self) -> None:
+        super().__init__()
         self.reads = self.writes = 0
         self.fault = ""
         self.before_write: Callable[[], None] = lambda: None
@@ -127,7 +127,7 @@ class Side:
     go: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.ledger = CountingLedger(self.clock)
+        self.ledger = CountingLedger()
         self.metrics = Metrics(loops=["restart"], refusals=[])
         self.go.set()
         self.posted = Snapshot(notices=Answer(None, None, Problem.ABSENT))

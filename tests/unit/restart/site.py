@@ -73,7 +73,7 @@ class Site:
         world.faults.clear()
         world.timing = Timing(stop=6, start=12, reset=20)
         self.reported.clear()
-        self.ledger = MemoryLedger(self.clock)
+        self.ledger = MemoryLedger()
         self.node = self.cloud.add(**fields)
         world.hang(self.node)
         now = self.clock.time()

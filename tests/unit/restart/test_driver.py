@@ -46,8 +46,8 @@ class TestMemory(LedgerContract):
         return ManualClock(NOW)
 
     @pytest.fixture
-    def opened(self, clock: ManualClock) -> Open:
-        ledger = MemoryLedger(clock)
+    def opened(self) -> Open:
+        ledger = MemoryLedger()
         return lambda: ledger
 
 
@@ -146,7 +146,7 @@ def test_a_lease_is_renewed_while_nothing_else_is_written(site: Site) -> None:
 
 
 def test_a_node_without_a_record_is_not_touched(site: Site) -> None:
-    site.ledger = MemoryLedger(site.clock)
+    site.ledger = MemoryLedger()
     with pytest.raises(LedgerError, match="nothing to carry on"):
         site.driver().drive()
     assert site.cloud.happened() == ["hang"]

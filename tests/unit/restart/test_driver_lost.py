@@ -71,7 +71,7 @@ def test_a_record_that_was_removed_otherwise_is_let_go(site: Site, frozen: bool)
     def remove(record: RestartRecord) -> None:
         if record.phase is (Phase.STOPPED if frozen else Phase.INTENT):
             site.clock.advance(2 * LEASE_SECONDS if frozen else 0)
-            site.ledger = MemoryLedger(site.clock)
+            site.ledger = MemoryLedger()
 
     watched.before_write = remove
     with pytest.raises(LedgerError, match="nothing to carry on"):

@@ -30,7 +30,7 @@ class Scene:
     """A daemon that decides on one node, while an operator restarts another one. The budget is enough for one."""
 
     def __init__(self) -> None:
-        self.ledger = MemoryLedger(ManualClock(NOW))
+        self.ledger = MemoryLedger()
         self.clock = ManualClock(NOW)
         self.decisions: list[RestartDecision] = []
 
@@ -99,7 +99,7 @@ def test_what_an_operator_begins_meanwhile_is_counted(moment: str) -> None:
 
 
 def test_a_claim_and_its_record_are_one_restart() -> None:
-    ledger = MemoryLedger(ManualClock(NOW))
+    ledger = MemoryLedger()
     claim_budget(ledger, TARGET, PolicySettings(), NOW)
     assert read_ledger(ledger).view.begun == [(TARGET.path, NOW)]
     for phase in (Phase.REQUESTED, Phase.STOPPED, Phase.DONE):
@@ -110,7 +110,7 @@ def test_a_claim_and_its_record_are_one_restart() -> None:
 
 
 def test_who_writes_all_the_time_holds_up_no_claim() -> None:
-    ledger = MemoryLedger(ManualClock(NOW))
+    ledger = MemoryLedger()
     write = ledger.write_fleet
 
     def contended(fleet: object, version: int) -> object:

@@ -14,7 +14,7 @@ from tpuwatch.sim.directory import INFO, LOCK, DirectoryError, SimulatorDirector
 def test_the_note_is_there_as_long_as_the_simulator(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "b"
     with SimulatorDirectory(directory) as sim_directory:
-        sim_directory.write_info({"control": "127.0.0.1:1"})
+        sim_directory.write_file(INFO, '{"control": "127.0.0.1:1"}')
         assert read_info(directory) == {"control": "127.0.0.1:1"}
         assert sorted(path.name for path in directory.iterdir()) == [INFO, LOCK]
     with pytest.raises(DirectoryError, match=r"no simulator runs in .*start one with `tpuwatch sim`"):
@@ -41,7 +41,7 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with SimulatorDirectory(tmp_path) as directory:
         monkeypatch.setattr(Path, "write_text", full)
         with pytest.raises(DirectoryError, match=r"cannot write .*sim\.json: No space left on device; give another"):
-            directory.write_info({"control": "127.0.0.1:1"})
+            directory.write_file(INFO, "{}")
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import queue
 import socket
@@ -20,6 +19,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 
+from tests.standins.runtime_server import is_open
 from tpuwatch.config import load_config
 from tpuwatch.core.errors import TpuwatchError
 from tpuwatch.libtpu import metrics_proto
@@ -89,15 +89,6 @@ def duty_cycle(simulator: Simulator) -> float:
         )
         request = metrics_proto.MetricRequest(metric_name="tpu.runtime.tensorcore.dutycycle.percent")
         return float(ask(request, timeout=DEADLINE).metric.metrics[0].gauge.as_double)
-
-
-def is_open(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), DEADLINE).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def test_one_world_is_seen_from_all_sides(running: Simulator, told: queue.SimpleQueue[tuple[float, str]]) -> None:
@@ -246,12 +237,6 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path: Path) -> 
         scenario = Scenario.model_validate(SCENARIO)
         with pytest.raises(TpuwatchError, match=r"[Cc]annot listen on"):
             Simulator(scenario, directory, listen=("127.0.0.1", taken.getsockname()[1]))
-
-
-def test_nobody_who_has_not_left_a_note_is_asked(tmp_path: Path) -> None:
-    (tmp_path / "sim.json").write_text(json.dumps({"control": "127.0.0.1:9"}))
-    with pytest.raises(TpuwatchError, match=r"does not answer at 127\.0\.0\.1:9"):
-        Client(tmp_path).state()
 
 
 def test_toml_text_is_toml() -> None:

@@ -152,7 +152,7 @@ def _error_of(fault: InjectedFault) -> ServiceError:
 def _abort(context: Any, error: ServiceError, service: str) -> None:
     """End the call with the error and its details, as Google's services carry them. Raises."""
     host = "monitoring.googleapis.com" if "monitoring" in service else "tpu.googleapis.com"
-    details: list[Any] = []
+    details = list(error.details)
     if error.reason:
         details.append(
             error_details_pb2.ErrorInfo(reason=error.reason, domain="googleapis.com", metadata={"service": host})

@@ -5,12 +5,11 @@ Apart from HTTP and its sockets, and so without any I/O.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import math
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs
@@ -92,20 +91,6 @@ class Account:
     token_seconds: int = 3599  # how long a new token is good; 0 or less hands out tokens that have expired
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """The claims in an access token of the simulator; servers go by `World.tokens`."""
-
-    email: str
-    scopes: tuple[str, ...]
-    expires: float  # by the world's clock
-    serial: int
-
-    def text(self) -> str:
-        """The token as clients carry it, without meaning to them."""
-        return "sim." + base64.urlsafe_b64encode(json.dumps(asdict(self)).encode()).decode().rstrip("=")
-
-
 @dataclass
 class Pages:
     """All pages of one worker's metadata server. What the world says of the node is looked up for each of them."""
@@ -116,14 +101,11 @@ class Pages:
     dialect: MetadataDialect = MetadataDialect.TPU
     ports: tuple[int, ...] = PORTS
     account: Account | None = field(default_factory=Account)  # None: the VM has no service account
-    _issued: Token | None = field(default=None, init=False, repr=False)
-    _serial: int = field(default=0, init=False, repr=False)
+    # The token that was handed out last, and its end by the world's clock.
+    _issued: tuple[str, float] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises KeyError where the world has no such node, ValueError where the node has no such worker."""
         self._last = self.world.nodes[self.node]
-        if not 0 <= self.worker < self._last.hosts:
-            raise ValueError(f"{self.node} has no worker {self.worker}: it has {self._last.hosts}, counted from 0.")
 
     def page(self, query: Query, drop: tuple[str, ...] = ()) -> Page:
         """The answer to a request that carried the right header, as if the values named in `drop` were not there."""
@@ -158,22 +140,20 @@ class Pages:
             "aliases": ["default"],
             "email": self.account.email,
             "scopes": list(self.account.scopes),
-            "token": self._token,
+            "token": self._hand_out_token,
         }
         return {"default": one, self.account.email: one}
 
-    def _token(self) -> dict[str, Any]:
+    def _hand_out_token(self) -> dict[str, Any]:
         assert self.account is not None  # noqa: S101 # else there is no path to here
         with self.world.lock:
             now = self.world.clock.time()
-            token = self._issued
-            if token is None or token.expires - now < _RENEW_SECONDS or token.scopes != self.account.scopes:
-                self._serial += 1
-                expires = now + self.account.token_seconds
-                self._issued = token = Token(self.account.email, self.account.scopes, expires, self._serial)
+            if self._issued is None or self._issued[1] - now < _RENEW_SECONDS:
+                self._issued = f"sim.{self.world.rng.getrandbits(64):016x}", now + self.account.token_seconds
+            token, expires = self._issued
             if self.world.tokens is not None:
-                self.world.tokens[token.text()] = token.expires
-        return {"access_token": token.text(), "expires_in": int(token.expires - now), "token_type": "Bearer"}
+                self.world.tokens[token] = expires
+        return {"access_token": token, "expires_in": int(expires - now), "token_type": "Bearer"}
 
 
 def _without(value: Any, drop: tuple[str, ...]) -> Any:
@@ -213,7 +193,7 @@ def _plain(value: Any) -> Any:
     """As recursive JSON shows it: names in camel case, but for attributes and accounts, whose names are the users'."""
     if not _is_directory(value):
         return value
-    return {_camel(name): _plain(part) for name, part in value.items() if not callable(part)}
+    return {_CAMEL.get(name, name): _plain(part) for name, part in value.items() if not callable(part)}
 
 
 def _flat(value: Any, path: str = "") -> list[str]:
@@ -222,10 +202,6 @@ def _flat(value: Any, path: str = "") -> list[str]:
     if isinstance(value, list):
         return [f"{path} {part}\n" for part in value]
     return [] if callable(value) else [f"{path} {value}\n"]
-
-
-def _camel(name: str) -> str:
-    return _CAMEL.get(name, name)
 
 
 def _is_directory(value: Any) -> bool:

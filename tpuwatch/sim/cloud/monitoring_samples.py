@@ -11,11 +11,10 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from google.api import metric_pb2
 from google.cloud import monitoring_v3
 
 from tpuwatch.sim.cloud.metadata_tree import instance_id
-from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
+from tpuwatch.sim.cloud.nodes import SERVING, SimNode, Workload
 from tpuwatch.sim.cloud.runtime_metrics import duty_cycle, hbm_used, idle_seconds
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ DUTY_CYCLE: Final = "tpu.googleapis.com/accelerator/duty_cycle"
 MEMORY_USED: Final = "tpu.googleapis.com/accelerator/memory_used"
 MEMORY_TOTAL: Final = "tpu.googleapis.com/accelerator/memory_total"
 INFRA_HEALTH: Final = "compute.googleapis.com/instance/tpu/infra_health"
-_RUNTIME: Final = frozenset(
-    {WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK}
-)  # phases in which the runtime reports metrics
 _BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_MAINTENANCE"})
 
 TimeSeries: Final[Any] = monitoring_v3.TimeSeries.pb()
@@ -52,7 +48,6 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True)
 class _Metric:
-    description: str
     unit: str
     value_type: str
     label: str  # of the metric, with the chip's number; "" for one series per worker
@@ -63,55 +58,36 @@ def _of_runtime(
     value: Callable[[SimNode, Workload, int, float], Any],
 ) -> Callable[[SimNode, WorkerState, int, float], Any]:
     def sample(node: SimNode, state: WorkerState, chip: int, at: float) -> Any:
-        reports = state.answers and state.workload.phase in _RUNTIME
+        reports = state.answers and state.workload.phase in SERVING
         return value(node, state.workload, chip, at) if reports else None
 
     return sample
 
 
-_METRICS: Final = {
+METRICS: Final = {
     IDLE: _Metric(
-        "Seconds that the TensorCore has been idle.",
         "s",
         "INT64",
         "chip",
         lambda _node, state, _chip, at: int(idle_seconds(state.workload, at)) if state.answers else None,
     ),
     DUTY_CYCLE: _Metric(
-        "Share of the time in which the accelerator computed.",
         "%",
         "DOUBLE",
         "accelerator_id",
         _of_runtime(lambda _node, work, chip, at: 100 * duty_cycle(work, chip, at)),
     ),
     MEMORY_USED: _Metric(
-        "HBM in use.", "By", "INT64", "accelerator_id", _of_runtime(lambda node, work, _chip, _at: hbm_used(node, work))
+        "By", "INT64", "accelerator_id", _of_runtime(lambda node, work, _chip, _at: hbm_used(node, work))
     ),
-    MEMORY_TOTAL: _Metric(
-        "HBM of the chip.", "By", "INT64", "accelerator_id", _of_runtime(lambda node, _work, _chip, _at: node.hbm_bytes)
-    ),
+    MEMORY_TOTAL: _Metric("By", "INT64", "accelerator_id", _of_runtime(lambda node, _work, _chip, _at: node.hbm_bytes)),
     INFRA_HEALTH: _Metric(
-        "Whether the infrastructure under the TPU is healthy.",
         "",
         "BOOL",
         "",
         lambda _node, state, _chip, _at: state.healthy if state.up else None,
     ),
 }
-
-
-def descriptors() -> dict[str, Any]:
-    """The descriptors of the built-in metrics, by type."""
-    return {
-        name: metric_pb2.MetricDescriptor(
-            type=name,
-            metric_kind="GAUGE",
-            value_type=metric.value_type,
-            unit=metric.unit,
-            description=metric.description,
-        )
-        for name, metric in _METRICS.items()
-    }
 
 
 class Recorder:
@@ -137,7 +113,7 @@ class Recorder:
         self, metric_type: str, project: str, start: float, end: float, wanted: Callable[[Any], bool]
     ) -> Iterator[Any]:
         """The wanted built-in series of a metric, with their points from `start` to `end`, the newest first."""
-        metric = _METRICS.get(metric_type)
+        metric = METRICS.get(metric_type)
         if metric is None:
             return
         newest = int(min(end, self._world.clock.time() - DELAY_SECONDS) // SAMPLE_SECONDS) * SAMPLE_SECONDS

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from google.api import metric_pb2
-from google.cloud import monitoring_v3
 
 from tpuwatch.sim.cloud.responses import ServiceError
 
@@ -21,7 +19,6 @@ PAST_SECONDS: Final = 25 * 3600.0
 FUTURE_SECONDS: Final = 300.0
 MAX_LABELS: Final = 30
 MAX_LABEL_CHARACTERS: Final = 1024
-MAX_STORED: Final = 100_000  # series
 MAX_POINTS: Final = 1_500  # of a series: a day, one a minute
 # The resources that custom metrics may be written to, among those that there are, and their labels besides project_id.
 RESOURCES: Final = {
@@ -32,41 +29,48 @@ RESOURCES: Final = {
 }
 _TYPE: Final = re.compile(r"(custom|workload|external)\.googleapis\.com/[A-Za-z0-9_./-]{1,180}")
 _LABEL: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_INVALID: Final = "INVALID_ARGUMENT"
+_GAUGE: Final = metric_pb2.MetricDescriptor.GAUGE
 
 Key = tuple[str, tuple[tuple[str, str], ...], str, tuple[tuple[str, str], ...]]
 
 
-@dataclass(slots=True)
-class _Stored:
+class _Metric(NamedTuple):
+    """What the first point of a metric settles for all of its series."""
+
+    kind: int
+    value_type: str
+
+
+class _Stored(NamedTuple):
     series: Any  # without points
     points: deque[Any]  # the newest first
 
 
 class Store:
-    """Written series and their descriptors. Call it under the world's lock."""
+    """Written series. Call it under the world's lock."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._now = clock
         self._series: dict[Key, _Stored] = {}
-        self.descriptors: dict[tuple[str, str], Any] = {}  # by project and metric type
+        self._metrics: dict[tuple[str, str], _Metric] = {}  # by project and metric type
+
+    def knows(self, project: str, metric_type: str) -> bool:
+        """Whether the metric has been written to."""
+        return (project, metric_type) in self._metrics
 
     def write(self, project: str, batch: Sequence[Any]) -> list[str]:
         """Write one point of each series that may be written; returns why the others were not. Raises ServiceError."""
         if not 1 <= len(batch) <= MAX_SERIES:
-            raise ServiceError(
-                _INVALID,
-                f"Field timeSeries had an invalid value: there are {len(batch)}, and 1 to {MAX_SERIES} are allowed.",
-            )
+            raise _invalid("timeSeries", f"there are {len(batch)}, and 1 to {MAX_SERIES} are allowed.")
         seen: set[Key] = set()
         failures = []
         for index, series in enumerate(batch):
             key = key_of(series, project)
             try:
-                _check_first(key, seen, index)
-                self._write(project, key, series, f"timeSeries[{index}]")
+                self._write(project, key, series, f"timeSeries[{index}]", again=key in seen)
             except ServiceError as error:
                 failures.append(error.message)
+            seen.add(key)
         return failures
 
     def series(
@@ -82,90 +86,64 @@ class Store:
                 )
                 yield series
 
-    def describe(self, project: str, descriptor: Any) -> Any:
-        """Create a descriptor, or give one further labels. Raises ServiceError."""
-        _check_type(descriptor.type, "metric_descriptor.type")
-        old = self.descriptors.get((project, descriptor.type))
-        if old is not None and (old.metric_kind, old.value_type) != (descriptor.metric_kind, descriptor.value_type):
-            raise ServiceError(_INVALID, f"The kind and value type of the metric {descriptor.type} cannot be changed.")
-        new = metric_pb2.MetricDescriptor()
-        new.CopyFrom(descriptor)
-        new.name = f"projects/{project}/metricDescriptors/{descriptor.type}"
-        self.descriptors[project, descriptor.type] = new
-        return new
-
-    def _write(self, project: str, key: Key, series: Any, field: str) -> None:
-        _check_labels(series, project, field)
-        _check_type(series.metric.type, f"{field}.metric.type")
-        if len(series.points) != 1:
-            raise ServiceError(
-                _INVALID,
-                f"Field {field}.points had an invalid value: Only one point can be written per TimeSeries per request.",
+    def _write(self, project: str, key: Key, series: Any, field: str, *, again: bool) -> None:
+        if again:
+            raise _invalid(
+                field,
+                "Duplicate TimeSeries encountered. Only one point can be written per TimeSeries per request.",
             )
+        _check_labels(series, project, field)
+        if _TYPE.fullmatch(series.metric.type) is None:
+            raise _invalid(f"{field}.metric.type", f"{series.metric.type[:200]!r} is not the type of a custom metric.")
+        if len(series.points) != 1:
+            raise _invalid(f"{field}.points", "Only one point can be written per TimeSeries per request.")
         point = series.points[0]
-        end = self._check_interval(series, point, field)
-        self._describe(project, series, point, field)
+        end = self._check_interval(series, point.interval, f"{field}.points[0].interval")
+        metric = self._check_metric(project, series, point, field)
         stored = self._series.get(key)
         if stored is None:
-            if len(self._series) >= MAX_STORED:
-                raise ServiceError("RESOURCE_EXHAUSTED", f"Field {field}: the project has too many time series.")
-            stored = self._series[key] = _Stored(_head(series, project), deque(maxlen=MAX_POINTS))
+            stored = self._series[key] = _Stored(_head(series, project, metric), deque(maxlen=MAX_POINTS))
         elif end <= (last := _seconds(stored.points[0].interval.end_time)):
             raise ServiceError(
-                _INVALID,
+                "INVALID_ARGUMENT",
                 "Points must be written in order. One or more of the points specified had an older end time than the "
                 f"most recent point.: {field}",
             )
         elif end - last < PERIOD_SECONDS:
             raise ServiceError(
-                _INVALID,
+                "INVALID_ARGUMENT",
                 "One or more points were written more frequently than the maximum sampling period configured for the "
                 f"metric.: {field}",
             )
         stored.points.appendleft(_point(point))
 
-    def _check_interval(self, series: Any, point: Any, field: str) -> float:
-        field = f"{field}.points[0].interval"
-        if not point.interval.HasField("end_time"):
-            raise ServiceError(_INVALID, f"Field {field}.end_time had an invalid value: it must be given.")
-        end, now = _seconds(point.interval.end_time), self._now()
+    def _check_interval(self, series: Any, interval: Any, field: str) -> float:
+        """The end of the interval, in seconds. Raises ServiceError."""
+        if not interval.HasField("end_time"):
+            raise _invalid(f"{field}.end_time", "it must be given.")
+        end, now = _seconds(interval.end_time), self._now()
         if not now - PAST_SECONDS <= end <= now + FUTURE_SECONDS:
-            raise ServiceError(
-                _INVALID,
-                f"Field {field}.end_time had an invalid value: it must be no more than 25 hours in the past and 5 "
-                "minutes in the future.",
+            raise _invalid(
+                f"{field}.end_time", "it must be no more than 25 hours in the past and 5 minutes in the future."
             )
-        start = _seconds(point.interval.start_time) if point.interval.HasField("start_time") else None
-        gauge = series.metric_kind in (0, metric_pb2.MetricDescriptor.GAUGE)
+        start = _seconds(interval.start_time) if interval.HasField("start_time") else None
+        gauge = series.metric_kind in (0, _GAUGE)
         if (gauge and start not in (None, end)) or (not gauge and (start is None or start >= end)):
-            raise ServiceError(
-                _INVALID,
-                f"Field {field}.start_time had an invalid value: a gauge's is its end time, others begin earlier.",
-            )
+            raise _invalid(f"{field}.start_time", "a gauge's is its end time, others begin earlier.")
         return end
 
-    def _describe(self, project: str, series: Any, point: Any, field: str) -> None:
-        """Check the kind and the value against the metric's descriptor, which the first point makes."""
+    def _check_metric(self, project: str, series: Any, point: Any, field: str) -> _Metric:
+        """Check the kind and the value against the metric, which its first point settles. Raises ServiceError."""
         written = (point.value.WhichOneof("value") or "").removesuffix("_value").upper()
         if not written:
-            raise ServiceError(_INVALID, f"Field {field}.points[0].value had an invalid value: it must be given.")
-        descriptor = self.descriptors.get((project, series.metric.type))
-        if descriptor is None:
-            descriptor = metric_pb2.MetricDescriptor(
-                type=series.metric.type,
-                metric_kind=series.metric_kind or metric_pb2.MetricDescriptor.GAUGE,
-                value_type=written,
-                unit=series.unit,
-            )
-            self.describe(project, descriptor)
-        wanted = metric_pb2.MetricDescriptor.ValueType.Name(descriptor.value_type)
-        if written != wanted:
-            raise ServiceError(
-                _INVALID,
-                f"Field {field}.points[0].value had an invalid value: the metric's values are {wanted}, not {written}.",
-            )
-        if series.metric_kind not in (0, descriptor.metric_kind):
-            raise ServiceError(_INVALID, f"Field {field}.metric_kind had an invalid value: the metric's is another.")
+            raise _invalid(f"{field}.points[0].value", "it must be given.")
+        given = _Metric(series.metric_kind or _GAUGE, written)
+        metric = self._metrics.setdefault((project, series.metric.type), given)
+        if written != metric.value_type:
+            raise _invalid(f"{field}.points[0].value", f"the metric's values are {metric.value_type}, not {written}.")
+        if given.kind != metric.kind:
+            raise _invalid(f"{field}.metric_kind", "the metric's is another.")
+        return metric
 
 
 def key_of(series: Any, project: str) -> Key:
@@ -179,53 +157,33 @@ def key_of(series: Any, project: str) -> Key:
     )
 
 
-def _check_first(key: Key, seen: set[Key], index: int) -> None:
-    if key in seen:
-        raise ServiceError(
-            _INVALID,
-            f"Field timeSeries[{index}] had an invalid value: Duplicate TimeSeries encountered. Only one point can be "
-            "written per TimeSeries per request.",
-        )
-    seen.add(key)
-
-
-def _check_type(name: str, field: str) -> None:
-    if _TYPE.fullmatch(name) is None:
-        raise ServiceError(
-            _INVALID, f"Field {field} had an invalid value of {name[:200]!r}: it is not the type of a custom metric."
-        )
+def _invalid(field: str, text: str) -> ServiceError:
+    return ServiceError("INVALID_ARGUMENT", f"Field {field} had an invalid value: {text}")
 
 
 def _check_labels(series: Any, project: str, field: str) -> None:
-    wanted = RESOURCES.get(series.resource.type)
+    kind = series.resource.type
+    wanted = RESOURCES.get(kind)
     if wanted is None:
-        raise ServiceError(
-            _INVALID,
-            f"Field {field}.resource.type had an invalid value of {series.resource.type[:200]!r}: custom metrics "
-            "cannot be written to it.",
-        )
+        raise _invalid(f"{field}.resource.type", f"custom metrics cannot be written to {kind[:200]!r}.")
     labels = dict(series.resource.labels)
     if labels.pop("project_id", project) != project or labels.keys() != wanted:
-        raise ServiceError(
-            _INVALID,
-            f"Field {field}.resource.labels had an invalid value: the labels of {series.resource.type} are project_id "
-            f"(as in the request), {', '.join(sorted(wanted))}.",
-        )
+        names = ", ".join(sorted(wanted))
+        raise _invalid(f"{field}.resource.labels", f"the labels of {kind} are project_id (as in the request), {names}.")
     if len(series.metric.labels) > MAX_LABELS or not all(map(_LABEL.fullmatch, series.metric.labels)):
-        raise ServiceError(_INVALID, f"Field {field}.metric.labels had an invalid value: bad names, or too many.")
+        raise _invalid(f"{field}.metric.labels", "bad names, or too many.")
     if any(len(value) > MAX_LABEL_CHARACTERS for value in (*labels.values(), *series.metric.labels.values())):
-        raise ServiceError(_INVALID, f"Field {field}: the value of a label is too long.")
+        raise _invalid(field, "the value of a label is too long.")
 
 
-def _head(series: Any, project: str) -> Any:
+def _head(series: Any, project: str, metric: _Metric) -> Any:
     """The series without its points, as it is read."""
-    head = monitoring_v3.TimeSeries.pb()()
+    head = type(series)()
     head.CopyFrom(series)
     del head.points[:]
     head.resource.labels["project_id"] = project
-    head.metric_kind = series.metric_kind or metric_pb2.MetricDescriptor.GAUGE
-    value = series.points[0].value.WhichOneof("value").removesuffix("_value").upper()
-    head.value_type = metric_pb2.MetricDescriptor.ValueType.Value(value)
+    head.metric_kind = metric.kind
+    head.value_type = metric_pb2.MetricDescriptor.ValueType.Value(metric.value_type)
     return head
 
 

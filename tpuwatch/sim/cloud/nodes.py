@@ -40,6 +40,10 @@ class WorkloadPhase(str, Enum):
     HUNG = "hung"  # the runtime accepts connections and never answers
 
 
+# Phases in which the runtime reports metrics.
+SERVING: Final = frozenset({WorkloadPhase.COMPILING, WorkloadPhase.TRAINING, WorkloadPhase.STUCK})
+
+
 @dataclass(slots=True)
 class Workload:
     """A worker's workload since a moment of the world's clock."""

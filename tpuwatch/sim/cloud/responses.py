@@ -1,14 +1,18 @@
-"""Errors and pages, as all simulated services return them."""
+"""What all simulated services share: their gRPC handlers, errors and pages."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import grpc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tpuwatch.sim.cloud.world import World
 
 
 class ServiceError(Exception):  # it is no error of the program, but the service's answer
@@ -22,14 +26,19 @@ class ServiceError(Exception):  # it is no error of the program, but the service
         reason: str = "",
         resource: str = "",
         retry_after_seconds: float | None = None,
+        details: Sequence[Any] = (),
     ) -> None:
-        """`code` is a gRPC code's name, `reason` goes into ErrorInfo, `resource` (a name) into ResourceInfo."""
+        """`code` is a gRPC code's name, `reason` goes into ErrorInfo, `resource` (a name) into ResourceInfo.
+
+        `details` are further messages.
+        """
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
         self.reason = reason
         self.resource = resource
         self.retry_after_seconds = retry_after_seconds
+        self.details = details
 
 
 def not_found(resource: str) -> ServiceError:
@@ -37,13 +46,44 @@ def not_found(resource: str) -> ServiceError:
     return ServiceError("NOT_FOUND", f"Resource '{resource}' was not found", resource=resource)
 
 
-def page_of(names: Iterable[str], *, size: int, token: str, limit: int) -> tuple[list[str], str]:
-    """Return the names on the page and the next page's token, "" on the last one. A size of 0 means `limit`.
+def generic_handler(
+    world: World, service: str, methods: Mapping[str, tuple[Callable[[Any], Any], Any]]
+) -> grpc.GenericRpcHandler:
+    """A service, for a grpc server with the Interceptor.
+
+    Each method is a function from a request to a response, called under the world's lock, and its requests' class.
+    """
+
+    def serving(method: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+        def serve(request: Any, _: Any) -> Any:
+            with world.lock:
+                return method(request)
+
+        return serve
+
+    return grpc.method_handlers_generic_handler(
+        service,
+        {
+            name: grpc.unary_unary_rpc_method_handler(
+                serving(method),
+                request_deserializer=request.FromString,
+                response_serializer=lambda message: message.SerializeToString(),
+            )
+            for name, (method, request) in methods.items()
+        },
+    )
+
+
+def page_of(names: Iterable[str], request: Any, limit: int) -> tuple[list[str], str]:
+    """Return the names on the page that is asked for and the next page's token, "" on the last one.
+
+    A page_size of 0 means `limit`.
 
     A token encodes the last name of its page, so that insertions and deletions do not shift later pages.
 
     Raises ServiceError.
     """
+    size, token = request.page_size, request.page_token
     if size < 0:
         raise ServiceError("INVALID_ARGUMENT", f"Invalid page size: {size}")
     ordered = sorted(names)

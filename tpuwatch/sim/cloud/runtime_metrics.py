@@ -1,4 +1,4 @@
-"""What libtpu's runtime metrics say of a simulated workload, and the gRPC handler that says it.
+"""What libtpu's runtime metrics say of a simulated workload, and the service that says it.
 
 The values follow the workload's phase and the world's clock alone: the same moment gives the same answer.
 """
@@ -6,17 +6,17 @@ The values follow the workload's phase and the world's clock alone: the same mom
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-
-import grpc
 
 from tpuwatch.libtpu import metrics_proto
 from tpuwatch.sim.cloud.nodes import SimNode, Workload, WorkloadPhase
-from tpuwatch.sim.cloud.responses import ServiceError
+from tpuwatch.sim.cloud.responses import ServiceError, generic_handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import grpc
 
     from tpuwatch.sim.cloud.world import World
 
@@ -87,76 +87,50 @@ _KINDS: Final = {
     HLO_QUEUE: _Kind("Programs that wait", lambda _node, work, _chip, _now: {"gauge": {"as_int": hlo_queue(work)}}),
     HLO_TIMING: _Kind("Times of programs", lambda _node, work, _chip, now: {"distribution": _timing(work, now)}),
 }
-METRICS: Final = tuple(_KINDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
-    """How a version of libtpu words its answers."""
+class RuntimeMetrics:
+    """The RuntimeMetricService of a worker's process, which holds all of its chips."""
 
-    key: str = "device_ordinal"  # the attribute with the chip's number; "device-id" has been seen too
-    text: bool = False  # its value is a string, as of newer versions
-    metrics: tuple[str, ...] = METRICS  # the ones that it knows
-
-
-def handler(world: World, node: str, worker: int, chips: range, version: Version = Version()) -> grpc.GenericRpcHandler:
-    """The RuntimeMetricService of one process, for a grpc server with the Interceptor.
-
-    `node` is a resource name, `chips` are the process's.
-    """
-    service = _Service(world, node, worker, chips, version)
-    return grpc.method_handlers_generic_handler(
-        metrics_proto.SERVICE,
-        {
-            "GetRuntimeMetric": grpc.unary_unary_rpc_method_handler(
-                service.get,
-                request_deserializer=metrics_proto.MetricRequest.FromString,
-                response_serializer=metrics_proto.MetricResponse.SerializeToString,
-            ),
-            "ListSupportedMetrics": grpc.unary_unary_rpc_method_handler(
-                service.list,
-                request_deserializer=metrics_proto.ListSupportedMetricsRequest.FromString,
-                response_serializer=metrics_proto.ListSupportedMetricsResponse.SerializeToString,
-            ),
-        },
-    )
-
-
-class _Service:
-    def __init__(self, world: World, node: str, worker: int, chips: range, version: Version) -> None:
+    def __init__(self, world: World, node: str, worker: int) -> None:
+        """`node` is a resource name."""
         self._world = world
         self._node = node
         self._worker = worker
-        self._chips = chips
-        self._version = version
 
-    def get(self, request: Any, _: Any) -> Any:
+    def handler(self) -> grpc.GenericRpcHandler:
+        """It, for a grpc server."""
+        return generic_handler(
+            self._world,
+            metrics_proto.SERVICE,
+            {
+                "GetRuntimeMetric": (self._get, metrics_proto.MetricRequest),
+                "ListSupportedMetrics": (self._list, metrics_proto.ListSupportedMetricsRequest),
+            },
+        )
+
+    def _get(self, request: Any) -> Any:
         name = request.metric_name
-        if name not in self._version.metrics:
+        kind = _KINDS.get(name)
+        if kind is None:
             raise ServiceError("NOT_FOUND", f"The metric {name[:200]!r} is not supported.")
-        node, workload, now = self._state()
+        now = self._world.advance()
+        node = self._world.nodes.get(self._node)
         if node is None:
             raise ServiceError("UNAVAILABLE", "The machine is gone.")
-        kind = _KINDS[name]
-        metrics = [self._metric(kind.measure(node, workload, chip, now), chip, now) for chip in self._chips]
+        seconds = math.floor(now)
+        timestamp = {"seconds": seconds, "nanos": int((now - seconds) * 1e9)}
+        workload = node.workloads[self._worker]
+        metrics = [
+            {
+                "attribute": {"key": "device_ordinal", "value": {"int_attr": chip}},
+                "timestamp": timestamp,
+                **kind.measure(node, workload, chip, now),
+            }
+            for chip in range(node.chips_per_host)
+        ]
         return metrics_proto.MetricResponse(metric={"name": name, "description": kind.description, "metrics": metrics})
 
-    def list(self, request: Any, _: Any) -> Any:
-        names = [name for name in self._version.metrics if request.filter in name]
+    def _list(self, request: Any) -> Any:
+        names = [name for name in _KINDS if request.filter in name]
         return metrics_proto.ListSupportedMetricsResponse(supported_metric=[{"metric_name": name} for name in names])
-
-    def _metric(self, measure: dict[str, Any], chip: int, now: float) -> dict[str, Any]:
-        seconds = math.floor(now)
-        value = {"string_attr": str(chip)} if self._version.text else {"int_attr": chip}
-        return {
-            "attribute": {"key": self._version.key, "value": value},
-            "timestamp": {"seconds": seconds, "nanos": int((now - seconds) * 1e9)},
-            **measure,
-        }
-
-    def _state(self) -> tuple[Any, Workload, float]:
-        """The node (None: it has vanished), its workload as it is now, and the time."""
-        with self._world.lock:
-            now = self._world.advance()
-            node = self._world.nodes.get(self._node)
-            return node, replace(node.workloads[self._worker]) if node else Workload(), now

@@ -18,7 +18,6 @@ from tpuwatch.sim.cloud.wire import ApiVersion
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tpuwatch.sim.cloud.certificates import Certificates
     from tpuwatch.sim.cloud.world import World
 
 THREADS: Final = 64  # calls in a black hole hold one each
@@ -34,7 +33,7 @@ class CloudServer:
         world: World,
         *,
         port: int = 0,
-        tls: Certificates | None = None,
+        tls: grpc.ServerCredentials | None = None,
         services: Sequence[Any] = (),
         host: str = "127.0.0.1",
     ) -> None:
@@ -88,12 +87,11 @@ class CloudServer:
         self._relay.close()
         self._pool.shutdown(wait=True)
 
-    def _bind(self, tls: Certificates | None) -> int:
+    def _bind(self, tls: grpc.ServerCredentials | None) -> int:
         """Take a port that only the relay knows."""
         if tls is None:
             return int(self._server.add_insecure_port("127.0.0.1:0"))
-        keys = [(tls.key.read_bytes(), tls.certificate.read_bytes())]
-        return int(self._server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials(keys)))
+        return int(self._server.add_secure_port("127.0.0.1:0", tls))
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-import grpc
 from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tpuwatch.sim.cloud import lifecycle, operations
 from tpuwatch.sim.cloud.nodes import find_queued_resource, list_queued_resources
-from tpuwatch.sim.cloud.responses import ServiceError, page_of
+from tpuwatch.sim.cloud.responses import ServiceError, generic_handler, page_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
+
+    import grpc
 
     from tpuwatch.sim.cloud.nodes import QueuedResource, SimNode
     from tpuwatch.sim.cloud.operations import SimOperation
@@ -40,15 +41,15 @@ class TpuService:
         self._world = world
         self._api = api
 
-    def handler(self) -> Any:
-        """It as a grpc.GenericRpcHandler."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """It, for a grpc server."""
         methods = {
             "ListNodes": self.list_nodes,
             "GetNode": self.get_node,
             "CreateNode": self.create_node,
-            "DeleteNode": self.delete_node,
-            "StopNode": self.stop_node,
-            "StartNode": self.start_node,
+            "DeleteNode": self._beginning(lifecycle.delete),
+            "StopNode": self._beginning(lifecycle.stop),
+            "StartNode": self._beginning(lifecycle.start),
             "UpdateNode": self.update_node,
             "ListQueuedResources": self.list_queued_resources,
             "GetQueuedResource": self.get_queued_resource,
@@ -58,18 +59,16 @@ class TpuService:
             methods["SimulateMaintenanceEvent"] = self.simulate_maintenance_event
             methods["PerformMaintenance"] = self.perform_maintenance
             methods["PerformMaintenanceQueuedResource"] = self.perform_maintenance_queued_resource
-        kinds = {name: self._api.message(f"{name}Request") for name in methods}
-        return _generic_handler(self._world, self._api.service, methods, kinds)
+        return generic_handler(
+            self._world,
+            self._api.service,
+            {name: (method, self._api.message(f"{name}Request")) for name, method in methods.items()},
+        )
 
     def list_nodes(self, request: Any) -> Any:
         """A page of the nodes of a location, by name; of all, for the location "-"."""
         world = self._world
-        names, token = page_of(
-            self._within(request.parent, "nodes", world.nodes),
-            size=request.page_size,
-            token=request.page_token,
-            limit=world.page_limit,
-        )
+        names, token = page_of(self._within(request.parent, "nodes", world.nodes), request, world.page_limit)
         nodes = [self._api.node(world.nodes[name]) for name in names]
         return self._api.message("ListNodesResponse")(nodes=nodes, next_page_token=token)
 
@@ -82,18 +81,6 @@ class TpuService:
         lifecycle.check_parent(self._world, request.parent)
         node = self._api.read_node(request.parent, request.node_id, request.node)
         return self._begun(lifecycle.create(self._world, node, self._api.version))
-
-    def delete_node(self, request: Any) -> Any:
-        """Delete a node."""
-        return self._begun(lifecycle.delete(self._world, request.name, self._api.version))
-
-    def stop_node(self, request: Any) -> Any:
-        """Stop a node."""
-        return self._begun(lifecycle.stop(self._world, request.name, self._api.version))
-
-    def start_node(self, request: Any) -> Any:
-        """Start a node."""
-        return self._begun(lifecycle.start(self._world, request.name, self._api.version))
 
     def update_node(self, request: Any) -> Any:
         """Change description, labels, metadata or tags, as the mask says."""
@@ -111,12 +98,8 @@ class TpuService:
     def list_queued_resources(self, request: Any) -> Any:
         """A page of the queued resources of a location."""
         found = list_queued_resources(self._world, f"{_project(request.parent)}/")
-        names, token = page_of(
-            self._within(request.parent, "queuedResources", found),
-            size=request.page_size,
-            token=request.page_token,
-            limit=self._world.page_limit,
-        )
+        within = self._within(request.parent, "queuedResources", found)
+        names, token = page_of(within, request, self._world.page_limit)
         resources = [self._api.queued_resource(found[name]) for name in names]
         return self._api.message("ListQueuedResourcesResponse")(queued_resources=resources, next_page_token=token)
 
@@ -148,6 +131,10 @@ class TpuService:
         nodes = [_announced(node) for node in resource.nodes if not wanted or node.name in wanted]
         return self._maintain("PerformMaintenanceQueuedResource", resource.path, nodes)
 
+    def _beginning(self, change: Callable[[World, str, str], SimOperation]) -> Callable[[Any], Any]:
+        """A method that begins an operation on the node of its request."""
+        return lambda request: self._begun(change(self._world, request.name, self._api.version))
+
     def _maintain(self, method: str, path: str, nodes: list[SimNode]) -> Any:
         return self._begun(lifecycle.maintain(self._world, path, self._api.version, method, nodes))
 
@@ -171,8 +158,8 @@ class OperationsService:
         self._world = world
         self._apis = apis
 
-    def handler(self) -> Any:
-        """It as a grpc.GenericRpcHandler."""
+    def handler(self) -> grpc.GenericRpcHandler:
+        """It, for a grpc server."""
         methods = {
             "GetOperation": self.get_operation,
             "ListOperations": self.list_operations,
@@ -180,8 +167,11 @@ class OperationsService:
             "DeleteOperation": self.delete_operation,
             "WaitOperation": self.get_operation,  # which may return before the operation has ended
         }
-        kinds = {name: getattr(operations_pb2, f"{name}Request") for name in methods}
-        return _generic_handler(self._world, OPERATIONS_SERVICE, methods, kinds)
+        return generic_handler(
+            self._world,
+            OPERATIONS_SERVICE,
+            {name: (method, getattr(operations_pb2, f"{name}Request")) for name, method in methods.items()},
+        )
 
     def get_operation(self, request: Any) -> Any:
         """An operation as it stands."""
@@ -190,12 +180,8 @@ class OperationsService:
     def list_operations(self, request: Any) -> Any:
         """A page of a location's operations; filters are not known."""
         lifecycle.check_parent(self._world, request.name)
-        names, token = page_of(
-            [name for name in self._world.operations if name.startswith(f"{request.name}/")],
-            size=request.page_size,
-            token=request.page_token,
-            limit=self._world.page_limit,
-        )
+        within = [name for name in self._world.operations if name.startswith(f"{request.name}/")]
+        names, token = page_of(within, request, self._world.page_limit)
         shown = [self._show(self._world.operations[name]) for name in names]
         return operations_pb2.ListOperationsResponse(operations=shown, next_page_token=token)
 
@@ -223,31 +209,6 @@ def show_operation(world: World, api: ApiVersion, operation: SimOperation) -> An
         elif operation.node is not None:
             result = api.node(operation.node)
     return api.operation(operation, common_metadata=world.common_metadata, result=result)
-
-
-def _generic_handler(
-    world: World, service: str, methods: Mapping[str, Callable[[Any], Any]], requests: Mapping[str, Any]
-) -> Any:
-    """Methods from a request to a response, done under the world's lock; `requests` are the classes of requests."""
-
-    def serving(method: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-        def serve(request: Any, _: Any) -> Any:
-            with world.lock:
-                return method(request)
-
-        return serve
-
-    return grpc.method_handlers_generic_handler(
-        service,
-        {
-            name: grpc.unary_unary_rpc_method_handler(
-                serving(method),
-                request_deserializer=requests[name].FromString,
-                response_serializer=lambda message: message.SerializeToString(),
-            )
-            for name, method in methods.items()
-        },
-    )
 
 
 def _announced(node: SimNode) -> SimNode:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import ipaddress
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +11,7 @@ from google.longrunning import operations_pb2
 from google.protobuf import empty_pb2
 
 from tpuwatch.core import code_number
+from tpuwatch.sim.cloud.metadata_tree import address
 from tpuwatch.sim.cloud.nodes import SimNode
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 TPU_PORT: Final = 8470
 COMMON_METADATA: Final = "type.googleapis.com/google.cloud.common.OperationMetadata"
-_ADDRESSES: Final = int(ipaddress.IPv4Address("10.0.0.0"))
 
 
 class ApiVersion:
@@ -64,7 +63,7 @@ class ApiVersion:
         message.scheduling_config.preemptible = node.preemptible
         message.network_config.network = f"projects/{node.project}/global/networks/default"
         for worker in range(node.hosts):
-            message.network_endpoints.add(ip_address=_address(node, worker), port=TPU_PORT)
+            message.network_endpoints.add(ip_address=address(node, worker), port=TPU_PORT)
         for symptom in node.symptoms:
             shown = message.symptoms.add(
                 symptom_type=_number(symptom.kind, self._symptoms), details=symptom.details, worker_id=symptom.worker
@@ -157,7 +156,3 @@ def _fill_maintenance(message: Any, maintenance: Maintenance) -> None:
 
 def _id(node: SimNode) -> int:
     return zlib.crc32(f"{node.path}@{node.created}".encode()) << 16
-
-
-def _address(node: SimNode, worker: int) -> str:
-    return str(ipaddress.IPv4Address(_ADDRESSES + (zlib.crc32(node.path.encode()) + worker) % (1 << 24)))

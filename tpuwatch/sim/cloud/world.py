@@ -253,13 +253,10 @@ class World:
 
             self.schedule(now + self.timing.preemption, taken)
 
-    def maintain(
-        self, node: SimNode, *, in_seconds: float = 0.0, lasts_seconds: float = 3600.0, reboots: bool = True
-    ) -> None:
+    def maintain(self, node: SimNode, *, in_seconds: float = 0.0, lasts_seconds: float = 3600.0) -> None:
         """A maintenance is announced, begins after `in_seconds`, and is over `lasts_seconds` later.
 
-        Meanwhile the guest runs on, and the node's health is UNHEALTHY_MAINTENANCE. In the end its hosts boot, unless
-        `reboots` is false.
+        Meanwhile the guest runs on, and the node's health is UNHEALTHY_MAINTENANCE. In the end its hosts boot.
         """
         with self.lock:
             now = self.advance()
@@ -273,10 +270,10 @@ class World:
                 can_reschedule=in_seconds > 0,
             )
             self.record_event(node, "announcement", now)
-            self.schedule(start, lambda at: self._begin_maintenance(node, window, at, reboots=reboots))
+            self.schedule(start, lambda at: self._begin_maintenance(node, window, at))
             self.advance()
 
-    def _begin_maintenance(self, node: SimNode, window: Maintenance, at: float, *, reboots: bool) -> None:
+    def _begin_maintenance(self, node: SimNode, window: Maintenance, at: float) -> None:
         if not self.contains(node) or node.maintenance is not window:
             return
         node.maintenance = ongoing = replace(window, status="ONGOING", can_reschedule=False)
@@ -290,9 +287,7 @@ class World:
                 return
             node.maintenance, node.notice = None, "NONE"
             if node.state == "READY":
-                node.health, node.health_description = "HEALTHY", ""
-                if reboots:
-                    self.boot(node, at)
+                self.boot(node, at)
             self.record_event(node, "maintained", at)
 
         self.schedule(window.end or at, over)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,9 +15,16 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
 
 SEVERITIES = {"I": "INFO", "W": "WARNING", "E": "ERROR", "F": "FATAL"}  # in rising order
+LETTERS = "".join(SEVERITIES)
 BUFFER_BYTES = 4096  # INFO reaches the disk in blocks of this size, whatever line they end in
 RECORD_BYTES = 14_977  # a longer record is cut here, mid-line, and closed with a newline
 ROTATE_BYTES = 1024 << 20  # TPU_MAX_LOG_SIZE_MB=1024, the library's default
+BUILT = "Oct 21 2026 06:24:49 (1792589089)"
+BINARY = (  # what each file's head says of the library
+    f"Binary: Built on {BUILT}",
+    "Binary: Built at release@builder.example:/build/libtpu     ",  # padded with blanks, as in the field
+    "Binary: Built for gcc-4.X.Y-crosstool-v18-llvm-grtev4-k8.k8",
+)
 
 
 def prefix(severity: str, now: float, thread: int, source: str) -> str:
@@ -58,26 +67,24 @@ class GlogFiles:
     def __init__(
         self,
         directory: Path,
-        *,
-        pid: int,
-        host: str,
-        user: str,
         clock: Clock,
-        header: tuple[str, ...] = (),
+        *,
+        pid: int | None = None,
+        host: str = "",
+        user: str = "",
         rotate_at: int = ROTATE_BYTES,
         minimum: str = "I",
         buffered: bool = True,
     ) -> None:
-        """`header` is what a file's head says of the binary; `minimum` is TPU_MIN_LOG_LEVEL as a severity letter.
+        """By default of this process. `minimum` is TPU_MIN_LOG_LEVEL as a severity letter.
 
         Not `buffered` is what `--logbuflevel=-1` does: INFO reaches the disk at once too.
         """
         self.directory = directory
-        self.pid = pid
-        self.host = host
-        self.user = user
         self.clock = clock
-        self.header = header
+        self.pid = os.getpid() if pid is None else pid
+        self.host = host or socket.gethostname()
+        self.user = user or getpass.getuser()
         self.rotate_at = rotate_at
         self.minimum = minimum
         self.buffered = buffered
@@ -107,17 +114,12 @@ class GlogFiles:
     def close(self) -> None:
         """End as an orderly process does: flush, then close."""
         self.flush()
-        self.abandon()
-
-    def abandon(self) -> None:
-        """End as a killed process does: what waits in the buffers is lost."""
         for file in self._files.values():
             os.close(file.descriptor)
         self._files.clear()
 
     def _wanted(self, severity: str) -> str:
-        order = "".join(SEVERITIES)
-        return order[order.index(self.minimum) : order.index(severity) + 1]
+        return LETTERS[LETTERS.index(self.minimum) : LETTERS.index(severity) + 1]
 
     def _file(self, severity: str) -> _File:
         file = self._files.get(severity)
@@ -142,7 +144,7 @@ class GlogFiles:
         lines = (
             f"Log file created at: {created}",
             f"Running on machine: {self.host}",
-            *self.header,
+            *BINARY,
             "Log line format: [IWEF]mmdd hh:mm:ss.uuuuuu threadid file:line] msg",
         )
         file.append("".join(f"{line}\n" for line in lines).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, TextIO
 
 from tpuwatch.sim.host import report
@@ -17,9 +16,8 @@ _SITE = "/home/user/venv/lib/python3.11/site-packages"
 class JobOutput:
     """Writes to a job's stdout and stderr, which launchers put into one file; each call is flushed."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        """`stream` is the running process's stderr when none is given."""
-        self.stream = sys.stderr if stream is None else stream
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
 
     def line(self, text: str = "") -> None:
         """One line of text."""
@@ -45,25 +43,11 @@ class JobOutput:
 jax.errors.JaxRuntimeError: {error}"""
         )
 
-    def hbm_oom(
-        self,
-        allocations: Sequence[report.SimulatedAllocation],
-        *,
-        limit: int,
-        whole: bool = True,
-    ) -> None:
-        """SimulatedProcess.hbm_oom as the job sees it; not `whole` where the report stands here and not in the log."""
+    def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation]) -> None:
+        """SimulatedProcess.hbm_oom as the job sees it."""
         used = sum(allocation.size for allocation in allocations)
-        if whole:
-            self.traceback(
-                "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
-                f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(limit)})."
-                f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
-            )
-            return
         self.traceback(
-            f"RESOURCE_EXHAUSTED: {report.headline(used, limit)}\n\n"
-            f"Total hbm usage >= {report.short(used + (258 << 20))}:\n    reserved        258.00M \n"
-            f"    program         {report.short(used):>7} \n    arguments            0B \n\n"
-            f"Output size 0B; shares 0B with arguments.\n\n{report.allocation_list(allocations)}"
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required"
+            f" for HLO temporaries ({report.short(used)}) exceeds available HBM ({report.short(report.HBM_BYTES)})."
+            f" HLO module: {report.MODULE}.\nSee https://openxla.org/xla/errors/error_1000 for more details."
         )

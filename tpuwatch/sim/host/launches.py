@@ -12,11 +12,27 @@ from typing import TYPE_CHECKING
 from tpuwatch.sim.scenario.launch import LAUNCHES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 STOP_SECONDS = 10.0
 MAX_RUNNING = 64
+
+
+def start_process(command: Sequence[str], output: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a process with its output at the end of a file.
+
+    It has a session of its own: Ctrl-C is for us alone, and we then end our processes in order.
+    """
+    with output.open("ab") as stream:
+        return subprocess.Popen(  # noqa: S603 - our own program
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 class Launches:
@@ -62,16 +78,7 @@ class Launches:
         environment = {**os.environ, **LAUNCHES[name].environment}
         for directory in (self.logs, self.jobs):
             directory.mkdir(parents=True, exist_ok=True)
-        # A session of its own: Ctrl-C is for the simulator alone, which then ends its processes in order.
-        with (self.jobs / f"{name}.log").open("ab") as output:
-            return subprocess.Popen(  # noqa: S603 - our own program
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                env=environment,
-                start_new_session=True,
-            )
+        return start_process(command, self.jobs / f"{name}.log", environment)
 
     def _run(self, name: str, ended: Callable[[], None], started: Future[subprocess.Popen[bytes] | None]) -> None:
         try:

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.libtpu import PARTITIONS, leading_integer
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE, THRESHOLD
-from tpuwatch.sim.host.glog import ROTATE_BYTES, SEVERITIES
+from tpuwatch.sim.host.glog import LETTERS, ROTATE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LOG_DIR: Final = Path("/tmp/tpu_logs")  # noqa: S108 - libtpu's own, when TPU_LOG_DIR says nothing
-_LETTERS: Final = "".join(SEVERITIES)
 _STDERR_LEVEL: Final = 3  # F alone
 _WITHOUT_BUFFER: Final = ("v2-", "v3-", "v4-")  # of TPU_ACCELERATOR_TYPE: no buffer unless its size is set
 # Flags that the library has, as far as they are distinguished here: it knows thousands.
@@ -104,7 +103,7 @@ def _level(environ: Mapping[str, str], name: str, default: int, complaints: list
 
 
 def _letter(level: int) -> str | None:
-    return _LETTERS[max(0, level)] if level < len(_LETTERS) else None
+    return LETTERS[max(0, level)] if level < len(LETTERS) else None
 
 
 def _directory(given: str, default: Path, complaints: list[str]) -> Path | None:
@@ -116,13 +115,8 @@ def _directory(given: str, default: Path, complaints: list[str]) -> Path | None:
         if not path.parent.is_dir() or path.exists():
             complaints.append(f"Could not access {path}: not found")
             return Path(tempfile.gettempdir())
-        path = _make(path)
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError:
+            return Path(tempfile.gettempdir())
     return path if os.access(path, os.W_OK | os.X_OK) else None
-
-
-def _make(path: Path) -> Path:
-    try:
-        path.mkdir(exist_ok=True)
-    except OSError:
-        return Path(tempfile.gettempdir())
-    return path

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES
 from tpuwatch.sim.host import report
-from tpuwatch.sim.host.dialect import DIALECTS
-from tpuwatch.sim.host.glog import ROTATE_BYTES, GlogFiles, prefix
+from tpuwatch.sim.host.glog import BUILT, prefix
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
-    from tpuwatch.core import Clock
+    from tpuwatch.sim.host.glog import GlogFiles
 
-PREMAPPED_BYTES = 4 << 30  # what the library takes when TPU_PREMAPPED_BUFFER_SIZE says nothing
-HBM_BYTES = 16_911_433_728  # 15.75G: what the compiler may use of a v5e chip
+BUILD_LABEL = "libtpu_lts_20261020_b_RC01"  # by which the version, 0.0.51, is known in a log
 
 _SYSTEM = "tpu_system_state.cc"
+_COMPILER = "deepsea_compiler_base.cc"
+_BACKEND = "deepsea_compiler_backend.cc"
+_PASSES = "deepsea_compiler_hlo_passes.cc"
 
 
 class SimulatedProcess:
@@ -28,44 +28,15 @@ class SimulatedProcess:
     record follows, as with the real library.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        pid: int,
-        host: str,
-        user: str,
-        clock: Clock,
-        libtpu: str = "0.0.51",
-        *,
-        rotate_at: int = ROTATE_BYTES,
-        minimum: str = "I",
-        buffered: bool = True,
-    ) -> None:
-        """`libtpu` is a version of tpuwatch.sim.host.dialect; `rotate_at`, `minimum` and `buffered` are GlogFiles'."""
-        self.dialect = DIALECTS[libtpu]
-        self.pid = pid
-        self.clock = clock
-        self.files = GlogFiles(
-            directory,
-            pid=pid,
-            host=host,
-            user=user,
-            clock=clock,
-            header=self.dialect.header,
-            rotate_at=rotate_at,
-            minimum=minimum,
-            buffered=buffered,
-        )
+    def __init__(self, files: GlogFiles) -> None:
+        self.files = files
+        self.pid = files.pid
+        self.clock = files.clock
 
     def record(self, severity: str, text: str, source: str = "tpu_hal.cc:471", *, thread: int | None = None) -> None:
         """One record: `severity` is I, W, E or F, `source` a file:line, `thread` by default the main one."""
         thread = self.pid if thread is None else thread
         self.files.write(severity, prefix(severity, self.clock.time(), thread, source) + text)
-
-    def records(self, severity: str, text: str, source: str, *, thread: int | None = None) -> None:
-        """One record for each line of the text, as old versions print their reports."""
-        for line in text.split("\n"):
-            self.record(severity, line, source, thread=thread)
 
     def loaded(self, flags: Sequence[str] = ()) -> None:
         """What a process says first: the library's build and arguments, `flags` of LIBTPU_INIT_ARGS among them."""
@@ -73,16 +44,16 @@ class SimulatedProcess:
             "Linux version 6.8.0-1015-gcp (builder@builder.example) #17 SMP PREEMPT_DYNAMIC",
             f"Process id {self.pid}",
             "Current working directory /home/user",
-            f"Built on {self.dialect.built}",
+            f"Built on {BUILT}",
             "  as //learning/45eac/tfrc/executor:_libtpu.so.native",
-            f"Build label: {self.dialect.label}",
+            f"Build label: {BUILD_LABEL}",
             "Command line arguments:",
             "argv[0]: './tpu_driver'",
             "argv[1]: '--minloglevel=0'",
             "argv[2]: '--stderrthreshold=3'",
             f"argv[3]: '--log_dir={self.files.directory}'",
-            f"argv[4]: '--{self.dialect.chip}_chips_per_host_bounds=2,2,1'",
-            f"argv[5]: '--{self.dialect.chip}_host_bounds=1,1,1'",
+            "argv[4]: '--deepsea_chips_per_host_bounds=2,2,1'",
+            "argv[5]: '--deepsea_host_bounds=1,1,1'",
             *(f"argv[{number}]: '{flag}'" for number, flag in enumerate(flags, 6)),
         )
         for number, text in enumerate(build):
@@ -92,7 +63,7 @@ class SimulatedProcess:
     def banner(
         self,
         *,
-        premapped_bytes: int | None = PREMAPPED_BYTES,
+        premapped_bytes: int | None = DEFAULT_PREMAPPED_BYTES,
         threshold_bytes: int | None = None,
         partitions: int = 1,
         flags: Sequence[str] = (),
@@ -114,7 +85,7 @@ class SimulatedProcess:
             "singleton_tpu_states_manager.cc:110",
         )
 
-    def init_start(self, *, premapped_bytes: int | None = PREMAPPED_BYTES) -> None:
+    def init_start(self, *, premapped_bytes: int | None = DEFAULT_PREMAPPED_BYTES) -> None:
         """The driver opens the chips and pins the host's premapped region."""
         self.record("I", "Found 4 TPU v5 lite chips.", "device_util.cc:89")
         if premapped_bytes is not None:
@@ -132,47 +103,42 @@ class SimulatedProcess:
         )
         self.record("I", "tpu::System initialized, current host id: 0, logical device ids: 0,1,2,3", f"{_SYSTEM}:221")
 
-    def compile_ok(self, *, used: int = 6 << 30) -> None:
-        """A program compiles and fits: INFO lines that name HBM use without being a complaint. `used`: bytes."""
+    def compile_ok(self) -> None:
+        """A program compiles and fits: INFO lines that name HBM use without being a complaint."""
         self._compile_start()
-        backend = f"{self.dialect.chip}_compiler_backend.cc"
+        used = 6 << 30
         worker = self.pid + 23
-        self.record("I", "BACKEND_PASSES stage duration: 1.420642247s", f"{self.dialect.compiler}:3840", thread=worker)
-        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(HBM_BYTES)}"
-        self.record("I", usage, f"{backend}:2397", thread=worker)
+        self.record("I", "BACKEND_PASSES stage duration: 1.420642247s", f"{_COMPILER}:3840", thread=worker)
+        usage = f"XLA::TPU program HBM usage: {report.short(used)} / {report.short(report.HBM_BYTES)}"
+        self.record("I", usage, f"{_BACKEND}:2397", thread=worker)
         self.record(
             "I",
             f"Total hbm usage >= {report.short(used + (258 << 20))}:\n    reserved        258.00M \n"
             f"    program         {report.short(used):>7} \n    arguments            0B \n\n"
             "Output size 512B; shares 0B with arguments.\n",
-            f"{backend}:2449",
+            f"{_BACKEND}:2449",
             thread=worker,
         )
-        self.record("I", "CODE_GENERATION stage duration: 11.51724ms", f"{backend}:1700", thread=worker)
+        self.record("I", "CODE_GENERATION stage duration: 11.51724ms", f"{_BACKEND}:1700", thread=worker)
         self._compile_end()
 
     def hbm_oom(self, allocations: Sequence[report.SimulatedAllocation]) -> None:
-        """A program does not fit into HBM at compile time; old versions leave the sentence to stderr."""
+        """A program does not fit into HBM at compile time."""
         self._compile_start()
         used = sum(allocation.size for allocation in allocations)
-        source = f"{self.dialect.compiler}:{3563 if self.dialect.whole_report else 2612}"
         worker = self.pid + 21
-        if self.dialect.whole_report:
-            headline = report.headline(used, HBM_BYTES, report.MODULE)
-            text = f"{headline} Memory usage report: \n{report.usage_table(allocations)}"
-            self.record("E", text, source, thread=worker)
-            self.record("E", "Failed to verify buffer assignment.", f"{self.dialect.compiler}:3787", thread=worker)
-        else:
-            self.records("E", report.allocation_list(allocations), source, thread=worker)
+        text = f"{report.headline(used)} Memory usage report: \n{report.usage_table(allocations)}"
+        self.record("E", text, f"{_COMPILER}:3563", thread=worker)
+        self.record("E", "Failed to verify buffer assignment.", f"{_COMPILER}:3787", thread=worker)
         self._compile_end()
 
     def premapped_exhausted(self, requested: int, free: int) -> None:
         """An allocation from the premapped region fails. Sizes are bytes."""
         self.record("E", premapped_message(requested, free), "tpu_host_allocator.cc:412", thread=self.pid + 40)
 
-    def busy(self, group: int = 0) -> None:
-        """Another process holds the chip behind this vfio group."""
-        reason = f"open(/dev/vfio/{group}): 16: Device or resource busy; Couldn't open iommu group /dev/vfio/{group}"
+    def busy(self) -> None:
+        """Another process holds the first chip."""
+        reason = "open(/dev/vfio/0): 16: Device or resource busy; Couldn't open iommu group /dev/vfio/0"
         self.record("E", f"FAILED_PRECONDITION: {reason}", "vfio_device_access.cc:245", thread=self.pid + 4)
         self.record("E", f"Failed to initialize TPU system with error: FAILED_PRECONDITION: {reason}", "tpu_hal.cc:272")
 
@@ -185,22 +151,19 @@ class SimulatedProcess:
         self.files.close()
 
     def _premapped_setting(self, size: int, threshold: int | None, partitions: int) -> None:
-        text = f"TPU premapped buffer enabled. Size: {size} Threshold: {size if threshold is None else threshold}"
-        if self.dialect.partitions:
-            text += f" Partitions: {partitions}"
-        self.record("I", text, "singleton_tpu_states_manager.cc:86")
+        text = f"Size: {size} Threshold: {size if threshold is None else threshold} Partitions: {partitions}"
+        self.record("I", f"TPU premapped buffer enabled. {text}", "singleton_tpu_states_manager.cc:86")
 
     def _compile_start(self) -> None:
-        passes = f"{self.dialect.chip}_compiler_hlo_passes.cc"
         self.record(
-            "I", f"XLA::TPU running hlo passes for 2114 instructions, module: {report.MODULE}", f"{passes}:6721"
+            "I", f"XLA::TPU running hlo passes for 2114 instructions, module: {report.MODULE}", f"{_PASSES}:6721"
         )
-        self.record("I", f"HLO optimizing module: {report.MODULE} instructions: 2114", f"{passes}:6616")
-        self.record("I", "HLO_PASSES stage duration: 16.2020725ms", f"{passes}:6836")
+        self.record("I", f"HLO optimizing module: {report.MODULE} instructions: 2114", f"{_PASSES}:6616")
+        self.record("I", "HLO_PASSES stage duration: 16.2020725ms", f"{_PASSES}:6836")
         self.record("I", "Trying strategy: 1, 4", "buffer_assignment.cc:3752", thread=self.pid + 21)
 
     def _compile_end(self) -> None:
-        self.record("I", "END_TO_END stage duration: 1.74009889025s", f"{self.dialect.compiler}:1029")
+        self.record("I", "END_TO_END stage duration: 1.74009889025s", f"{_COMPILER}:1029")
 
 
 def premapped_message(requested: int, free: int) -> str:
@@ -209,11 +172,3 @@ def premapped_message(requested: int, free: int) -> str:
         "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate "
         f"{report.short(requested)}. That was not possible. There are {report.short(free)} free."
     )
-
-
-def own_process(directory: Path, clock: Clock, libtpu: str = "0.0.51") -> SimulatedProcess:
-    """The running process as one that loads libtpu, with its own pid, host and user."""
-    import getpass
-    import socket
-
-    return SimulatedProcess(directory, os.getpid(), socket.gethostname(), getpass.getuser(), clock, libtpu)

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
+from tpuwatch.sim.host.launches import start_process
 from tpuwatch.sim.scenario.file import load_scenario
 from tpuwatch.sim.simulator import Simulator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from tpuwatch.sim.scenario.actions import Action, StartLaunch
 
@@ -47,20 +47,18 @@ class SimulatedMachine:
         *,
         pace: float = 1.0,
         command: tuple[str, ...] = (sys.executable, "-m", "tpuwatch"),
-        scenario: str = "demo",
     ) -> None:
         """`pace` scales the waiting times of launches: 1 is real time, 0 is none. `command` starts tpuwatch.
 
-        The simulator gets the scenario without its steps, which are in `steps`; the caller executes them.
+        The simulator gets the scenario "demo" without its steps, which are in `steps`; the caller executes them.
         """
         self.pace = pace
         self.command = command
         self.address = ""
-        self._scenario = scenario
         self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> SimulatedMachine:  # noqa: PYI034 - Self is in typing from 3.11 on
-        scenario = load_scenario(self._scenario)
+        scenario = load_scenario("demo")
         self.steps = scenario.steps
         try:
             self.root = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="tpuwatch-demo-")))
@@ -76,9 +74,7 @@ class SimulatedMachine:
             path.mkdir()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._cleanup.close()
 
     def start_daemon(self) -> None:
@@ -86,7 +82,9 @@ class SimulatedMachine:
         config = self.root / CONFIG
         config.write_text(self.simulator.config(**DAEMON), encoding="utf-8")
         environment = {**os.environ, **self.simulator.environment()}
-        self.daemon = self._spawn((*self.command, "run", "--config", str(config)), self.daemon_log, environment)
+        command = (*self.command, "run", "--config", str(config))
+        self.daemon = start_process(command, self.daemon_log, environment)
+        self._cleanup.callback(terminate, self.daemon)
         address = wait_for(self._address, START_SECONDS, alive=lambda: self.daemon.poll() is None)
         if address is None:
             raise TpuwatchError(self._no_start())
@@ -145,20 +143,6 @@ class SimulatedMachine:
         """The end of what the daemon has printed."""
         lines = self.daemon_log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(("its last output:", *(f"  {line}" for line in lines[-8:]))) if lines else "it printed nothing"
-
-    def _spawn(self, command: tuple[str, ...], output: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C is for the demo alone, which then ends its processes in order.
-        with output.open("ab") as stream:
-            process = subprocess.Popen(  # noqa: S603 - our own program
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=stream,
-                env=environment,
-                start_new_session=True,
-            )
-        self._cleanup.callback(terminate, process)
-        return process
 
 
 def terminate(process: subprocess.Popen[bytes]) -> None:

@@ -1,18 +1,15 @@
 """`tpuwatch sim launch`: a program that behaves as libtpu and a job do by what the TPU_* variables say.
 
 It runs as itself: its log files, its output, its pid and its end are as real as those of a job. libtpu's part of the
-log is tpuwatch.sim.host.logwriter's, what the variables do is read by sim.host.libtpu_settings. Also a program of its
-own, which starts sooner: `python -m tpuwatch.sim.host.tuned_program`.
+log is tpuwatch.sim.host.logwriter's, what the variables do is read by sim.host.libtpu_settings.
 """
 
 from __future__ import annotations
 
 import argparse
-import getpass
 import os
 import random
 import signal
-import socket
 import sys
 import time
 from contextlib import suppress
@@ -21,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tpuwatch.core import SystemClock, parse_size
-from tpuwatch.sim.host.glog import SEVERITIES, prefix
+from tpuwatch.sim.host.glog import LETTERS, GlogFiles, prefix
 from tpuwatch.sim.host.job import SCRIPT, JobOutput
 from tpuwatch.sim.host.libtpu_settings import LOG_DIR, LibtpuSettings, read
 from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
 LAUNCH_OPTIONS: Final = frozenset({"need", "transfer", "init_base", "init_per_gib", "steps", "logs", "pace", "seed"})
-_LETTERS: Final = "".join(SEVERITIES)
 _STEP_SECONDS: Final = 0.4
 _PARTS: Final = 8  # transfers that make up the need, when their size is not given
 _INTERRUPTED: Final = f"""\
@@ -83,16 +79,14 @@ class Libtpu(SimulatedProcess):
     """libtpu in this process, with the settings of its environment."""
 
     def __init__(self, settings: LibtpuSettings, clock: SystemClock) -> None:
-        super().__init__(
+        files = GlogFiles(
             settings.log_dir or Path(os.devnull),
-            os.getpid(),
-            socket.gethostname(),
-            getpass.getuser(),
             clock,
             rotate_at=settings.rotate_at,
             minimum=settings.minimum or "F",
             buffered=settings.buffered,
         )
+        super().__init__(files)
         self.settings = settings
 
     def record(self, severity: str, text: str, source: str = "tpu_hal.cc:471", *, thread: int | None = None) -> None:
@@ -121,7 +115,7 @@ class Libtpu(SimulatedProcess):
 
 
 def _reaches(severity: str, level: str) -> bool:
-    return _LETTERS.index(severity) >= _LETTERS.index(level)
+    return LETTERS.index(severity) >= LETTERS.index(level)
 
 
 def run_launch(script: LaunchScript, environ: Mapping[str, str]) -> int:
@@ -221,26 +215,14 @@ def _size(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0.0 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to 1000000")
-    return value
+    return _at_most(1_000_000, float(text), text)
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to 1000000000")
+    return int(_at_most(1_000_000_000, int(text), text))
+
+
+def _at_most(limit: int, value: float, text: str) -> float:
+    if not 0 <= value <= limit:
+        raise argparse.ArgumentTypeError(f"{text} cannot be; give a number from 0 to {limit}")
     return value
-
-
-def main() -> int:
-    """Run as a program."""
-    parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.host.tuned_program", description=__doc__)
-    add_launch_arguments(parser)
-    given = {name: value for name, value in vars(parser.parse_args()).items() if value is not None}
-    return run_launch(LaunchScript(**given), os.environ)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,14 +6,18 @@ An action is a table with `do` and the keys that go with it: {"do": "workload", 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, PlainValidator, TypeAdapter, model_validator
 
 from tpuwatch.config import Allowed, Seconds, Section, YesNo
+from tpuwatch.core import GRPC_CODES
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.world import WorkloadPhase
 from tpuwatch.sim.scenario.launch import LAUNCHES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_SECONDS = 30 * 86_400.0
 
@@ -26,12 +30,7 @@ HEALTH = ("", "HEALTHY", "TIMEOUT", "UNHEALTHY_TENSORFLOW", "UNHEALTHY_MAINTENAN
 SYMPTOMS = (
     *("LOW_MEMORY", "OUT_OF_MEMORY", "EXECUTE_TIMED_OUT", "MESH_BUILD_FAIL", "HBM_OUT_OF_MEMORY", "PROJECT_ABUSE"),
 )
-# google.rpc.Code without OK, which is no fault.
-CODES = (
-    *("", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS"),
-    *("PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED"),
-    *("INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED"),
-)
+CODES = ("", *(code for code in GRPC_CODES if code != "OK"))  # OK is no fault
 PHASES = tuple(phase.value for phase in WorkloadPhase)
 # The keys with an effect; all others select the calls. half_open affects connections, not calls.
 EFFECTS = ("code", "latency_seconds", "black_hole", "wrong_enum", "stale_seconds", "drop", "half_open")
@@ -42,26 +41,23 @@ class InvalidActionError(ValueError):
     """A validation error whose lines are complete messages."""
 
 
-def one_of(names: tuple[str, ...], *, number: bool = False) -> PlainValidator:
-    """Accept one of these names, and with `number` also an unknown enum number."""
-
+def _accepting(accepts: Callable[[Any], bool]) -> PlainValidator:
     def check(value: object) -> object:
-        if value in names or (number and type(value) is int and 0 <= value < 1000):
+        if accepts(value):
             return value
-        raise ValueError("not one of them")
+        raise ValueError("not allowed")
 
     return PlainValidator(check)
+
+
+def one_of(names: tuple[str, ...], *, number: bool = False) -> PlainValidator:
+    """Accept one of these names, and with `number` also an unknown enum number."""
+    return _accepting(lambda value: value in names or (number and type(value) is int and 0 <= value < 1000))
 
 
 def matching(pattern: str) -> PlainValidator:
     """Accept text that matches a pattern, with tpuwatch's own error messages."""
-
-    def check(value: object) -> str:
-        if isinstance(value, str) and re.fullmatch(pattern, value):
-            return value
-        raise ValueError("of another shape")
-
-    return PlainValidator(check)
+    return _accepting(lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None)
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -15,31 +15,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import SystemClock
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
+from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
-from tpuwatch.sim.host.logwriter import HBM_BYTES, PREMAPPED_BYTES, SimulatedProcess, own_process, premapped_message
+from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
 from tpuwatch.sim.host.report import SimulatedAllocation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-PREMAPPED_VARIABLE = "TPU_PREMAPPED_BUFFER_SIZE"
-
-# A table with 14 columns: the chip keeps the last dimension in tiles of 128, so nine tenths of it are padding.
+# The first has 14 columns: the chip keeps the last dimension in tiles of 128, so nine tenths of it are padding.
 PADDED = (
-    SimulatedAllocation(
-        size=16 << 30,
-        unpadded=1_879_048_192,
-        shape="f32[33554432,14]{1,0:T(8,128)}",
-        op="jit(train_step)/embedding_table/gather",
-        label="fusion.12 = fusion(param.3), kind=kLoop",
-    ),
-    SimulatedAllocation(
-        size=4 << 30,
-        unpadded=4 << 30,
-        shape="bf16[16,32,2048,2048]{3,2,1,0:T(8,128)(2,1)}",
-        op="jit(train_step)/attention/dot_general",
-        label="dot.7 = dot(bitcast.4, bitcast.5)",
-    ),
+    SimulatedAllocation(16 << 30, "f32[33554432,14]"),
+    SimulatedAllocation(4 << 30, "bf16[16,32,2048,2048]"),
 )
 
 
@@ -57,7 +45,6 @@ class Stage:
 class SimulatedLaunch:
     """One launch: `play` returns the process's exit status. `phase` is what the TPU's runtime shows meanwhile."""
 
-    name: str
     play: Callable[[Stage], int]
     phase: str = ""  # of tpuwatch.sim.cloud.nodes.Phase; empty: nothing of it
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +91,7 @@ def hbm_oom(stage: Stage) -> int:
     _start(stage, 2.1)
     stage.pause(0.8)
     stage.libtpu.hbm_oom(PADDED)
-    stage.job.hbm_oom(PADDED, limit=HBM_BYTES, whole=stage.libtpu.dialect.whole_report)
+    stage.job.hbm_oom(PADDED)
     return 1
 
 
@@ -127,20 +114,17 @@ def busy(stage: Stage) -> int:
 
 
 LAUNCHES = {
-    launch.name: launch
-    for launch in (
-        SimulatedLaunch("healthy", healthy, "training"),
-        SimulatedLaunch("premapped", premapped_exhausted, "training", {PREMAPPED_VARIABLE: str(256 << 20)}),
-        SimulatedLaunch("hbm-oom", hbm_oom, "compiling"),
-        SimulatedLaunch("slow-init", slow_init, "starting", {PREMAPPED_VARIABLE: str(64 << 30)}),
-        SimulatedLaunch("busy", busy),
-    )
+    "healthy": SimulatedLaunch(healthy, "training"),
+    "premapped": SimulatedLaunch(premapped_exhausted, "training", {SIZE: str(256 << 20)}),
+    "hbm-oom": SimulatedLaunch(hbm_oom, "compiling"),
+    "slow-init": SimulatedLaunch(slow_init, "starting", {SIZE: str(64 << 30)}),
+    "busy": SimulatedLaunch(busy),
 }
 
 
 def play(launch: SimulatedLaunch, libtpu: SimulatedProcess, job: JobOutput, pause: Callable[[float], None]) -> int:
     """Play the launch to its end and close its files; returns its exit status."""
-    premapped = int(os.environ.get(PREMAPPED_VARIABLE, launch.environment.get(PREMAPPED_VARIABLE, PREMAPPED_BYTES)))
+    premapped = int(os.environ.get(SIZE, launch.environment.get(SIZE, DEFAULT_PREMAPPED_BYTES)))
     try:
         return launch.play(Stage(libtpu, job, premapped, pause))
     finally:
@@ -152,15 +136,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tpuwatch.sim.scenario.launch", description=main.__doc__)
     parser.add_argument("launch", choices=LAUNCHES)
     parser.add_argument("--logs", type=Path, required=True, metavar="DIRECTORY", help="where libtpu's log files go")
-    parser.add_argument(
-        "--libtpu", default="0.0.51", metavar="VERSION", help="whose words to use (default: %(default)s)"
-    )
     parser.add_argument("--pace", type=float, default=1.0, help="1 in real time, 0 without any waiting (default: 1)")
     arguments = parser.parse_args()
     return play(
         LAUNCHES[arguments.launch],
-        own_process(arguments.logs, SystemClock(), arguments.libtpu),
-        JobOutput(),
+        SimulatedProcess(GlogFiles(arguments.logs, SystemClock())),
+        JobOutput(sys.stderr),
         lambda seconds: time.sleep(seconds * arguments.pace),
     )
 

@@ -39,7 +39,8 @@ class Timeline:
         self._clock = clock
         self._execute = execute
         self._start = clock.monotonic()
-        self._played = 0
+        self.played = 0  # number of steps executed
+        self.total = len(self._steps)
 
     @property
     def elapsed(self) -> float:
@@ -47,21 +48,11 @@ class Timeline:
         return self._clock.monotonic() - self._start
 
     @property
-    def played(self) -> int:
-        """Number of steps executed."""
-        return self._played
-
-    @property
-    def total(self) -> int:
-        """Number of steps."""
-        return len(self._steps)
-
-    @property
     def due_in(self) -> float | None:
         """Seconds of the world's time until the next step; None after the last."""
-        if self._played == len(self._steps):
+        if self.played == self.total:
             return None
-        return max(0.0, self._steps[self._played].at - self.elapsed)
+        return max(0.0, self._steps[self.played].at - self.elapsed)
 
     def begin(self) -> None:
         """Start the time now."""
@@ -70,11 +61,11 @@ class Timeline:
     def play_due(self, on_step: Callable[[float, str], None]) -> None:
         """Execute all steps that are due; `on_step` gets the time of each and its outcome, or its failure."""
         while self.due_in == 0:
-            step = self._steps[self._played]
+            step = self._steps[self.played]
             try:
                 outcome = self._execute(step)
                 sentence = step.say or outcome
             except TpuwatchError as error:
                 sentence = f"could not be done: {error}"
-            self._played += 1
+            self.played += 1
             on_step(step.at, sentence)

@@ -11,11 +11,14 @@ import sys
 from pathlib import Path
 
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.metadata_pages import Account, Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import SimNode, World
+
+sys.path.append(str(Path(__file__).parents[4]))  # last: tpuwatch is the installed one
+
+from tests.standins.certificates import make_certificates
 
 if __name__ == "__main__":
     directory = Path(sys.argv[1])
@@ -24,7 +27,7 @@ if __name__ == "__main__":
     world.tokens = {}  # a call without one that was given out is refused
     node = world.add(SimNode("sim-project", "us-central2-b", "train-1"))
     certificates = make_certificates(directory)
-    cloud = CloudServer(world, tls=certificates)
+    cloud = CloudServer(world, tls=certificates.server())
     metadata = MetadataServer(world, Pages(world, node.path, account=Account()))
     metadata.start()
     note = {

@@ -12,7 +12,6 @@ import pytest
 
 from tests.standins.buckets import BUCKET, Machine, OwnClock, storage_running
 from tests.standins.storage import StorageServer
-from tests.standins.storage_objects import Conditions
 from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import DAY, LedgerContract, Open
 from tests.unit.restart.records import TARGET, full_record, record
@@ -55,7 +54,7 @@ def machine(opened: Open, machines: list[Machine]) -> Machine:
 
 def replaced(server: StorageServer, text: bytes) -> int:
     """What another client has written in the object's place."""
-    return server.objects.insert(BUCKET, NAME, text, "application/json", {}, Conditions()).generation
+    return server.objects.insert(BUCKET, NAME, text, "application/json", {}).generation
 
 
 class TestContract(LedgerContract):
@@ -64,7 +63,7 @@ class TestContract(LedgerContract):
 
 def test_an_object_is_small_json_with_the_record_in_it(server: StorageServer, machine: Machine) -> None:
     stored = machine.ledger.write(full_record(), 0)
-    found = server.objects.get(BUCKET, NAME, Conditions())
+    found = server.objects.get(BUCKET, NAME)
     document = json.loads(found.content)
     assert (document["phase"], document["schema"]) == ("stopped", SCHEMA)
     assert (found.generation, found.content_type) == (stored.version, "application/json")
@@ -139,7 +138,7 @@ def test_what_was_removed_is_listed_no_more(server: StorageServer, opened: Open)
     ours = opened()
     ours.write(record(), 0)
     assert len(ours.records()) == 1
-    server.objects.delete(BUCKET, NAME, Conditions())
+    server.objects.delete(BUCKET, NAME)
     assert ours.records() == []
     assert ours.read(TARGET) is None
 
@@ -242,7 +241,7 @@ def test_a_record_of_the_old_schema_is_read(server: StorageServer, machine: Mach
 
 def test_a_record_of_another_version_of_tpuwatch_is_refused(server: StorageServer, machine: Machine) -> None:
     machine.ledger.write(record(), 0)
-    content = server.objects.get(BUCKET, NAME, Conditions()).content
+    content = server.objects.get(BUCKET, NAME).content
     replaced(server, content.replace(b'"schema":%d' % SCHEMA, b'"schema":%d' % (SCHEMA + 1)))
     for action in (lambda: machine.ledger.read(TARGET), machine.ledger.records):
         with pytest.raises(LedgerError, match="of another version of tpuwatch"):
@@ -251,7 +250,7 @@ def test_a_record_of_another_version_of_tpuwatch_is_refused(server: StorageServe
 
 def test_a_record_in_the_place_of_another_is_refused(server: StorageServer, machine: Machine) -> None:
     machine.ledger.write(record("train-2"), 0)
-    content = server.objects.get(BUCKET, NAME.replace("-1", "-2"), Conditions()).content
+    content = server.objects.get(BUCKET, NAME.replace("-1", "-2")).content
     replaced(server, content)
     with pytest.raises(LedgerError, match="is the record of projects/lab/locations/us-east5-a/nodes/train-2"):
         machine.ledger.read(TARGET)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from tests.standins.buckets import BUCKET, Machine, OwnClock, bucket_settings, storage_running
 from tests.standins.storage import StorageServer
-from tests.standins.storage_objects import Conditions
 from tests.unit.restart.records import NOW, TARGET, record
 from tests.unit.restart.site import Site, site_running
 from tpuwatch.config.restart import LedgerConfig as Settings
@@ -61,7 +60,7 @@ def plan(server: StorageServer, *faults: InjectedFault | None) -> None:
 
 
 def generation(server: StorageServer) -> int:
-    return server.objects.get(BUCKET, NAME, Conditions()).generation
+    return server.objects.get(BUCKET, NAME).generation
 
 
 @pytest.mark.parametrize("faults", [*product(FAULTS), *product(FAULTS, FAULTS)])

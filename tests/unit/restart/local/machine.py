@@ -148,7 +148,7 @@ class Desk:
         self.system = FakeSystem(self.clock)
         self.system.add(1, holds=False)
         self.system.add(500, parent=1, holds=False)  # tpuwatch
-        self.ledger = MemoryLedger(self.clock)
+        self.ledger = MemoryLedger()
         self.reported: list[str] = []
 
     def want(self, action: Action, **fields: Any) -> RestartRecord:

@@ -97,7 +97,7 @@ class Scene:
         self.lock_file.touch()
         self.clock = ManualClock(time.time())
         self.system = Ending(self.clock, root)
-        self.ledger = MemoryLedger(self.clock)
+        self.ledger = MemoryLedger()
         self.started: list[subprocess.Popen[str]] = []
         self.pids: list[int] = []
 

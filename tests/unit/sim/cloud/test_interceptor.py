@@ -126,15 +126,6 @@ def test_an_answer_can_be_lost_after_the_work_is_done(cloud: Cloud) -> None:
         get(cloud, timeout=0.2)
 
 
-def test_a_black_hole_ends_with_the_caller_s_deadline(cloud: Cloud) -> None:
-    cloud.add()
-    cloud.world.faults.set(InjectedFault("GetNode", black_hole=True))
-    with pytest.raises(exceptions.DeadlineExceeded):
-        get(cloud, timeout=0.2)
-    cloud.world.faults.clear()
-    get(cloud)
-
-
 def test_a_black_hole_swallows_more_calls_than_there_are_threads(cloud: Cloud) -> None:
     cloud.add()
     cloud.world.faults.set(InjectedFault("GetNode", black_hole=True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -14,12 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.sim.cloud.servers import Cloud
-from tests.unit.sim.cloud.tokens import said_by
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import ROOT, Account, Pages
-from tpuwatch.sim.cloud.metadata_server import MAX_CONNECTIONS, MetadataServer
+from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.world import SimNode, World
 
 DEADLINE = 60.0  # of each socket operation: long, for none should need it
@@ -157,37 +154,12 @@ def test_a_client_that_leaves_is_not_waited_for(site: Site) -> None:
     assert not thread.is_alive()
 
 
-def test_connections_are_bounded(site: Site) -> None:
-    host, port = site.server.address.split(":")
-    held = [socket.create_connection((host, int(port)), timeout=DEADLINE) for _ in range(MAX_CONNECTIONS)]
-    try:
-        assert site.get("/").status == 503
-    finally:
-        for connection in held:
-            connection.close()
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [
-        ("UNAVAILABLE", 503),
-        ("NOT_FOUND", 404),
-        ("RESOURCE_EXHAUSTED", 429),
-        ("INTERNAL", 500),
-        ("PERMISSION_DENIED", 403),
-    ],
-)
+@pytest.mark.parametrize(("code", "status"), [("UNAVAILABLE", 503), ("RESOURCE_EXHAUSTED", 429), ("INTERNAL", 500)])
 def test_faults_are_http_errors(site: Site, code: str, status: int) -> None:
     site.world.faults.set(InjectedFault(method="metadata", code=code, message="no", retry_after_seconds=7, times=1))
     reply = site.get(f"{ROOT}instance/name")
     assert (reply.status, reply.text, reply.headers["Retry-After"]) == (status, "no", "7")
     assert site.get(f"{ROOT}instance/name").status == 200
-
-
-def test_a_black_hole_takes_the_request_and_never_answers(site: Site) -> None:
-    site.world.faults.set(InjectedFault(method="metadata", black_hole=True))
-    with pytest.raises(TimeoutError):
-        site.get(f"{ROOT}instance/name", timeout=0.2)
 
 
 def test_something_else_may_answer(site: Site) -> None:
@@ -200,17 +172,6 @@ def test_something_else_may_answer(site: Site) -> None:
     site.world.faults.set(InjectedFault(method="metadata", drop=("tpu-env",), latency_seconds=0.01))
     assert site.get(f"{ROOT}instance/attributes/tpu-env").status == 404
     assert site.get(f"{ROOT}instance/attributes/accelerator-type").status == 200
-
-
-def test_what_is_no_request_is_refused(site: Site) -> None:
-    connection = site.connection()
-    connection.request("POST", f"{ROOT}instance/name", headers=GOOGLE)
-    assert connection.getresponse().status == 501
-    connection.close()
-    host, port = site.server.address.split(":")
-    with socket.create_connection((host, int(port)), timeout=DEADLINE) as raw:
-        raw.sendall(b"\x16\x03\x01 hello\r\n\r\n")
-        assert b"400" in raw.recv(4096)
 
 
 GOOGLE_AUTH = """
@@ -241,19 +202,13 @@ def google_auth(site: Site) -> list[str]:
 
 
 def test_google_auth_gets_its_token_here(site: Site) -> None:
-    module, project, email, text = google_auth(site)
+    site.world.tokens = {}
+    module, project, email, token = google_auth(site)
     assert module == "google.auth.compute_engine.credentials"
     assert (project, email) == ("lab", Account().email)
-    assert said_by(text)["scopes"] == list(Account().scopes)
+    assert token in site.world.tokens
 
 
 def test_google_auth_finds_no_service_account(site: Site) -> None:
     site.pages.account = None
     assert google_auth(site) == ["RefreshError"]
-
-
-def test_the_api_tells_the_same_addresses(cloud: Cloud) -> None:
-    node = cloud.add("pod", accelerator_type="v5litepod-16", hosts=4)
-    shown = cloud.tpu.get_node(name=node.path, timeout=DEADLINE)
-    endpoints = Pages(cloud.world, node.path)._tree()["instance"]["attributes"]["worker-network-endpoints"]
-    assert [one.split(":")[2] for one in endpoints.split(",")] == [one.ip_address for one in shown.network_endpoints]

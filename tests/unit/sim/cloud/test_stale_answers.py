@@ -48,18 +48,6 @@ def test_nodes_and_operations_are_shown_as_they_were(cloud: Cloud) -> None:
     ]
 
 
-def test_what_was_due_unseen_is_shown_at_its_time(cloud: Cloud) -> None:
-    """Nobody looked between the stop and its end."""
-    cloud.world.timing.stop = 60
-    cloud.add()
-    cloud.world.faults.set(InjectedFault("GetNode", stale_seconds=20))
-    stop(cloud)
-    cloud.clock.advance(79)
-    assert (state(cloud), states(cloud)["train-1"]) == ("STOPPING", "STOPPED")
-    cloud.clock.advance(1)
-    assert state(cloud) == "STOPPED"
-
-
 def test_only_looks_are_old(cloud: Cloud) -> None:
     cloud.add()
     cloud.world.faults.set(InjectedFault(stale_seconds=3600))
@@ -103,13 +91,6 @@ def test_before_the_fault_was_set_nothing_is_remembered(cloud: Cloud) -> None:
     assert state(cloud) == "STOPPED"
     cloud.world.faults.set(InjectedFault(stale_seconds=3600))
     assert state(cloud) == "STOPPED"
-
-
-def test_a_fault_that_strikes_so_often_does_so_to_the_last(cloud: Cloud) -> None:
-    cloud.add()
-    cloud.world.faults.set(InjectedFault("GetNode", stale_seconds=30, times=2))
-    stop(cloud)
-    assert [state(cloud) for _ in range(3)] == ["READY", "READY", "STOPPING"]
 
 
 def test_what_is_remembered_is_bounded(cloud: Cloud) -> None:

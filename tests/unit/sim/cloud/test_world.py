@@ -33,23 +33,6 @@ def test_steps_happen_in_the_order_in_which_they_are_due_with_their_own_time(wor
     assert seen == [("a", 15), ("b", 20)]
 
 
-def test_the_api_finds_a_dead_guest_unresponsive_after_a_while(world: World) -> None:
-    node = train(world)
-    world.hang(node)
-    assert not node.alive
-    pass_time(world, 299)
-    assert (node.state, node.health) == ("READY", "HEALTHY")
-    pass_time(world, 1)
-    assert (node.state, node.health) == ("READY", "TIMEOUT")
-
-
-def test_a_node_that_lies_says_what_it_said_before(world: World) -> None:
-    node = train(world)
-    world.hang(node, lies=True)
-    pass_time(world, 86_400)
-    assert (node.alive, node.state, node.health) == (False, "READY", "HEALTHY")
-
-
 def test_a_boot_takes_back_a_hang_and_what_would_have_come_of_it(world: World) -> None:
     node = train(world)
     world.hang(node)
@@ -59,16 +42,6 @@ def test_a_boot_takes_back_a_hang_and_what_would_have_come_of_it(world: World) -
     world.hang(node)  # and the first hang's deadline does not count for this one
     pass_time(world, 299)
     assert node.health == "HEALTHY"
-
-
-def test_a_preemption_is_announced_before_it_comes(world: World) -> None:
-    node = train(world)
-    world.preempt(node)
-    assert node.preempted
-    assert (node.state, node.alive) == ("READY", True)
-    pass_time(world, 30)
-    assert (node.state, node.health, node.alive) == ("PREEMPTED", "", False)
-    assert [one.what for one in world.history] == ["preempt", "preempted"]
 
 
 def test_a_maintenance_is_announced_begins_and_ends_with_a_boot(world: World) -> None:
@@ -84,14 +57,6 @@ def test_a_maintenance_is_announced_begins_and_ends_with_a_boot(world: World) ->
     assert (node.maintenance, node.notice) == (None, "NONE")
     assert (node.state, node.health, node.boots) == ("READY", "HEALTHY", 2)
     assert node.workloads[0].phase == WorkloadPhase.NONE
-
-
-def test_a_maintenance_may_leave_the_guest_alone(world: World) -> None:
-    node = train(world)
-    world.maintain(node, lasts_seconds=60, reboots=False)
-    assert node.health == "UNHEALTHY_MAINTENANCE"
-    pass_time(world, 60)
-    assert (node.health, node.boots, node.workloads[0].phase) == ("HEALTHY", 1, WorkloadPhase.TRAINING)
 
 
 def test_a_new_announcement_replaces_the_old_one(world: World) -> None:
@@ -115,25 +80,14 @@ def test_nothing_befalls_a_node_that_has_been_replaced(world: World) -> None:
     assert (old.state, old.maintenance.status) == ("READY", "PENDING")
 
 
-def test_a_node_that_vanishes_is_gone_and_its_end_is_written_down(world: World) -> None:
-    node = train(world)
-    world.vanish(node)
-    assert world.nodes == {}
-    assert (world.history[-1].node, world.history[-1].what) == (node.path, "vanish")
-
-
 @pytest.mark.parametrize(
     ("kind", "hosts", "chips", "gib"),
     [
         ("v2-8", 1, 4, 16),
-        ("v3-32", 4, 4, 32),
-        ("v4-8", 1, 4, 32),
         ("v4-256", 32, 4, 32),
         ("v5p-16", 2, 4, 95),
-        ("v5litepod-1", 1, 1, 16),
         ("v5litepod-8", 1, 8, 16),
         ("v5litepod-16", 4, 4, 16),
-        ("v6e-8", 1, 8, 32),
         ("v6e-256", 64, 4, 32),
     ],
 )
@@ -141,7 +95,7 @@ def test_the_accelerator_s_type_tells_hosts_and_chips(kind: str, hosts: int, chi
     assert shape_of(kind) == (hosts, chips, gib * GIB)
 
 
-@pytest.mark.parametrize("kind", ["v4", "v4-", "v4-x", "v4-0", "gpu-8", "v4-99999999"])
+@pytest.mark.parametrize("kind", ["v4-x", "v4-0", "gpu-8", "v4-99999999"])
 def test_other_types_are_refused(kind: str) -> None:
     with pytest.raises(ValueError, match=kind):
         shape_of(kind)

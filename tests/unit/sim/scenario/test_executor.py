@@ -58,12 +58,6 @@ def stage(tmp_path: Path) -> Any:
     made.launches.close()
 
 
-def test_the_world_is_what_the_scenario_says(stage: Stage) -> None:
-    assert [node.name for node in stage.world.nodes.values()] == ["train-1", "train-2", "train-3", "slice"]
-    assert stage.executor.own is stage.node("train-2")
-    assert stage.changes == 0
-
-
 def test_a_node_that_hangs_is_found_out_and_one_that_lies_is_not(stage: Stage) -> None:
     assert stage.do("hang", "train-1") == "train-1: hangs"
     assert stage.do("lie", "train-2") == "train-2: hangs, and the API still reports READY and HEALTHY"

@@ -1,58 +1,64 @@
+"""What a simulated launch leaves means to tpuwatch what the real thing would."""
+
 from __future__ import annotations
 
 import io
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
 from tpuwatch.sim.host.logwriter import SimulatedProcess
 from tpuwatch.sim.scenario.launch import LAUNCHES, play
 
-if TYPE_CHECKING:
-    from pathlib import Path
+
+@pytest.fixture(scope="module")
+def scanner() -> Scanner:
+    return Scanner(load_catalogue())
 
 
-def run(directory: Path, name: str) -> tuple[int, str, str, float]:
-    """Play a launch on a manual clock: exit status, the job's output, the INFO log, the seconds that it took."""
-    clock = ManualClock()
-    start = clock.monotonic()
-    output = io.StringIO()
-    libtpu = SimulatedProcess(directory, 4711, "h", "u", clock)
-    status = play(LAUNCHES[name], libtpu, JobOutput(output), clock.advance)
-    log = next(directory.glob("*.log.INFO.*")).read_text()
-    return status, output.getvalue(), log, clock.monotonic() - start
+def read(scanner: Scanner, kind: StreamKind, data: bytes) -> list[Match]:
+    parser = LogParser(scanner, kind, now=ManualClock().time())
+    return [*parser.feed(data), *parser.finish()]
+
+
+def causes(matches: list[Match]) -> set[str]:
+    return {match.rule.cause.value for match in matches if match.rule.cause}
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "logged", "printed"),
+    ("name", "status", "seconds", "expected"),
     [
-        ("healthy", 0, "TPU initialization is successful and it took 2.4", "step 800: loss: 0.8333"),
-        ("premapped", 1, "Allocating buffer from premapped region failed", "Attempting to allocate 512.00M"),
-        ("hbm-oom", 1, "Ran out of memory in memory space hbm", "CompileTimeHbmOom"),
-        ("slow-init", 0, "TPU initialization is successful and it took 48.5", "step 100"),
-        ("busy", 1, "Device or resource busy", "Device or resource busy"),
+        ("healthy", 0, 2.4 + 8 * 0.4, set[str]()),
+        ("premapped", 1, 1.6 + 3 * 0.4, {"premapped_exhausted"}),
+        ("hbm-oom", 1, 2.1 + 0.8, {"hbm_oom_compile"}),
+        ("slow-init", 0, 48.5 + 3 * 0.4, {"slow_init"}),
+        ("busy", 1, 0.0, {"tpu_in_use", "init_failed"}),
     ],
 )
-def test_launch_leaves_its_traces(tmp_path: Path, name: str, status: int, logged: str, printed: str) -> None:
-    ended, output, log, _ = run(tmp_path, name)
-    assert ended == status
-    assert logged in log
-    assert printed in output
-
-
-def test_told_initialisation_takes_the_time_that_it_tells(tmp_path: Path) -> None:
-    *_, seconds = run(tmp_path, "slow-init")
-    assert seconds == pytest.approx(48.5 + 3 * 0.4)
-
-
-def test_premapped_launch_sets_the_variable_that_it_suffers_from(tmp_path: Path) -> None:
-    *_, log, _ = run(tmp_path, "premapped")
-    assert "TPU premapped buffer enabled. Size: 268435456 " in log
+def test_launch_is_recognised(
+    tmp_path: Path, scanner: Scanner, name: str, status: int, seconds: float, expected: set[str]
+) -> None:
+    clock = ManualClock()
+    start = clock.monotonic()
+    output = io.StringIO()
+    libtpu = SimulatedProcess(GlogFiles(tmp_path, clock, pid=4711, host="h", user="u"))
+    assert play(LAUNCHES[name], libtpu, JobOutput(output), clock.advance) == status
+    assert clock.monotonic() - start == pytest.approx(seconds)
+    matches = read(scanner, StreamKind.LIBTPU, next(tmp_path.glob("*.log.INFO.*")).read_bytes())
+    assert causes(matches) == expected
+    assert causes(read(scanner, StreamKind.TEXT, output.getvalue().encode())) == expected - {"slow_init"}
+    marks = {match.rule.mark for match in matches}
+    assert marks >= {"banner", "premapped", "init_started"}
+    assert ("init_done" in marks) == (name != "busy")
 
 
 def test_as_a_program_it_writes_under_its_own_pid_and_takes_the_environment(tmp_path: Path) -> None:

@@ -50,13 +50,6 @@ def test_steps_happen_at_their_times_in_order(clock: ManualClock, told: list[tup
     assert play() == []
 
 
-def test_time_counts_from_the_beginning(clock: ManualClock) -> None:
-    timeline = Timeline([step(10, "x")], clock, do)
-    clock.advance(8)
-    timeline.begin()
-    assert (timeline.elapsed, timeline.due_in) == (0, 10)
-
-
 def test_a_step_may_be_told_in_its_own_words(clock: ManualClock, told: list[tuple[float, str]]) -> None:
     Timeline([step(0, "x", "Look.")], clock, do).play_due(lambda at, what: told.append((at, what)))
     assert told == [(0, "Look.")]
@@ -78,9 +71,3 @@ def test_a_scaled_clock_runs_faster_and_does_not_jump(clock: ManualClock) -> Non
     assert (fast.time(), fast.monotonic()) == (start + 120, 120)
     clock.wall -= 3600  # somebody sets the machine's clock
     assert (fast.time(), fast.monotonic()) == (start + 120, 120)
-
-
-def test_a_time_line_follows_a_scaled_clock(clock: ManualClock) -> None:
-    timeline = Timeline([step(90, "x")], ScaledClock(clock, 60), do)
-    clock.advance(1)
-    assert timeline.due_in == 30
