@@ -11,7 +11,6 @@ from tpuwatch.restart.driver_pool import DriverPool
 from tpuwatch.restart.ledger.opening import open_ledger, phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, parse
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import LocalDriver, orphaned
 from tpuwatch.restart.local.linux import Linux
 from tpuwatch.restart.policy import budgets
@@ -265,11 +264,11 @@ class RestartRunner:
             driver = LocalDriver(
                 self._ledger,
                 target,
-                self._system or Linux(self._clock),
+                system=self._system or Linux(self._clock),
                 clock=self._clock,
                 wait=self._drivers.wait,
                 at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),
-                settings=LocalSettings.of(restart),
+                settings=restart,
                 on_progress=self._drivers.on_progress,
                 lease_seconds=lease,
                 here=self._here,
@@ -281,8 +280,8 @@ class RestartRunner:
         return (
             Driver(
                 self._ledger,
-                api,
                 target,
+                api=api,
                 clock=self._clock,
                 wait=self._drivers.wait,
                 limits=phase_limits(restart),

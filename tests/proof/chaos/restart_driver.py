@@ -99,8 +99,8 @@ def drive(job: Job, node: str) -> int:
 
     driver = Driver(
         SqliteLedger(Path(job.state), clock),
-        CloudNodeApi(config, clock=CallClock(job)),
         target(node),
+        api=CloudNodeApi(config, clock=CallClock(job)),
         clock=clock,
         wait=wait,
         limits=job.limits,

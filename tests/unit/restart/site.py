@@ -83,7 +83,7 @@ class Site:
     def driver(self, ledger: Ledger | None = None, api: NodeApi | None = None, **more: Any) -> Driver:
         """One more driver of the record, in a process of its own."""
         given = {"clock": self.clock, "wait": self.wait, "limits": LIMITS, "on_progress": self.reported.append}
-        return Driver(ledger or self.ledger, api or self.api, TARGET, **{**given, "here": self.machine, **more})
+        return Driver(ledger or self.ledger, TARGET, api=api or self.api, **{**given, "here": self.machine, **more})
 
     def wait(self, seconds: float) -> bool:
         """Time passes while a driver waits."""

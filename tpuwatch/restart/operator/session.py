@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tpuwatch.core import ConflictError, LedgerError, clean
+from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
 from tpuwatch.model import Lease, Phase
 from tpuwatch.restart.audit import AuditEntry
 from tpuwatch.restart.driver import Driver
@@ -19,7 +19,7 @@ from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.starter import claim_budget
-from tpuwatch.restart.workflow.workflow import ended, relevant_since
+from tpuwatch.restart.workflow import step, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.operator.plan import RestartPlan
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.targets import OwnNode
-    from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
+    from tpuwatch.restart.workflow.types import NodeObservation
 
 _EXIT_CODES: Final = {"done": 0, "dry_run": 0, "misused": 2, "unknown": 3, "interrupted": 130}  # all others: 1
 # After these the remaining nodes are skipped: the operator wants to stop, or they would fare no better.
@@ -278,7 +278,7 @@ class RestartSession:
     def _superseded(self, record: RestartRecord) -> RestartRecord:
         """The record of an action of the node's own daemon, which the restart ends."""
         note = f"{self.access.actor} restarts the node instead."
-        return replace(ended(record, Phase.FAILED, note, self.clock.time()), lease=Lease())
+        return replace(step.ended(record, Phase.FAILED, note, self.clock.time()), lease=Lease())
 
     # -- a restart in progress
 
@@ -322,9 +322,9 @@ class RestartSession:
         return self.access.ledger.write(record, stored.version).record
 
     def _dry_run(self, record: RestartRecord) -> RestartResult:
-        observation = self.api.look(record.target, since=relevant_since(record))
+        observation = self.api.look(record.target, since=workflow.relevant_since(record))
         if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
-            note = f"{_capitalised(owner_words(record.lease.owner))} drives it, as far as is known."
+            note = f"{capital(owner_words(record.lease.owner))} drives it, as far as is known."
         else:
             note = f"This command would continue it. {describe_unfinished(record)}"
         state = f"The API shows the node as {observation.shown}." if observation.shown else observation.fault
@@ -336,12 +336,13 @@ class RestartSession:
     def _drive(self, target: Target) -> RestartResult:
         driver = Driver(
             self.access.ledger,
-            _ReportingApi(self.api, self.display),
             target,
+            api=self.api,
             clock=self.clock,
             wait=self.display.wait,
             limits=phase_limits(self.config.restart),
             on_progress=self.display.on_progress,
+            on_refusal=self.display.on_refusal,
             lease_seconds=self.config.ledger.lease_seconds,
         )
         with self.display.driving():
@@ -412,34 +413,9 @@ class RestartSession:
         self.access.audit.note(entry)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReportingApi:
-    """A NodeApi that reports refused calls to the display."""
-
-    api: NodeApi
-    display: SessionDisplay
-
-    def look(self, target: Target, *, since: float) -> NodeObservation:
-        return self.api.look(target, since=since)
-
-    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
-        answer = self.api.call(call, target, queued_resource)
-        if answer.message:
-            self.display.on_refusal(answer.message)
-        return answer
-
-    def close(self) -> None:
-        self.api.close()
-
-
 def _held(target: Target) -> str:
     return f"Another process drives a restart of {target.node} now: see `tpuwatch restarts`."
 
 
 def _sentence(error: Exception) -> str:
-    text = _capitalised(str(error))
-    return text if text.endswith(".") else f"{text}."
-
-
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return capital(ended(str(error)))

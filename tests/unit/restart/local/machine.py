@@ -9,12 +9,12 @@ from typing import Any
 
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import record
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.host.holders import HolderScan
 from tpuwatch.model.restart import RestartRecord
 from tpuwatch.model.signals import Holder
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import LocalDriver
 from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
 
@@ -170,10 +170,10 @@ class Desk:
             "clock": self.clock,
             "wait": self.wait,
             "at_fault": at_fault,
-            "settings": LocalSettings(),
+            "settings": RestartConfig(),
             "on_progress": lambda progress: self.reported.append(progress.sentence),
         }
-        return LocalDriver(more.pop("ledger", self.ledger), record().target, self.system, **{**given, **more})
+        return LocalDriver(more.pop("ledger", self.ledger), record().target, system=self.system, **{**given, **more})
 
     def wait(self, seconds: float) -> bool:
         self.clock.advance(seconds)

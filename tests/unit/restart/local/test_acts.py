@@ -9,17 +9,18 @@ import pytest
 
 from tests.unit.restart.local.machine import SHOW, Desk
 from tests.unit.restart.records import record
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.driver import Driver
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import ORPHANED_SECONDS, orphaned
 from tpuwatch.restart.local.system import CommandOutcome
+from tpuwatch.restart.workflow.types import PhaseLimits
 
-COMMAND = LocalSettings(checkpoint_command=("/opt/checkpoint", "now"))
-SIGNAL = LocalSettings(checkpoint_signal="SIGUSR1")
+COMMAND = RestartConfig(checkpoint_command=("/opt/checkpoint", "now"))
+SIGNAL = RestartConfig(checkpoint_signal="SIGUSR1")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def context() -> Desk:
 # -- action 1
 
 
-def checkpoint(context: Desk, settings: LocalSettings, *at_fault: int) -> RestartRecord:
+def checkpoint(context: Desk, settings: RestartConfig, *at_fault: int) -> RestartRecord:
     context.want(Action.CHECKPOINT)
     holders = tuple(context.system.processes[pid].holder for pid in at_fault)
     return context.driver(holders, settings=settings).drive()
@@ -84,8 +85,8 @@ def test_a_signal_that_nobody_can_take_is_a_failure(context: Desk, fields: dict[
     assert (context.system.sent, context.system.handles) == ([], 0)
 
 
-@pytest.mark.parametrize("settings", [SIGNAL, LocalSettings()])
-def test_nobody_to_ask_or_no_way_to_do_it_is_called_off(context: Desk, settings: LocalSettings) -> None:
+@pytest.mark.parametrize("settings", [SIGNAL, RestartConfig()])
+def test_nobody_to_ask_or_no_way_to_do_it_is_called_off(context: Desk, settings: RestartConfig) -> None:
     assert checkpoint(context, settings).phase is Phase.CANCELLED
 
 
@@ -226,7 +227,7 @@ def test_who_is_to_end_leaves_it_to_the_next(context: Desk, systemd: Systemd) ->
 
 def test_a_command_restarts_it_where_there_is_no_unit(context: Desk) -> None:
     context.want(Action.RESTART_RUNTIME)
-    settings = LocalSettings(runtime_unit="", runtime_command=("/opt/again",))
+    settings = RestartConfig(runtime_unit="", runtime_command=("/opt/again",))
     ended = context.driver(settings=settings).drive()
     assert (ended.phase, ended.stops, [argv for argv, _ in context.system.ran]) == (Phase.DONE, 1, [("/opt/again",)])
 
@@ -234,7 +235,7 @@ def test_a_command_restarts_it_where_there_is_no_unit(context: Desk) -> None:
 def test_a_command_that_fails_has_failed(context: Desk) -> None:
     context.want(Action.RESTART_RUNTIME)
     context.system.answer = lambda _: CommandOutcome(2, "nothing there")
-    ended = context.driver(settings=LocalSettings(runtime_unit="", runtime_command=("/opt/again",))).drive()
+    ended = context.driver(settings=RestartConfig(runtime_unit="", runtime_command=("/opt/again",))).drive()
     assert (ended.phase, "nothing there" in ended.note) == (Phase.FAILED, True)
 
 
@@ -244,7 +245,9 @@ def test_a_command_that_fails_has_failed(context: Desk) -> None:
 def test_a_record_of_the_machine_is_not_driven_through_the_api(context: Desk) -> None:
     context.want(Action.END_HOLDER)
     api: Any = None  # would fail at the first look
-    driver = Driver(context.ledger, api, record().target, clock=context.clock, wait=context.wait)
+    driver = Driver(
+        context.ledger, record().target, api=api, limits=PhaseLimits(), clock=context.clock, wait=context.wait
+    )
     with pytest.raises(ConflictError, match="done on that machine itself"):
         driver.drive()
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.local.machine import Desk
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.base import Stored
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.system import CommandOutcome
 
 LADDER = ["SIGINT", "SIGTERM", "SIGQUIT", "SIGKILL"]
@@ -44,7 +44,7 @@ def test_one_that_ignores_them_gets_all_of_them_with_grace_between(context: Desk
 
 def test_a_grace_of_nothing_leaves_a_signal_out(context: Desk) -> None:
     context.system.add(40)
-    context.end(40, settings=LocalSettings(sigint_seconds=0, sigquit_seconds=0))
+    context.end(40, settings=RestartConfig(sigint_seconds=0, sigquit_seconds=0))
     assert [name for _, name in context.system.sent] == ["SIGTERM", "SIGKILL"]
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import TARGET, record
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.host.holders import LOCK_FILE, HolderScan
 from tpuwatch.model.restart import Phase, RestartRecord
@@ -119,7 +120,14 @@ class Scene:
         now = self.clock.time()
         self.ledger.write(record(action=Action.END_HOLDER, requested=now, entered=now), 0)
         driver = LocalDriver(
-            self.ledger, TARGET, self.system, clock=self.clock, wait=self.wait, at_fault=at_fault, lease_seconds=1e6
+            self.ledger,
+            TARGET,
+            system=self.system,
+            settings=RestartConfig(),
+            clock=self.clock,
+            wait=self.wait,
+            at_fault=at_fault,
+            lease_seconds=1e6,
         )
         return driver.drive()
 
