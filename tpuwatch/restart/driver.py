@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.restart.ledger.base import Ledger, Stored
-    from tpuwatch.restart.node_api import NodeApi
-    from tpuwatch.restart.workflow.types import ApiCall, PhaseLimits
+    from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PhaseLimits
 
 LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
 _PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles
@@ -31,6 +30,22 @@ _LOOK_SECONDS: Final = 2.0  # between two readings of a record that another driv
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+
+
+class NodeApi(Protocol):
+    """One server of the Cloud TPU API. Every call has a deadline; nothing is retried here."""
+
+    def look(self, target: Target, *, since: float) -> NodeObservation:
+        """What it shows of the node, with the operations on it that were created at or after `since`.
+
+        A fault gives an observation without a state; never raises for what is foreseen.
+        """
+
+    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
+        """Make the call. A lost answer is a CallAnswer without an outcome."""
+
+    def close(self) -> None:
+        """Let the connection go."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ class DriveResult:
 
     target: Target
     record: RestartRecord | None  # as the driver left it; None if it failed
-    fault: LedgerError | None = None  # why it failed
 
 
 class DriverPool:
@@ -106,19 +105,16 @@ class DriverPool:
 
     def _run(self, target: Target, driver: LeasedDriver, close: Callable[[], None], free: int) -> None:
         record: RestartRecord | None = None
-        fault: LedgerError | None = None
         try:
             record = driver.drive(free=free)
         except ConflictError as error:
-            fault = error
             _log.info("%s.", error)
         except LedgerError as error:
-            fault = error
             _log.warning("The restart of node %s is left to the next driver: %s", target.node, error)
         except Exception:  # noqa: BLE001 # the record stands, and the next driver finishes it; it is logged in full
             _log.exception("The restart of node %s was broken off by an error; its record stands.", target.node)
         finally:
             close()
             with self._lock:
-                self._results.append(DriveResult(target, record, fault))
+                self._results.append(DriveResult(target, record))
             self._on_change()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Holder, JudgedNode, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
-    from tpuwatch.restart.driver import LeasedDriver, Progress
+    from tpuwatch.restart.driver import LeasedDriver
     from tpuwatch.restart.driver_pool import DriveResult
     from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.ledger.reading import LedgerReading
@@ -63,8 +63,8 @@ class RestartRunner:
         self._host = host
         self._here = here or ThisMachine()
         self._system = system
-        self._drivers = DriverPool(clock, on_change=on_change)
-        self._ledger = open_ledger(config, clock, wait=self._drivers.wait, counted=metrics.node.count_api_request)
+        self.drivers = DriverPool(clock, on_change=on_change)
+        self._ledger = open_ledger(config, clock, wait=self.drivers.wait, counted=metrics.node.count_api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.starter = RestartStarter(self._ledger, self.settings, clock, f"tpuwatch@{host}")
         self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock
@@ -73,31 +73,17 @@ class RestartRunner:
         """All that the ledger holds now. Raises LedgerError."""
         return read_ledger(self._ledger)
 
-    @property
-    def drives(self) -> bool:
-        """Whether something is being done from here now."""
-        return self._drivers.is_busy
-
-    @property
-    def progress(self) -> list[Progress]:
-        """How far each restart is that is driven from here."""
-        return self._drivers.progress
-
     def results(self) -> list[DriveResult]:
         """What was driven from here and has come to an end, since this was asked last."""
-        results = self._drivers.results()
+        results = self.drivers.results()
         for result in results:
             if result.record is None or result.record.open:
                 self._left[result.target] = self._clock.monotonic() + LEFT_SECONDS
         return results
 
-    def stop(self) -> None:
-        """Let all drivers leave their records as they stand; returns at once."""
-        self._drivers.stop()
-
     def close(self, seconds: float) -> None:
         """Wait for the drivers, at most so long, and let the ledger go if they have ended."""
-        if self._drivers.join(seconds):
+        if self.drivers.join(seconds):
             self._ledger.close()
 
     # -- what is decided here
@@ -107,7 +93,7 @@ class RestartRunner:
     ) -> Begun | None:
         """Begin what was decided from `reading`; None where it has to wait. Raises LedgerError."""
         on_machine = decision.act in OF_THE_MACHINE
-        if not self._drivers.has_room or not (on_machine or self._may_act(candidate)):
+        if not self.drivers.has_room or not (on_machine or self._may_act(candidate)):
             return None
         closing: list[Callable[[], None]] = []
 
@@ -128,7 +114,7 @@ class RestartRunner:
         if begun is None or begun.driver is None or begun.record is None:
             return begun
         self._metrics.restart.count_begun(begun.record.action)
-        self._drivers.drive(candidate.target, begun.driver, closing[-1], free=begun.version)
+        self.drivers.drive(candidate.target, begun.driver, closing[-1], free=begun.version)
         return begun
 
     def _may_act(self, candidate: Candidate) -> bool:
@@ -163,7 +149,7 @@ class RestartRunner:
         wrote = False
         for stored in standing:
             target = stored.record.target
-            if self._drivers.drives(target) or now < self._left.get(target, now) or not self._drivers.has_room:
+            if self.drivers.drives(target) or now < self._left.get(target, now) or not self.drivers.has_room:
                 continue
             if self._leases.remaining(stored) > 0:
                 continue
@@ -253,7 +239,7 @@ class RestartRunner:
     def _drive(self, stored: Stored, own: JudgedNode | None, snapshot: Snapshot) -> None:
         record = stored.record
         driver, close = self._driver(record.target, record.action, own, snapshot)
-        self._drivers.drive(record.target, driver, close, free=stored.version)
+        self.drivers.drive(record.target, driver, close, free=stored.version)
 
     def _driver(
         self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot
@@ -266,10 +252,10 @@ class RestartRunner:
                 target,
                 system=self._system or Linux(self._clock),
                 clock=self._clock,
-                wait=self._drivers.wait,
+                wait=self.drivers.wait,
                 at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),
                 settings=restart,
-                on_progress=self._drivers.on_progress,
+                on_progress=self.drivers.on_progress,
                 lease_seconds=lease,
                 here=self._here,
             )
@@ -283,9 +269,9 @@ class RestartRunner:
                 target,
                 api=api,
                 clock=self._clock,
-                wait=self._drivers.wait,
+                wait=self.drivers.wait,
                 limits=phase_limits(restart),
-                on_progress=self._drivers.on_progress,
+                on_progress=self.drivers.on_progress,
                 lease_seconds=lease,
                 here=self._here,
             ),

@@ -25,7 +25,7 @@ from tpuwatch.restart import runner
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.service import RestartService
-from tpuwatch.restart.workflow.workflow import ended
+from tpuwatch.restart.workflow.step import ended
 
 NOW = 1_790_000_000.0
 ZONE = "us-east5-a"
@@ -216,7 +216,7 @@ class Machine(ThisMachine):
 def finished(side: Side, watch: RestartService) -> RestartRecord:
     """The record, once its driver has ended it and that was reported to the service."""
     wait_for(lambda: (found := side.ledger.record("train-1")) is not None and not found.open, "the driver's end")
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     watch.turn()
     found = side.ledger.record("train-1")
     assert found is not None

@@ -12,10 +12,9 @@ from tests.unit.sim.cloud.servers import Cloud, cloud_running
 from tpuwatch.config import schema
 from tpuwatch.model.restart import RestartRecord
 from tpuwatch.restart.cloud_api import CloudNodeApi
-from tpuwatch.restart.driver import Driver, Progress
+from tpuwatch.restart.driver import Driver, NodeApi, Progress
 from tpuwatch.restart.ledger.base import Ledger
 from tpuwatch.restart.ledger.owner import Owner, ThisMachine
-from tpuwatch.restart.node_api import NodeApi
 from tpuwatch.restart.workflow.types import PhaseLimits
 from tpuwatch.sim.cloud.world import SimNode, Timing
 

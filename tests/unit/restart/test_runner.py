@@ -56,7 +56,7 @@ def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Pat
             with pytest.raises(LedgerError):
                 runner.read()
         finally:
-            runner.stop()
+            runner.drivers.stop()
             runner.close(5.0)
     assert requests(metrics) == {
         '{code="OK",method="storage.objects.get"}': 3,  # the fleet twice; what the refused write came upon

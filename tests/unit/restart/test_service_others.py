@@ -40,7 +40,7 @@ def test_who_does_not_know_where_it_runs_stops_nothing(
     side.judge("train-1", Verdict.STOPPED, Action.MANUAL, Signal.CLOUD, shown=cloud("train-1", "STOPPED", ""))
     side.nodes["train-1"] = replace(side.nodes["train-1"], own=False)  # by its label it is another one
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     assert (("train-1", Action.RESTART_NODE) in side.driven) == acts
     if not acts and not identity.node.value:
         assert side.driven == []
@@ -81,7 +81,7 @@ def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side) 
     watch = side.watch()
     side.judge("train-1")
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     side.outcome = Phase.DONE
     watch.turn()
     assert len(side.driven) == 1
@@ -138,7 +138,7 @@ def test_what_a_watcher_decided_and_did_not_begin(
     watch = side.watch(**restart)
     side.judge("train-1", verdict)
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     assert (side.driven == [("train-1", Action.RESTART_NODE)]) == (phase is Phase.DONE)
     now = side.ledger.record("train-1")
     assert now is not None
@@ -154,7 +154,7 @@ def test_what_a_watcher_decided_by_a_clock_a_little_ahead_is_begun(side: Side) -
     watch = side.watch()
     side.judge("train-1", Verdict.NODE_STUCK)
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
 
 
@@ -178,7 +178,7 @@ def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) ->
     watch = side.watch()
     side.judge("train-1", Verdict.NODE_STUCK)
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     assert side.driven == []
 
 
@@ -240,7 +240,7 @@ def test_a_queued_resource_is_not_reset_under_its_other_nodes(side: Side, other:
     if other in ("well", "of another queue"):
         side.judge("train-2", shown=replace(shown, health="HEALTHY"))
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     acts = other in ("stuck", "of another queue")
     assert side.driven == ([("train-1", Action.RESET_QUEUED_RESOURCE)] if acts else [])
     assert ("reset_queued_resource", "blocked", "hosts") in side.audited() or acts
@@ -257,7 +257,7 @@ def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
     side.go.set()
     watch.stop()
     assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
-    assert not watch._runner.drives
+    assert not watch._runner.drivers.is_busy
 
 
 def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(side: Side) -> None:
@@ -266,9 +266,9 @@ def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(si
     watch = side.watch()
     side.judge("train-1")
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     watch.turn()
-    assert not watch._runner.drives
+    assert not watch._runner.drivers.is_busy
     assert watch.drives
     side.outcome = Phase.DONE
     side.clock.advance(LEFT_SECONDS + 15)
@@ -283,7 +283,7 @@ def test_in_a_ledger_of_many_what_was_begun_here_is_finished_here_though_it_is_w
     side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._runner.starter.actor))
     side.ledger.put(half_done("train-2", lease=Lease(), actor="tpuwatch@elsewhere"))
     watch.turn()
-    assert watch._runner._drivers.join(30)
+    assert watch._runner.drivers.join(30)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
 
 

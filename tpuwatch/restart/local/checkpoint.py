@@ -90,16 +90,15 @@ def _signal(driver: LocalDriver) -> None:
 
 def _ask(driver: LocalDriver, process: ProcessId, number: signal.Signals) -> str:
     """Send the signal; or why it was not sent, a clause."""
-    handle = driver.system.open_handle(process)
-    if handle is None:
-        return "has ended"
-    try:
-        if not driver.system.holds(process.pid):
+    system = driver.system
+    with system.handle(process) as handle:
+        if handle is None:
+            return "has ended"
+        if not system.holds(process.pid):
             return "does not hold the TPU any more"
-        if not driver.system.catches(process.pid, number):
+        if not system.catches(process.pid, number):
             return f"does not handle {number.name}, which would end it"
-        return "" if driver.system.send(handle, number) else "has ended"
-    except PermissionError:
-        return "may not be signalled by tpuwatch without systemd/tpuwatch-act.conf"
-    finally:
-        driver.system.close_handle(handle)
+        try:
+            return "" if system.send(handle, number) else "has ended"
+        except PermissionError:
+            return "may not be signalled by tpuwatch without systemd/tpuwatch-act.conf"

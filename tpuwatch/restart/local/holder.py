@@ -6,6 +6,7 @@ is left alone, such as a program that still writes its checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from typing import TYPE_CHECKING, Final
 
@@ -134,38 +135,27 @@ def _send(driver: LocalDriver, found: ProcessTree, number: signal.Signals) -> li
     for process in (*found.holders, *found.others):
         if driver.must_stop():  # which renews the lease, and raises where it is lost
             return []
-        try:
-            _send_one(driver, process, number, holder=process in found.holders)
-        except PermissionError:
-            denied.append(process)
+        with driver.system.handle(process) as handle:
+            if handle is None or (process in found.holders and not driver.system.holds(process.pid)):
+                continue
+            try:
+                driver.system.send(handle, number)
+            except PermissionError:
+                denied.append(process)
     return [process for process in found.holders if process in denied] if set(found.holders) <= set(denied) else []
-
-
-def _send_one(driver: LocalDriver, process: ProcessId, number: signal.Signals, *, holder: bool) -> None:
-    handle = driver.system.open_handle(process)
-    if handle is None:
-        return
-    try:
-        if not holder or driver.system.holds(process.pid):
-            driver.system.send(handle, number)
-    finally:
-        driver.system.close_handle(handle)
 
 
 def _let_go(driver: LocalDriver, processes: tuple[ProcessId, ...], seconds: float) -> bool:
     """Wait until none of them holds the TPU; whether that has come."""
     system, until = driver.system, driver.clock.monotonic() + seconds
-    handles = [handle for process in processes if (handle := system.open_handle(process)) is not None]
-    try:
-        while left := [handle for handle in handles if still_holds(system, handle.process)]:
+    with contextlib.ExitStack() as opened:
+        handles = [opened.enter_context(system.handle(process)) for process in processes]
+        while left := [handle for handle in handles if handle is not None and still_holds(system, handle.process)]:
             remaining = until - driver.clock.monotonic()
             if remaining <= 0 or driver.must_stop():
                 return False
             system.wait(left, min(remaining, _LOOK_SECONDS))
         return True
-    finally:
-        for handle in handles:
-            system.close_handle(handle)
 
 
 def _verify(driver: LocalDriver) -> None:

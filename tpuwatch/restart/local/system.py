@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tpuwatch.host import HolderScan
 
@@ -88,11 +89,8 @@ class System(Protocol):
     def blocked(self, process: ProcessId) -> bool:
         """Whether a thread of it waits in the kernel where no signal reaches it (state D)."""
 
-    def open_handle(self, process: ProcessId) -> PidHandle | None:
-        """A hold on that very process; None if it has ended. Raises PermissionError."""
-
-    def close_handle(self, handle: PidHandle) -> None:
-        """Let go of it."""
+    def handle(self, process: ProcessId) -> AbstractContextManager[PidHandle | None]:
+        """A hold on that very process; None if it has ended."""
 
     def is_over(self, handle: PidHandle) -> bool:
         """Whether all of the process has ended."""

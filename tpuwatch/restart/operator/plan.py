@@ -12,6 +12,7 @@ from tpuwatch.model import WELL_HEALTH, Action, Phase
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.workflow import workflow
+from tpuwatch.restart.workflow.step import begin
 from tpuwatch.restart.workflow.types import ApiCall
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ def plan_restart(
 ) -> RestartPlan:
     """The plan for a node on which nothing is in progress. `previous` is its record so far."""
     action = Action.RESET_QUEUED_RESOURCE if observation.hosts > 1 else Action.RESTART_NODE
-    record = workflow.begin(
+    record = begin(
         target,
         previous,
         action,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
 from tpuwatch.model import Lease, Phase
-from tpuwatch.restart.audit import AuditEntry
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import RestartRecord, Target, Use
-    from tpuwatch.restart.driver import Progress
+    from tpuwatch.restart.driver import NodeApi, Progress
     from tpuwatch.restart.ledger.base import Stored
-    from tpuwatch.restart.node_api import NodeApi
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.operator.plan import RestartPlan
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
@@ -386,31 +384,13 @@ class RestartSession:
     def _audit_plan(self, plan: RestartPlan, result: str, sentence: str, use: Use | None) -> None:
         if self.request.dry_run:
             return
-        entry = AuditEntry(
-            at=self.clock.time(),
-            node=plan.record.target.path,
-            actor=self.access.actor,
-            decision=plan.record.action.value,
-            result=result,
-            verdict=plan.report.verdict,
-            evidence=plan.report.evidence,
-            budget=use,
-            sentence=sentence,
+        action, report = plan.record.action, plan.report
+        self.access.audit.note(
+            plan.record.target, action.value, result, sentence, report.verdict, report.evidence, budget=use
         )
-        self.access.audit.note(entry)
 
     def _audit_record(self, record: RestartRecord, result: str) -> None:
-        entry = AuditEntry(
-            at=self.clock.time(),
-            node=record.target.path,
-            actor=self.access.actor,
-            decision=record.action.value,
-            result=result,
-            verdict=record.cause,
-            evidence=record.evidence,
-            sentence=record.note or record.reason,
-        )
-        self.access.audit.note(entry)
+        self.access.audit.note_record(record, result, record.note or record.reason)
 
 
 def _held(target: Target) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean, length
+from tpuwatch.core import clean, doubled, length
 from tpuwatch.model import TOUCHED, Action, Attempt, Lease, Phase, RestartRecord
 from tpuwatch.restart.workflow import commands
 from tpuwatch.restart.workflow.types import ApiCall, Step
@@ -123,7 +123,7 @@ def _newest(names: Iterable[str]) -> tuple[str, ...]:
 
 def backoff(tries: int, limits: PhaseLimits) -> float:
     """Seconds to wait after so many failed calls."""
-    return min(limits.retry_seconds * 2.0 ** min(max(tries - 1, 0), 30), limits.max_retry_seconds)
+    return doubled(limits.retry_seconds, max(tries - 1, 0), limits.max_retry_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,15 +93,14 @@ class FakeSystem:
     def blocked(self, process: ProcessId) -> bool:
         return self.processes[process.pid].state == "D"
 
-    def open_handle(self, process: ProcessId) -> PidHandle | None:
+    @contextmanager
+    def handle(self, process: ProcessId) -> Iterator[PidHandle | None]:
         one = self.processes.get(process.pid)
-        if one is None or one.ticks != process.ticks:
-            return None
         self.handles += 1
-        return PidHandle(process, 7)
-
-    def close_handle(self, _: PidHandle) -> None:
-        self.handles -= 1
+        try:
+            yield PidHandle(process, 7) if one is not None and one.ticks == process.ticks else None
+        finally:
+            self.handles -= 1
 
     def is_over(self, handle: PidHandle) -> bool:
         one = self.processes.get(handle.process.pid)

@@ -191,17 +191,18 @@ def test_a_group_that_others_are_in_is_spared(scene: Scene) -> None:
 def test_a_pid_that_is_another_process_is_not_gripped(scene: Scene) -> None:
     pid = scene.holder()
     process = scene.system.entries()[pid].process
-    handle = scene.system.open_handle(process)
-    assert handle is not None
-    assert scene.system.open_handle(ProcessId(pid, process.ticks + 1)) is None
-    scene.started[0].kill()
-    scene.system.sent.append((pid, "SIGKILL"))
-    scene.system.wait([handle], SECONDS)
-    assert scene.system.is_over(handle)
-    scene.started[0].wait(SECONDS)
-    assert scene.system.send(handle, signal.SIGTERM) is False
-    assert scene.system.open_handle(process) is None
-    scene.system.close_handle(handle)
+    with scene.system.handle(ProcessId(pid, process.ticks + 1)) as other:
+        assert other is None
+    with scene.system.handle(process) as handle:
+        assert handle is not None
+        scene.started[0].kill()
+        scene.system.sent.append((pid, "SIGKILL"))
+        scene.system.wait([handle], SECONDS)
+        assert scene.system.is_over(handle)
+        scene.started[0].wait(SECONDS)
+        assert scene.system.send(handle, signal.SIGTERM) is False
+    with scene.system.handle(process) as gone:
+        assert gone is None
 
 
 def test_without_pidfds_it_goes_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
