@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import capital, clean, listed
+from tpuwatch.core import capital, listed
 from tpuwatch.model import Phase
 from tpuwatch.restart.local.processes import decode_processes, encode_processes, process_tree, targets
 
@@ -62,10 +62,7 @@ def _run(driver: LocalDriver) -> None:
     if ran.well:
         driver.end(Phase.DONE, "The checkpoint's command ended, and reported success.")
         return
-    why = ran.fault or f"it ended with status {ran.code}"
-    words = clean(ran.words[-600:])
-    output = f" Its output: {words}" if words else ""
-    driver.end(Phase.FAILED, f"The checkpoint's command has failed: {why}.{output}")
+    driver.end(Phase.FAILED, f"The checkpoint's command has failed: {ran.why('it')}")
 
 
 def _signal(driver: LocalDriver) -> None:

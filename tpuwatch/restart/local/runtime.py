@@ -13,7 +13,6 @@ from tpuwatch.model import Phase
 
 if TYPE_CHECKING:
     from tpuwatch.restart.local.driver import LocalDriver
-    from tpuwatch.restart.local.system import CommandOutcome
 
 _SYSTEMCTL: Final = "systemctl"
 _ENVIRONMENT: Final = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
@@ -87,11 +86,11 @@ def _restart(driver: LocalDriver) -> None:
     if ran.code is not None and unit.active == "active" and _is_before(driver, unit):
         driver.end(
             Phase.NEEDS_OPERATOR,
-            f"The runtime was not restarted, and runs as before: {_why(ran)} What tpuwatch needs for it is "
-            "described in docs/restart.md.",
+            f"The runtime was not restarted, and runs as before: {ran.why('the command')} What tpuwatch needs for it "
+            "is described in docs/restart.md.",
         )
         return
-    driver.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {_why(ran)}")
+    driver.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {ran.why('the command')}")
 
 
 def _find_out(driver: LocalDriver) -> None:
@@ -189,9 +188,3 @@ def _is_before(driver: LocalDriver, unit: Unit) -> bool:
 def _waited(driver: LocalDriver, times: int = 1) -> bool:
     """Whether the phase has lasted for as long as a restart may take."""
     return driver.clock.time() - driver.record.entered >= times * driver.settings.runtime_seconds
-
-
-def _why(ran: CommandOutcome) -> str:
-    why = ran.fault or f"the command ended with status {ran.code}"
-    words = clean(ran.words[-600:])
-    return f"{why}. Its output: {words}" if words else f"{why}."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tpuwatch.core import clean
+
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
@@ -60,6 +62,12 @@ class CommandOutcome:
     def well(self) -> bool:
         """Whether it ended with status 0."""
         return self.code == 0
+
+    def why(self, what: str) -> str:
+        """Why it failed, a sentence about `what`, and the end of its output."""
+        why = f"{self.fault or f'{what} ended with status {self.code}'}."
+        words = clean(self.words[-600:])
+        return f"{why} Its output: {words}" if words else why
 
 
 class System(Protocol):

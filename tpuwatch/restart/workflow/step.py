@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, doubled, length
-from tpuwatch.model import TOUCHED, Action, Attempt, Lease, Phase, RestartRecord
+from tpuwatch.model import TOUCHED, Action, Attempt, Phase, RestartRecord
 from tpuwatch.restart.workflow import commands
 from tpuwatch.restart.workflow.types import ApiCall, Step
 
@@ -37,7 +37,6 @@ def begin(
     now: float,
     evidence: Iterable[str] = (),
     signals: Iterable[str] = (),
-    lease: Lease | None = None,
 ) -> RestartRecord:
     """The record of a restart that is wanted now, in place of the node's record so far, if it has one.
 
@@ -56,7 +55,6 @@ def begin(
         actor=actor,
         requested=now,
         entered=now,
-        lease=lease or Lease(),
         signals=tuple(signals),
         history=previous.history if previous is not None else (),
         foreign=_newest((*previous.foreign, *previous.operations)) if previous is not None else (),
