@@ -1,4 +1,4 @@
-"""What the daemon goes by when it does something about nodes, and what it counts of that."""
+"""What the daemon counts of what it asks of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -21,17 +21,6 @@ REQUESTS = "tpuwatch_api_requests_total"
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(NOW)
-
-
-def test_the_slower_of_the_runtimes_graces_is_waited_for(clock: ManualClock, tmp_path: Path) -> None:
-    for idle, compiling, longer in ((900.0, 300.0, 900.0), (600.0, 1200.0, 1200.0)):
-        given = {"health": {"idle_seconds": idle}, "logs": {"compile_grace_seconds": compiling}}
-        config = Config.model_validate({**given, "state": {"dir": tmp_path}})
-        made = RestartRunner(
-            config, metrics=Metrics(loops=[], refusals=[]), clock=clock, host="vm-1", on_change=lambda: None
-        )
-        assert made.settings.signal_seconds == longer
-        made.close(0.0)
 
 
 def requests(metrics: Metrics) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import LedgerContract, Open
 from tests.unit.restart.records import NOW, TARGET, full_record, record
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.core.errors import ConflictError, LedgerError
+from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase
 from tpuwatch.restart.ledger.codec import SCHEMA
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
@@ -33,6 +34,16 @@ version = ledger.write(record(tries=0), 0).version
 for tries in range(1, 10_000):
     print(tries - 1, flush=True)
     version = ledger.write(record(tries=tries), version).version
+"""
+
+
+ANOTHER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    connection.execute("BEGIN EXCLUSIVE")
+except sqlite3.OperationalError as error:
+    sys.exit(str(error))
 """
 
 
@@ -225,9 +236,15 @@ def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path, clock: M
         SqliteLedger(tmp_path / "file", clock).write(record(), 0)
 
 
-def test_a_conflict_is_no_fault_of_the_file(opened: Open) -> None:
-    ledger = opened()
-    ledger.write(record(), 0)
-    with pytest.raises(ConflictError, match="another writer"):
-        ledger.write(record(), 0)
-    assert len(ledger.records()) == 1
+def test_a_thread_that_has_to_wait_takes_the_lock_from_nobody(tmp_path: Path) -> None:
+    """A process has its locks on a file for all of its threads, and loses them when one of these closes the file."""
+    ledger = SqliteLedger(tmp_path, ManualClock(), busy_seconds=0.01)
+    stored = ledger.write(record(), 0)
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as writing:
+        writing.execute("BEGIN EXCLUSIVE")  # as another thread of this process does, in the middle of a write
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.write(record(), stored.version)
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.read(stored.record.target)
+        another = subprocess.run([sys.executable, "-c", ANOTHER, str(ledger.path)], capture_output=True, text=True)
+    assert "locked" in another.stderr

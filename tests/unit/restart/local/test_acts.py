@@ -68,16 +68,6 @@ def test_a_command_that_fails_is_reported(context: Desk, ran: CommandOutcome, ex
     assert (ended.phase, ended.note) == (Phase.FAILED, f"The checkpoint's command has failed: {expected}")
 
 
-def test_a_signal_goes_to_those_that_handle_it(context: Desk) -> None:
-    context.system.add(40, catches=("SIGUSR1",), ends_on=())
-    context.system.add(41, parent=40, group=40)
-    ended = checkpoint(context, SIGNAL, 40)
-    assert (ended.phase, context.system.sent) == (Phase.DONE, [(40, "SIGUSR1")])
-    assert ended.note == (
-        "Process 40 was sent SIGUSR1 for a checkpoint. Process 41 does not handle SIGUSR1, which would end it."
-    )
-
-
 @pytest.mark.parametrize("fields", [{}, {"catches": ("SIGUSR1",), "denied": True}])
 def test_a_signal_that_nobody_can_take_is_a_failure(context: Desk, fields: dict[str, Any]) -> None:
     context.system.add(40, **fields)
@@ -223,20 +213,6 @@ def test_who_is_to_end_leaves_it_to_the_next(context: Desk, systemd: Systemd) ->
     assert context.driver(wait=lambda _: bool(restarts(context))).drive().phase is Phase.INTENT
     assert context.driver().drive().phase is Phase.DONE
     assert restarts(context) == 1
-
-
-def test_a_command_restarts_it_where_there_is_no_unit(context: Desk) -> None:
-    context.want(Action.RESTART_RUNTIME)
-    settings = RestartConfig(runtime_unit="", runtime_command=("/opt/again",))
-    ended = context.driver(settings=settings).drive()
-    assert (ended.phase, ended.stops, [argv for argv, _ in context.system.ran]) == (Phase.DONE, 1, [("/opt/again",)])
-
-
-def test_a_command_that_fails_has_failed(context: Desk) -> None:
-    context.want(Action.RESTART_RUNTIME)
-    context.system.answer = lambda _: CommandOutcome(2, "nothing there")
-    ended = context.driver(settings=RestartConfig(runtime_unit="", runtime_command=("/opt/again",))).drive()
-    assert (ended.phase, "nothing there" in ended.note) == (Phase.FAILED, True)
 
 
 # -- whose record it is

@@ -34,14 +34,6 @@ def test_one_that_ends_at_once_gets_one_signal(context: Desk) -> None:
     assert not ended.lease.owner
 
 
-def test_one_that_ignores_them_gets_all_of_them_with_grace_between(context: Desk) -> None:
-    context.system.add(40)
-    began = context.clock.monotonic()
-    assert context.end(40).phase is Phase.DONE
-    assert context.system.sent == [(40, name) for name in LADDER]
-    assert 70 <= context.clock.monotonic() - began < 71
-
-
 def test_a_grace_of_nothing_leaves_a_signal_out(context: Desk) -> None:
     context.system.add(40)
     context.end(40, settings=RestartConfig(sigint_seconds=0, sigquit_seconds=0))
