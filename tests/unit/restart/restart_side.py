@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.daemon_process import wait_for
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import record
+from tests.unit.restart.records import record, written
 from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
@@ -81,9 +81,8 @@ class CountingLedger(MemoryLedger):
         stored = self.read(record.target)
         super().write(record, stored.version if stored is not None else 0)
 
-    def record(self, node: str) -> RestartRecord | None:
-        stored = self.read(target(node))
-        return stored.record if stored is not None else None
+    def record(self, node: str = "train-1") -> RestartRecord:
+        return written(self, target(node)).record
 
     def _check(self) -> None:
         if self.fault:
@@ -104,8 +103,7 @@ class Driver:
         assert self.side.go.wait(30)
         if isinstance(self.side.outcome, LedgerError):
             raise self.side.outcome
-        stored = self.side.ledger.read(self.of)
-        assert stored is not None
+        stored = written(self.side.ledger, self.of)
         assert stored.version == free
         record = ended(stored.record, self.side.outcome, "", self.side.clock.time())
         self.side.ledger.put(replace(record, lease=Lease()))
@@ -213,14 +211,18 @@ class Machine(ThisMachine):
         return text.endswith("/gone")
 
 
+def turned(watch: RestartService) -> None:
+    """One turn, and all drivers to their end."""
+    watch.turn()
+    assert watch._runner.drivers.join(30)
+
+
 def finished(side: Side, watch: RestartService) -> RestartRecord:
     """The record, once its driver has ended it and that was reported to the service."""
-    wait_for(lambda: (found := side.ledger.record("train-1")) is not None and not found.open, "the driver's end")
+    wait_for(lambda: not side.ledger.record().open, "the driver's end")
     assert watch._runner.drivers.join(30)
     watch.turn()
-    found = side.ledger.record("train-1")
-    assert found is not None
-    return found
+    return side.ledger.record()
 
 
 def half_done(node: str = "train-1", phase: Phase = Phase.STOPPED, **more: object) -> RestartRecord:

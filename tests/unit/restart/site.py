@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import TARGET, record
+from tests.unit.restart.records import TARGET, record, written
 from tests.unit.sim.cloud.servers import Cloud, cloud_running
 from tpuwatch.config import schema
 from tpuwatch.model.restart import RestartRecord
@@ -92,9 +92,7 @@ class Site:
     @property
     def record(self) -> RestartRecord:
         """As the ledger holds it."""
-        stored = self.ledger.read(TARGET)
-        assert stored is not None
-        return stored.record
+        return written(self.ledger).record
 
     def count(self, what: str) -> int:
         """How often that happened to the node."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import TARGET
+from tests.unit.restart.records import TARGET, written
 from tests.unit.restart.site import Machine, Site, site_running
 from tpuwatch.core.errors import ConflictError, LedgerError
 from tpuwatch.model.restart import Lease, Phase, RestartRecord, Target
@@ -125,8 +125,7 @@ def test_a_record_that_has_ended_stays_as_it_is(site: Site) -> None:
 
 def test_the_live_driver_of_a_record_is_named_and_left_alone(site: Site) -> None:
     def renew(_: float) -> bool:
-        found = site.ledger.read(TARGET)
-        assert found is not None
+        found = written(site.ledger)
         site.ledger.write(found.record, found.version)
         return False
 
@@ -176,8 +175,7 @@ def test_a_driver_that_is_overtaken_while_it_looks_does_nothing_more(site: Site)
     watched = Watched(site)
 
     def overtake() -> None:
-        found = site.ledger.read(TARGET)
-        assert found is not None
+        found = written(site.ledger)
         site.ledger.write(replace(found.record, lease=Lease("vm-9/boot/4711/7/x")), found.version)
 
     watched.after_look = overtake

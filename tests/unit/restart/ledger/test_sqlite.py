@@ -16,7 +16,7 @@ import pytest
 
 from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import LedgerContract, Open
-from tests.unit.restart.records import NOW, TARGET, full_record, record
+from tests.unit.restart.records import NOW, TARGET, full_record, record, written
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase
@@ -94,8 +94,7 @@ def test_what_a_killed_writer_was_told_is_there(tmp_path: Path, opened: Open) ->
         reported = [next(writer.stdout) for _ in range(20)]
         writer.send_signal(signal.SIGKILL)
         reported += writer.stdout.readlines()
-    found = opened().read(TARGET)
-    assert found is not None
+    found = written(opened())
     assert found.record.tries in (
         int(reported[-1]),
         int(reported[-1]) + 1,
@@ -217,8 +216,7 @@ def test_what_is_no_record_is_refused(tmp_path: Path, opened: Open, text: str) -
 def test_a_record_of_before_a_field_was_added_has_its_default(tmp_path: Path, opened: Open) -> None:
     opened().write(full_record(), 0)
     execute(tmp_path, "UPDATE entries SET value = json_remove(value, '$.note', '$.history', '$.lease')")
-    found = opened().read(TARGET)
-    assert found is not None
+    found = written(opened())
     assert (found.record.note, found.record.history, found.record.lease.owner) == ("", (), "")
     assert found.record.operations == full_record().operations
 

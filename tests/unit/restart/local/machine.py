@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import record
+from tests.unit.restart.records import record, written
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.host.holders import HolderScan
@@ -161,8 +161,7 @@ class Desk:
 
     def put(self, **changes: Any) -> None:
         """Change the record behind everybody's back."""
-        stored = self.ledger.read(record().target)
-        assert stored is not None
+        stored = written(self.ledger)
         self.ledger.write(replace(stored.record, **changes), stored.version)
 
     def driver(self, at_fault: tuple[Holder, ...] = (), **more: Any) -> LocalDriver:

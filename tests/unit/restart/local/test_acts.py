@@ -23,11 +23,6 @@ COMMAND = RestartConfig(checkpoint_command=("/opt/checkpoint", "now"))
 SIGNAL = RestartConfig(checkpoint_signal="SIGUSR1")
 
 
-@pytest.fixture
-def context() -> Desk:
-    return Desk()
-
-
 # -- action 1
 
 

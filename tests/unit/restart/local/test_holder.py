@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.local.machine import Desk
+from tests.unit.restart.records import written
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Phase, RestartRecord, Target
@@ -16,11 +17,6 @@ from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.local.system import CommandOutcome
 
 LADDER = ["SIGINT", "SIGTERM", "SIGQUIT", "SIGKILL"]
-
-
-@pytest.fixture
-def context() -> Desk:
-    return Desk()
 
 
 def test_one_that_ends_at_once_gets_one_signal(context: Desk) -> None:
@@ -53,18 +49,16 @@ def test_what_it_is_is_on_the_disk_before_the_first_signal(context: Desk) -> Non
     context.system.add(41, parent=40, holds=False)
     context.system.programs = {"py-spy": "/usr/bin/py-spy"}
     context.system.answer = lambda _: CommandOutcome(0, 'Thread 40 (idle): "MainThread"\n    wait (train.py:7)\n')
-    written: list[RestartRecord] = []
+    seen: list[RestartRecord] = []
 
     def look(_: int) -> None:
-        stored = context.ledger.read(Target("lab", "us-east5-a", "train-1"))
-        assert stored is not None
-        written.append(stored.record)
+        seen.append(written(context.ledger).record)
 
     context.system.before_send = look
     context.end(40)
-    assert [(one.phase, one.operation) for one in written] == [(Phase.INTENT, name) for name in LADDER]
-    assert (written[0].operations, written[0].boot_id) == (("holder/40/1000",), "boot-1")
-    assert written[0].evidence[1:] == (
+    assert [(one.phase, one.operation) for one in seen] == [(Phase.INTENT, name) for name in LADDER]
+    assert (seen[0].operations, seen[0].boot_id) == (("holder/40/1000",), "boot-1")
+    assert seen[0].evidence[1:] == (
         "Process 40 of alice: python3 train-40.py, started 2026-09-21T11:26:40Z (tick 1000), state S, parent 39, "
         "process group 39, cgroup cgroup of 40; holds /dev/vfio/0; children: 41.",
         'Stack of process 40 by py-spy: Thread 40 (idle): "MainThread" | wait (train.py:7)',
