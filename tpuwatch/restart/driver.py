@@ -110,6 +110,10 @@ class LeasedDriver(ABC):
             self._release()
         return self.record
 
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it works with."""
+
     # -- the lease
 
     def _take(self, free: int) -> None:
@@ -245,6 +249,9 @@ class Driver(LeasedDriver):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._epoch = self.clock.time() - self.clock.monotonic()
+
+    def close(self) -> None:
+        self.api.close()
 
     @property
     def _now(self) -> float:

@@ -74,10 +74,11 @@ class DriverPool:
         with self._lock:
             return [self._latest[target] for target in self._threads if target in self._latest]
 
-    def drive(self, target: Target, driver: LeasedDriver, close: Callable[[], None], *, free: int = 0) -> None:
-        """Drive the node's record in a thread, of which `free` is the version that it may take, then call `close`."""
+    def drive(self, driver: LeasedDriver, *, free: int) -> None:
+        """Drive a node's record in a thread, of which `free` is the version that it may take, then close the driver."""
+        target = driver.target
         thread = threading.Thread(
-            target=self._run, args=(target, driver, close, free), name=f"restart-{target.node}"[:60], daemon=True
+            target=self._run, args=(driver, free), name=f"restart-{target.node}"[:60], daemon=True
         )
         with self._lock:
             self._threads[target] = thread
@@ -103,8 +104,8 @@ class DriverPool:
             thread.join(max(0.0, until - self._clock.monotonic()))
         return not any(thread.is_alive() for thread in list(self._threads.values()))
 
-    def _run(self, target: Target, driver: LeasedDriver, close: Callable[[], None], free: int) -> None:
-        record: RestartRecord | None = None
+    def _run(self, driver: LeasedDriver, free: int) -> None:
+        target, record = driver.target, None
         try:
             record = driver.drive(free=free)
         except ConflictError as error:
@@ -114,7 +115,7 @@ class DriverPool:
         except Exception:  # noqa: BLE001 # the record stands, and the next driver finishes it; it is logged in full
             _log.exception("The restart of node %s was broken off by an error; its record stands.", target.node)
         finally:
-            close()
+            driver.close()
             with self._lock:
                 self._results.append(DriveResult(target, record))
             self._on_change()

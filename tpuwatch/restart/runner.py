@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.model import STUCK, TOUCHED, WELL, Action, Target
-from tpuwatch.restart.candidates import may_be_own, target_of
+from tpuwatch.restart.candidates import may_be_own, nowhere, target_of
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.driver_pool import DriverPool
 from tpuwatch.restart.ledger.opening import open_ledger, phase_limits
@@ -95,26 +95,18 @@ class RestartRunner:
         on_machine = decision.act in OF_THE_MACHINE
         if not self.drivers.has_room or not (on_machine or self._may_act(candidate)):
             return None
-        closing: list[Callable[[], None]] = []
-
-        def make_driver(decision: RestartDecision) -> LeasedDriver:
-            driver, close = self._driver(candidate.target, decision.act or Action.NONE, candidate.judged, snapshot)
-            closing.append(close)
-            return driver
-
         begun = self.starter.begin(
             candidate.target,
             decision,
             reading,
             decide=lambda view: candidate.decide(view, self.settings, self._clock.time()),
-            make_driver=make_driver,
+            make_driver=lambda decision: self._driver(candidate.target, decision.wanted, candidate.judged, snapshot),
             summary=candidate.judged.judgement.summary,
             boot_id=_boot_id(snapshot) if candidate.own else "",
         )
-        if begun is None or begun.driver is None or begun.record is None:
-            return begun
-        self._metrics.restart.count_begun(begun.record.action)
-        self.drivers.drive(candidate.target, begun.driver, closing[-1], free=begun.version)
+        if begun is not None and begun.driver is not None:
+            self._metrics.restart.count_begun(begun.decision.wanted)
+            self.drivers.drive(begun.driver, free=begun.version)
         return begun
 
     def _may_act(self, candidate: Candidate) -> bool:
@@ -166,7 +158,7 @@ class RestartRunner:
     ) -> bool:
         """An act on a machine is finished by the machine itself; one that does not is given up by its watchers."""
         record = stored.record
-        if own is not None and record.target == (target_of(own) or self.nowhere):
+        if own is not None and record.target == (target_of(own) or nowhere(self._host)):
             self._drive(stored, own, snapshot)
         elif is_watched and (ended := orphaned(record, self._clock.time())) is not None:
             wrote = self.starter.write(ended, stored.version)
@@ -231,23 +223,15 @@ class RestartRunner:
 
     # -- drivers
 
-    @property
-    def nowhere(self) -> Target:
-        """Under which the acts on a machine are recorded that is of no node."""
-        return Target("-", "-", self._host)
-
     def _drive(self, stored: Stored, own: JudgedNode | None, snapshot: Snapshot) -> None:
         record = stored.record
-        driver, close = self._driver(record.target, record.action, own, snapshot)
-        self.drivers.drive(record.target, driver, close, free=stored.version)
+        self.drivers.drive(self._driver(record.target, record.action, own, snapshot), free=stored.version)
 
-    def _driver(
-        self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot
-    ) -> tuple[LeasedDriver, Callable[[], None]]:
-        """Who drives such a record, and what is to be called after that."""
+    def _driver(self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot) -> LeasedDriver:
+        """Who drives such a record."""
         restart, lease = self._config.restart, self._config.ledger.lease_seconds
         if action in OF_THE_MACHINE:
-            driver = LocalDriver(
+            return LocalDriver(
                 self._ledger,
                 target,
                 system=self._system or Linux(self._clock),
@@ -259,23 +243,18 @@ class RestartRunner:
                 lease_seconds=lease,
                 here=self._here,
             )
-            return driver, _nothing
         from tpuwatch.restart.cloud_api import CloudNodeApi  # Google's packages
 
-        api = CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request)
-        return (
-            Driver(
-                self._ledger,
-                target,
-                api=api,
-                clock=self._clock,
-                wait=self.drivers.wait,
-                limits=phase_limits(restart),
-                on_progress=self.drivers.on_progress,
-                lease_seconds=lease,
-                here=self._here,
-            ),
-            api.close,
+        return Driver(
+            self._ledger,
+            target,
+            api=CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request),
+            clock=self._clock,
+            wait=self.drivers.wait,
+            limits=phase_limits(restart),
+            on_progress=self.drivers.on_progress,
+            lease_seconds=lease,
+            here=self._here,
         )
 
 
@@ -289,7 +268,3 @@ def _at_fault(judged: JudgedNode, action: Action, snapshot: Snapshot) -> tuple[H
 
 def _boot_id(snapshot: Snapshot) -> str:
     return snapshot.host.value.boot_id if snapshot.host.value is not None else ""
-
-
-def _nothing() -> None:
-    """A driver on the machine holds nothing."""

@@ -37,8 +37,7 @@ class Begun:
 
     decision: RestartDecision
     driver: LeasedDriver | None = None
-    record: RestartRecord | None = None
-    version: int = 0
+    version: int = 0  # of the record
 
 
 def claim_budget(ledger: Ledger, target: Target, settings: PolicySettings, at: float) -> None:
@@ -100,7 +99,7 @@ class RestartStarter:
                 stored = self._ledger.write(record, reading.version(target))
             except ConflictError:
                 continue
-            return Begun(decision, driver, record, stored.version)
+            return Begun(decision, driver, stored.version)
         return None
 
     def request(

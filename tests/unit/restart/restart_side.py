@@ -94,20 +94,23 @@ class Driver:
     """Ends the record as the test requests."""
 
     side: Side
-    of: Target
+    target: Target
     action: Action
     lease: Lease
 
     def drive(self, *, free: int = 0) -> RestartRecord:
-        self.side.driven.append((self.of.node, self.action))
+        self.side.driven.append((self.target.node, self.action))
         assert self.side.go.wait(30)
         if isinstance(self.side.outcome, LedgerError):
             raise self.side.outcome
-        stored = written(self.side.ledger, self.of)
+        stored = written(self.side.ledger, self.target)
         assert stored.version == free
         record = ended(stored.record, self.side.outcome, "", self.side.clock.time())
         self.side.ledger.put(replace(record, lease=Lease()))
         return record
+
+    def close(self) -> None:
+        """It holds nothing."""
 
 
 @dataclass
@@ -135,8 +138,8 @@ class Side:
         self.patch.setattr(runner, "open_ledger", lambda *_, **__: self.ledger)
         side = self
 
-        def driver(_: object, of: Target, action: Action, *_more: object) -> tuple[Driver, Callable[[], None]]:
-            return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0)), lambda: None
+        def driver(_: object, of: Target, action: Action, *_more: object) -> Driver:
+            return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0))
 
         self.patch.setattr(runner.RestartRunner, "_driver", driver)
         given = {**ACT, **restart}

@@ -48,6 +48,9 @@ class LocalDriver(LeasedDriver):
     at_fault: tuple[Holder, ...] = ()
     began_here: bool = field(default=False, init=False)  # whether the intent was written by this very driver
 
+    def close(self) -> None:
+        """A machine holds nothing."""
+
     def write(self, phase: Phase, sentence: str = "", **changes: Any) -> None:
         """Store the record in that phase, entered now, and report the sentence.
 

@@ -14,7 +14,6 @@ from tpuwatch.model import Phase
 if TYPE_CHECKING:
     from tpuwatch.restart.local.driver import LocalDriver
 
-_SYSTEMCTL: Final = "systemctl"
 _ENVIRONMENT: Final = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _SHOW_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 2.0
@@ -69,13 +68,7 @@ def _begin(driver: LocalDriver) -> None:
 
 def _restart(driver: LocalDriver) -> None:
     settings = driver.settings
-    argv = settings.runtime_command or (
-        driver.system.find(_SYSTEMCTL) or _SYSTEMCTL,
-        "restart",
-        "--no-ask-password",
-        "--",
-        settings.runtime_unit,
-    )
+    argv = settings.runtime_command or _systemctl(driver, "restart", "--no-ask-password")
     ran = driver.system.run(argv, settings.runtime_seconds, _ENVIRONMENT, driver.must_stop)
     if driver.must_stop():
         return  # the next driver finds out what became of it
@@ -162,16 +155,9 @@ def _settle(driver: LocalDriver, unit: Unit, now: float) -> None:
 
 
 def _unit(driver: LocalDriver) -> Unit:
-    name = driver.settings.runtime_unit
-    if not name:
+    if not driver.settings.runtime_unit:
         return Unit()
-    argv = (
-        driver.system.find(_SYSTEMCTL) or _SYSTEMCTL,
-        "show",
-        "--property=LoadState,ActiveState,InvocationID",
-        "--",
-        name,
-    )
+    argv = _systemctl(driver, "show", "--property=LoadState,ActiveState,InvocationID")
     ran = driver.system.run(argv, _SHOW_SECONDS, _ENVIRONMENT, driver.must_stop)
     properties = dict(line.partition("=")[::2] for line in ran.words.splitlines()) if ran.well else {}
     return Unit(
@@ -179,6 +165,10 @@ def _unit(driver: LocalDriver) -> Unit:
         properties.get("ActiveState", ""),
         clean(properties.get("InvocationID", ""), 64),
     )
+
+
+def _systemctl(driver: LocalDriver, *words: str) -> tuple[str, ...]:
+    return (driver.system.find("systemctl") or "systemctl", *words, "--", driver.settings.runtime_unit)
 
 
 def _is_before(driver: LocalDriver, unit: Unit) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
-from tpuwatch.model import Lease, Phase
+from tpuwatch.model import Action, Lease, Phase
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.plan import plan_restart
+from tpuwatch.restart.operator.plan import RestartPlan
 from tpuwatch.restart.operator.wording import describe_local_action, describe_unfinished
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.driver import NodeApi, Progress
     from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.operator.access import LedgerAccess
-    from tpuwatch.restart.operator.plan import RestartPlan
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.targets import OwnNode
     from tpuwatch.restart.workflow.types import NodeObservation
@@ -199,16 +198,22 @@ class RestartSession:
 
     def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
         """`previous` is the node's record so far; if it is open, the restart ends it."""
-        return plan_restart(
-            target,
-            observation,
+        report, now, limits = (
             self.reporter.report(target, observation),
-            self._superseded(previous) if previous is not None and previous.open else previous,
-            reason=self.request.reason,
-            actor=self.access.actor,
-            now=self.clock.time(),
-            limits=phase_limits(self.config.restart),
+            self.clock.time(),
+            phase_limits(self.config.restart),
         )
+        record = step.begin(
+            target,
+            self._superseded(previous) if previous is not None and previous.open else previous,
+            Action.RESET_QUEUED_RESOURCE if observation.hosts > 1 else Action.RESTART_NODE,
+            cause="operator",
+            reason=self.request.reason or f"An operator requested it. {report.document['summary']}",
+            actor=self.access.actor,
+            now=now,
+            evidence=report.evidence,
+        )
+        return RestartPlan(record, observation, report, workflow.advance(record, observation, now, limits), limits)
 
     def _record_and_drive(self, plan: RestartPlan, stored: Stored | None, use: Use) -> RestartResult:
         target = plan.record.target
