@@ -114,22 +114,6 @@ def test_a_request_that_was_taken_over_and_not_begun_is_left_to_the_operator(sit
     assert [one.target for one in site.ledger.fleet().fleet.claims] == [target()]
 
 
-def test_control_c_leaves_the_restart_as_it_is_and_prints_how_to_continue(site: Site) -> None:
-    node = site.add()
-
-    def interrupt(display: RestartDisplay) -> None:
-        display.interrupted = node.state == "STOPPING"
-
-    site.on_wait = interrupt
-    code, (document,) = site.json("train-1", "--yes")
-    assert (code, document["outcome"], document["phase"]) == (130, "interrupted", "stopping")
-    assert f"tpuwatch restart {target().path}" in document["note"]
-    assert "stays stopped until the restart is continued" in document["note"]
-    site.on_wait = lambda _: None
-    assert site.run("train-1")[0] == 0
-    assert (node.state, site.calls()) == ("READY", ["StopNode", "StartNode"])
-
-
 def test_each_refused_start_is_shown(site: Site) -> None:
     site.add()
     site.cloud.world.faults.set(InjectedFault("StartNode", code="RESOURCE_EXHAUSTED", times=2))

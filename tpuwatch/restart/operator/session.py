@@ -198,11 +198,8 @@ class RestartSession:
 
     def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
         """`previous` is the node's record so far; if it is open, the restart ends it."""
-        report, now, limits = (
-            self.reporter.report(target, observation),
-            self.clock.time(),
-            phase_limits(self.config.restart),
-        )
+        report = self.reporter.report(target, observation)
+        now, limits = self.clock.time(), phase_limits(self.config.restart)
         record = step.begin(
             target,
             self._superseded(previous) if previous is not None and previous.open else previous,

@@ -83,15 +83,6 @@ def test_a_group_of_its_own_goes_with_it(context: Desk) -> None:
     assert context.system.sent == [(40, "SIGINT"), (41, "SIGINT")]
 
 
-def test_a_group_with_a_stranger_in_it_does_not(context: Desk) -> None:
-    context.system.add(39, holds=False)  # the shell script that has started both
-    context.system.add(40, parent=39, group=39, ends_on=("SIGINT",))
-    context.system.add(41, parent=40, group=39, holds=False)
-    context.system.add(43, parent=39, group=39, holds=False)
-    assert context.end(40).phase is Phase.DONE
-    assert context.system.sent == [(40, "SIGINT")]
-
-
 def test_children_that_hold_the_tpu_too_go_with_it(context: Desk) -> None:
     context.system.add(40, ends_on=("SIGTERM",))
     context.system.add(41, parent=40, group=41, ends_on=("SIGQUIT",))
@@ -191,6 +182,7 @@ def test_one_in_the_kernel_is_said_to_be_there(context: Desk) -> None:
     ended = context.end(40)
     assert (ended.phase, len(context.system.sent), context.system.removed) == (Phase.FAILED, 4, 0)
     assert ended.note.startswith("Process 40 is blocked in the kernel (state D)")
+    assert context.system.handles == 0
 
 
 def test_threads_that_outlive_the_first_one_still_hold_it(context: Desk) -> None:
@@ -276,12 +268,6 @@ def test_a_driver_that_was_overtaken_sends_nothing_more(context: Desk) -> None:
     with pytest.raises(ConflictError, match="taken over"):
         context.end(40)
     assert context.system.sent == [(40, "SIGINT")]
-
-
-def test_no_leavings(context: Desk) -> None:
-    context.system.add(40, state="D", ends_on=())
-    context.end(40)
-    assert context.system.handles == 0
 
 
 # -- a driver that dies
