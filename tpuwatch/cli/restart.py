@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
 
@@ -75,7 +75,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         parse_targets,
     )
     from tpuwatch.terminal import Console, RestartDisplay
-    from tpuwatch.web import serializers
+    from tpuwatch.web import MAX_NODES, ask_daemon, daemon_address, serializers
 
     if not config.cloud.enabled:
         raise UsageError("`enabled` under [cloud] is false, so that the Cloud TPU API is not used: set it to true")
@@ -89,6 +89,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         forced_action=args.force_action or "",
         command=["tpuwatch", "restart", *(["--config", str(args.config)] if args.config else [])],
     )
+    address = daemon_address(config)
     session = RestartSession(
         request,
         config,
@@ -96,7 +97,14 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         open_access(config, clock),
         CloudNodeApi(config.cloud, clock=clock),
         own_node,
-        NodeReporter(config, clock, _Daemon(config), serializers.node),
+        NodeReporter(
+            config,
+            clock,
+            address,
+            lambda: ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")["nodes"],
+            lambda: ask_daemon(address, "status", "version"),
+            serializers.node,
+        ),
         RestartDisplay(Console(sys.stderr if args.json else sys.stdout), clock),
     )
     code = 0
@@ -115,21 +123,3 @@ def make_clock() -> Clock:
     from tpuwatch.core import SystemClock
 
     return SystemClock()
-
-
-class _Daemon:
-    """The daemon on this machine: a LocalDaemon."""
-
-    def __init__(self, config: Config) -> None:
-        from tpuwatch.web import ask_daemon, daemon_address
-
-        self._ask = ask_daemon
-        self.address = daemon_address(config)
-
-    def nodes(self) -> Any:
-        from tpuwatch.web import MAX_NODES
-
-        return self._ask(self.address, "nodes", "nodes", f"?limit={MAX_NODES}")["nodes"]
-
-    def status(self) -> Any:
-        return self._ask(self.address, "status", "version")

@@ -98,7 +98,7 @@ class Candidates:
         answer = snapshot.cloud.get(judged.node)
         cloud = answer.current(now, self._cloud_seconds) if answer is not None else None
         placed = target_of(judged)
-        target = placed or Target("-", "-", self._host)  # acts on the machine itself are recorded too
+        target = placed or nowhere(self._host)
         own = judged.own or may_be_own(target, snapshot)
         situation = RestartSituation(
             target=target,
@@ -128,6 +128,11 @@ def target_of(judged: JudgedNode) -> Target | None:
     if not judged.project or not judged.zone or name == HERE:
         return None
     return Target(judged.project, judged.zone, name)
+
+
+def nowhere(host: str) -> Target:
+    """Under which the acts on a machine are recorded that is of no node."""
+    return Target("-", "-", host)
 
 
 def may_be_own(target: Target, snapshot: Snapshot) -> bool:

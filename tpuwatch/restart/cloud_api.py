@@ -123,9 +123,8 @@ class CloudNodeApi:
             # The future is left alone: its metadata may be of a type that it does not know.
             return str(calls[call](request=request, retry=None, timeout=seconds).operation.name)
 
-        asked = self._asked(method, f"the {what}", target, self._deadline())
         try:
-            return CallAnswer(operation=self._client.ask(method, asked, made))
+            return CallAnswer(operation=self._ask(method, f"the {what}", target, self._deadline(), made))
         except ApiError as error:
             return _answer_to(error, what)
 
@@ -137,11 +136,10 @@ class CloudNodeApi:
         return self._clock.monotonic() + MAX_SECONDS
 
     def _get(self, target: Target, deadline: float) -> Any:
-        request = {"name": target.path}
-        asked = self._asked("GetNode", f"node {target.node}", target, deadline)
-        node = self._client.ask(
-            "GetNode", asked, lambda client, seconds: client.get_node(request=request, retry=None, timeout=seconds)
-        )
+        def got(client: Any, seconds: float) -> Any:
+            return client.get_node(request={"name": target.path}, retry=None, timeout=seconds)
+
+        node = self._ask("GetNode", f"node {target.node}", target, deadline, got)
         return type(node).pb(node)
 
     def _with_operations(
@@ -184,16 +182,15 @@ class CloudNodeApi:
 
     def _page_of_operations(self, target: Target, deadline: float, token: str) -> Any:
         request = {"name": target.path.rpartition("/nodes/")[0], "page_size": PAGE_SIZE, "page_token": token}
-        asked = self._asked("ListOperations", "the operations", target, deadline)
-        return self._client.ask(
-            "ListOperations",
-            asked,
-            lambda client, seconds: client.list_operations(request=request, retry=None, timeout=seconds),
-        )
 
-    def _asked(self, method: str, what: str, target: Target, deadline: float) -> RequestContext:
+        def listed(client: Any, seconds: float) -> Any:
+            return client.list_operations(request=request, retry=None, timeout=seconds)
+
+        return self._ask("ListOperations", "the operations", target, deadline, listed)
+
+    def _ask(self, method: str, what: str, target: Target, deadline: float, call: Callable[[Any, float], Any]) -> Any:
         place = f"zone {target.zone} in project {target.project}"
-        return RequestContext(
+        context = RequestContext(
             what=f"{what} in {place}",
             place=place,
             project=target.project,
@@ -202,6 +199,7 @@ class CloudNodeApi:
             permission=_PERMISSIONS[method],
             role="roles/tpu.admin",
         )
+        return self._client.ask(method, context, call)
 
 
 def _answer_to(error: ApiError, what: str) -> CallAnswer:

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.model import TOUCHED, Action, Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
 from tpuwatch.restart.workflow import workflow
-from tpuwatch.restart.workflow.types import PhaseLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpuwatch.core import Clock
     from tpuwatch.restart.ledger.base import Ledger, Stored
-    from tpuwatch.restart.node_api import NodeApi
-    from tpuwatch.restart.workflow.types import ApiCall
+    from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PhaseLimits
 
 LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
 _PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles
@@ -32,6 +30,22 @@ _LOOK_SECONDS: Final = 2.0  # between two readings of a record that another driv
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
+
+
+class NodeApi(Protocol):
+    """One server of the Cloud TPU API. Every call has a deadline; nothing is retried here."""
+
+    def look(self, target: Target, *, since: float) -> NodeObservation:
+        """What it shows of the node, with the operations on it that were created at or after `since`.
+
+        A fault gives an observation without a state; never raises for what is foreseen.
+        """
+
+    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
+        """Make the call. A lost answer is a CallAnswer without an outcome."""
+
+    def close(self) -> None:
+        """Let the connection go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +62,36 @@ class Progress:
         return self.record.phase
 
 
+@dataclass(eq=False)
 class LeasedDriver(ABC):
     """Holds the lease of one node's record, and drives it on by turns. Used from one thread, once.
 
     Subclasses define a turn and the actions that they drive.
     """
 
-    actions: frozenset[Action]  # whose records it drives: those of others are left alone
+    actions: ClassVar[frozenset[Action]]  # whose records it drives: those of others are left alone
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        target: Target,
-        *,
-        clock: Clock,
-        wait: Callable[[float], bool],
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        lease_seconds: float = LEASE_SECONDS,
-        here: ThisMachine | None = None,
-    ) -> None:
-        """`wait` waits so many seconds, or until a stop is requested, and returns whether it is: it is what
-        threading.Event.wait is. `on_progress` is called often, and should not take long.
-        """
-        here = here or ThisMachine()
-        self._ledger = ledger
-        self._target = target
-        self._clock = clock
-        self._wait = wait
-        self._on_progress = on_progress
-        self._lease = Lease(str(here.new_owner()), lease_seconds)
-        self._leases = LeaseWatch(clock, here.is_gone)
-        self._began = clock.monotonic()
+    ledger: Ledger
+    target: Target
+    _: KW_ONLY
+    clock: Clock
+    # Waits so many seconds, or until a stop is requested, and returns whether it is, as threading.Event.wait does.
+    wait: Callable[[float], bool]
+    on_progress: Callable[[Progress], None] = lambda _: None  # called often, and should not take long
+    lease_seconds: float = LEASE_SECONDS
+    here: ThisMachine = field(default_factory=ThisMachine)
+
+    def __post_init__(self) -> None:
+        self.lease = Lease(str(self.here.new_owner()), self.lease_seconds)  # for a record that only it may drive
+        self._leases = LeaseWatch(self.clock, self.here.is_gone)
+        self._began = self.clock.monotonic()
         self._renewed = self._began
         self._stop_requested = False
 
     @property
-    def lease(self) -> Lease:
-        """For a new record that only this driver may drive."""
-        return self._lease
+    def record(self) -> RestartRecord:
+        """As it is stored."""
+        return self._stored.record
 
     def drive(self, *, free: int = 0) -> RestartRecord:
         """Drive the node's record until it has ended, or `wait` reports that a stop is requested.
@@ -98,33 +104,37 @@ class LeasedDriver(ABC):
         self._stored = self._retry(self._read)
         try:
             self._take(free)
-            while self._stored.record.open and not self._stop_requested:
+            while self.record.open and not self._stop_requested:
                 self._turn()
         finally:
             self._release()
-        return self._stored.record
+        return self.record
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it works with."""
 
     # -- the lease
 
     def _take(self, free: int) -> None:
         """Wait until the record is free, and take it."""
         first = self._stored
-        while self._stored.record.open and not self._stop_requested:
-            if self._stored.record.action not in self.actions:
-                raise ConflictError(_not_ours(self._stored.record))
+        while self.record.open and not self._stop_requested:
+            if self.record.action not in self.actions:
+                raise ConflictError(_not_ours(self.record))
             left = 0.0 if self._stored.version == free else self._leases.remaining(self._stored)
             if left <= 0:
-                self._write(self._taken(self._stored.record))
+                self._write(self._taken(self.record))
                 return
-            holder = owner_words(self._stored.record.lease.owner)
+            holder = owner_words(self.record.lease.owner)
             if self._stored.version != first.version:
                 raise ConflictError(
-                    f"the restart of node {self._target.node} is driven by {holder}: leave it to that one"
+                    f"the restart of node {self.target.node} is driven by {holder}: leave it to that one"
                 )
-            self._report(
+            self.report(
                 f"This restart is driven by {holder}. If that one does nothing for {left:.0f} s, this one takes over."
             )
-            self._stop_requested = self._wait(min(left, _LOOK_SECONDS))
+            self._stop_requested = self.wait(min(left, _LOOK_SECONDS))
             self._stored = self._retry(self._read)
 
     def _taken(self, record: RestartRecord) -> RestartRecord:
@@ -133,22 +143,22 @@ class LeasedDriver(ABC):
 
     def _release(self) -> None:
         """Let the next driver begin at once. If that fails, it begins when the lease has run out."""
-        record = self._stored.record
-        if record.lease.owner == self._lease.owner:
+        record = self.record
+        if record.lease.owner == self.lease.owner:
             try:
-                self._stored = self._ledger.write(replace(record, lease=Lease()), self._stored.version)
+                self._stored = self.ledger.write(replace(record, lease=Lease()), self._stored.version)
             except LedgerError as error:
-                _log.info("The lease of node %s could not be given back: %s", self._target.node, error)
+                _log.info("The lease of node %s could not be given back: %s", self.target.node, error)
 
-    def _pause(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Wait, and keep the lease meanwhile."""
-        end, now = self._clock.monotonic() + seconds, self._clock.monotonic()
+        end, now = self.clock.monotonic() + seconds, self.clock.monotonic()
         while True:
-            due = self._renewed + self._lease.seconds / 3
-            self._stop_requested = self._wait(max(0.0, min(end, due) - now))
-            now = self._clock.monotonic()
+            due = self._renewed + self.lease.seconds / 3
+            self._stop_requested = self.wait(max(0.0, min(end, due) - now))
+            now = self.clock.monotonic()
             if now >= due:
-                self._write(self._stored.record)
+                self._write(self.record)
             if self._stop_requested or now >= end:
                 return
 
@@ -156,36 +166,37 @@ class LeasedDriver(ABC):
     def _turn(self) -> None:
         """One step of the record that is stored."""
 
-    def _report(self, sentence: str) -> None:
-        self._on_progress(Progress(self._stored.record, sentence, self._clock.monotonic() - self._began))
+    def report(self, sentence: str) -> None:
+        """Report progress."""
+        self.on_progress(Progress(self.record, sentence, self.clock.monotonic() - self._began))
 
     # -- the ledger
 
     def _read(self) -> Stored:
-        stored = self._ledger.read(self._target)
+        stored = self.ledger.read(self.target)
         if stored is None:
             raise self._nothing()
         return stored
 
     def _nothing(self) -> NoRecordError:
-        return NoRecordError(f"no restart of node {self._target.node} is recorded: there is nothing to carry on")
+        return NoRecordError(f"no restart of node {self.target.node} is recorded: there is nothing to carry on")
 
     def _write(self, record: RestartRecord) -> None:
         """Store the record with this driver's lease, or without one if it has ended."""
-        record = replace(record, lease=self._lease if record.open else Lease())
+        record = replace(record, lease=self.lease if record.open else Lease())
         self._stored = self._retry(lambda: self._written(record))
 
     def _written(self, record: RestartRecord) -> Stored:
-        began = self._clock.monotonic()
+        began = self.clock.monotonic()
         try:
-            stored = self._ledger.write(record, self._stored.version)
+            stored = self.ledger.write(record, self._stored.version)
         except ConflictError as error:
-            found = self._ledger.read(self._target)
+            found = self.ledger.read(self.target)
             if self._is_lost(found):
                 _log.warning(
-                    "The ledger has lost how far the restart of node %s is: it is written again.", self._target.node
+                    "The ledger has lost how far the restart of node %s is: it is written again.", self.target.node
                 )
-                stored = self._ledger.write(record, found.version if found is not None else 0)
+                stored = self.ledger.write(record, found.version if found is not None else 0)
             elif found is None:
                 raise self._nothing() from error
             elif found.record != record:  # else it was written by a call before, of which that was not known
@@ -201,59 +212,51 @@ class LeasedDriver(ABC):
         While the lease holds no other driver can have continued. To give up now could leave the node stopped, and no
         driver would know of it; but what nothing was done about yet ends with its record.
         """
-        mine, holds = self._stored.record, self._clock.monotonic() - self._renewed < self._lease.seconds
+        mine, holds = self.record, self.clock.monotonic() - self._renewed < self.lease.seconds
         older = found is None or (found.version < self._stored.version and not self._is_done_by_another(found))
-        return older and holds and mine.lease.owner == self._lease.owner and mine.phase in TOUCHED
+        return older and holds and mine.lease.owner == self.lease.owner and mine.phase in TOUCHED
 
     def _is_done_by_another(self, found: Stored) -> bool:
         """Whether another driver has continued from the copy and may have called something: that one finishes it."""
         touched, owner = found.record.phase in TOUCHED, found.record.lease.owner
-        return touched and owner != self._lease.owner and self._leases.remaining(found) > 0
+        return touched and owner != self.lease.owner and self._leases.remaining(found) > 0
 
     def _retry(self, do: Callable[[], _T]) -> _T:
         """Do it again after faults of the ledger, for as long as a lease holds."""
-        give_up, pause = self._clock.monotonic() + self._lease.seconds, _PAUSE_SECONDS
+        give_up, pause = self.clock.monotonic() + self.lease.seconds, _PAUSE_SECONDS
         while True:
             try:
                 return do()
             except LedgerError as error:  # noqa: PERF203 (it is the loop's purpose)
                 final = isinstance(error, (ConflictError, NoRecordError))
-                if final or self._clock.monotonic() + pause > give_up or self._wait(pause):
+                if final or self.clock.monotonic() + pause > give_up or self.wait(pause):
                     raise
-                _log.warning("The restart of node %s waits for its ledger: %s", self._target.node, error)
+                _log.warning("The restart of node %s waits for its ledger: %s", self.target.node, error)
                 pause *= 2
 
 
+@dataclass(eq=False)
 class Driver(LeasedDriver):
     """Drives the restart of a node through the Cloud TPU API. Several may be at work in one process."""
 
     actions = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE})
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        api: NodeApi,
-        target: Target,
-        *,
-        clock: Clock,
-        wait: Callable[[float], bool],
-        limits: PhaseLimits | None = None,
-        on_progress: Callable[[Progress], None] = lambda _: None,
-        lease_seconds: float = LEASE_SECONDS,
-        here: ThisMachine | None = None,
-    ) -> None:
-        """As `LeasedDriver` is made; `api` is how the node is seen and called."""
-        super().__init__(
-            ledger, target, clock=clock, wait=wait, on_progress=on_progress, lease_seconds=lease_seconds, here=here
-        )
-        self._api = api
-        self._limits = limits or PhaseLimits()
-        self._epoch = clock.time() - clock.monotonic()
+    _: KW_ONLY
+    api: NodeApi
+    limits: PhaseLimits
+    on_refusal: Callable[[str], None] = lambda _: None  # called with what the API says of a call that it refused
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._epoch = self.clock.time() - self.clock.monotonic()
+
+    def close(self) -> None:
+        self.api.close()
 
     @property
     def _now(self) -> float:
         """Wall time, which does not jump while this driver is at it: no wait may seem to be over that is not."""
-        return self._epoch + self._clock.monotonic()
+        return self._epoch + self.clock.monotonic()
 
     def _taken(self, record: RestartRecord) -> RestartRecord:
         """How long a state has been shown is by another machine's clock: count again by this one's."""
@@ -261,28 +264,30 @@ class Driver(LeasedDriver):
 
     def _turn(self) -> None:
         """Look, decide, write; then call or wait."""
-        record, looked = self._stored.record, self._clock.monotonic()
-        observation = self._api.look(self._target, since=workflow.relevant_since(record))
-        step = workflow.advance(record, observation, self._now, self._limits)
+        record, looked = self.record, self.clock.monotonic()
+        observation = self.api.look(self.target, since=workflow.relevant_since(record))
+        step = workflow.advance(record, observation, self._now, self.limits)
         if step.record != record or step.call is not None:
             self._write(step.record)
-        self._report(step.sentence)
+        self.report(step.sentence)
         if step.call is None:
             if step.record.open:
-                self._pause(step.again_in)
-        elif self._clock.monotonic() - looked <= self._lease.seconds / 2:
+                self.pause(step.again_in)
+        elif self.clock.monotonic() - looked <= self.lease.seconds / 2:
             self._call(step.call)
         else:  # what was seen is too old to act upon, and the lease may run out in the call
             _log.warning(
                 "The %s of node %s is put off: from the look at it to the record that was written, %.0f s passed. It "
                 "is looked at again.",
-                *(step.call.value, self._target.node, self._clock.monotonic() - looked),
+                *(step.call.value, self.target.node, self.clock.monotonic() - looked),
             )
 
     def _call(self, call: ApiCall) -> None:
-        record = self._stored.record
-        answer = self._api.call(call, self._target, record.queued_resource)
-        after = workflow.answered(record, call, answer, self._now, self._limits)
+        record = self.record
+        answer = self.api.call(call, self.target, record.queued_resource)
+        if answer.message:
+            self.on_refusal(answer.message)
+        after = workflow.answered(record, call, answer, self._now, self.limits)
         if after != record:
             self._write(after)
 

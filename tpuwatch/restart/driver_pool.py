@@ -27,7 +27,6 @@ class DriveResult:
 
     target: Target
     record: RestartRecord | None  # as the driver left it; None if it failed
-    fault: LedgerError | None = None  # why it failed
 
 
 class DriverPool:
@@ -75,10 +74,11 @@ class DriverPool:
         with self._lock:
             return [self._latest[target] for target in self._threads if target in self._latest]
 
-    def drive(self, target: Target, driver: LeasedDriver, close: Callable[[], None], *, free: int = 0) -> None:
-        """Drive the node's record in a thread, of which `free` is the version that it may take, then call `close`."""
+    def drive(self, driver: LeasedDriver, *, free: int) -> None:
+        """Drive a node's record in a thread, of which `free` is the version that it may take, then close the driver."""
+        target = driver.target
         thread = threading.Thread(
-            target=self._run, args=(target, driver, close, free), name=f"restart-{target.node}"[:60], daemon=True
+            target=self._run, args=(driver, free), name=f"restart-{target.node}"[:60], daemon=True
         )
         with self._lock:
             self._threads[target] = thread
@@ -104,21 +104,18 @@ class DriverPool:
             thread.join(max(0.0, until - self._clock.monotonic()))
         return not any(thread.is_alive() for thread in list(self._threads.values()))
 
-    def _run(self, target: Target, driver: LeasedDriver, close: Callable[[], None], free: int) -> None:
-        record: RestartRecord | None = None
-        fault: LedgerError | None = None
+    def _run(self, driver: LeasedDriver, free: int) -> None:
+        target, record = driver.target, None
         try:
             record = driver.drive(free=free)
         except ConflictError as error:
-            fault = error
             _log.info("%s.", error)
         except LedgerError as error:
-            fault = error
             _log.warning("The restart of node %s is left to the next driver: %s", target.node, error)
         except Exception:  # noqa: BLE001 # the record stands, and the next driver finishes it; it is logged in full
             _log.exception("The restart of node %s was broken off by an error; its record stands.", target.node)
         finally:
-            close()
+            driver.close()
             with self._lock:
-                self._results.append(DriveResult(target, record, fault))
+                self._results.append(DriveResult(target, record))
             self._on_change()

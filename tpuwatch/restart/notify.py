@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, ended, printable, times
 from tpuwatch.model import Blocked, Phase
-from tpuwatch.restart.audit import AuditEntry
 from tpuwatch.restart.webhook import slack
 
 if TYPE_CHECKING:
@@ -41,14 +40,12 @@ class Notifier:
         metrics: Metrics,
         audit: Audit,
         clock: Clock,
-        actor: str,
         send: Callable[[Mapping[str, Any]], None],
     ) -> None:
         """`send` sends a document to operators."""
         self._metrics = metrics
         self._audit = audit
         self._clock = clock
-        self._actor = actor
         self._send_document = send
         self._lines = 0
         self._keys: dict[str, tuple[object, ...]] = {}  # of the decision that was reported last, by the nodes' labels
@@ -60,7 +57,7 @@ class Notifier:
             self._keys[label] = decision.key
             if decision.blocked is not None:
                 self._metrics.restart.count_blocked(decision.blocked)
-            self._audit.note(AuditEntry.of(decision, target, self._actor))
+            self._audit.note_decision(target, decision)
             if begun or self._is_due(("log", label, decision.key), LOG_AGAIN_SECONDS):
                 self._lines += 1
                 if self._lines <= MAX_LINES or begun:
@@ -81,23 +78,25 @@ class Notifier:
     def notify_request(self, target: Target, decision: RestartDecision) -> None:
         """A request was written for those who watch the node."""
         self._metrics.restart.count_request()
-        self._note(target, decision.wanted.value, "requested", decision.sentence, decision.verdict, decision.evidence)
+        self._audit.note(
+            target, decision.wanted.value, "requested", decision.sentence, decision.verdict, decision.evidence
+        )
 
     def notify_takeover(self, record: RestartRecord) -> None:
         """A restart that another driver left half done is being finished."""
         sentence = f"What was begun about {record.target.node} is finished from here: it is at {record.phase.value}."
-        self._note(record.target, record.action.value, "taken_up", sentence, record.cause)
+        self._audit.note(record.target, record.action.value, "taken_up", sentence, record.cause)
         _log.warning("%s", sentence)
 
     def notify_withdrawal(self, record: RestartRecord, why: str) -> None:
         """A record without a driver was withdrawn or ended, without any action from here."""
-        self._note(record.target, record.action.value, "given_up", why, record.cause, record.evidence)
+        self._audit.note_record(record, "given_up", why)
         _log.info("%s of %s is given up: %s", record.action.value, record.target.node, printable(why))
 
     def notify_end(self, record: RestartRecord) -> None:
         """What was driven from here has ended."""
         self._metrics.restart.count_ended(record.action, record.phase)
-        self._note(record.target, record.action.value, record.phase.value, record.note, record.cause, record.evidence)
+        self._audit.note_record(record, record.phase.value, record.note)
         well = record.phase is Phase.DONE
         words = record.phase.value.replace("_", " ")
         sentence = f"{record.action.value} of {record.target.node} because of {record.cause}: {words}."
@@ -123,26 +122,10 @@ class Notifier:
     def notify_breaker_opened(self, why: str) -> None:
         """The breaker was opened from here."""
         sentence = f"The breaker is open: {why} tpuwatch restarts nothing until `tpuwatch restarts reset-breaker`."
-        self._audit.note(AuditEntry(self._clock.time(), "", self._actor, "open_breaker", "done", sentence=sentence))
+        self._audit.note(None, "open_breaker", "done", sentence)
         _log.error("%s", printable(sentence))
         self._last_reported[Blocked.BREAKER] = self._clock.monotonic()
         self._send("breaker_opened", None, sentence)
-
-    def _note(
-        self, target: Target, what: str, result: str, sentence: str, verdict: str, evidence: tuple[str, ...] = ()
-    ) -> None:
-        self._audit.note(
-            AuditEntry(
-                self._clock.time(),
-                target.path,
-                self._actor,
-                what,
-                result,
-                verdict=verdict,
-                evidence=evidence,
-                sentence=sentence,
-            )
-        )
 
     def _send_once(self, key: Hashable, event: str, target: Target, sentence: str, **more: object) -> bool:
         if not self._is_due(("call", key) if not isinstance(key, Blocked) else key, SEND_AGAIN_SECONDS):
@@ -157,7 +140,7 @@ class Notifier:
                 "text": slack(f"tpuwatch: {about}{ended(sentence)}"),
                 "source": "tpuwatch",
                 "event": event,
-                "actor": self._actor,
+                "actor": self._audit.actor,
                 **times("time", self._clock.time()),
                 "node": target.node if target is not None else None,
                 "zone": target.zone if target is not None else None,

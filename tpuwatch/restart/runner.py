@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.model import STUCK, TOUCHED, WELL, Action, Target
-from tpuwatch.restart.candidates import may_be_own, target_of
+from tpuwatch.restart.candidates import may_be_own, nowhere, target_of
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.driver_pool import DriverPool
 from tpuwatch.restart.ledger.opening import open_ledger, phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, parse
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import LocalDriver, orphaned
 from tpuwatch.restart.local.linux import Linux
 from tpuwatch.restart.policy import budgets
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Holder, JudgedNode, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
-    from tpuwatch.restart.driver import LeasedDriver, Progress
+    from tpuwatch.restart.driver import LeasedDriver
     from tpuwatch.restart.driver_pool import DriveResult
     from tpuwatch.restart.ledger.base import Stored
     from tpuwatch.restart.ledger.reading import LedgerReading
@@ -64,8 +63,8 @@ class RestartRunner:
         self._host = host
         self._here = here or ThisMachine()
         self._system = system
-        self._drivers = DriverPool(clock, on_change=on_change)
-        self._ledger = open_ledger(config, clock, wait=self._drivers.wait, counted=metrics.node.count_api_request)
+        self.drivers = DriverPool(clock, on_change=on_change)
+        self._ledger = open_ledger(config, clock, wait=self.drivers.wait, counted=metrics.node.count_api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.starter = RestartStarter(self._ledger, self.settings, clock, f"tpuwatch@{host}")
         self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock
@@ -74,31 +73,17 @@ class RestartRunner:
         """All that the ledger holds now. Raises LedgerError."""
         return read_ledger(self._ledger)
 
-    @property
-    def drives(self) -> bool:
-        """Whether something is being done from here now."""
-        return self._drivers.is_busy
-
-    @property
-    def progress(self) -> list[Progress]:
-        """How far each restart is that is driven from here."""
-        return self._drivers.progress
-
     def results(self) -> list[DriveResult]:
         """What was driven from here and has come to an end, since this was asked last."""
-        results = self._drivers.results()
+        results = self.drivers.results()
         for result in results:
             if result.record is None or result.record.open:
                 self._left[result.target] = self._clock.monotonic() + LEFT_SECONDS
         return results
 
-    def stop(self) -> None:
-        """Let all drivers leave their records as they stand; returns at once."""
-        self._drivers.stop()
-
     def close(self, seconds: float) -> None:
         """Wait for the drivers, at most so long, and let the ledger go if they have ended."""
-        if self._drivers.join(seconds):
+        if self.drivers.join(seconds):
             self._ledger.close()
 
     # -- what is decided here
@@ -108,28 +93,20 @@ class RestartRunner:
     ) -> Begun | None:
         """Begin what was decided from `reading`; None where it has to wait. Raises LedgerError."""
         on_machine = decision.act in OF_THE_MACHINE
-        if not self._drivers.has_room or not (on_machine or self._may_act(candidate)):
+        if not self.drivers.has_room or not (on_machine or self._may_act(candidate)):
             return None
-        closing: list[Callable[[], None]] = []
-
-        def make_driver(decision: RestartDecision) -> LeasedDriver:
-            driver, close = self._driver(candidate.target, decision.act or Action.NONE, candidate.judged, snapshot)
-            closing.append(close)
-            return driver
-
         begun = self.starter.begin(
             candidate.target,
             decision,
             reading,
             decide=lambda view: candidate.decide(view, self.settings, self._clock.time()),
-            make_driver=make_driver,
+            make_driver=lambda decision: self._driver(candidate.target, decision.wanted, candidate.judged, snapshot),
             summary=candidate.judged.judgement.summary,
             boot_id=_boot_id(snapshot) if candidate.own else "",
         )
-        if begun is None or begun.driver is None or begun.record is None:
-            return begun
-        self._metrics.restart.count_begun(begun.record.action)
-        self._drivers.drive(candidate.target, begun.driver, closing[-1], free=begun.version)
+        if begun is not None and begun.driver is not None:
+            self._metrics.restart.count_begun(begun.decision.wanted)
+            self.drivers.drive(begun.driver, free=begun.version)
         return begun
 
     def _may_act(self, candidate: Candidate) -> bool:
@@ -164,7 +141,7 @@ class RestartRunner:
         wrote = False
         for stored in standing:
             target = stored.record.target
-            if self._drivers.drives(target) or now < self._left.get(target, now) or not self._drivers.has_room:
+            if self.drivers.drives(target) or now < self._left.get(target, now) or not self.drivers.has_room:
                 continue
             if self._leases.remaining(stored) > 0:
                 continue
@@ -181,7 +158,7 @@ class RestartRunner:
     ) -> bool:
         """An act on a machine is finished by the machine itself; one that does not is given up by its watchers."""
         record = stored.record
-        if own is not None and record.target == (target_of(own) or self.nowhere):
+        if own is not None and record.target == (target_of(own) or nowhere(self._host)):
             self._drive(stored, own, snapshot)
         elif is_watched and (ended := orphaned(record, self._clock.time())) is not None:
             wrote = self.starter.write(ended, stored.version)
@@ -246,51 +223,38 @@ class RestartRunner:
 
     # -- drivers
 
-    @property
-    def nowhere(self) -> Target:
-        """Under which the acts on a machine are recorded that is of no node."""
-        return Target("-", "-", self._host)
-
     def _drive(self, stored: Stored, own: JudgedNode | None, snapshot: Snapshot) -> None:
         record = stored.record
-        driver, close = self._driver(record.target, record.action, own, snapshot)
-        self._drivers.drive(record.target, driver, close, free=stored.version)
+        self.drivers.drive(self._driver(record.target, record.action, own, snapshot), free=stored.version)
 
-    def _driver(
-        self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot
-    ) -> tuple[LeasedDriver, Callable[[], None]]:
-        """Who drives such a record, and what is to be called after that."""
+    def _driver(self, target: Target, action: Action, judged: JudgedNode | None, snapshot: Snapshot) -> LeasedDriver:
+        """Who drives such a record."""
         restart, lease = self._config.restart, self._config.ledger.lease_seconds
         if action in OF_THE_MACHINE:
-            driver = LocalDriver(
+            return LocalDriver(
                 self._ledger,
                 target,
-                self._system or Linux(self._clock),
+                system=self._system or Linux(self._clock),
                 clock=self._clock,
-                wait=self._drivers.wait,
+                wait=self.drivers.wait,
                 at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),
-                settings=LocalSettings.of(restart),
-                on_progress=self._drivers.on_progress,
+                settings=restart,
+                on_progress=self.drivers.on_progress,
                 lease_seconds=lease,
                 here=self._here,
             )
-            return driver, _nothing
         from tpuwatch.restart.cloud_api import CloudNodeApi  # Google's packages
 
-        api = CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request)
-        return (
-            Driver(
-                self._ledger,
-                api,
-                target,
-                clock=self._clock,
-                wait=self._drivers.wait,
-                limits=phase_limits(restart),
-                on_progress=self._drivers.on_progress,
-                lease_seconds=lease,
-                here=self._here,
-            ),
-            api.close,
+        return Driver(
+            self._ledger,
+            target,
+            api=CloudNodeApi(self._config.cloud, clock=self._clock, counted=self._metrics.node.count_api_request),
+            clock=self._clock,
+            wait=self.drivers.wait,
+            limits=phase_limits(restart),
+            on_progress=self.drivers.on_progress,
+            lease_seconds=lease,
+            here=self._here,
         )
 
 
@@ -304,7 +268,3 @@ def _at_fault(judged: JudgedNode, action: Action, snapshot: Snapshot) -> tuple[H
 
 def _boot_id(snapshot: Snapshot) -> str:
     return snapshot.host.value.boot_id if snapshot.host.value is not None else ""
-
-
-def _nothing() -> None:
-    """A driver on the machine holds nothing."""

@@ -84,9 +84,8 @@ class RestartService:
         self._webhook = Webhook(url, counted=metrics.restart.count_webhook_message) if url else None
         self._notifier = Notifier(
             metrics=metrics,
-            audit=Audit(config.state.dir / FILE_NAME),
+            audit=Audit(config.state.dir / FILE_NAME, self._runner.starter.actor, clock),
             clock=clock,
-            actor=self._runner.starter.actor,
             send=self._webhook.send if self._webhook is not None else lambda _: None,
         )
         cloud_seconds = JudgeLimits(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
@@ -117,7 +116,7 @@ class RestartService:
     def stop(self) -> None:
         """Stop. Restarts that are under way stay as they stand; the next service finishes them."""
         self._loop.stop()
-        self._runner.stop()
+        self._runner.drivers.stop()
         if self._webhook is not None:
             self._webhook.close()
         until = self._clock.monotonic() + STOP_SECONDS
@@ -130,7 +129,7 @@ class RestartService:
         """Whether a restart is under way from here or half done, so that the ledger must not be replaced."""
         reading = self._reading
         half_done = reading is not None and any(one.record.phase in TOUCHED for one in reading.stored.values())
-        return half_done or self._runner.drives
+        return half_done or self._runner.drivers.is_busy
 
     def limits(self) -> dict[str, float]:
         """How long the loop may go without success, in seconds."""
@@ -169,7 +168,7 @@ class RestartService:
             self._read_at = float("-inf")
             if result.record is not None and not result.record.open:
                 self._notifier.notify_end(result.record)
-        for progress in self._runner.progress:
+        for progress in self._runner.drivers.progress:
             self._notifier.notify_note(progress.record)
 
     # -- the ledger
@@ -293,7 +292,7 @@ class RestartService:
     def _records(self) -> tuple[RestartRecord, ...]:
         """The records of the ledger, the open ones first; those driven from here as they are now."""
         records = dict(self._reading.view.records) if self._reading is not None else {}
-        for progress in self._runner.progress:
+        for progress in self._runner.drivers.progress:
             known = records.get(progress.record.target.path)
             if known is None or known.open:
                 records[progress.record.target.path] = progress.record

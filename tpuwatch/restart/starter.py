@@ -37,8 +37,7 @@ class Begun:
 
     decision: RestartDecision
     driver: LeasedDriver | None = None
-    record: RestartRecord | None = None
-    version: int = 0
+    version: int = 0  # of the record
 
 
 def claim_budget(ledger: Ledger, target: Target, settings: PolicySettings, at: float) -> None:
@@ -96,12 +95,11 @@ class RestartStarter:
                     fleet = budgets.claimed(reading.view, target, self._settings, now)
                     self._ledger.write_fleet(fleet, reading.fleet.version)
                 driver = make_driver(decision)
-                record = self._record(target, decision, decision.act, reading, now, summary)
-                record = replace(record, boot_id=boot_id, lease=driver.lease)
+                record = replace(self._record(target, decision, reading, now, summary, boot_id), lease=driver.lease)
                 stored = self._ledger.write(record, reading.version(target))
             except ConflictError:
                 continue
-            return Begun(decision, driver, record, stored.version)
+            return Begun(decision, driver, stored.version)
         return None
 
     def request(
@@ -113,7 +111,7 @@ class RestartStarter:
             same = (before.action, before.cause) == (decision.wanted, decision.verdict)
             if same and 0 <= now - before.requested < RENEW_SECONDS:
                 return False
-        record = replace(self._record(target, decision, decision.wanted, reading, now, summary), boot_id=boot_id)
+        record = self._record(target, decision, reading, now, summary, boot_id)
         # If that fails another worker of the node has just asked, or a watcher has begun.
         return self.write(record, reading.version(target))
 
@@ -150,18 +148,12 @@ class RestartStarter:
         return True
 
     def _record(
-        self,
-        target: Target,
-        decision: RestartDecision,
-        action: Action,
-        reading: LedgerReading,
-        now: float,
-        summary: str,
+        self, target: Target, decision: RestartDecision, reading: LedgerReading, now: float, summary: str, boot_id: str
     ) -> RestartRecord:
-        return begin(
+        record = begin(
             target,
             reading.record(target),
-            action,
+            decision.wanted,
             cause=decision.verdict,
             reason=summary,
             actor=self.actor,
@@ -169,3 +161,4 @@ class RestartStarter:
             evidence=decision.evidence,
             signals=decision.signals,
         )
+        return replace(record, boot_id=boot_id)

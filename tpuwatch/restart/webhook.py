@@ -63,8 +63,7 @@ class Webhook:
         self._waiting: deque[bytes] = deque()
         self._thread: threading.Thread | None = None
         self._failing = False
-        clock = clock or SystemClock()
-        self._opener = urllib.request.build_opener(_NoRedirects(), _Http(clock), _Https(clock))
+        self._opener = urllib.request.build_opener(_NoRedirects(), _Bounded(clock or SystemClock()))
 
     def send(self, document: Mapping[str, Any]) -> None:
         """Have it sent soon. Returns at once, and never raises."""
@@ -151,19 +150,15 @@ class Webhook:
         return False, "", 0.0
 
 
-class _Http(urllib.request.HTTPHandler):
+class _Bounded(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    """Opens connections with a deadline."""
+
     def __init__(self, clock: Clock) -> None:
         super().__init__()
         self._clock = clock
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(lambda host, **more: _Connection(host, self._clock, **more), req)
-
-
-class _Https(urllib.request.HTTPSHandler):
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(lambda host, **more: _SecureConnection(host, self._clock, **more), req)

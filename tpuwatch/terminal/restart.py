@@ -38,7 +38,7 @@ _RESET_HINT: Final = "When the cause is fixed: `tpuwatch restarts reset-breaker`
 
 
 class RestartDisplay:
-    """Shows the restart of nodes: a line for each phase, the last one live on a terminal. A SessionDisplay.
+    """Shows the restart of nodes: a line for each phase, the last one live on a terminal. See SessionDisplay.
 
     A terminal that goes away does not end the restart.
     """
@@ -56,21 +56,18 @@ class RestartDisplay:
     # -- what the session reports
 
     def show_report(self, report: NodeReport, target: Target, *, remedy: bool) -> None:
-        """What is known of the node; `remedy`: also what would help it."""
         document = {**report.document, "node": full_name(target)}
         if not remedy:
             document["remedy"] = []
         self._write(lambda: print_node(self.console, document, self._clock.time()))
 
     def show_plan(self, steps: str, costs: Iterable[str], notes: Iterable[str]) -> None:
-        """What will be done, what it costs, and what else the operator should know."""
         for title, lines in (("What will be done", [steps]), ("What it costs", costs), ("Also", notes)):
             self._line(f"{title}:", style="bold", indent=_INDENT)
             for line in lines:
                 self._line(f"- {line}", indent=_INDENT, hang=2)
 
     def show_record(self, record: RestartRecord, now: float) -> None:
-        """A restart in progress, which is about to be continued."""
         self._line(full_name(record.target), style="bold")
         self._line(
             f"A restart of it is in progress, which {record.actor} requested {length(now - record.requested)} ago "
@@ -81,11 +78,9 @@ class RestartDisplay:
             self._line(record.note, indent=_INDENT, style="yellow")
 
     def show_note(self, text: str, *, warning: bool = False) -> None:
-        """One sentence."""
         self._line(text, indent=_INDENT, style="yellow" if warning else "")
 
     def show_result(self, result: RestartResult) -> None:
-        """What came of one node; nothing more is shown of it."""
         self._write(self._clear)
         self._latest = None
         if result.note:

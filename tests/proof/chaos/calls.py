@@ -218,7 +218,7 @@ class Calls:
             step(node)
             return self._clock.monotonic() - began > PATIENCE * self._long_seconds
 
-        record = Driver(self._ledger, api, target, clock=self._clock, wait=wait, limits=LIMITS).drive()
+        record = Driver(self._ledger, target, api=api, clock=self._clock, wait=wait, limits=LIMITS).drive()
         return node, record
 
     def _judge(

@@ -253,7 +253,7 @@ class Watcher:
 
     def _driver(self, target: Target, hands: Any) -> Driver:
         clock = self._fleet.agenda.clock
-        return Driver(hands, hands, target, clock=clock, wait=hands.wait, limits=LIMITS, here=self._here)
+        return Driver(hands, target, api=hands, clock=clock, wait=hands.wait, limits=LIMITS, here=self._here)
 
     def _drive(self, target: Target, driver: LeasedDriver, hands: Hands, free: int) -> None:
         def work(task: Task) -> None:

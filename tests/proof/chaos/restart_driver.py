@@ -65,8 +65,8 @@ def drive(job: Job, node: str) -> int:
 
     driver = Driver(
         SqliteLedger(Path(job.state), job),
-        CloudNodeApi(config, clock=CallClock(job)),
         target(node),
+        api=CloudNodeApi(config, clock=CallClock(job)),
         clock=job,
         wait=wait,
         limits=job.limits,

@@ -26,7 +26,7 @@ from tests.proof.model.world import Budget, World
 from tpuwatch.model.restart import Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.workflow import workflow
-from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, PhaseLimits, Step
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PhaseLimits, Step
 
 NOW = 1000.0  # each state is moved to this time: only differences matter
 MEMORY = 8  # ticks: longer ago is all the same, for all limits are shorter
@@ -46,7 +46,7 @@ LIMITS = PhaseLimits(
 )
 GOOD_STEPS = 300  # within so many the fault-free continuation must end
 
-Advance = Callable[[RestartRecord, workflow.NodeObservation, float, PhaseLimits], Step]
+Advance = Callable[[RestartRecord, NodeObservation, float, PhaseLimits], Step]
 Answered = Callable[[RestartRecord, ApiCall, CallAnswer, float, PhaseLimits], RestartRecord]
 
 

@@ -10,7 +10,8 @@ from tests.proof.model.checker import LIMITS, Checker, Violation, alone
 from tests.proof.model.world import Budget
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.restart.workflow import workflow
-from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, NodeObservation, PhaseLimits, Step
+from tpuwatch.restart.workflow.step import ended
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PhaseLimits, Step
 
 WHOLE = 10_000  # deeper than anything
 PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the end of the wait
@@ -53,7 +54,7 @@ def _forgets_stopped(record: RestartRecord, sight: NodeObservation, now: float, 
     """When the node is stopped, that is the end."""
     move = workflow.advance(record, sight, now, limits)
     if record.phase is Phase.STOPPING and sight.state == "STOPPED":
-        return Step(workflow.ended(move.record, Phase.DONE, "Stopped.", now))
+        return Step(ended(move.record, Phase.DONE, "Stopped.", now))
     return move
 
 
@@ -62,7 +63,7 @@ def _gives_up_starting(
 ) -> RestartRecord:
     """A start that is refused is the end."""
     after = workflow.answered(record, call, answer, now, limits)
-    return workflow.ended(after, Phase.FAILED, "No start.", now) if call is ApiCall.START and answer.code else after
+    return ended(after, Phase.FAILED, "No start.", now) if call is ApiCall.START and answer.code else after
 
 
 def _never_starts(record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits) -> Step:

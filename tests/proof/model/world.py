@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, NodeObservation, Operation
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation
 
 EPOCH = 900.0  # operations' times show their order alone
 _DURING = {"stop": "STOPPING", "start": "STARTING", "reset": "RESTARTING"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.restart.records import record
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud, cloud_running
 from tpuwatch.cli import restart
 from tpuwatch.cli.main import main
@@ -86,9 +86,25 @@ class Site:
     def _documents(output: tuple[int, str, str]) -> tuple[int, list[Any]]:
         return output[0], [json.loads(line) for line in output[1].splitlines()]
 
-    def record(self, name: str = "train-1") -> RestartRecord | None:
+    def record(self, name: str = "train-1") -> RestartRecord:
+        """As the ledger holds it."""
         stored = self.ledger.read(target(name))
-        return stored.record if stored is not None else None
+        assert stored is not None
+        return stored.record
+
+    def put(self, node: str = "train-1", **fields: Any) -> RestartRecord:
+        """Write a restart into the ledger, whatever there was before."""
+        now = self.clock.time()
+        made = record(node, **{"requested": now - 60, "entered": now - 30, **fields})
+        stored = self.ledger.read(made.target)
+        self.ledger.write(made, stored.version if stored else 0)
+        return made
+
+    def renew(self, name: str = "train-1") -> None:
+        """Write the record again, as its driver does to keep its lease."""
+        stored = self.ledger.read(target(name))
+        assert stored is not None
+        self.ledger.write(stored.record, stored.version)
 
     def audit(self) -> list[Any]:
         file = self.state / "audit.jsonl"
@@ -100,10 +116,10 @@ class Site:
         return [call.method for call in self.cloud.world.calls if call.method in changing]
 
 
-@contextmanager
-def restarting(root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
     with cloud_running() as cloud:
-        site = Site(cloud, root, capsys)
+        site = Site(cloud, tmp_path, capsys)
 
         def wait(display: RestartDisplay, seconds: float) -> bool:
             cloud.pass_time(max(0.01, seconds))

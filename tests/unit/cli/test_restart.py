@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pytest
 from tests.standins.http_daemon import answering
 from tests.standins.simulated import ZONE as SIM_ZONE
 from tests.standins.simulated import simulated
-from tests.unit.cli.restarting import PROJECT, ZONE, Site, flat, restarting, target
+from tests.unit.cli.restarting import PROJECT, ZONE, Site, flat, site, target
 from tests.unit.web import samples
 from tpuwatch.model.restart import Claim, Lease, Phase
 from tpuwatch.model.verdict import Verdict
@@ -25,11 +24,7 @@ from tpuwatch.restart.operator.targets import OwnNode
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.terminal.restart import RestartDisplay
 
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
-    with restarting(tmp_path, monkeypatch, capsys) as made:
-        yield made
+__all__ = ["site"]  # a fixture
 
 
 def test_restart_of_one_node(site: Site) -> None:
@@ -52,7 +47,6 @@ def test_restart_of_one_node(site: Site) -> None:
     assert phases == ["intent", "stopping", "stopped", "starting", "verifying", "done"]
     assert max(map(len, out.splitlines())) <= 80
     stored = site.record()
-    assert stored is not None
     assert (stored.phase, stored.cause, stored.reason, stored.lease) == (Phase.DONE, "operator", "It hangs.", Lease())
     assert stored.evidence[0].startswith("cloud: The API says READY and TIMEOUT")
     begun, done = site.audit()
@@ -183,7 +177,7 @@ def test_a_node_that_cannot_be_restarted_gets_the_commands_that_help(
 ) -> None:
     site.add(**fields)
     code, out, _ = site.run("train-1", "--yes")
-    assert (code, site.calls(), site.record()) == (1, [], None)
+    assert (code, site.calls(), site.ledger.records()) == (1, [], [])
     assert words in flat(out)
     assert site.audit()[-1]["result"] == "needs_operator"
 
@@ -265,7 +259,7 @@ def test_nodes_after_one_that_was_stopped_and_stays_bad_are_skipped(site: Site) 
     code, documents = site.json("train-1", "train-2", "train-3", "--yes")
     assert code == 1
     assert [one["outcome"] for one in documents] == ["needs_operator", "failed", "skipped"]
-    assert site.record("train-3") is None
+    assert site.ledger.read(target("train-3")) is None
 
 
 def test_the_verdict_is_from_the_local_daemon_if_it_watches_the_node(

@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, restarting, target
-from tests.unit.restart.records import record
+from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, site, target
 from tpuwatch.model.restart import Lease, Phase
 from tpuwatch.model.verdict import Action
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.terminal.restart import RestartDisplay
 
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
-    with restarting(tmp_path, monkeypatch, capsys) as made:
-        yield made
+__all__ = ["site"]  # a fixture
 
 
-def record_restart(site: Site, phase: Phase, **fields: Any) -> None:
+def begun(site: Site, phase: Phase, **fields: Any) -> None:
     """Write a restart that another driver began into the ledger."""
     now = site.clock.time()
-    given = {
-        "phase": phase,
-        "requested": now,
-        "entered": now,
-        "began": now,
-        "lease": Lease(OTHER_OWNER, 60.0),
-        "stops": 1,
-    }
-    site.ledger.write(record(**{**given, **fields}), 0)
+    given = {"requested": now, "entered": now, "began": now, "lease": Lease(OTHER_OWNER, 60.0), "stops": 1}
+    site.put(phase=phase, **{**given, **fields})
 
 
 def test_a_restart_whose_driver_is_gone_is_continued_without_a_question(site: Site) -> None:
     node = site.add(bad=False, state="STOPPED")
-    record_restart(site, Phase.STOPPED)
+    begun(site, Phase.STOPPED)
     code, out, _ = site.run("train-1")
     assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
     text = flat(out)
@@ -48,14 +34,9 @@ def test_a_restart_whose_driver_is_gone_is_continued_without_a_question(site: Si
 
 def test_a_restart_with_a_live_driver_is_left_alone_and_its_driver_is_named(site: Site) -> None:
     site.add(bad=False, state="STOPPED")
-    record_restart(site, Phase.STOPPED)
+    begun(site, Phase.STOPPED)
 
-    def renew(_: RestartDisplay) -> None:
-        stored = site.ledger.read(target())
-        assert stored is not None
-        site.ledger.write(stored.record, stored.version)
-
-    site.on_wait = renew
+    site.on_wait = lambda _: site.renew()
     code, (document,) = site.json("train-1", "--yes")
     assert (code, document["outcome"], document["phase"], site.calls()) == (1, "held", "stopped", [])
     assert [one["result"] for one in site.audit()] == ["resumed", "held"]
@@ -65,7 +46,7 @@ def test_a_restart_with_a_live_driver_is_left_alone_and_its_driver_is_named(site
 def test_a_restart_that_a_daemon_decided_and_did_not_begin_is_taken_over(site: Site) -> None:
     """The stopped node is started: a daemon would leave it to whoever stopped it."""
     node = site.add(bad=False, state="STOPPED")
-    record_restart(site, Phase.REQUESTED, lease=Lease(), stops=0, signals=("cloud", "runtime"))
+    begun(site, Phase.REQUESTED, lease=Lease(), stops=0, signals=("cloud", "runtime"))
     code, out, _ = site.run("train-1", "--yes")
     assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
     assert "Another daemon decided it; this command takes it over." in flat(out)
@@ -73,32 +54,27 @@ def test_a_restart_that_a_daemon_decided_and_did_not_begin_is_taken_over(site: S
 
 def test_a_dry_run_of_a_restart_in_progress_changes_nothing(site: Site) -> None:
     site.add(bad=False, state="STOPPED")
-    record_restart(site, Phase.STOPPED)
+    begun(site, Phase.STOPPED)
     code, out, _ = site.run("train-1", "--dry-run")
     assert (code, site.calls()) == (0, [])
     assert "Process 12 on elsewhere drives it" in flat(out)
-    stored = site.record()
-    assert stored is not None
-    assert stored.lease.owner == OTHER_OWNER
+    assert site.record().lease.owner == OTHER_OWNER
 
 
 @pytest.mark.parametrize("alive", [False, True])
 def test_an_action_of_the_nodes_own_daemon_ends_with_the_restart(site: Site, alive: bool) -> None:
     """Its record is of another action, and must not be driven as a restart."""
     node = site.add()
-    record_restart(site, Phase.INTENT, action=Action.END_HOLDER, stops=0)
+    begun(site, Phase.INTENT, action=Action.END_HOLDER, stops=0)
 
     def renew(_: RestartDisplay) -> None:
-        stored = site.ledger.read(target())
-        assert stored is not None
-        if alive and stored.record.action is Action.END_HOLDER:
-            site.ledger.write(stored.record, stored.version)
+        if alive and site.record().action is Action.END_HOLDER:
+            site.renew()
 
     site.on_wait = renew
     code, out, _ = site.run("train-1", "--yes")
     assert "began an action on it less than 1 s ago, which this restart ends: end holder" in flat(out)
     stored = site.record()
-    assert stored is not None
     if alive:
         assert (code, node.boots, stored.phase, stored.action) == (1, 1, Phase.INTENT, Action.END_HOLDER)
     else:
@@ -111,7 +87,7 @@ def test_an_action_of_the_nodes_own_daemon_ends_with_the_restart(site: Site, ali
 
 def test_a_request_of_the_nodes_own_daemon_is_taken_over(site: Site) -> None:
     site.add()
-    record_restart(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, signals=("cloud", "runtime"))
+    begun(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, signals=("cloud", "runtime"))
     code, _, err = site.run("train-1")
     assert code == 2
     assert "no terminal to ask on" in err
@@ -124,7 +100,7 @@ def test_a_request_that_was_taken_over_and_not_begun_is_left_to_the_operator(sit
     """No daemon continues it: its record is the operator's."""
     site.add()
     site.cloud.world.faults.set(InjectedFault(method="StopNode", code="RESOURCE_EXHAUSTED"))
-    record_restart(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, signals=("cloud", "runtime"))
+    begun(site, Phase.REQUESTED, began=0.0, lease=Lease(), stops=0, signals=("cloud", "runtime"))
     site.clock.advance(30)
 
     def interrupt(display: RestartDisplay) -> None:
@@ -133,26 +109,9 @@ def test_a_request_that_was_taken_over_and_not_begun_is_left_to_the_operator(sit
     site.on_wait = interrupt
     code, _, _ = site.run("train-1", "--yes", "--reason", "It hangs.")
     left = site.record()
-    assert left is not None
     assert (code, left.phase, left.signals, left.lease) == (130, Phase.REQUESTED, (), Lease())
     assert (left.actor == "someone@vm-1", left.reason, left.requested) == (False, "It hangs.", left.began)
     assert [one.target for one in site.ledger.fleet().fleet.claims] == [target()]
-
-
-def test_control_c_leaves_the_restart_as_it_is_and_prints_how_to_continue(site: Site) -> None:
-    node = site.add()
-
-    def interrupt(display: RestartDisplay) -> None:
-        display.interrupted = node.state == "STOPPING"
-
-    site.on_wait = interrupt
-    code, (document,) = site.json("train-1", "--yes")
-    assert (code, document["outcome"], document["phase"]) == (130, "interrupted", "stopping")
-    assert f"tpuwatch restart {target().path}" in document["note"]
-    assert "stays stopped until the restart is continued" in document["note"]
-    site.on_wait = lambda _: None
-    assert site.run("train-1")[0] == 0
-    assert (node.state, site.calls()) == ("READY", ["StopNode", "StartNode"])
 
 
 def test_each_refused_start_is_shown(site: Site) -> None:
@@ -165,7 +124,7 @@ def test_each_refused_start_is_shown(site: Site) -> None:
 
 def test_text_of_the_ledger_cannot_control_the_terminal(site: Site) -> None:
     site.add(bad=False, state="STOPPED")
-    record_restart(site, Phase.STOPPED, reason="\x1b]0;owned\x07", note="\x1b[2J\r", actor="a\x1b[31mb")
+    begun(site, Phase.STOPPED, reason="\x1b]0;owned\x07", note="\x1b[2J\r", actor="a\x1b[31mb")
     for _, out, err in (site.run("train-1"), site.restarts(), site.restarts("history")):
         assert "\x1b" not in out + err
         assert "\x07" not in out + err

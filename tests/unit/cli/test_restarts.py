@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, restarting
-from tests.unit.restart.records import record
+from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, site
 from tpuwatch.model.restart import Attempt, Breaker, Fleet, Lease, Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
-    with restarting(tmp_path, monkeypatch, capsys) as made:
-        yield made
-
-
-def record_restart(site: Site, node: str = "train-1", **fields: Any) -> RestartRecord:
-    """Write a restart into the ledger."""
-    now = site.clock.time()
-    made = record(node, **{"requested": now - 60, "entered": now - 30, **fields})
-    stored = site.ledger.read(made.target)
-    site.ledger.write(made, stored.version if stored else 0)
-    return made
+__all__ = ["site"]  # a fixture
 
 
 def attempt(site: Site, phase: Phase = Phase.DONE, ago: float = 600.0, stops: int = 1) -> Attempt:
@@ -46,11 +30,11 @@ def test_an_empty_ledger_is_shown_and_no_file_is_created(site: Site) -> None:
 
 
 def test_status_shows_restarts_in_progress_and_ended_ones(site: Site) -> None:
-    record_restart(site, "train-1", phase=Phase.STOPPING, lease=Lease(OTHER_OWNER))
+    site.put("train-1", phase=Phase.STOPPING, lease=Lease(OTHER_OWNER))
     assert site.restarts()[0] == 0
-    record_restart(site, "train-2", phase=Phase.STOPPED, stops=1)
-    record_restart(site, "train-3", phase=Phase.NEEDS_OPERATOR, note="Create it again.")
-    record_restart(site, "train-4", phase=Phase.DONE, history=(attempt(site, ago=30),))
+    site.put("train-2", phase=Phase.STOPPED, stops=1)
+    site.put("train-3", phase=Phase.NEEDS_OPERATOR, note="Create it again.")
+    site.put("train-4", phase=Phase.DONE, history=(attempt(site, ago=30),))
     code, out, _ = site.restarts()
     text = flat(out)
     assert code == 1  # train-2 has no driver
@@ -65,7 +49,7 @@ def test_status_shows_restarts_in_progress_and_ended_ones(site: Site) -> None:
 
 
 def test_status_as_json(site: Site) -> None:
-    record_restart(site, "train-1", phase=Phase.STOPPING, lease=Lease(OTHER_OWNER))
+    site.put("train-1", phase=Phase.STOPPING, lease=Lease(OTHER_OWNER))
     code, out, _ = site.restarts("--json")
     document = json.loads(out)
     assert (code, document["breaker"]["opened"], document["restarts_in_window"]) == (0, None, 1)
@@ -80,9 +64,9 @@ def test_status_as_json(site: Site) -> None:
 
 def test_history_lists_the_restarts_of_all_or_some_nodes_the_latest_first(site: Site) -> None:
     past = (attempt(site, ago=600), attempt(site, Phase.FAILED, ago=9000))
-    record_restart(site, "train-1", phase=Phase.DONE, entered=past[0].ended, history=past)
+    site.put("train-1", phase=Phase.DONE, entered=past[0].ended, history=past)
     other = (attempt(site, Phase.CANCELLED, ago=3000, stops=0),)
-    record_restart(site, "train-2", phase=Phase.CANCELLED, entered=other[0].ended, history=other)
+    site.put("train-2", phase=Phase.CANCELLED, entered=other[0].ended, history=other)
     code, out, _ = site.restarts("history")
     assert code == 0
     heads = [line.split(": ")[1] for line in out.splitlines() if not line.startswith(" ")]
@@ -93,11 +77,10 @@ def test_history_lists_the_restarts_of_all_or_some_nodes_the_latest_first(site: 
 
 
 def test_a_restart_for_which_nothing_was_done_can_be_cancelled(site: Site) -> None:
-    record_restart(site, lease=Lease(OTHER_OWNER))
+    site.put(lease=Lease(OTHER_OWNER))
     code, out, _ = site.restarts("cancel", "train-1")
     assert (code, out) == (0, "The restart of train-1 is cancelled: nothing was done.\n")
     stored = site.record()
-    assert stored is not None
     assert (stored.phase, stored.lease.owner, stored.history[0].phase) == (Phase.CANCELLED, "", Phase.CANCELLED)
     assert site.audit()[-1]["decision"] == "cancel"
     code, out, _ = site.restarts("cancel", "train-1")
@@ -107,7 +90,7 @@ def test_a_restart_for_which_nothing_was_done_can_be_cancelled(site: Site) -> No
 
 @pytest.mark.parametrize("phase", [Phase.INTENT, Phase.STOPPING, Phase.STOPPED, Phase.STARTING, Phase.VERIFYING])
 def test_a_restart_that_may_have_begun_cannot_be_cancelled(site: Site, phase: Phase) -> None:
-    before = record_restart(site, phase=phase)
+    before = site.put(phase=phase)
     code, (document,) = site.restarts_json("cancel", "train-1")
     assert (code, document["outcome"], document["phase"]) == (1, "not_cancelled", phase.value)
     assert "can no longer be cancelled" in document["note"]
@@ -125,7 +108,7 @@ def test_a_restart_that_begins_while_it_is_cancelled_is_not_cancelled(
 ) -> None:
     from tpuwatch.restart.ledger.sqlite import SqliteLedger
 
-    made = record_restart(site)
+    made = site.put()
     write = SqliteLedger.write
 
     def later(self: SqliteLedger, value: RestartRecord, version: int) -> Any:
@@ -138,9 +121,7 @@ def test_a_restart_that_begins_while_it_is_cancelled_is_not_cancelled(
     monkeypatch.undo_write = lambda: monkeypatch.setattr(SqliteLedger, "write", write)  # type: ignore[attr-defined]
     monkeypatch.setattr(SqliteLedger, "write", later)
     assert site.restarts("cancel", "train-1")[0] == 1
-    stored = site.record()
-    assert stored is not None
-    assert stored.phase is Phase.INTENT
+    assert site.record().phase is Phase.INTENT
 
 
 def test_an_open_breaker_is_shown_and_reset(site: Site) -> None:
@@ -163,7 +144,7 @@ def test_an_open_breaker_is_shown_and_reset(site: Site) -> None:
 def test_failures_that_would_open_the_breaker_are_shown_and_reset(site: Site) -> None:
     for number in range(3):
         failed = attempt(site, Phase.FAILED, ago=100)
-        record_restart(site, f"train-{number}", phase=Phase.FAILED, entered=failed.ended, history=(failed,))
+        site.put(f"train-{number}", phase=Phase.FAILED, entered=failed.ended, history=(failed,))
     code, out, _ = site.restarts()
     assert code == 1
     assert "The breaker opens before the next restart" in flat(out)
@@ -177,7 +158,7 @@ def test_failures_dated_ahead_are_reset_within_the_clock_skew_else_the_breaker_o
 ) -> None:
     for number in range(3):
         failed = attempt(site, Phase.FAILED, ago=-ahead)
-        record_restart(site, f"train-{number}", phase=Phase.FAILED, entered=failed.ended, history=(failed,))
+        site.put(f"train-{number}", phase=Phase.FAILED, entered=failed.ended, history=(failed,))
     code, out, _ = site.restarts("reset-breaker")
     assert code == (0 if closes else 1)
     assert ("It opens again" in flat(out)) != closes
@@ -211,7 +192,7 @@ def test_wrong_use(site: Site, words: list[str], answer: str) -> None:
 
 def test_options_may_stand_before_the_action(site: Site) -> None:
     past = attempt(site)
-    record_restart(site, phase=Phase.DONE, entered=past.ended, history=(past,))
+    site.put(phase=Phase.DONE, entered=past.ended, history=(past,))
     code, out, _ = site.restarts("--json", "--config", str(site.config), "history", "train-1")
     assert (code, json.loads(out)["phase"]) == (0, "done")
 

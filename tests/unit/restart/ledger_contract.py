@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.restart.records import NOW, TARGET, full_fleet, full_record, record
+from tests.unit.restart.records import NOW, TARGET, full_fleet, full_record, record, written
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Fleet, Lease, Phase, Target
@@ -15,6 +15,15 @@ from tpuwatch.restart.ledger.base import Ledger, Stored
 
 DAY = 86_400.0
 Open = Callable[[], Ledger]
+
+
+def at_once(count: int, work: Callable[[int], None]) -> None:
+    """Do the work in so many threads, each with its number."""
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
 class LedgerContract:
@@ -87,35 +96,25 @@ class LedgerContract:
             except ConflictError as error:
                 lost.append(error)
 
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once(6, write)
         assert (len(won), len(lost)) == (1, 5)
         assert opened().read(TARGET) == won[0]
 
     def test_no_step_of_many_writers_is_lost(self, opened: Open) -> None:
         opened().write(record(tries=0), 0)
 
-        def count() -> None:
+        def count(_: int) -> None:
             ledger, done = opened(), 0
             while done < 10:
-                found = ledger.read(TARGET)
-                assert found is not None
+                found = written(ledger)
                 try:
                     ledger.write(record(tries=found.record.tries + 1), found.version)
                     done += 1
                 except ConflictError:
                     continue
 
-        threads = [threading.Thread(target=count) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        found = opened().read(TARGET)
-        assert found is not None
+        at_once(4, count)
+        found = written(opened())
         assert found.record.tries == 40
 
     def test_open_records_are_kept_for_ever_and_ended_ones_for_longer_than_any_budget(

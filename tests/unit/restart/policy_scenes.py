@@ -60,7 +60,7 @@ def situation(judgement: Judgement | None = None, **more: Any) -> RestartSituati
         "cloud": cloud(),
         "own": False,
         "up_since": NOW - DAY,
-        "bad_counts": BadCounts(BadCount(100, 1), BadCount(20, 1)),
+        "bad_counts": bad_counts((100, 1), (20, 1)),
         "ledger": LedgerView(),
         "watching_since": NOW - DAY,
     }
@@ -109,6 +109,16 @@ def past(*history: Attempt) -> LedgerView:
 
 def ledger_view(*records: RestartRecord, fleet: Fleet | None = None) -> LedgerView:
     return LedgerView({one.target.path: one for one in records}, fleet or Fleet())
+
+
+def holding(*records: RestartRecord, judgement: Judgement | None = None, **more: Any) -> RestartSituation:
+    """The watcher's view where the ledger holds these records."""
+    return situation(judgement, ledger=ledger_view(*records), **more)
+
+
+def bad_counts(fleet: tuple[int, int], zone: tuple[int, int]) -> BadCounts:
+    """Of the fleet and of the zone: how many nodes are watched, and how many of them are bad."""
+    return BadCounts(BadCount(*fleet), BadCount(*zone))
 
 
 def others(count: int, *, began_ago: float = 10 * MINUTE, **more: Any) -> tuple[RestartRecord, ...]:

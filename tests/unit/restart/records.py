@@ -6,6 +6,7 @@ from typing import Any
 
 from tpuwatch.model.restart import Attempt, Breaker, Claim, Fleet, Lease, Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
+from tpuwatch.restart.ledger.base import Ledger, Stored
 
 NOW = 1_790_000_000.0
 TARGET = Target("lab", "us-east5-a", "train-1")
@@ -25,6 +26,13 @@ def record(node: str = "train-1", **fields: Any) -> RestartRecord:
         "entered": NOW,
     }
     return RestartRecord(**{**given, **fields})
+
+
+def written(ledger: Ledger, target: Target = TARGET) -> Stored:
+    """What the ledger has of a node, of which it has something."""
+    stored = ledger.read(target)
+    assert stored is not None
+    return stored
 
 
 def full_record(node: str = "train-1") -> RestartRecord:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.daemon_process import wait_for
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import record
+from tests.unit.restart.records import record, written
 from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
@@ -25,7 +25,7 @@ from tpuwatch.restart import runner
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
 from tpuwatch.restart.ledger.owner import ThisMachine
 from tpuwatch.restart.service import RestartService
-from tpuwatch.restart.workflow.workflow import ended
+from tpuwatch.restart.workflow.step import ended
 
 NOW = 1_790_000_000.0
 ZONE = "us-east5-a"
@@ -81,9 +81,8 @@ class CountingLedger(MemoryLedger):
         stored = self.read(record.target)
         super().write(record, stored.version if stored is not None else 0)
 
-    def record(self, node: str) -> RestartRecord | None:
-        stored = self.read(target(node))
-        return stored.record if stored is not None else None
+    def record(self, node: str = "train-1") -> RestartRecord:
+        return written(self, target(node)).record
 
     def _check(self) -> None:
         if self.fault:
@@ -95,21 +94,23 @@ class Driver:
     """Ends the record as the test requests."""
 
     side: Side
-    of: Target
+    target: Target
     action: Action
     lease: Lease
 
     def drive(self, *, free: int = 0) -> RestartRecord:
-        self.side.driven.append((self.of.node, self.action))
+        self.side.driven.append((self.target.node, self.action))
         assert self.side.go.wait(30)
         if isinstance(self.side.outcome, LedgerError):
             raise self.side.outcome
-        stored = self.side.ledger.read(self.of)
-        assert stored is not None
+        stored = written(self.side.ledger, self.target)
         assert stored.version == free
         record = ended(stored.record, self.side.outcome, "", self.side.clock.time())
         self.side.ledger.put(replace(record, lease=Lease()))
         return record
+
+    def close(self) -> None:
+        """It holds nothing."""
 
 
 @dataclass
@@ -137,8 +138,8 @@ class Side:
         self.patch.setattr(runner, "open_ledger", lambda *_, **__: self.ledger)
         side = self
 
-        def driver(_: object, of: Target, action: Action, *_more: object) -> tuple[Driver, Callable[[], None]]:
-            return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0)), lambda: None
+        def driver(_: object, of: Target, action: Action, *_more: object) -> Driver:
+            return Driver(side, of, action, Lease("vm/boot/1/2/x", 60.0))
 
         self.patch.setattr(runner.RestartRunner, "_driver", driver)
         given = {**ACT, **restart}
@@ -213,14 +214,18 @@ class Machine(ThisMachine):
         return text.endswith("/gone")
 
 
+def turned(watch: RestartService) -> None:
+    """One turn, and all drivers to their end."""
+    watch.turn()
+    assert watch._runner.drivers.join(30)
+
+
 def finished(side: Side, watch: RestartService) -> RestartRecord:
     """The record, once its driver has ended it and that was reported to the service."""
-    wait_for(lambda: (found := side.ledger.record("train-1")) is not None and not found.open, "the driver's end")
-    assert watch._runner._drivers.join(30)
+    wait_for(lambda: not side.ledger.record().open, "the driver's end")
+    assert watch._runner.drivers.join(30)
     watch.turn()
-    found = side.ledger.record("train-1")
-    assert found is not None
-    return found
+    return side.ledger.record()
 
 
 def half_done(node: str = "train-1", phase: Phase = Phase.STOPPED, **more: object) -> RestartRecord:

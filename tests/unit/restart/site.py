@@ -7,15 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import TARGET, record
+from tests.unit.restart.records import TARGET, record, written
 from tests.unit.sim.cloud.servers import Cloud, cloud_running
 from tpuwatch.config import schema
 from tpuwatch.model.restart import RestartRecord
 from tpuwatch.restart.cloud_api import CloudNodeApi
-from tpuwatch.restart.driver import Driver, Progress
+from tpuwatch.restart.driver import Driver, NodeApi, Progress
 from tpuwatch.restart.ledger.base import Ledger
 from tpuwatch.restart.ledger.owner import Owner, ThisMachine
-from tpuwatch.restart.node_api import NodeApi
 from tpuwatch.restart.workflow.types import PhaseLimits
 from tpuwatch.sim.cloud.world import SimNode, Timing
 
@@ -83,7 +82,7 @@ class Site:
     def driver(self, ledger: Ledger | None = None, api: NodeApi | None = None, **more: Any) -> Driver:
         """One more driver of the record, in a process of its own."""
         given = {"clock": self.clock, "wait": self.wait, "limits": LIMITS, "on_progress": self.reported.append}
-        return Driver(ledger or self.ledger, api or self.api, TARGET, **{**given, "here": self.machine, **more})
+        return Driver(ledger or self.ledger, TARGET, api=api or self.api, **{**given, "here": self.machine, **more})
 
     def wait(self, seconds: float) -> bool:
         """Time passes while a driver waits."""
@@ -93,9 +92,7 @@ class Site:
     @property
     def record(self) -> RestartRecord:
         """As the ledger holds it."""
-        stored = self.ledger.read(TARGET)
-        assert stored is not None
-        return stored.record
+        return written(self.ledger).record
 
     def count(self, what: str) -> int:
         """How often that happened to the node."""

@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.restart.records import NOW, TARGET
+from tests.unit.restart.records import NOW, TARGET, record
+from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Blocked, RestartDecision, Use
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.audit import Audit, AuditEntry
+from tpuwatch.restart.audit import Audit
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
 
 
-def entry(**fields: Any) -> AuditEntry:
-    given = {"at": NOW, "node": TARGET.path, "actor": "joe@vm", "decision": "restart_node", "result": "begun"}
-    return AuditEntry(**{**given, **fields})
+def note(audit: Audit, evidence: Sequence[str] = (), sentence: str = "Why.", budget: Use | None = None) -> None:
+    audit.note(TARGET, "restart_node", "begun", sentence, "node_stuck", evidence, budget=budget)
 
 
 def lines(path: Path) -> list[Any]:
@@ -28,11 +29,11 @@ def lines(path: Path) -> list[Any]:
 
 @pytest.fixture
 def audit(tmp_path: Path) -> Audit:
-    return Audit(tmp_path / "state" / "audit.jsonl")
+    return Audit(tmp_path / "state" / "audit.jsonl", "joe@vm", ManualClock(NOW))
 
 
 def test_a_line_has_all_that_was_known(audit: Audit) -> None:
-    audit.note(entry(verdict="node_stuck", evidence=("cloud: It is bad.",), budget=Use(1, 3, 2, 10), sentence="Why."))
+    note(audit, ("cloud: It is bad.",), budget=Use(1, 3, 2, 10))
     assert lines(audit.path) == [
         {
             "time": "2026-09-21T14:13:20.000Z",
@@ -52,7 +53,7 @@ def test_a_line_has_all_that_was_known(audit: Audit) -> None:
 
 
 def test_what_comes_from_outside_is_cleaned_and_cut(audit: Audit) -> None:
-    audit.note(entry(evidence=("\x1b[31m\n\ud800" + "x" * 10_000,) * 100, sentence="a\nb\x00" + "y" * 10_000))
+    note(audit, ("\x1b[31m\n\ud800" + "x" * 10_000,) * 100, "a\nb\x00" + "y" * 10_000)
     (line,) = lines(audit.path)
     assert len(line["evidence"]) == 20
     assert audit.path.stat().st_size < 16_384
@@ -69,21 +70,18 @@ def test_what_the_policy_has_decided_is_written_in_its_words(audit: Audit) -> No
         blocked=Blocked.UNCONFIRMED,
         sentence="Would stop and start the node, but it has held for 10 s.",
     )
-    audit.note(AuditEntry.of(decision, TARGET, "vm-1"))
+    audit.note_decision(TARGET, decision)
     (line,) = lines(audit.path)
-    assert (line["node"], line["actor"], line["decision"]) == (TARGET.path, "vm-1", "restart_node")
+    assert (line["node"], line["actor"], line["decision"]) == (TARGET.path, "joe@vm", "restart_node")
     assert (line["result"], line["blocked"], line["verdict"]) == ("blocked", "unconfirmed", "node_stuck")
     assert line["sentence"] == decision.sentence
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 def test_what_root_makes_in_the_daemons_directory_is_the_daemons(tmp_path: Path) -> None:
-    from tests.unit.restart.records import record
-    from tpuwatch.core.clock import SystemClock
-
     state = tmp_path / "state"
     state.mkdir()
     os.chown(state, 4321, 4321)
-    Audit(state / "audit.jsonl").note(entry())
-    SqliteLedger(state, SystemClock()).write(record(), 0)
+    note(Audit(state / "audit.jsonl", "joe@vm", ManualClock(NOW)))
+    SqliteLedger(state, ManualClock(NOW)).write(record(), 0)
     assert {(file.name, file.stat().st_uid) for file in state.iterdir()} == {("audit.jsonl", 4321), ("ledger.db", 4321)}

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.ledger_contract import LedgerContract, Open
-from tests.unit.restart.records import NOW, TARGET
+from tests.unit.restart.records import TARGET, written
 from tests.unit.restart.site import Machine, Site, site_running
-from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError, LedgerError
 from tpuwatch.model.restart import Lease, Phase, RestartRecord, Target
 from tpuwatch.restart.driver import LEASE_SECONDS
 from tpuwatch.restart.ledger.base import Stored
-from tpuwatch.restart.ledger.sqlite import SqliteLedger
 from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
 from tpuwatch.sim.cloud.faults import InjectedFault
 
@@ -36,19 +32,6 @@ def site(running: Site) -> Site:
     running.machine = Machine()
     running.begin()
     return running
-
-
-class TestMemory(LedgerContract):
-    """The ledger of these tests is one."""
-
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock(NOW)
-
-    @pytest.fixture
-    def opened(self) -> Open:
-        ledger = MemoryLedger()
-        return lambda: ledger
 
 
 class Watched:
@@ -106,19 +89,6 @@ class Faulty(Watched):
             raise LedgerError("the disk is asleep")
 
 
-def test_a_restart_from_the_request_to_the_end(site: Site) -> None:
-    done = site.driver().drive()
-    assert (done.phase, done.lease) == (Phase.DONE, Lease())
-    assert done == site.record
-    assert (site.node.state, site.node.boots, site.node.hangs) == ("READY", 2, False)
-    assert (site.count("stop"), site.count("start")) == (1, 1)
-    assert len(done.operations) == 2
-    phases = list(dict.fromkeys(progress.phase.value for progress in site.reported))
-    assert phases == ["requested", "intent", "stopping", "stopped", "starting", "verifying", "done"][-len(phases) :]
-    assert all(progress.sentence for progress in site.reported)
-    assert [one.elapsed for one in site.reported] == sorted(one.elapsed for one in site.reported)
-
-
 def test_every_act_is_written_before_it_is_done_and_its_answer_before_anything_else(site: Site) -> None:
     watched, operations = Watched(site), []
     watched.after_write = lambda stored: operations.append(stored.record.operation)
@@ -128,12 +98,6 @@ def test_every_act_is_written_before_it_is_done_and_its_answer_before_anything_e
         assert watched.seen[where - 2 : where + 2] == ["look", before, act, after]
         written = [one for one in watched.seen[: where + 2] if one not in ("look", "stop!", "start!")]
         assert operations[len(written) - 1]  # the operation's name, before it is waited for
-
-
-def test_a_queued_resource_is_reset(site: Site) -> None:
-    node = site.begin(hosts=4, queued_resource="queue-1")
-    assert site.driver().drive().phase is Phase.DONE
-    assert (node.boots, site.count("reset"), site.count("stop")) == (2, 1, 0)
 
 
 def test_a_lease_is_renewed_while_nothing_else_is_written(site: Site) -> None:
@@ -161,8 +125,7 @@ def test_a_record_that_has_ended_stays_as_it_is(site: Site) -> None:
 
 def test_the_live_driver_of_a_record_is_named_and_left_alone(site: Site) -> None:
     def renew(_: float) -> bool:
-        found = site.ledger.read(TARGET)
-        assert found is not None
+        found = written(site.ledger)
         site.ledger.write(found.record, found.version)
         return False
 
@@ -212,8 +175,7 @@ def test_a_driver_that_is_overtaken_while_it_looks_does_nothing_more(site: Site)
     watched = Watched(site)
 
     def overtake() -> None:
-        found = site.ledger.read(TARGET)
-        assert found is not None
+        found = written(site.ledger)
         site.ledger.write(replace(found.record, lease=Lease("vm-9/boot/4711/7/x")), found.version)
 
     watched.after_look = overtake
@@ -322,37 +284,3 @@ def test_no_clock_makes_a_stop_seem_to_have_come_to_nothing(site: Site, handed_o
     assert stood.open is handed_over
     done = site.driver(clock=clock).drive()
     assert (done.phase, site.node.state, site.count("stop")) == (Phase.DONE, "READY", 1)
-
-
-def test_a_node_that_cannot_be_asked_for_is_asked_again(site: Site) -> None:
-    site.cloud.world.faults.set(InjectedFault("GetNode", code="UNAVAILABLE", times=5))
-    assert site.driver().drive().phase is Phase.DONE
-    assert any("not known how node train-1 is" in one.sentence for one in site.reported)
-    assert site.count("stop") == 1
-
-
-def test_a_start_without_capacity_is_tried_until_there_is_some(site: Site) -> None:
-    site.cloud.world.capacity["us-east5-a"] = 0
-    waited: list[float] = []
-
-    def more_later(seconds: float) -> bool:
-        waited.append(seconds)
-        if sum(waited) > 3600:
-            site.cloud.world.capacity.clear()
-        return False
-
-    site.ending = more_later
-    assert site.driver().drive().phase is Phase.DONE
-    assert site.count("stop") == 1
-    assert site.count("stockout") > 10
-    assert any("does not start" in one.record.note for one in site.reported)
-
-
-def test_with_the_ledger_on_disk(site: Site, tmp_path: Path) -> None:
-    ledger = SqliteLedger(tmp_path, site.clock)
-    ledger.write(site.record, 0)
-    assert site.driver(ledger).drive().phase is Phase.DONE
-    found = ledger.read(TARGET)
-    assert found is not None
-    assert (found.record.phase, found.record.lease) == (Phase.DONE, Lease())
-    assert site.count("stop") == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import TARGET
+from tests.unit.restart.records import written
 from tests.unit.restart.site import Site
 from tests.unit.restart.test_driver import Watched, running, site
 from tpuwatch.core.errors import ConflictError, LedgerError
@@ -59,8 +59,7 @@ def test_who_has_gone_on_from_a_copy_is_fought_only_before_he_calls_anything(
         return
     with pytest.raises(ConflictError, match="taken over by process 1 on elsewhere"):
         site.driver(ledger).drive()
-    found = ledger.read(TARGET)
-    assert found is not None
+    found = written(ledger)
     assert (found.version, found.record) == (2, other)
 
 

@@ -14,7 +14,6 @@ from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.model.restart import Blocked, RestartDecision
 from tpuwatch.model.signals import CloudNode, Evidence, Peer, Signal
 from tpuwatch.model.verdict import DESTRUCTIVE, Action
-from tpuwatch.restart.policy.mass_failure import count_bad
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation, confirm
 
@@ -71,14 +70,6 @@ def test_from_the_first_lost_answer_it_takes_its_time() -> None:
     # One minute until the cloud knows, two until it counts, two of confirmation.
     assert first == 5 * MINUTE
     assert all(act is None for second, act in done if second < first)
-
-
-def test_many_nodes_that_are_bad_at_once_are_a_storm_for_the_policy_too() -> None:
-    judgement = judge_node(beside(DEAD, fell_silent()), JudgeLimits())
-    counts = count_bad([("z", judgement, DEAD)] * 3)
-    assert decide(situation(judgement, confirmation=seen(judgement), bad_counts=counts["z"]), ALL_ON).blocked is (
-        Blocked.STORM
-    )
 
 
 def at(now: float, cloud: CloudNode, peer: Peer) -> Evidence:

@@ -1,4 +1,4 @@
-"""What the daemon goes by when it does something about nodes, and what it counts of that."""
+"""What the daemon counts of what it asks of Cloud Storage."""
 
 from __future__ import annotations
 
@@ -23,17 +23,6 @@ def clock() -> ManualClock:
     return ManualClock(NOW)
 
 
-def test_the_slower_of_the_runtimes_graces_is_waited_for(clock: ManualClock, tmp_path: Path) -> None:
-    for idle, compiling, longer in ((900.0, 300.0, 900.0), (600.0, 1200.0, 1200.0)):
-        given = {"health": {"idle_seconds": idle}, "logs": {"compile_grace_seconds": compiling}}
-        config = Config.model_validate({**given, "state": {"dir": tmp_path}})
-        made = RestartRunner(
-            config, metrics=Metrics(loops=[], refusals=[]), clock=clock, host="vm-1", on_change=lambda: None
-        )
-        assert made.settings.signal_seconds == longer
-        made.close(0.0)
-
-
 def requests(metrics: Metrics) -> dict[str, float]:
     """The series of requests to Cloud Storage that are not 0, by their labels."""
     lines = metrics.exposition()[0].decode().splitlines()
@@ -56,7 +45,7 @@ def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Pat
             with pytest.raises(LedgerError):
                 runner.read()
         finally:
-            runner.stop()
+            runner.drivers.stop()
             runner.close(5.0)
     assert requests(metrics) == {
         '{code="OK",method="storage.objects.get"}': 3,  # the fleet twice; what the refused write came upon

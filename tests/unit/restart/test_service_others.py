@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.records import record
-from tests.unit.restart.restart_side import NOW, Side, cloud, finished, half_done, target
+from tests.unit.restart.restart_side import NOW, Side, cloud, finished, half_done, target, turned
 from tpuwatch.config.restart import LedgerConfig
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
@@ -39,8 +39,7 @@ def test_who_does_not_know_where_it_runs_stops_nothing(
     side.stuck("train-3")
     side.judge("train-1", Verdict.STOPPED, Action.MANUAL, Signal.CLOUD, shown=cloud("train-1", "STOPPED", ""))
     side.nodes["train-1"] = replace(side.nodes["train-1"], own=False)  # by its label it is another one
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     assert (("train-1", Action.RESTART_NODE) in side.driven) == acts
     if not acts and not identity.node.value:
         assert side.driven == []
@@ -80,8 +79,7 @@ def test_a_driver_that_gave_up_is_followed_by_another_after_a_while(side: Side) 
     side.ledger.put(half_done())
     watch = side.watch()
     side.judge("train-1")
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     side.outcome = Phase.DONE
     watch.turn()
     assert len(side.driven) == 1
@@ -108,8 +106,7 @@ def test_what_an_operator_asked_for_and_has_left_holds_nothing_up_for_ever(side:
     side.clock.advance(601)
     side.judge("train-1")
     watch.turn()
-    given_up = side.ledger.record("train-1")
-    assert given_up is not None
+    given_up = side.ledger.record()
     assert (given_up.phase, given_up.note[:13]) == (Phase.CANCELLED, "The operator ")
     assert side.audited() == [("restart_node", "given_up", None)]
     assert side.driven == []
@@ -137,12 +134,9 @@ def test_what_a_watcher_decided_and_did_not_begin(
     )
     watch = side.watch(**restart)
     side.judge("train-1", verdict)
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     assert (side.driven == [("train-1", Action.RESTART_NODE)]) == (phase is Phase.DONE)
-    now = side.ledger.record("train-1")
-    assert now is not None
-    assert now.phase is phase
+    assert side.ledger.record().phase is phase
     assert (("restart_node", "given_up", None) in side.audited()) == (phase is Phase.CANCELLED)
 
 
@@ -153,8 +147,7 @@ def test_what_a_watcher_decided_by_a_clock_a_little_ahead_is_begun(side: Side) -
     )
     watch = side.watch()
     side.judge("train-1", Verdict.NODE_STUCK)
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
 
 
@@ -166,9 +159,7 @@ def test_what_a_watcher_decided_on_a_node_that_nobody_watches_any_more_holds_no_
     assert side.ledger.writes == 0
     side.clock.advance(700)
     watch.turn()
-    given_up = side.ledger.record("train-9")
-    assert given_up is not None
-    assert given_up.phase is Phase.CANCELLED
+    assert side.ledger.record("train-9").phase is Phase.CANCELLED
     assert side.audited() == [("restart_node", "given_up", None)]
 
 
@@ -177,8 +168,7 @@ def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) ->
     side.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
     watch = side.watch()
     side.judge("train-1", Verdict.NODE_STUCK)
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     assert side.driven == []
 
 
@@ -191,9 +181,7 @@ def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side
     side.clock.advance(4000)
     side.judge("train-1")
     watch.turn()
-    given_up = side.ledger.record("train-1")
-    assert given_up is not None
-    assert given_up.phase is Phase.FAILED
+    assert side.ledger.record().phase is Phase.FAILED
     assert side.audited() == [("end_holder", "given_up", None)]
 
     side.is_own("train-1")
@@ -239,8 +227,7 @@ def test_a_queued_resource_is_not_reset_under_its_other_nodes(side: Side, other:
     side.judge("train-2", *proven[:1], Action.WAIT, shown=shown)
     if other in ("well", "of another queue"):
         side.judge("train-2", shown=replace(shown, health="HEALTHY"))
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     acts = other in ("stuck", "of another queue")
     assert side.driven == ([("train-1", Action.RESET_QUEUED_RESOURCE)] if acts else [])
     assert ("reset_queued_resource", "blocked", "hosts") in side.audited() or acts
@@ -257,7 +244,7 @@ def test_what_ends_while_it_stops_is_noted_too(side: Side) -> None:
     side.go.set()
     watch.stop()
     assert side.audited() == [("restart_node", "taken_up", None), ("restart_node", "done", None)]
-    assert not watch._runner.drives
+    assert not watch._runner.drivers.is_busy
 
 
 def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(side: Side) -> None:
@@ -265,10 +252,9 @@ def test_the_ledger_is_not_taken_from_what_is_half_done_and_nobody_drives_now(si
     side.ledger.put(half_done())
     watch = side.watch()
     side.judge("train-1")
+    turned(watch)
     watch.turn()
-    assert watch._runner._drivers.join(30)
-    watch.turn()
-    assert not watch._runner.drives
+    assert not watch._runner.drivers.is_busy
     assert watch.drives
     side.outcome = Phase.DONE
     side.clock.advance(LEFT_SECONDS + 15)
@@ -282,8 +268,7 @@ def test_in_a_ledger_of_many_what_was_begun_here_is_finished_here_though_it_is_w
     watch._runner._config = watch._runner._config.model_copy(update={"ledger": LedgerConfig(kind="gcs", bucket="ours")})
     side.ledger.put(half_done("train-1", lease=Lease(), actor=watch._runner.starter.actor))
     side.ledger.put(half_done("train-2", lease=Lease(), actor="tpuwatch@elsewhere"))
-    watch.turn()
-    assert watch._runner._drivers.join(30)
+    turned(watch)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
 
 

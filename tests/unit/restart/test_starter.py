@@ -10,6 +10,7 @@ import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.policy_scenes import ALL_ON, NOW, TARGET, record, situation
+from tests.unit.restart.records import written
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Blocked, Claim, Fleet, Lease, Phase, RestartDecision
 from tpuwatch.restart.ledger.reading import LedgerReading, read_ledger
@@ -62,8 +63,7 @@ def test_one_attempt_to_commit_takes_one_decision() -> None:
     begun = scene.begin(reading, scene.decide(reading.view))
     assert len(scene.decisions) == 1
     assert begun.decision is scene.decisions[0]
-    stored = scene.ledger.read(TARGET)
-    assert stored is not None
+    stored = written(scene.ledger, TARGET)
     assert (stored.record.phase, stored.record.lease.owner) == (Phase.REQUESTED, "watcher")
 
 

@@ -83,27 +83,27 @@ class GcsLedger:
 
     # -- what a ledger does
 
-    def read(self, target: Target, *, seconds: float | None = None) -> Stored | None:
-        """The node's record; None if it never had one. Raises LedgerError, after `seconds` at the latest."""
+    def read(self, target: Target) -> Stored | None:
+        """The node's record; None if it never had one. Raises LedgerError."""
         name = self._name(target)
-        found = self._get(name, self._deadline(seconds))
+        found = self._get(name, self._deadline())
         return None if found is None else self._remember(name, Stored(*self._record(name, found)))
 
-    def write(self, record: RestartRecord, version: int, *, seconds: float | None = None) -> Stored:
+    def write(self, record: RestartRecord, version: int) -> Stored:
         """Store it, if the node's record still is `version` (0: there is none). What this returns is stored for good.
 
-        Raises ConflictError if it is not, else LedgerError, after `seconds` at the latest: then the write is done or
-        not, or may yet be done while the version stays, and it is to be read again.
+        Raises ConflictError if it is not, else LedgerError: then the write is done or not, or may yet be done while the
+        version stays, and it is to be read again.
         """
         name = self._name(record.target)
-        return self._remember(name, Stored(record, self._put(name, encode(record), version, self._deadline(seconds))))
+        return self._remember(name, Stored(record, self._put(name, encode(record), version, self._deadline())))
 
     def records(self) -> list[Stored]:
         """All records that are open, or ended within the last 90 days, by node. Raises LedgerError.
 
         One request for a thousand nodes, and one for each record that is not as it was seen last.
         """
-        deadline = self._deadline(self.seconds * LIST_CALLS)
+        deadline = self._deadline(LIST_CALLS)
         listed = self._listed(deadline)
         with self._lock:
             self._known = {name: stored for name, stored in self._known.items() if name in listed}
@@ -228,8 +228,8 @@ class GcsLedger:
 
     # -- time
 
-    def _deadline(self, seconds: float | None = None) -> float:
-        return self._clock.monotonic() + (self.seconds if seconds is None else seconds)
+    def _deadline(self, calls: int = 1) -> float:
+        return self._clock.monotonic() + calls * self.seconds
 
     def _share(self, deadline: float) -> float:
         """What one request may take: half of a call at most, so that one that hangs can be repeated."""

@@ -6,11 +6,12 @@ is left alone, such as a program that still writes its checkpoint.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital, clean, length, listed
 from tpuwatch.model import Phase
-from tpuwatch.restart.local.context import cancel, is_recent
 from tpuwatch.restart.local.processes import (
     ProcessTree,
     decode_processes,
@@ -22,186 +23,178 @@ from tpuwatch.restart.local.processes import (
 )
 
 if TYPE_CHECKING:
-    import signal
     from collections.abc import Collection, Iterable
 
     from tpuwatch.host import HolderScan
     from tpuwatch.model import Holder
-    from tpuwatch.restart.local.context import ActionContext
+    from tpuwatch.restart.local.driver import LocalDriver
     from tpuwatch.restart.local.system import ProcessId
 
 _LOOK_SECONDS: Final = 1.0  # between two looks at who has not ended: it may let go without that
 _NAMED: Final = 8
 
 
-def run_step(ctx: ActionContext) -> None:
+def run_step(driver: LocalDriver) -> None:
     """One step of the record."""
-    phase = ctx.record.phase
+    phase = driver.record.phase
     if phase is Phase.REQUESTED:
-        _begin(ctx)
+        _begin(driver)
     elif phase is Phase.INTENT:
-        _send_signals(ctx)
+        _send_signals(driver)
     else:
-        _verify(ctx)
+        _verify(driver)
 
 
-def _begin(ctx: ActionContext) -> None:
+def _begin(driver: LocalDriver) -> None:
     """Find out who is to be ended, and write it down."""
-    if not is_recent(ctx):
-        cancel(ctx, "It was asked for too long ago.")
-        return
-    system, entries = ctx.system, ctx.system.entries()
+    system, entries = driver.system, driver.system.entries()
     holders = {holder.pid: holder for holder in system.held().holders}
-    at_fault = targets(ctx.at_fault, entries, holders)
+    at_fault = targets(driver.at_fault, entries, holders)
     found = process_tree(entries, at_fault, system.holds, system.own())
     if not found.holders:
-        _no_targets(ctx, found)
+        _no_targets(driver, found)
         return
-    seen = process_report(system, found.holders, entries, holders, ctx.must_stop)
-    if ctx.must_stop():
+    seen = process_report(system, found.holders, entries, holders, driver.must_stop)
+    if driver.must_stop():
         return
-    ctx.write(
+    driver.write(
         Phase.INTENT,
         f"{_processes(found.holders, 'is', 'are')} to be ended.",
         boot_id=system.boot_id(),
         operation="",
         operations=encode_processes(found.holders),
-        evidence=(*ctx.record.evidence, *seen),
+        evidence=(*driver.record.evidence, *seen),
     )
 
 
-def _no_targets(ctx: ActionContext, found: ProcessTree) -> None:
+def _no_targets(driver: LocalDriver, found: ProcessTree) -> None:
     if found.spared:
-        ctx.end(
+        driver.end(
             Phase.NEEDS_OPERATOR, f"tpuwatch does not end who holds the TPU: {listed(found.spared)}. Nothing was done."
         )
-    elif ctx.at_fault:
-        pids = _pids(holder.pid for holder in ctx.at_fault)
-        cancel(ctx, f"Who is to be ended does not hold the TPU any more, or is another process by now ({pids}).")
+    elif driver.at_fault:
+        pids = _pids(holder.pid for holder in driver.at_fault)
+        driver.cancel(f"Who is to be ended does not hold the TPU any more, or is another process by now ({pids}).")
     else:
-        cancel(ctx, "It is not known which process is to be ended.")
+        driver.cancel("It is not known which process is to be ended.")
 
 
-def _send_signals(ctx: ActionContext) -> None:
+def _send_signals(driver: LocalDriver) -> None:
     """One signal after another, from the one that was about to be sent."""
-    processes = decode_processes(ctx.record.operations)
-    if ctx.record.boot_id != ctx.system.boot_id():
-        ctx.write(Phase.VERIFYING, "The machine has booted since, so that they have ended.")
+    processes = decode_processes(driver.record.operations)
+    if driver.record.boot_id != driver.system.boot_id():
+        driver.write(Phase.VERIFYING, "The machine has booted since, so that they have ended.")
         return
-    if not (ctx.began_here or is_recent(ctx)) and any(still_holds(ctx.system, process) for process in processes):
-        ctx.end(
+    is_current = driver.began_here or driver.is_recent()
+    if not is_current and any(still_holds(driver.system, process) for process in processes):
+        driver.end(
             Phase.FAILED,
             f"The end of {_lower(processes)} was interrupted long ago, and is not continued: the evidence is old.",
         )
         return
-    for number, seconds in _left(ctx):
-        found = process_tree(ctx.system.entries(), processes, ctx.system.holds, ctx.system.own())
+    for number, seconds in _left(driver):
+        found = process_tree(driver.system.entries(), processes, driver.system.holds, driver.system.own())
         if not found.holders:
             break
         processes |= set(found.holders)
-        interrupted = ctx.record.stops
-        ctx.write(
+        interrupted = driver.record.stops
+        driver.write(
             Phase.INTENT,
             f"{_processes(found.holders, 'gets', 'get')} {number.name}, with {length(seconds)} to let go of the TPU.",
             operation=number.name,
             operations=encode_processes(processes),
             stops=1,
         )
-        if denied := _send(ctx, found, number):
-            ctx.end(Phase.NEEDS_OPERATOR, _denied(denied), stops=interrupted)
+        if denied := _send(driver, found, number):
+            driver.end(Phase.NEEDS_OPERATOR, _denied(denied), stops=interrupted)
             return
-        if _let_go(ctx, found.holders, seconds):
+        if _let_go(driver, found.holders, seconds):
             break
-        if ctx.must_stop():
+        if driver.must_stop():
             return
-    ctx.write(Phase.VERIFYING)
+    driver.write(Phase.VERIFYING)
 
 
-def _left(ctx: ActionContext) -> tuple[tuple[signal.Signals, float], ...]:
-    """The signals from the one that the record names; all where it names none."""
-    signal_sequence = ctx.settings.signal_sequence
-    names = [number.name for number, _ in signal_sequence]
-    return signal_sequence[names.index(ctx.record.operation) :] if ctx.record.operation in names else signal_sequence
+def _left(driver: LocalDriver) -> list[tuple[signal.Signals, float]]:
+    """The signals from the one that the record names, and the time after each; all where it names none."""
+    settings = driver.settings
+    stages = (
+        (signal.SIGINT, settings.sigint_seconds),
+        (signal.SIGTERM, settings.sigterm_seconds),
+        (signal.SIGQUIT, settings.sigquit_seconds),
+        (signal.SIGKILL, settings.sigkill_seconds),
+    )
+    sequence = [(number, seconds) for number, seconds in stages if seconds > 0]
+    names = [number.name for number, _ in sequence]
+    return sequence[names.index(driver.record.operation) :] if driver.record.operation in names else sequence
 
 
-def _send(ctx: ActionContext, found: ProcessTree, number: signal.Signals) -> list[ProcessId]:
+def _send(driver: LocalDriver, found: ProcessTree, number: signal.Signals) -> list[ProcessId]:
     """Send it to all of them. Who holds the TPU and may not be signalled, if that is all of them."""
     denied = []
     for process in (*found.holders, *found.others):
-        if ctx.must_stop():  # which renews the lease, and raises where it is lost
+        if driver.must_stop():  # which renews the lease, and raises where it is lost
             return []
-        try:
-            _send_one(ctx, process, number, holder=process in found.holders)
-        except PermissionError:
-            denied.append(process)
+        with driver.system.handle(process) as handle:
+            if handle is None or (process in found.holders and not driver.system.holds(process.pid)):
+                continue
+            try:
+                driver.system.send(handle, number)
+            except PermissionError:
+                denied.append(process)
     return [process for process in found.holders if process in denied] if set(found.holders) <= set(denied) else []
 
 
-def _send_one(ctx: ActionContext, process: ProcessId, number: signal.Signals, *, holder: bool) -> None:
-    handle = ctx.system.open_handle(process)
-    if handle is None:
-        return
-    try:
-        if not holder or ctx.system.holds(process.pid):
-            ctx.system.send(handle, number)
-    finally:
-        ctx.system.close_handle(handle)
-
-
-def _let_go(ctx: ActionContext, processes: tuple[ProcessId, ...], seconds: float) -> bool:
+def _let_go(driver: LocalDriver, processes: tuple[ProcessId, ...], seconds: float) -> bool:
     """Wait until none of them holds the TPU; whether that has come."""
-    system, until = ctx.system, ctx.monotonic() + seconds
-    handles = [handle for process in processes if (handle := system.open_handle(process)) is not None]
-    try:
-        while left := [handle for handle in handles if still_holds(system, handle.process)]:
-            remaining = until - ctx.monotonic()
-            if remaining <= 0 or ctx.must_stop():
+    system, until = driver.system, driver.clock.monotonic() + seconds
+    with contextlib.ExitStack() as opened:
+        handles = [opened.enter_context(system.handle(process)) for process in processes]
+        while left := [handle for handle in handles if handle is not None and still_holds(system, handle.process)]:
+            remaining = until - driver.clock.monotonic()
+            if remaining <= 0 or driver.must_stop():
                 return False
             system.wait(left, min(remaining, _LOOK_SECONDS))
         return True
-    finally:
-        for handle in handles:
-            system.close_handle(handle)
 
 
-def _verify(ctx: ActionContext) -> None:
+def _verify(driver: LocalDriver) -> None:
     """Whether they have let go, and who has the TPU now."""
-    system, record = ctx.system, ctx.record
+    system, record = driver.system, driver.record
     processes, same_boot = decode_processes(record.operations), record.boot_id == system.boot_id()
     if still := sorted(process for process in processes if same_boot and still_holds(system, process)):
-        ctx.end(Phase.FAILED, _not_ended(ctx, still))
+        driver.end(Phase.FAILED, _not_ended(driver, still))
         return
     held = system.held()
     old = [one for one in held.holders if one.started is None or one.started < record.began]
     if old:
-        ctx.end(
+        driver.end(
             Phase.FAILED,
             f"{_let_go_of(processes)}, but it is not free: {_shown(old)} held it before already.",
         )
         return
-    ctx.end(Phase.DONE, f"{_let_go_of(processes)}. {_now(ctx, held)}".rstrip())
+    driver.end(Phase.DONE, f"{_let_go_of(processes)}. {_now(driver, held)}".rstrip())
 
 
-def _now(ctx: ActionContext, held: HolderScan) -> str:
+def _now(driver: LocalDriver, held: HolderScan) -> str:
     """Who has the TPU now, and what became of the lock file."""
     if held.holders:
         return f"It is in use again: by {_shown(held.holders)}."
     if held.unseen:
         return f"Whether it is free is not known. {held.unseen[0]}"
-    removed, why = ctx.system.remove_lock_file()
+    removed, why = driver.system.remove_lock_file()
     if removed:
         return "It is free, and libtpu's lock file, which no process held, is removed."
     return f"It is free. libtpu's lock file is left: {clean(why)}." if why else "It is free."
 
 
-def _not_ended(ctx: ActionContext, still: list[ProcessId]) -> str:
-    last = ctx.settings.signal_sequence[-1][0].name
-    if blocked := [process for process in still if ctx.system.blocked(process)]:
+def _not_ended(driver: LocalDriver, still: list[ProcessId]) -> str:
+    if blocked := [process for process in still if driver.system.blocked(process)]:
         return (
             f"{_processes(blocked, 'is', 'are')} blocked in the kernel (state D), where no signal arrives, and the TPU "
-            f"is still held after {last}. This ends when the driver lets go, or with a restart of the node."
+            f"is still held after SIGKILL. This ends when the driver lets go, or with a restart of the node."
         )
-    return f"{_processes(still, 'still holds', 'still hold')} the TPU after {last}."
+    return f"{_processes(still, 'still holds', 'still hold')} the TPU after SIGKILL."
 
 
 def _denied(denied: list[ProcessId]) -> str:

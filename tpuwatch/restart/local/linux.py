@@ -22,7 +22,7 @@ from tpuwatch.host import LOCK_FILE, Holders, HolderScan, ProcFs, parse_locks, p
 from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import IO
 
     from tpuwatch.core import Clock
@@ -73,16 +73,15 @@ class Linux:
 
     # -- signals
 
-    def open_handle(self, process: ProcessId) -> PidHandle | None:
-        handle = PidHandle(process, _descriptor(process.pid))
-        if self._is(process):  # and was when the descriptor was made: its number was not free since
-            return handle
-        self.close_handle(handle)
-        return None
-
-    def close_handle(self, handle: PidHandle) -> None:
-        if handle.descriptor >= 0:
-            os.close(handle.descriptor)
+    @contextlib.contextmanager
+    def handle(self, process: ProcessId) -> Iterator[PidHandle | None]:
+        descriptor = _descriptor(process.pid)
+        try:
+            # If it is that process now it was when the descriptor was made: its number was not free since.
+            yield PidHandle(process, descriptor) if self._is(process) else None
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def is_over(self, handle: PidHandle) -> bool:
         if handle.descriptor >= 0:
@@ -226,9 +225,8 @@ def _followed(
 
 def _watch_end(process: subprocess.Popen[bytes], selector: selectors.BaseSelector, opened: ExitStack) -> float:
     """Have its end wake the selector; how long that may be asked to wait then."""
-    try:
-        descriptor = os.pidfd_open(process.pid)
-    except (AttributeError, OSError):
+    descriptor = _descriptor(process.pid)
+    if descriptor < 0:
         return _UNSEEN_SECONDS
     opened.callback(os.close, descriptor)
     selector.register(descriptor, selectors.EVENT_READ)

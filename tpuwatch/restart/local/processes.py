@@ -177,13 +177,8 @@ def decode_processes(operations: Iterable[str]) -> set[ProcessId]:
 
 def still_holds(system: System, process: ProcessId) -> bool:
     """Whether that very process has not let go of the TPU."""
-    handle = system.open_handle(process)
-    if handle is None:
-        return False
-    try:
-        return _still_holds(system, handle)
-    finally:
-        system.close_handle(handle)
+    with system.handle(process) as handle:
+        return handle is not None and _still_holds(system, handle)
 
 
 def _still_holds(system: System, handle: PidHandle) -> bool:

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, length
 from tpuwatch.model import Phase
-from tpuwatch.restart.local.context import cancel, is_recent
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.local.context import ActionContext
-    from tpuwatch.restart.local.system import CommandOutcome
+    from tpuwatch.restart.local.driver import LocalDriver
 
-_SYSTEMCTL: Final = "systemctl"
 _ENVIRONMENT: Final = {"LC_ALL": "C", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
 _SHOW_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 2.0
@@ -33,151 +30,135 @@ class Unit:
     invocation: str = ""  # of its latest start
 
 
-def run_step(ctx: ActionContext) -> None:
+def run_step(driver: LocalDriver) -> None:
     """One step of the record."""
-    phase = ctx.record.phase
+    phase = driver.record.phase
     if phase is Phase.REQUESTED:
-        _begin(ctx)
-    elif phase is Phase.INTENT and ctx.began_here:
-        _restart(ctx)
+        _begin(driver)
+    elif phase is Phase.INTENT and driver.began_here:
+        _restart(driver)
     elif phase is Phase.INTENT:
-        _find_out(ctx)
+        _find_out(driver)
     else:
-        _verify(ctx)
+        _verify(driver)
 
 
-def _begin(ctx: ActionContext) -> None:
-    settings = ctx.settings
-    if not is_recent(ctx):
-        cancel(ctx, "It was asked for too long ago.")
-        return
-    unit = _unit(ctx)
+def _begin(driver: LocalDriver) -> None:
+    settings = driver.settings
+    unit = _unit(driver)
     if not (settings.runtime_command or settings.runtime_unit):
-        cancel(ctx, "Neither runtime_unit nor runtime_command is given under [restart].")
+        driver.cancel("Neither runtime_unit nor runtime_command is given under [restart].")
         return
     if settings.runtime_unit and unit.loaded != "loaded":
         why = f"systemd calls it {clean(unit.loaded, 40)}" if unit.loaded else "systemd could not be asked for it"
-        ctx.end(
+        driver.end(
             Phase.NEEDS_OPERATOR,
             f"The runtime's unit {settings.runtime_unit} cannot be restarted: {why}. Name the right one with "
             "runtime_unit under [restart]. Nothing was done.",
         )
         return
-    ctx.write(
+    driver.write(
         Phase.INTENT,
         "The runtime is restarted.",
-        boot_id=ctx.system.boot_id(),
+        boot_id=driver.system.boot_id(),
         operation="runtime_command" if settings.runtime_command else f"restart {settings.runtime_unit}",
         operations=(f"{_BEFORE}{unit.invocation}",),
     )
 
 
-def _restart(ctx: ActionContext) -> None:
-    settings = ctx.settings
-    argv = settings.runtime_command or (
-        ctx.system.find(_SYSTEMCTL) or _SYSTEMCTL,
-        "restart",
-        "--no-ask-password",
-        "--",
-        settings.runtime_unit,
-    )
-    ran = ctx.system.run(argv, settings.runtime_seconds, _ENVIRONMENT, ctx.must_stop)
-    if ctx.must_stop():
+def _restart(driver: LocalDriver) -> None:
+    settings = driver.settings
+    argv = settings.runtime_command or _systemctl(driver, "restart", "--no-ask-password")
+    ran = driver.system.run(argv, settings.runtime_seconds, _ENVIRONMENT, driver.must_stop)
+    if driver.must_stop():
         return  # the next driver finds out what became of it
     if ran.well:
-        ctx.write(Phase.VERIFYING, "The runtime was restarted; it is watched.", stops=1)
+        driver.write(Phase.VERIFYING, "The runtime was restarted; it is watched.", stops=1)
         return
-    unit = _unit(ctx)
-    if ran.code is not None and unit.active == "active" and _is_before(ctx, unit):
-        ctx.end(
+    unit = _unit(driver)
+    if ran.code is not None and unit.active == "active" and _is_before(driver, unit):
+        driver.end(
             Phase.NEEDS_OPERATOR,
-            f"The runtime was not restarted, and runs as before: {_why(ran)} What tpuwatch needs for it is "
-            "described in docs/restart.md.",
+            f"The runtime was not restarted, and runs as before: {ran.why('the command')} What tpuwatch needs for it "
+            "is described in docs/restart.md.",
         )
         return
-    ctx.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {_why(ran)}")
+    driver.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {ran.why('the command')}")
 
 
-def _find_out(ctx: ActionContext) -> None:
+def _find_out(driver: LocalDriver) -> None:
     """A driver died between this intent and its outcome."""
-    unit = _unit(ctx)
-    if not ctx.settings.runtime_unit:
-        _unknown(ctx)
-    elif unit.invocation and not _is_before(ctx, unit):
-        ctx.write(Phase.VERIFYING, "The runtime was restarted; it is watched.", stops=1)
-    elif _waited(ctx, 2 if unit.active in _CHANGING else 1):
-        _unknown(ctx)
+    unit = _unit(driver)
+    if not driver.settings.runtime_unit:
+        _unknown(driver)
+    elif unit.invocation and not _is_before(driver, unit):
+        driver.write(Phase.VERIFYING, "The runtime was restarted; it is watched.", stops=1)
+    elif _waited(driver, 2 if unit.active in _CHANGING else 1):
+        _unknown(driver)
     else:
-        ctx.report("It is not known whether the runtime was restarted; that is looked at.")
-        ctx.pause(_LOOK_SECONDS)
+        driver.report("It is not known whether the runtime was restarted; that is looked at.")
+        driver.pause(_LOOK_SECONDS)
 
 
-def _unknown(ctx: ActionContext) -> None:
-    ctx.end(
+def _unknown(driver: LocalDriver) -> None:
+    driver.end(
         Phase.FAILED,
         "tpuwatch ended while it restarted the runtime, and nothing shows that it was restarted. It is not restarted "
         "again for the same fault.",
     )
 
 
-def _verify(ctx: ActionContext) -> None:
+def _verify(driver: LocalDriver) -> None:
     """Whether it runs, and goes on doing so."""
-    record, settings = ctx.record, ctx.settings
+    record, settings = driver.record, driver.settings
     if not settings.runtime_unit:
         if record.note:
-            ctx.end(Phase.FAILED, record.note)
+            driver.end(Phase.FAILED, record.note)
         else:
-            ctx.end(Phase.DONE, "The runtime's command ended, and reported success.")
+            driver.end(Phase.DONE, "The runtime's command ended, and reported success.")
         return
-    unit = _unit(ctx)
-    now = ctx.time()
-    if unit.active == "active" and unit.invocation and not _is_before(ctx, unit):
-        _settle(ctx, unit, now)
+    unit = _unit(driver)
+    now = driver.clock.time()
+    if unit.active == "active" and unit.invocation and not _is_before(driver, unit):
+        _settle(driver, unit, now)
         return
-    if _waited(ctx):
+    if _waited(driver):
         state = clean(unit.active, 40) or "not known"
         again = " (it still is the start from before)" if unit.active == "active" else ""
-        ctx.end(
+        driver.end(
             Phase.FAILED,
             f"{record.note or 'The runtime was restarted.'} The state of {settings.runtime_unit} is {state}{again} "
             f"after {length(settings.runtime_seconds)}. Look: `systemctl status {settings.runtime_unit}`.",
         )
         return
     if record.well_since:
-        ctx.write(Phase.VERIFYING, entered=record.entered, well_since=0.0, shown=unit.invocation)
-    ctx.report(f"The state of {settings.runtime_unit} is {clean(unit.active, 40) or 'not known'}; it is waited for.")
-    ctx.pause(_LOOK_SECONDS)
+        driver.write(Phase.VERIFYING, entered=record.entered, well_since=0.0, shown=unit.invocation)
+    driver.report(f"The state of {settings.runtime_unit} is {clean(unit.active, 40) or 'not known'}; it is waited for.")
+    driver.pause(_LOOK_SECONDS)
 
 
-def _settle(ctx: ActionContext, unit: Unit, now: float) -> None:
-    record, settings = ctx.record, ctx.settings
+def _settle(driver: LocalDriver, unit: Unit, now: float) -> None:
+    record, settings = driver.record, driver.settings
     if not record.well_since or record.shown != unit.invocation:  # it has begun, or begun again by itself
-        if record.well_since and _waited(ctx):
-            ctx.end(Phase.FAILED, f"{settings.runtime_unit} was restarted, and does not stay up.")
+        if record.well_since and _waited(driver):
+            driver.end(Phase.FAILED, f"{settings.runtime_unit} was restarted, and does not stay up.")
             return
-        ctx.write(Phase.VERIFYING, entered=record.entered, well_since=now, shown=unit.invocation)
+        driver.write(Phase.VERIFYING, entered=record.entered, well_since=now, shown=unit.invocation)
         return
     left = settings.settle_seconds - max(0.0, now - record.well_since)
     if left <= 0:
         ago = length(settings.settle_seconds)
-        ctx.end(Phase.DONE, f"{settings.runtime_unit} was restarted, and has been active for {ago}.")
+        driver.end(Phase.DONE, f"{settings.runtime_unit} was restarted, and has been active for {ago}.")
         return
-    ctx.report(f"{settings.runtime_unit} is active; it is watched for {length(left)} more.")
-    ctx.pause(min(left, _LOOK_SECONDS))
+    driver.report(f"{settings.runtime_unit} is active; it is watched for {length(left)} more.")
+    driver.pause(min(left, _LOOK_SECONDS))
 
 
-def _unit(ctx: ActionContext) -> Unit:
-    name = ctx.settings.runtime_unit
-    if not name:
+def _unit(driver: LocalDriver) -> Unit:
+    if not driver.settings.runtime_unit:
         return Unit()
-    argv = (
-        ctx.system.find(_SYSTEMCTL) or _SYSTEMCTL,
-        "show",
-        "--property=LoadState,ActiveState,InvocationID",
-        "--",
-        name,
-    )
-    ran = ctx.system.run(argv, _SHOW_SECONDS, _ENVIRONMENT, ctx.must_stop)
+    argv = _systemctl(driver, "show", "--property=LoadState,ActiveState,InvocationID")
+    ran = driver.system.run(argv, _SHOW_SECONDS, _ENVIRONMENT, driver.must_stop)
     properties = dict(line.partition("=")[::2] for line in ran.words.splitlines()) if ran.well else {}
     return Unit(
         properties.get("LoadState", ""),
@@ -186,16 +167,14 @@ def _unit(ctx: ActionContext) -> Unit:
     )
 
 
-def _is_before(ctx: ActionContext, unit: Unit) -> bool:
-    return f"{_BEFORE}{unit.invocation}" in ctx.record.operations
+def _systemctl(driver: LocalDriver, *words: str) -> tuple[str, ...]:
+    return (driver.system.find("systemctl") or "systemctl", *words, "--", driver.settings.runtime_unit)
 
 
-def _waited(ctx: ActionContext, times: int = 1) -> bool:
+def _is_before(driver: LocalDriver, unit: Unit) -> bool:
+    return f"{_BEFORE}{unit.invocation}" in driver.record.operations
+
+
+def _waited(driver: LocalDriver, times: int = 1) -> bool:
     """Whether the phase has lasted for as long as a restart may take."""
-    return ctx.time() - ctx.record.entered >= times * ctx.settings.runtime_seconds
-
-
-def _why(ran: CommandOutcome) -> str:
-    why = ran.fault or f"the command ended with status {ran.code}"
-    words = clean(ran.words[-600:])
-    return f"{why}. Its output: {words}" if words else f"{why}."
+    return driver.clock.time() - driver.record.entered >= times * driver.settings.runtime_seconds

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tpuwatch.core import clean
+
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from tpuwatch.host import HolderScan
 
@@ -60,6 +63,12 @@ class CommandOutcome:
         """Whether it ended with status 0."""
         return self.code == 0
 
+    def why(self, what: str) -> str:
+        """Why it failed, a sentence about `what`, and the end of its output."""
+        why = f"{self.fault or f'{what} ended with status {self.code}'}."
+        words = clean(self.words[-600:])
+        return f"{why} Its output: {words}" if words else why
+
 
 class System(Protocol):
     """A machine. Nothing raises for what has ended meanwhile."""
@@ -88,11 +97,8 @@ class System(Protocol):
     def blocked(self, process: ProcessId) -> bool:
         """Whether a thread of it waits in the kernel where no signal reaches it (state D)."""
 
-    def open_handle(self, process: ProcessId) -> PidHandle | None:
-        """A hold on that very process; None if it has ended. Raises PermissionError."""
-
-    def close_handle(self, handle: PidHandle) -> None:
-        """Let go of it."""
+    def handle(self, process: ProcessId) -> AbstractContextManager[PidHandle | None]:
+        """A hold on that very process; None if it has ended."""
 
     def is_over(self, handle: PidHandle) -> bool:
         """Whether all of the process has ended."""

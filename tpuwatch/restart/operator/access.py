@@ -24,7 +24,11 @@ class LedgerAccess:
     ledger: Ledger
     audit: Audit
     location: str  # of the ledger: a directory, or gs://…
-    actor: str  # the operator: "user@host"
+
+    @property
+    def actor(self) -> str:
+        """The operator: "user@host"."""
+        return self.audit.actor
 
 
 def open_access(config: Config, clock: Clock) -> LedgerAccess:
@@ -41,7 +45,7 @@ def open_access(config: Config, clock: Clock) -> LedgerAccess:
     ledger = open_ledger(config, clock, directory=directory)
     in_bucket = config.ledger.kind == "gcs"
     location = f"gs://{config.ledger.bucket}/{config.ledger.prefix}" if in_bucket else str(directory)
-    return LedgerAccess(ledger, Audit(state / FILE_NAME), location, _actor())
+    return LedgerAccess(ledger, Audit(state / FILE_NAME, _actor(), clock), location)
 
 
 def _actor() -> str:

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, length
-from tpuwatch.model import WELL_HEALTH, Action, Phase
+from tpuwatch.model import WELL_HEALTH, Phase
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.restart.workflow import workflow
 from tpuwatch.restart.workflow.types import ApiCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tpuwatch.config import Config
-    from tpuwatch.model import RestartRecord, Target, Use
+    from tpuwatch.model import RestartRecord, Use
     from tpuwatch.restart.operator.report import NodeReport
     from tpuwatch.restart.workflow.types import NodeObservation, PhaseLimits, Step
 
@@ -138,30 +137,3 @@ class RestartPlan:
         if hold is not None:
             lines.append(f"tpuwatch itself would not restart it now: {hold.sentence}. An operator may.")
         return use, lines
-
-
-def plan_restart(
-    target: Target,
-    observation: NodeObservation,
-    report: NodeReport,
-    previous: RestartRecord | None,
-    *,
-    reason: str,
-    actor: str,
-    now: float,
-    limits: PhaseLimits,
-) -> RestartPlan:
-    """The plan for a node on which nothing is in progress. `previous` is its record so far."""
-    action = Action.RESET_QUEUED_RESOURCE if observation.hosts > 1 else Action.RESTART_NODE
-    record = workflow.begin(
-        target,
-        previous,
-        action,
-        cause="operator",
-        reason=reason or f"An operator requested it. {report.document['summary']}",
-        actor=actor,
-        now=now,
-        evidence=report.evidence,
-    )
-    step = workflow.advance(record, observation, now, limits)
-    return RestartPlan(record, observation, report, step, limits)

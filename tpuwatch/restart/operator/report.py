@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.health import JudgeLimits, judge_node
@@ -19,20 +19,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.workflow.types import NodeObservation
 
 _MAX_AGE_SECONDS: Final = 60.0  # an older verdict of the daemon is not used
-
-
-class LocalDaemon(Protocol):
-    """The daemon on this machine, by its HTTP API. Its methods raise TpuwatchError if none answers."""
-
-    @property
-    def address(self) -> str:
-        """Where it listens."""
-
-    def nodes(self) -> Sequence[Mapping[str, Any]]:
-        """The documents of all nodes that it watches."""
-
-    def status(self) -> Mapping[str, Any]:
-        """The document of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +48,17 @@ class NodeReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeReporter:
-    """Finds out what is known of nodes."""
+    """Finds out what is known of nodes.
+
+    The daemon on this machine is asked by its HTTP API: `ask_nodes` returns the documents of all nodes that it watches,
+    `ask_status` the one of this machine. Both raise TpuwatchError if none answers.
+    """
 
     config: Config
     clock: Clock
-    daemon: LocalDaemon
+    daemon_address: str
+    ask_nodes: Callable[[], Sequence[Mapping[str, Any]]]
+    ask_status: Callable[[], Mapping[str, Any]]
     serialize: Callable[[JudgedNode], Mapping[str, Any]]  # makes the document of a node
 
     def report(self, target: Target, observation: NodeObservation) -> NodeReport:
@@ -75,13 +67,13 @@ class NodeReporter:
 
     def _from_daemon(self, target: Target) -> NodeReport | None:
         try:
-            document = next((node for node in self.daemon.nodes() if _is_of(node, target)), None)
+            document = next((node for node in self.ask_nodes() if _is_of(node, target)), None)
             if document is None or self.clock.time() - (document["judged_epoch"] or 0.0) > _MAX_AGE_SECONDS:
                 return None
-            holders = _holders(self.daemon.status()) if document["own"] else None
+            holders = _holders(self.ask_status()) if document["own"] else None
         except (TpuwatchError, KeyError, TypeError, AttributeError):  # no answer, or not one of this version's daemon
             return None
-        return NodeReport(document, f"the daemon at {self.daemon.address}", holders)
+        return NodeReport(document, f"the daemon at {self.daemon_address}", holders)
 
     def _from_cloud(self, target: Target, observation: NodeObservation) -> NodeReport:
         answer, suggestion = self._ask_cloud(target, observation)

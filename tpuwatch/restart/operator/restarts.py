@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
 from tpuwatch.model import Lease, Phase, Target
-from tpuwatch.restart.audit import AuditEntry
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger
 from tpuwatch.restart.operator.plan import UNKNOWN_FLEET_SIZE
 from tpuwatch.restart.operator.wording import describe_unfinished, full_name, phase_words
 from tpuwatch.restart.policy import budgets
-from tpuwatch.restart.workflow.workflow import ended
+from tpuwatch.restart.workflow.step import ended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -190,7 +189,7 @@ def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancella
             access.ledger.write(record, stored.version)
         except ConflictError:
             continue  # its driver wrote meanwhile
-        access.audit.note(AuditEntry(now, target.path, access.actor, "cancel", "done", sentence=note))
+        access.audit.note(target, "cancel", "done", note)
         return Cancellation(target, True, f"The restart of {target.node} is cancelled: nothing was done.", record)
     raise LedgerError(f"the record of {target.node} changes all the time: try again, or see `tpuwatch restarts`")
 
@@ -208,7 +207,7 @@ def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) ->
             access.ledger.write_fleet(fleet, reading.fleet.version)
         except ConflictError:
             continue
-        access.audit.note(AuditEntry(now, "", access.actor, "reset_breaker", "done", sentence=before.reason))
+        access.audit.note(None, "reset_breaker", "done", before.reason)
         note = "The breaker is closed; failures until now count no more."
         if before.reason:
             note += f" It was opened because of this: {before.reason}"

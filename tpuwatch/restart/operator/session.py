@@ -6,20 +6,19 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tpuwatch.core import ConflictError, LedgerError, clean
-from tpuwatch.model import Lease, Phase
-from tpuwatch.restart.audit import AuditEntry
+from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
+from tpuwatch.model import Action, Lease, Phase
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.plan import plan_restart
+from tpuwatch.restart.operator.plan import RestartPlan
 from tpuwatch.restart.operator.wording import describe_local_action, describe_unfinished
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 from tpuwatch.restart.starter import claim_budget
-from tpuwatch.restart.workflow.workflow import ended, relevant_since
+from tpuwatch.restart.workflow import step, workflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +27,12 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import RestartRecord, Target, Use
-    from tpuwatch.restart.driver import Progress
+    from tpuwatch.restart.driver import NodeApi, Progress
     from tpuwatch.restart.ledger.base import Stored
-    from tpuwatch.restart.node_api import NodeApi
     from tpuwatch.restart.operator.access import LedgerAccess
-    from tpuwatch.restart.operator.plan import RestartPlan
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.targets import OwnNode
-    from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
+    from tpuwatch.restart.workflow.types import NodeObservation
 
 _EXIT_CODES: Final = {"done": 0, "dry_run": 0, "misused": 2, "unknown": 3, "interrupted": 130}  # all others: 1
 # After these the remaining nodes are skipped: the operator wants to stop, or they would fare no better.
@@ -201,16 +198,19 @@ class RestartSession:
 
     def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
         """`previous` is the node's record so far; if it is open, the restart ends it."""
-        return plan_restart(
+        report = self.reporter.report(target, observation)
+        now, limits = self.clock.time(), phase_limits(self.config.restart)
+        record = step.begin(
             target,
-            observation,
-            self.reporter.report(target, observation),
             self._superseded(previous) if previous is not None and previous.open else previous,
-            reason=self.request.reason,
+            Action.RESET_QUEUED_RESOURCE if observation.hosts > 1 else Action.RESTART_NODE,
+            cause="operator",
+            reason=self.request.reason or f"An operator requested it. {report.document['summary']}",
             actor=self.access.actor,
-            now=self.clock.time(),
-            limits=phase_limits(self.config.restart),
+            now=now,
+            evidence=report.evidence,
         )
+        return RestartPlan(record, observation, report, workflow.advance(record, observation, now, limits), limits)
 
     def _record_and_drive(self, plan: RestartPlan, stored: Stored | None, use: Use) -> RestartResult:
         target = plan.record.target
@@ -278,7 +278,7 @@ class RestartSession:
     def _superseded(self, record: RestartRecord) -> RestartRecord:
         """The record of an action of the node's own daemon, which the restart ends."""
         note = f"{self.access.actor} restarts the node instead."
-        return replace(ended(record, Phase.FAILED, note, self.clock.time()), lease=Lease())
+        return replace(step.ended(record, Phase.FAILED, note, self.clock.time()), lease=Lease())
 
     # -- a restart in progress
 
@@ -322,9 +322,9 @@ class RestartSession:
         return self.access.ledger.write(record, stored.version).record
 
     def _dry_run(self, record: RestartRecord) -> RestartResult:
-        observation = self.api.look(record.target, since=relevant_since(record))
+        observation = self.api.look(record.target, since=workflow.relevant_since(record))
         if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
-            note = f"{_capitalised(owner_words(record.lease.owner))} drives it, as far as is known."
+            note = f"{capital(owner_words(record.lease.owner))} drives it, as far as is known."
         else:
             note = f"This command would continue it. {describe_unfinished(record)}"
         state = f"The API shows the node as {observation.shown}." if observation.shown else observation.fault
@@ -336,12 +336,13 @@ class RestartSession:
     def _drive(self, target: Target) -> RestartResult:
         driver = Driver(
             self.access.ledger,
-            _ReportingApi(self.api, self.display),
             target,
+            api=self.api,
             clock=self.clock,
             wait=self.display.wait,
             limits=phase_limits(self.config.restart),
             on_progress=self.display.on_progress,
+            on_refusal=self.display.on_refusal,
             lease_seconds=self.config.ledger.lease_seconds,
         )
         with self.display.driving():
@@ -385,51 +386,13 @@ class RestartSession:
     def _audit_plan(self, plan: RestartPlan, result: str, sentence: str, use: Use | None) -> None:
         if self.request.dry_run:
             return
-        entry = AuditEntry(
-            at=self.clock.time(),
-            node=plan.record.target.path,
-            actor=self.access.actor,
-            decision=plan.record.action.value,
-            result=result,
-            verdict=plan.report.verdict,
-            evidence=plan.report.evidence,
-            budget=use,
-            sentence=sentence,
+        action, report = plan.record.action, plan.report
+        self.access.audit.note(
+            plan.record.target, action.value, result, sentence, report.verdict, report.evidence, budget=use
         )
-        self.access.audit.note(entry)
 
     def _audit_record(self, record: RestartRecord, result: str) -> None:
-        entry = AuditEntry(
-            at=self.clock.time(),
-            node=record.target.path,
-            actor=self.access.actor,
-            decision=record.action.value,
-            result=result,
-            verdict=record.cause,
-            evidence=record.evidence,
-            sentence=record.note or record.reason,
-        )
-        self.access.audit.note(entry)
-
-
-@dataclass(frozen=True, slots=True)
-class _ReportingApi:
-    """A NodeApi that reports refused calls to the display."""
-
-    api: NodeApi
-    display: SessionDisplay
-
-    def look(self, target: Target, *, since: float) -> NodeObservation:
-        return self.api.look(target, since=since)
-
-    def call(self, call: ApiCall, target: Target, queued_resource: str) -> CallAnswer:
-        answer = self.api.call(call, target, queued_resource)
-        if answer.message:
-            self.display.on_refusal(answer.message)
-        return answer
-
-    def close(self) -> None:
-        self.api.close()
+        self.access.audit.note_record(record, result, record.note or record.reason)
 
 
 def _held(target: Target) -> str:
@@ -437,9 +400,4 @@ def _held(target: Target) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    text = _capitalised(str(error))
-    return text if text.endswith(".") else f"{text}."
-
-
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    return capital(ended(str(error)))

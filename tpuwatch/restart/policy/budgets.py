@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import length, listed
+from tpuwatch.core import doubled, length, listed
 from tpuwatch.model import DESTRUCTIVE, ENDED, Action, Attempt, Blocked, Breaker, Claim, Fleet, Phase, Use
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import PolicySettings
 
 SKEW_SECONDS: Final = 120.0  # between the clocks of those who write records
-_MAX_DOUBLINGS: Final = 32
 _NAMED: Final = 5  # nodes, in a sentence
 
 
@@ -166,8 +165,8 @@ def allowance(watched: int, settings: PolicySettings) -> int:
 
 def backoff_seconds(done: int, settings: PolicySettings) -> float:
     """How long a node is left alone after so many restarts within its window (one or more)."""
-    doubled = settings.backoff_seconds * 2.0 ** min(max(done - 1, 0), _MAX_DOUBLINGS)
-    return max(settings.backoff_seconds, min(doubled, settings.max_backoff_seconds))
+    longest = max(settings.backoff_seconds, settings.max_backoff_seconds)
+    return doubled(settings.backoff_seconds, max(done - 1, 0), longest)
 
 
 def trips(view: LedgerView, settings: PolicySettings, now: float) -> str:

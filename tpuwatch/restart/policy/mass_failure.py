@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -63,11 +64,10 @@ class RecentPeaks:
 
 def count_bad(nodes: Iterable[tuple[str, Judgement, CloudNode | None]]) -> dict[str, BadCounts]:
     """Count by zone, of all watched nodes, given as zone, judgement and the cloud's answer."""
-    watched: dict[str, int] = {}
-    bad: dict[str, int] = {}
+    watched, bad = Counter[str](), Counter[str]()
     for zone, judgement, cloud in nodes:
-        watched[zone] = watched.get(zone, 0) + 1
-        bad[zone] = bad.get(zone, 0) + is_bad(judgement, cloud)
+        watched[zone] += 1
+        bad[zone] += is_bad(judgement, cloud)
     fleet = BadCount(sum(watched.values()), sum(bad.values()))
     return {zone: BadCounts(fleet, BadCount(watched[zone], bad[zone])) for zone in watched}
 

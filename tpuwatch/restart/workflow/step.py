@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean, length
-from tpuwatch.model import TOUCHED, Action, Attempt, Lease, Phase, RestartRecord
+from tpuwatch.core import clean, doubled, length
+from tpuwatch.model import TOUCHED, Action, Attempt, Phase, RestartRecord
 from tpuwatch.restart.workflow import commands
 from tpuwatch.restart.workflow.types import ApiCall, Step
 
@@ -37,7 +37,6 @@ def begin(
     now: float,
     evidence: Iterable[str] = (),
     signals: Iterable[str] = (),
-    lease: Lease | None = None,
 ) -> RestartRecord:
     """The record of a restart that is wanted now, in place of the node's record so far, if it has one.
 
@@ -56,7 +55,6 @@ def begin(
         actor=actor,
         requested=now,
         entered=now,
-        lease=lease or Lease(),
         signals=tuple(signals),
         history=previous.history if previous is not None else (),
         foreign=_newest((*previous.foreign, *previous.operations)) if previous is not None else (),
@@ -123,7 +121,7 @@ def _newest(names: Iterable[str]) -> tuple[str, ...]:
 
 def backoff(tries: int, limits: PhaseLimits) -> float:
     """Seconds to wait after so many failed calls."""
-    return min(limits.retry_seconds * 2.0 ** min(max(tries - 1, 0), 30), limits.max_retry_seconds)
+    return doubled(limits.retry_seconds, max(tries - 1, 0), limits.max_retry_seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,33 +17,18 @@ from tpuwatch.restart.workflow.step import (
     SKEW_SECONDS,
     StepContext,
     backoff,
-    begin,
     ended,
     with_observation,
     with_operation,
     without_observation,
 )
 from tpuwatch.restart.workflow.stop import intent, requested
-from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation, PhaseLimits, Step
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PhaseLimits, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpuwatch.model import RestartRecord
-
-__all__ = [
-    "ApiCall",
-    "CallAnswer",
-    "NodeObservation",
-    "Operation",
-    "PhaseLimits",
-    "Step",
-    "advance",
-    "answered",
-    "begin",
-    "ended",
-    "relevant_since",
-]
 
 _PHASES: Final[dict[Phase, Callable[[StepContext], Step]]] = {
     Phase.REQUESTED: requested,

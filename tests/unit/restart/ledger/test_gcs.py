@@ -18,13 +18,12 @@ from tests.unit.restart.records import TARGET, full_record, record
 from tpuwatch.config import Config
 from tpuwatch.config.restart import LedgerConfig as Settings
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.core.errors import ConfigError, ConflictError, LedgerError
+from tpuwatch.core.errors import ConfigError, LedgerError
 from tpuwatch.google import storage
-from tpuwatch.model.restart import Lease, Phase, Target
+from tpuwatch.model.restart import Phase, Target
 from tpuwatch.restart.ledger.codec import SCHEMA
 from tpuwatch.restart.ledger.gcs import GcsLedger
 from tpuwatch.restart.ledger.opening import open_ledger
-from tpuwatch.restart.ledger.owner import LeaseWatch
 
 NAME = "tpuwatch/nodes/lab/us-east5-a/train-1.json"
 
@@ -168,57 +167,6 @@ def test_one_object_is_written_once_a_second_at_most(clock: ManualClock) -> None
         machine.ledger.close()
 
 
-def test_of_twenty_at_once_one_wins_each_generation(server: StorageServer, opened: Open) -> None:
-    ledgers = [opened() for _ in range(20)]
-    version, start = 0, threading.Barrier(20)
-    won: list[tuple[int, int]] = []
-
-    def race(number: int) -> None:
-        try:
-            stored = ledgers[number].write(record(lease=Lease(f"driver-{number}")), version)
-        except ConflictError:
-            return
-        won.append((number, stored.version))
-
-    def run(number: int) -> None:
-        start.wait()
-        race(number)
-
-    for generation in range(3):
-        threads = [threading.Thread(target=run, args=(number,)) for number in range(20)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(won) == generation + 1
-        number, version = won[-1]
-        found = opened().read(TARGET)
-        assert found is not None
-        assert (found.version, found.record.lease.owner) == (version, f"driver-{number}")
-    assert [change.before for change in server.objects.changes] == [0, *(after for _, after in won[:-1])]
-
-
-def test_a_lease_holds_as_long_as_its_generation_is_seen_to_change(opened: Open, machines: list[Machine]) -> None:
-    holder, looker = opened(), opened()
-    stored = holder.write(record(lease=Lease("vm-9/b/1/2/x", 60.0)), 0)
-    clock = machines[1].clock
-    watch = LeaseWatch(clock, lambda _: False)
-    for _ in range(3):
-        found = looker.read(TARGET)
-        assert found is not None
-        assert watch.remaining(found) == 60.0
-        clock.advance(59.0)
-        assert watch.remaining(found) == 1.0
-        stored = holder.write(stored.record, stored.version)
-    clock.advance(59.0)  # a minute since it was read, though not since it was written
-    found = looker.read(TARGET)
-    assert found is not None
-    assert watch.remaining(found) == 60.0
-    clock.advance(60.0)
-    assert watch.remaining(found) == 0.0
-    assert looker.write(found.record, found.version).version != stored.version
-
-
 @pytest.mark.parametrize(
     "text", [b"", b"{}", b"[]", b"null", b'{"schema":1}', b'{"write":"x"}', b"\xff", b"[" * 100_000]
 )
@@ -237,15 +185,6 @@ def test_a_record_of_the_old_schema_is_read(server: StorageServer, machine: Mach
     found = machine.ledger.read(RECORD.target)
     assert found is not None
     assert (found.record, found.version) == (RECORD, version)
-
-
-def test_a_record_of_another_version_of_tpuwatch_is_refused(server: StorageServer, machine: Machine) -> None:
-    machine.ledger.write(record(), 0)
-    content = server.objects.get(BUCKET, NAME).content
-    replaced(server, content.replace(b'"schema":%d' % SCHEMA, b'"schema":%d' % (SCHEMA + 1)))
-    for action in (lambda: machine.ledger.read(TARGET), machine.ledger.records):
-        with pytest.raises(LedgerError, match="of another version of tpuwatch"):
-            action()
 
 
 def test_a_record_in_the_place_of_another_is_refused(server: StorageServer, machine: Machine) -> None:

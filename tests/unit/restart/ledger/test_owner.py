@@ -14,7 +14,7 @@ from tests.unit.restart.records import record
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Lease
 from tpuwatch.restart.ledger.base import Stored
-from tpuwatch.restart.ledger.owner import LeaseWatch, Owner, ThisMachine, owner_words, parse
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words, parse
 
 NAMED = """
 from tpuwatch.restart.ledger.owner import ThisMachine
@@ -132,7 +132,3 @@ def test_each_node_has_its_own_lease() -> None:
     clock.advance(40)
     other = Stored(record("train-2", lease=Lease("other")), 1)
     assert (watch.remaining(held(1)), watch.remaining(other)) == (pytest.approx(20), 60)
-
-
-def test_an_owner_is_what_it_says() -> None:
-    assert str(Owner("vm-1", "b00b", 7, 99, "f00d")) == "vm-1/b00b/7/99/f00d"

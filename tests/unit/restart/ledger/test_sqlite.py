@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,9 +16,9 @@ import pytest
 
 from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import LedgerContract, Open
-from tests.unit.restart.records import NOW, TARGET, full_record, record
+from tests.unit.restart.records import NOW, TARGET, full_record, record, written
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.core.errors import ConflictError, LedgerError
+from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase
 from tpuwatch.restart.ledger.codec import SCHEMA
 from tpuwatch.restart.ledger.sqlite import SqliteLedger
@@ -33,6 +34,16 @@ version = ledger.write(record(tries=0), 0).version
 for tries in range(1, 10_000):
     print(tries - 1, flush=True)
     version = ledger.write(record(tries=tries), version).version
+"""
+
+
+ANOTHER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0, isolation_level=None)
+try:
+    connection.execute("BEGIN EXCLUSIVE")
+except sqlite3.OperationalError as error:
+    sys.exit(str(error))
 """
 
 
@@ -83,8 +94,7 @@ def test_what_a_killed_writer_was_told_is_there(tmp_path: Path, opened: Open) ->
         reported = [next(writer.stdout) for _ in range(20)]
         writer.send_signal(signal.SIGKILL)
         reported += writer.stdout.readlines()
-    found = opened().read(TARGET)
-    assert found is not None
+    found = written(opened())
     assert found.record.tries in (
         int(reported[-1]),
         int(reported[-1]) + 1,
@@ -206,8 +216,7 @@ def test_what_is_no_record_is_refused(tmp_path: Path, opened: Open, text: str) -
 def test_a_record_of_before_a_field_was_added_has_its_default(tmp_path: Path, opened: Open) -> None:
     opened().write(full_record(), 0)
     execute(tmp_path, "UPDATE entries SET value = json_remove(value, '$.note', '$.history', '$.lease')")
-    found = opened().read(TARGET)
-    assert found is not None
+    found = written(opened())
     assert (found.record.note, found.record.history, found.record.lease.owner) == ("", (), "")
     assert found.record.operations == full_record().operations
 
@@ -225,9 +234,15 @@ def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path, clock: M
         SqliteLedger(tmp_path / "file", clock).write(record(), 0)
 
 
-def test_a_conflict_is_no_fault_of_the_file(opened: Open) -> None:
-    ledger = opened()
-    ledger.write(record(), 0)
-    with pytest.raises(ConflictError, match="another writer"):
-        ledger.write(record(), 0)
-    assert len(ledger.records()) == 1
+def test_a_thread_that_has_to_wait_takes_the_lock_from_nobody(tmp_path: Path) -> None:
+    """A process has its locks on a file for all of its threads, and loses them when one of these closes the file."""
+    ledger = SqliteLedger(tmp_path, ManualClock(), busy_seconds=0.01)
+    stored = ledger.write(record(), 0)
+    with contextlib.closing(sqlite3.connect(ledger.path, isolation_level=None)) as writing:
+        writing.execute("BEGIN EXCLUSIVE")  # as another thread of this process does, in the middle of a write
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.write(record(), stored.version)
+        with pytest.raises(LedgerError, match="locked"):
+            ledger.read(stored.record.target)
+        another = subprocess.run([sys.executable, "-c", ANOTHER, str(ledger.path)], capture_output=True, text=True)
+    assert "locked" in another.stderr

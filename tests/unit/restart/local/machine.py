@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.standins.memory_ledger import MemoryLedger
-from tests.unit.restart.records import record
+from tests.unit.restart.records import record, written
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.host.holders import HolderScan
 from tpuwatch.model.restart import RestartRecord
 from tpuwatch.model.signals import Holder
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import LocalDriver
 from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
 
@@ -92,15 +93,14 @@ class FakeSystem:
     def blocked(self, process: ProcessId) -> bool:
         return self.processes[process.pid].state == "D"
 
-    def open_handle(self, process: ProcessId) -> PidHandle | None:
+    @contextmanager
+    def handle(self, process: ProcessId) -> Iterator[PidHandle | None]:
         one = self.processes.get(process.pid)
-        if one is None or one.ticks != process.ticks:
-            return None
         self.handles += 1
-        return PidHandle(process, 7)
-
-    def close_handle(self, _: PidHandle) -> None:
-        self.handles -= 1
+        try:
+            yield PidHandle(process, 7) if one is not None and one.ticks == process.ticks else None
+        finally:
+            self.handles -= 1
 
     def is_over(self, handle: PidHandle) -> bool:
         one = self.processes.get(handle.process.pid)
@@ -161,8 +161,7 @@ class Desk:
 
     def put(self, **changes: Any) -> None:
         """Change the record behind everybody's back."""
-        stored = self.ledger.read(record().target)
-        assert stored is not None
+        stored = written(self.ledger)
         self.ledger.write(replace(stored.record, **changes), stored.version)
 
     def driver(self, at_fault: tuple[Holder, ...] = (), **more: Any) -> LocalDriver:
@@ -170,10 +169,10 @@ class Desk:
             "clock": self.clock,
             "wait": self.wait,
             "at_fault": at_fault,
-            "settings": LocalSettings(),
+            "settings": RestartConfig(),
             "on_progress": lambda progress: self.reported.append(progress.sentence),
         }
-        return LocalDriver(more.pop("ledger", self.ledger), record().target, self.system, **{**given, **more})
+        return LocalDriver(more.pop("ledger", self.ledger), record().target, system=self.system, **{**given, **more})
 
     def wait(self, seconds: float) -> bool:
         self.clock.advance(seconds)

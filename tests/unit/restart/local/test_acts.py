@@ -9,28 +9,24 @@ import pytest
 
 from tests.unit.restart.local.machine import SHOW, Desk
 from tests.unit.restart.records import record
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import ConflictError
 from tpuwatch.model.restart import Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.driver import Driver
-from tpuwatch.restart.local.context import LocalSettings
 from tpuwatch.restart.local.driver import ORPHANED_SECONDS, orphaned
 from tpuwatch.restart.local.system import CommandOutcome
+from tpuwatch.restart.workflow.types import PhaseLimits
 
-COMMAND = LocalSettings(checkpoint_command=("/opt/checkpoint", "now"))
-SIGNAL = LocalSettings(checkpoint_signal="SIGUSR1")
-
-
-@pytest.fixture
-def context() -> Desk:
-    return Desk()
+COMMAND = RestartConfig(checkpoint_command=("/opt/checkpoint", "now"))
+SIGNAL = RestartConfig(checkpoint_signal="SIGUSR1")
 
 
 # -- action 1
 
 
-def checkpoint(context: Desk, settings: LocalSettings, *at_fault: int) -> RestartRecord:
+def checkpoint(context: Desk, settings: RestartConfig, *at_fault: int) -> RestartRecord:
     context.want(Action.CHECKPOINT)
     holders = tuple(context.system.processes[pid].holder for pid in at_fault)
     return context.driver(holders, settings=settings).drive()
@@ -67,16 +63,6 @@ def test_a_command_that_fails_is_reported(context: Desk, ran: CommandOutcome, ex
     assert (ended.phase, ended.note) == (Phase.FAILED, f"The checkpoint's command has failed: {expected}")
 
 
-def test_a_signal_goes_to_those_that_handle_it(context: Desk) -> None:
-    context.system.add(40, catches=("SIGUSR1",), ends_on=())
-    context.system.add(41, parent=40, group=40)
-    ended = checkpoint(context, SIGNAL, 40)
-    assert (ended.phase, context.system.sent) == (Phase.DONE, [(40, "SIGUSR1")])
-    assert ended.note == (
-        "Process 40 was sent SIGUSR1 for a checkpoint. Process 41 does not handle SIGUSR1, which would end it."
-    )
-
-
 @pytest.mark.parametrize("fields", [{}, {"catches": ("SIGUSR1",), "denied": True}])
 def test_a_signal_that_nobody_can_take_is_a_failure(context: Desk, fields: dict[str, Any]) -> None:
     context.system.add(40, **fields)
@@ -84,8 +70,8 @@ def test_a_signal_that_nobody_can_take_is_a_failure(context: Desk, fields: dict[
     assert (context.system.sent, context.system.handles) == ([], 0)
 
 
-@pytest.mark.parametrize("settings", [SIGNAL, LocalSettings()])
-def test_nobody_to_ask_or_no_way_to_do_it_is_called_off(context: Desk, settings: LocalSettings) -> None:
+@pytest.mark.parametrize("settings", [SIGNAL, RestartConfig()])
+def test_nobody_to_ask_or_no_way_to_do_it_is_called_off(context: Desk, settings: RestartConfig) -> None:
     assert checkpoint(context, settings).phase is Phase.CANCELLED
 
 
@@ -224,27 +210,15 @@ def test_who_is_to_end_leaves_it_to_the_next(context: Desk, systemd: Systemd) ->
     assert restarts(context) == 1
 
 
-def test_a_command_restarts_it_where_there_is_no_unit(context: Desk) -> None:
-    context.want(Action.RESTART_RUNTIME)
-    settings = LocalSettings(runtime_unit="", runtime_command=("/opt/again",))
-    ended = context.driver(settings=settings).drive()
-    assert (ended.phase, ended.stops, [argv for argv, _ in context.system.ran]) == (Phase.DONE, 1, [("/opt/again",)])
-
-
-def test_a_command_that_fails_has_failed(context: Desk) -> None:
-    context.want(Action.RESTART_RUNTIME)
-    context.system.answer = lambda _: CommandOutcome(2, "nothing there")
-    ended = context.driver(settings=LocalSettings(runtime_unit="", runtime_command=("/opt/again",))).drive()
-    assert (ended.phase, "nothing there" in ended.note) == (Phase.FAILED, True)
-
-
 # -- whose record it is
 
 
 def test_a_record_of_the_machine_is_not_driven_through_the_api(context: Desk) -> None:
     context.want(Action.END_HOLDER)
     api: Any = None  # would fail at the first look
-    driver = Driver(context.ledger, api, record().target, clock=context.clock, wait=context.wait)
+    driver = Driver(
+        context.ledger, record().target, api=api, limits=PhaseLimits(), clock=context.clock, wait=context.wait
+    )
     with pytest.raises(ConflictError, match="done on that machine itself"):
         driver.drive()
 

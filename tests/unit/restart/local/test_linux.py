@@ -17,6 +17,7 @@ import pytest
 
 from tests.standins.memory_ledger import MemoryLedger
 from tests.unit.restart.records import TARGET, record
+from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.host.holders import LOCK_FILE, HolderScan
 from tpuwatch.model.restart import Phase, RestartRecord
@@ -101,10 +102,10 @@ class Scene:
         self.started: list[subprocess.Popen[str]] = []
         self.pids: list[int] = []
 
-    def holder(self, handled: str = "", children: str = "", *, session: bool = True) -> int:
+    def holder(self, handled: str = "", children: str = "") -> int:
         """Start one, with its children; its pid."""
         argv = [sys.executable, "-c", HOLDER, str(self.lock_file), handled, children]
-        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=session)
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.started.append(process)
         assert process.stdout is not None
         self.pids = [int(pid) for pid in process.stdout.readline().split()]
@@ -119,7 +120,14 @@ class Scene:
         now = self.clock.time()
         self.ledger.write(record(action=Action.END_HOLDER, requested=now, entered=now), 0)
         driver = LocalDriver(
-            self.ledger, TARGET, self.system, clock=self.clock, wait=self.wait, at_fault=at_fault, lease_seconds=1e6
+            self.ledger,
+            TARGET,
+            system=self.system,
+            settings=RestartConfig(),
+            clock=self.clock,
+            wait=self.wait,
+            at_fault=at_fault,
+            lease_seconds=1e6,
         )
         return driver.drive()
 
@@ -143,27 +151,6 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     scene.close()
 
 
-def test_a_program_that_minds_nothing_but_sigkill_is_ended(scene: Scene) -> None:
-    pid = scene.holder("SIGINT,SIGTERM,SIGQUIT")
-    ended = scene.end(*scene.seen())
-    assert (ended.phase, [name for _, name in scene.system.sent]) == (
-        Phase.DONE,
-        ["SIGINT", "SIGTERM", "SIGQUIT", "SIGKILL"],
-    )
-    assert {one for one, _ in scene.system.sent} == {pid}
-    assert scene.started[0].wait(SECONDS) == -signal.SIGKILL
-    assert not scene.lock_file.exists()
-    (_, seen) = ended.evidence
-    assert seen.startswith(f"Process {pid} of ")
-    assert "holds libtpu's lock file; children: none." in seen
-
-
-def test_a_program_that_ends_at_the_first_word_gets_no_second(scene: Scene) -> None:
-    pid = scene.holder()
-    assert scene.end(*scene.seen()).phase is Phase.DONE
-    assert scene.system.sent == [(pid, "SIGINT")]
-
-
 def test_children_that_hold_it_too_and_the_group_go_with_it(scene: Scene) -> None:
     pid = scene.holder(children="hsi")
     by_pid = {one.pid: one for one in scene.seen()}
@@ -173,27 +160,21 @@ def test_children_that_hold_it_too_and_the_group_go_with_it(scene: Scene) -> Non
     assert scene.seen() == ()
 
 
-def test_a_group_that_others_are_in_is_spared(scene: Scene) -> None:
-    pid = scene.holder(children="i", session=False)  # in the group of the tests themselves
-    assert scene.end(*scene.seen()).phase is Phase.DONE
-    assert scene.system.sent == [(pid, "SIGINT")]
-    assert scene.pids[1] in scene.system.entries()
-
-
 def test_a_pid_that_is_another_process_is_not_gripped(scene: Scene) -> None:
     pid = scene.holder()
     process = scene.system.entries()[pid].process
-    handle = scene.system.open_handle(process)
-    assert handle is not None
-    assert scene.system.open_handle(ProcessId(pid, process.ticks + 1)) is None
-    scene.started[0].kill()
-    scene.system.sent.append((pid, "SIGKILL"))
-    scene.system.wait([handle], SECONDS)
-    assert scene.system.is_over(handle)
-    scene.started[0].wait(SECONDS)
-    assert scene.system.send(handle, signal.SIGTERM) is False
-    assert scene.system.open_handle(process) is None
-    scene.system.close_handle(handle)
+    with scene.system.handle(ProcessId(pid, process.ticks + 1)) as other:
+        assert other is None
+    with scene.system.handle(process) as handle:
+        assert handle is not None
+        scene.started[0].kill()
+        scene.system.sent.append((pid, "SIGKILL"))
+        scene.system.wait([handle], SECONDS)
+        assert scene.system.is_over(handle)
+        scene.started[0].wait(SECONDS)
+        assert scene.system.send(handle, signal.SIGTERM) is False
+    with scene.system.handle(process) as gone:
+        assert gone is None
 
 
 def test_without_pidfds_it_goes_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.restart.workflow.test_workflow import LIMITS, REQUESTED, T, intent, op, see, step
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.workflow.types import Operation
-from tpuwatch.restart.workflow.workflow import ApiCall, CallAnswer, answered
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, Operation
+from tpuwatch.restart.workflow.workflow import answered
 
 
 @pytest.mark.parametrize("verb", ["start", "reset", "create"])

@@ -8,18 +8,9 @@ import pytest
 
 from tpuwatch.model.restart import Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
-from tpuwatch.restart.workflow import workflow
-from tpuwatch.restart.workflow.step import with_operation
-from tpuwatch.restart.workflow.workflow import (
-    ApiCall,
-    CallAnswer,
-    NodeObservation,
-    Operation,
-    PhaseLimits,
-    Step,
-    advance,
-    answered,
-)
+from tpuwatch.restart.workflow.step import begin, ended, with_operation
+from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation, PhaseLimits, Step
+from tpuwatch.restart.workflow.workflow import advance, answered
 
 LIMITS = PhaseLimits()
 T = 1_800_000_000.0
@@ -228,8 +219,8 @@ def test_a_stop_that_was_accepted_vanishes_from_a_whole_list_only() -> None:
 def test_the_last_restart_s_stop_is_not_taken_for_this_one_s(known: bool) -> None:
     """It is asked for again within the slack of the clocks, and the answer is lost."""
     last = op("stop", done=True, name="op-1", created=T - 90)
-    before = workflow.ended(replace(starting(), phase=Phase.VERIFYING), Phase.FAILED, "It is as bad.", T - 1)
-    now = workflow.begin(REQUESTED.target, before, Action.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
+    before = ended(replace(starting(), phase=Phase.VERIFYING), Phase.FAILED, "It is as bad.", T - 1)
+    now = begin(REQUESTED.target, before, Action.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
     assert (now.phase, now.history, now.foreign) == (Phase.REQUESTED, before.history, ("op-1", "op-2"))
     record = step(now if known else replace(now, foreign=()), see("READY", T, operations=(last,))).record
     assert "op-1" in record.foreign  # it was seen before the call
@@ -246,7 +237,7 @@ def test_names_of_operations_are_bounded_and_the_newest_are_kept() -> None:
     for number in range(150):
         record = replace(record, **with_operation(record, f"op-{number}"))
     assert (len(record.operations), record.operations[-1], record.operations[0]) == (100, "op-149", "op-50")
-    assert workflow.begin(
+    assert begin(
         record.target, record, Action.RESTART_NODE, cause="operator", reason="", actor="ann", now=T
     ).foreign == (record.operations)
 
@@ -254,7 +245,7 @@ def test_names_of_operations_are_bounded_and_the_newest_are_kept() -> None:
 @pytest.mark.parametrize("record", [intent(), stopping(), stopped(), starting(), verifying()])
 def test_nothing_is_begun_over_what_is_to_be_finished(record: RestartRecord) -> None:
     with pytest.raises(ValueError, match="under way"):
-        workflow.begin(record.target, record, Action.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
+        begin(record.target, record, Action.RESTART_NODE, cause="operator", reason="", actor="ann", now=T)
 
 
 @pytest.mark.parametrize("state", ["STOPPING", "STOPPED", "STARTING"])
