@@ -7,17 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.health import (
-    situations_answers,
-    situations_cloud,
-    situations_job,
-    situations_node,
-    situations_old_evidence,
-    situations_peer,
-    situations_repeated_faults,
-    situations_start,
-    situations_stuck,
-)
+from tests.unit.health import situations_answers, situations_cloud, situations_job, situations_logs, situations_peer
 from tests.unit.health.scenes import HOUR, MINUTE, NOW, Situation, hung, idle, job, logs, own, silent, training
 from tpuwatch.health.judge import SHORT_SILENCE_SECONDS, following, judge_node
 from tpuwatch.health.limits import JudgeLimits
@@ -25,17 +15,7 @@ from tpuwatch.health.remedies import STEPS, RemedyStep
 from tpuwatch.model.signals import Problem
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Judgement, Verdict
 
-THEMES = (
-    situations_cloud,
-    situations_node,
-    situations_job,
-    situations_start,
-    situations_old_evidence,
-    situations_answers,
-    situations_stuck,
-    situations_repeated_faults,
-    situations_peer,
-)
+THEMES = (situations_cloud, situations_job, situations_logs, situations_answers, situations_peer)
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
 
@@ -46,9 +26,9 @@ def named(situation: Situation) -> str:
 @pytest.mark.parametrize("situation", SITUATIONS, ids=named)
 def test_situation(situation: Situation) -> None:
     judgement = judge_node(situation.evidence, JudgeLimits())
-    assert (judgement.verdict, judgement.action) == (situation.verdict, situation.action), judgement
-    assert situation.confidence in (None, judgement.confidence)
-    assert situation.first is None or judgement.reasons[0].signal is situation.first
+    verdict, action, *more = situation.judged.split()
+    assert (judgement.verdict.value, judgement.action.value) == (verdict, action), judgement
+    assert {judgement.confidence.value, *(reason.signal.value for reason in judgement.reasons[:1])}.issuperset(more)
     assert all_in_order(situation.contradictions, judgement.contradictions)
     texts = [judgement.summary, *(reason.text for reason in judgement.reasons)]
     assert_words(situation.words, texts)
@@ -85,10 +65,6 @@ def test_texts_are_fit_to_be_read(situation: Situation) -> None:
         assert "{" not in step.do
     assert judgement.reasons or judgement.verdict is Verdict.UNKNOWN
     assert judgement.since is None
-
-
-def test_there_are_situations_enough_and_each_has_a_name_of_its_own() -> None:
-    assert len({situation.name for situation in SITUATIONS}) == len(SITUATIONS) >= 60
 
 
 def test_every_verdict_and_every_action_occurs() -> None:
