@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import NODE_FAULTS, Cpu
-from tpuwatch.health.proposal import Proposal, node_action
+from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import OFF, WELL_HEALTH, Action, Confidence, Problem, Signal, Verdict
 
@@ -20,7 +20,6 @@ TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STOPPING", "DELETING", "UNKNOWN"}
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 KNOWN_HEALTH: Final = BAD_HEALTH | WELL_HEALTH | {"UNHEALTHY_MAINTENANCE"}
-_OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
 _ALONE: Final = "The API says {}; no other signal covers the node."
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
 
@@ -156,7 +155,8 @@ def gone(facts: Facts) -> Proposal | None:
         return Proposal(Verdict.GONE, Confidence.LOW, Action.CHECKPOINT, summary, reasons, steps)
     summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
     confidence = Confidence.MEDIUM if facts.own and facts.host is not None else Confidence.HIGH
-    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, (_recreation(facts),))
+    recreate = RECREATE_QUEUED if last.queued_resource else (RemedyStep.CREATE,)
+    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, recreate)
 
 
 def node_stuck(facts: Facts) -> Proposal | None:
@@ -272,7 +272,7 @@ def _confirmations(facts: Facts) -> tuple[Reason, ...]:
 def agrees(facts: Facts) -> bool:
     """Whether the node's own tpuwatch calls for what renews the node as a whole, by what it has seen there itself."""
     peer = facts.peer_verdict
-    return peer is not None and peer.action in _OF_THE_NODE and bool(peer.signals & {Signal.RUNTIME, Signal.HOST})
+    return peer is not None and peer.action in OF_THE_NODE and bool(peer.signals & {Signal.RUNTIME, Signal.HOST})
 
 
 def _announcement(facts: Facts, notice: Maintenance | None, signal: Signal) -> Reason | None:
@@ -313,11 +313,6 @@ def _event(facts: Facts) -> Reason | None:
 def _steps_alone(facts: Facts) -> tuple[RemedyStep, ...]:
     state = facts.cloud.state if facts.cloud else ""
     return (RemedyStep.DESCRIBE, *((RemedyStep.REPAIR,) if state == "UNKNOWN" else node_action(facts)[1]))
-
-
-def _recreation(facts: Facts) -> RemedyStep:
-    last = facts.evidence.cloud.value
-    return RemedyStep.RECREATE_QUEUED if last is not None and last.queued_resource else RemedyStep.CREATE
 
 
 def never_seen(facts: Facts) -> bool:
