@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError, printable
 from tpuwatch.health.judge import following, judge_node
-from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.model import BAD, JudgedNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tpuwatch.config import Config
     from tpuwatch.core import Clock
+    from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Answer, CloudNode, Evidence, Judgement, Snapshot
     from tpuwatch.store import EventStore
@@ -193,18 +192,3 @@ class _Changes:
             judgement = replace(judgement, summary=f"{judgement.summary} {left_out}")
             self.left_out = 0
         return judgement
-
-
-def limits_of(config: Config) -> JudgeLimits:
-    """The judge's limits by the configuration."""
-    health = config.health
-    return JudgeLimits(
-        compile_grace_seconds=config.logs.compile_grace_seconds,
-        idle_seconds=health.idle_seconds,
-        settle_seconds=health.settle_seconds,
-        boot_grace_seconds=health.boot_grace_seconds,
-        cloud_poll_seconds=config.cloud.poll_seconds,
-        runtime_poll_seconds=config.runtime.poll_seconds,
-        peer_poll_seconds=config.peers.poll_seconds,
-        peer_silent_seconds=config.peers.silent_seconds,
-    )
