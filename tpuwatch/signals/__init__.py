@@ -13,8 +13,8 @@ if TYPE_CHECKING:
         watches,
     )
     from tpuwatch.signals.identity import (
+        IdentitySignal,
         ask_metadata,
-        identify,
     )
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.runtime import (
@@ -27,7 +27,7 @@ else:
         __name__,
         {
             "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["ask_metadata", "identify"],
+            "identity": ["IdentitySignal", "ask_metadata"],
             "monitoring": ["MonitoringSignal"],
             "runtime": ["DEFAULT_PORTS", "RuntimeSignal"],
             "service": ["SignalsService"],
@@ -37,11 +37,11 @@ else:
 __all__ = [
     "DEFAULT_PORTS",
     "CloudSignal",
+    "IdentitySignal",
     "MonitoringSignal",
     "RuntimeSignal",
     "SignalsService",
     "Watch",
     "ask_metadata",
-    "identify",
     "watches",
 ]

@@ -62,11 +62,11 @@ class _Listener:
 
 
 class RuntimeSignal:
-    """Asks the processes on `ports`. Not for several threads at once; times in seconds."""
+    """Asks the processes on these ports. Not for several threads at once; times in seconds."""
 
     def __init__(
         self,
-        ports: Iterable[int] | Callable[[], Iterable[int]],
+        ports: Callable[[], Iterable[int]],
         *,
         clock: Clock,
         rng: random.Random,
@@ -74,12 +74,8 @@ class RuntimeSignal:
         timeout_seconds: float = 5.0,
         on_call: Callable[[str, str], None] = lambda _method, _code: None,
     ) -> None:
-        """Ports that become known later are a function, which is called before each poll.
-
-        `on_call` is called with the method and the code's name of each call.
-        """
-        fixed = () if callable(ports) else tuple(ports)
-        self._ports_now = ports if callable(ports) else lambda: fixed
+        """`ports` is called before each poll, `on_call` with the method and the code's name of each call."""
+        self._ports_now = ports
         self._ports: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng

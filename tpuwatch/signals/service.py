@@ -247,23 +247,20 @@ class SignalsService:
         self._add_source("peer", self._peers, peers.poll_seconds, self._on_peers, after="cloud", calls=calls)
 
     def _add_monitoring(self) -> None:
-        monitoring, cloud = self._config.monitoring, self._config.cloud
-        if not monitoring.read:
+        if not self._config.monitoring.read:
             self._snapshots.post(monitoring=_OFF)
             return
         from tpuwatch.signals.monitoring import POLL_SECONDS, MonitoringSignal
 
         source = MonitoringSignal(
+            self._config,
             self.identity,
             clock=self._clock,
             rng=self._rng,
             on_call=self._metrics.node.count_api_request,
-            endpoint=monitoring.endpoint,
-            insecure=cloud.insecure,
-            timeout_seconds=cloud.timeout_seconds,
         )
         on_answer = self._post_as("monitoring", lambda _: None)
-        calls = 3 * cloud.timeout_seconds  # the token, and a list of each metric
+        calls = 3 * self._config.cloud.timeout_seconds  # the token, and a list of each metric
         self._add_source("monitoring", source, POLL_SECONDS, on_answer, after="identity", calls=calls)
 
     # -- what becomes of an answer

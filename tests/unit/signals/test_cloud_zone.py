@@ -97,16 +97,13 @@ def test_what_the_list_repeats_is_not_read_again(converted: list[str]) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_it_makes_no_difference_to_what_is_known(seed: int) -> None:
     rng, clock, service = random.Random(seed), ManualClock(), Service()
-    plain, same = (
-        CloudZone(watch("n*"), interval=30, clock=clock, rng=random.Random(1), stored_node=lambda _: None)
-        for _ in range(2)
-    )
+    plain, same = (CloudZone(watch("n*"), interval=30, clock=clock, rng=random.Random(1)) for _ in range(2))
     for _ in range(60):
         service.shuffle(rng)
         wanted = watch(*rng.choice([["n*"], ["n*"], ["n*"], ["n[1]*", "n3", "gone"]]))
         for zone in (plain, same):
             zone.follow(wanted)
-        plain._words = {}  # reads every node
+        plain._by_text = {}  # reads every node
         for zone in (plain, same):
             zone.poll(service)  # type: ignore[arg-type]
         assert dict(same.answers()) == dict(plain.answers())

@@ -15,12 +15,21 @@ from tpuwatch.config.schema import CloudConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
 from tpuwatch.model.signals import Answer, Identity, Known, Problem
-from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, identify, parse_tpu_env
+from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, parse_tpu_env
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.world import SimNode, World
+
+
+def identify(
+    metadata: Any, cloud: CloudConfig | None = None, ports: tuple[int, ...] = ()
+) -> tuple[Identity, Answer[Any]]:
+    signal = IdentitySignal(cloud or CloudConfig(), metadata, ports, clock=ManualClock(), rng=random.Random(1))
+    answer = signal.ask()
+    return signal.identity, answer
+
 
 NODE = SimNode("lab", "us-east5-a", "train-1", "v5litepod-16", hosts=4, chips_per_host=4)
 
@@ -40,7 +49,7 @@ class Site:
         return IdentitySignal(cloud or CloudConfig(), self.metadata, (), clock=self.clock, rng=random.Random(1))
 
     def identify(self, cloud: CloudConfig | None = None, ports: tuple[int, ...] = ()) -> tuple[Identity, Answer[Any]]:
-        return identify(cloud or CloudConfig(), self.metadata, ports, clock=self.clock)
+        return identify(self.metadata, cloud, ports)
 
 
 @pytest.fixture
@@ -144,7 +153,7 @@ def test_switched_off_no_server_is_asked(sites: Any) -> None:
 
 
 def test_without_a_metadata_server_the_configuration_stands_alone() -> None:
-    identity, answer = identify(CloudConfig(project="p", zone="z"), None, (), clock=ManualClock())
+    identity, answer = identify(None, CloudConfig(project="p", zone="z"))
     assert values(identity)["project"] == "p"
     assert answer.problem is Problem.OFF
 
@@ -167,7 +176,7 @@ class FakeMetadata:
 
 
 def identity_from(pages: dict[str, str]) -> Identity:
-    return identify(CloudConfig(), FakeMetadata(pages), (), clock=ManualClock())[0]  # type: ignore[arg-type]
+    return identify(FakeMetadata(pages))[0]
 
 
 def env(**pairs: str) -> dict[str, str]:
@@ -362,7 +371,7 @@ def test_what_is_found_in_one_place_is_not_asked_for_in_another(sites: Any) -> N
     site = sites()
     site.identify()
     metadata = FakeMetadata(env(CONSUMER_PROJECT_ID="p", ZONE="z", NODE_ID="n", WORKER_ID="0", ACCELERATOR_TYPE="v4-8"))
-    identify(CloudConfig(), metadata, (), clock=ManualClock())  # type: ignore[arg-type]
+    identify(metadata)
     assert metadata.asked == [
         "instance/attributes/tpu-env",
         "instance/attributes/worker-network-endpoints",

@@ -38,7 +38,7 @@ class Poller:
         self.clock = ManualClock()
         self.calls: list[tuple[str, str]] = []
         self.signal = RuntimeSignal(
-            ports,
+            lambda: ports,
             clock=self.clock,
             rng=random.Random(1),
             poll_seconds=10,
@@ -157,7 +157,7 @@ def test_where_nothing_runs_grpc_is_never_loaded() -> None:
             "import random, sys\n"
             "from tpuwatch.core.clock import SystemClock\n"
             "from tpuwatch.signals.runtime import RuntimeSignal\n"
-            f"signal = RuntimeSignal([{port}], clock=SystemClock(), rng=random.Random())\n"
+            f"signal = RuntimeSignal(lambda: [{port}], clock=SystemClock(), rng=random.Random())\n"
             "print(signal.ask().problem.value)\n"
             "print('grpc' in sys.modules, 'google.protobuf' in sys.modules)"
         )
@@ -186,7 +186,7 @@ def test_a_hung_process_takes_no_time_from_the_others(start: Start) -> None:
         for _ in range(TRIES):
             codes: list[str] = []
             signal = RuntimeSignal(
-                [hung, process.port],
+                lambda ports=(hung, process.port): ports,  # type: ignore[misc]
                 clock=SystemClock(),
                 rng=random.Random(1),
                 timeout_seconds=1.5,
