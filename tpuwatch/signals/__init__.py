@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     )
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.runtime import (
-        DEFAULT_PORTS,
         RuntimeSignal,
+        metrics_ports,
     )
     from tpuwatch.signals.service import SignalsService
 else:
@@ -29,13 +29,12 @@ else:
             "cloud": ["CloudSignal", "Watch", "watches"],
             "identity": ["IdentitySignal", "ask_metadata"],
             "monitoring": ["MonitoringSignal"],
-            "runtime": ["DEFAULT_PORTS", "RuntimeSignal"],
+            "runtime": ["RuntimeSignal", "metrics_ports"],
             "service": ["SignalsService"],
         },
     )
 
 __all__ = [
-    "DEFAULT_PORTS",
     "CloudSignal",
     "IdentitySignal",
     "MonitoringSignal",
@@ -43,5 +42,6 @@ __all__ = [
     "SignalsService",
     "Watch",
     "ask_metadata",
+    "metrics_ports",
     "watches",
 ]

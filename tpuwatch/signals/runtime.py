@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.libtpu import Readings
+    from tpuwatch.model import Identity
     from tpuwatch.signals.runtime_calls import Replies
 
 
-DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
+_DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
 MAX_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
 MAX_JITTER: Final = 0.4  # seconds by which an interval is longer at most: a hang is to be seen within it and a second
 LIST_SECONDS: Final = 600.0  # for so long it is taken that a process knows the metrics that it knew
@@ -59,6 +60,12 @@ class _Listener:
     metrics: tuple[str, ...] = ()  # to ask it for; empty: it is to be asked which there are
     listed: float = 0.0  # monotonic; when it was asked that
     hbm_total: Readings = field(default_factory=dict)  # since then: it does not change
+
+
+def metrics_ports(identity: Identity) -> tuple[int, ...]:
+    """The ports on which runtime metrics may be served: those of the configuration or the metadata server, if known."""
+    known = identity.metrics_ports.value
+    return tuple(map(int, known.split(","))) if known else _DEFAULT_PORTS
 
 
 class RuntimeSignal:

@@ -180,10 +180,10 @@ class SignalsService:
         if not runtime.enabled:
             self._snapshots.post(runtime=_OFF)
             return
-        from tpuwatch.signals.runtime import RuntimeSignal
+        from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
 
         source = RuntimeSignal(
-            self._runtime_ports,
+            lambda: metrics_ports(self.identity()),
             clock=self._clock,
             rng=self._rng,
             poll_seconds=runtime.poll_seconds,
@@ -193,12 +193,6 @@ class SignalsService:
         self._add_source(
             "runtime", source, runtime.poll_seconds, self._post_as("runtime", self._record_runtime), after="identity"
         )
-
-    def _runtime_ports(self) -> tuple[int, ...]:
-        from tpuwatch.signals.runtime import DEFAULT_PORTS
-
-        ports = self.identity().metrics_ports.value  # includes those of the configuration
-        return tuple(map(int, ports.split(","))) if ports else DEFAULT_PORTS
 
     def _add_cloud(self) -> None:
         from tpuwatch.google import MetadataClient, default_host

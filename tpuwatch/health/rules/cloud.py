@@ -48,13 +48,21 @@ def taken(facts: Facts) -> Proposal | None:
         else None,
     )
     if not says_so or facts.running:
-        summary = "The node is being preempted: it goes away within seconds."
-        return Proposal(
-            Verdict.PREEMPTED, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, (RemedyStep.CHECKPOINT,)
-        )
+        return _save_first(Verdict.PREEMPTED, "The node is being preempted: it goes away within seconds.", reasons)
     action, steps = node_action(facts)
     summary = "The node was taken away; it cannot be started again and has to be recreated."
     return Proposal(Verdict.PREEMPTED, Confidence.HIGH, action, summary, reasons, steps)
+
+
+def _save_first(
+    verdict: Verdict,
+    summary: str,
+    reasons: tuple[Reason, ...],
+    *steps: RemedyStep,
+    confidence: Confidence = Confidence.MEDIUM,
+) -> Proposal:
+    """Programs run, or may run, on a node that goes away: their work is to be saved before anything else."""
+    return Proposal(verdict, confidence, Action.CHECKPOINT, summary, reasons, (RemedyStep.CHECKPOINT, *steps))
 
 
 def stopped(facts: Facts) -> Proposal | None:
@@ -66,14 +74,7 @@ def stopped(facts: Facts) -> Proposal | None:
     if facts.running:
         summary = f"The node is being brought down ({state}) while programs run on it."
         verdict = Verdict.GONE if state == "DELETING" else Verdict.STOPPED
-        return Proposal(
-            verdict,
-            Confidence.MEDIUM,
-            Action.CHECKPOINT,
-            summary,
-            reasons,
-            (RemedyStep.CHECKPOINT, RemedyStep.DESCRIBE),
-        )
+        return _save_first(verdict, summary, reasons, RemedyStep.DESCRIBE)
     if state == "DELETING":
         summary = "The node is being deleted."
         return Proposal(Verdict.GONE, Confidence.HIGH, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
@@ -107,8 +108,7 @@ def maintenance(facts: Facts) -> Proposal | None:
         reasons = (reason.cloud(facts),)
         if facts.running:
             summary = "The service repairs the node, while programs run on it."
-            both = (RemedyStep.CHECKPOINT, RemedyStep.MAINTENANCE)
-            return Proposal(Verdict.MAINTENANCE, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, both)
+            return _save_first(Verdict.MAINTENANCE, summary, reasons, RemedyStep.MAINTENANCE)
         if facts.is_older(node.changed, facts.limits.repair_seconds):
             summary = f"The service has been repairing the node for {length(facts.age(node.changed) or 0.0)}."
             return Proposal(
@@ -151,8 +151,7 @@ def gone(facts: Facts) -> Proposal | None:
     reasons = (facts.reason_of(Signal.CLOUD, text, facts.evidence.cloud.tried),)
     if facts.running:
         summary = "The API has no such node any more, while programs run on this machine."
-        steps = (RemedyStep.CHECKPOINT, RemedyStep.NAME)
-        return Proposal(Verdict.GONE, Confidence.LOW, Action.CHECKPOINT, summary, reasons, steps)
+        return _save_first(Verdict.GONE, summary, reasons, RemedyStep.NAME, confidence=Confidence.LOW)
     summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
     confidence = Confidence.MEDIUM if facts.own and facts.host is not None else Confidence.HIGH
     recreate = RECREATE_QUEUED if last.queued_resource else (RemedyStep.CREATE,)
