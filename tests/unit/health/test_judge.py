@@ -167,63 +167,49 @@ def test_what_the_api_lacks_is_reported_once() -> None:
 # -- following: since when a verdict holds
 
 
+STUCK, HEALTHY, IDLE = Verdict.JOB_STUCK, Verdict.HEALTHY, Verdict.IDLE
+UNKNOWN, WRONG = Verdict.UNKNOWN, Verdict.MISCONFIGURED
+SHORT = SHORT_SILENCE_SECONDS
+
+
 def at(when: float, verdict: Verdict) -> Judgement:
     usual = judge_node(training(), JudgeLimits())
-    return replace(usual, at=when, verdict=verdict)
+    return replace(usual, at=NOW + when, verdict=verdict)
 
 
-def followed(*steps: tuple[float, Verdict]) -> Judgement:
+@pytest.mark.parametrize(
+    ("steps", "since"),
+    [
+        pytest.param([(0, HEALTHY)], 0, id="a first verdict holds since now"),
+        pytest.param([(0, IDLE), (10, HEALTHY), (20, HEALTHY)], 10, id="since it was first given"),
+        pytest.param([(0, STUCK), (100, UNKNOWN), (200, UNKNOWN)], 100, id="unknown is a verdict"),
+        pytest.param([(0, STUCK), (100, UNKNOWN), (200, UNKNOWN), (300, STUCK)], 0, id="a short unknown"),
+        pytest.param(
+            [(0, STUCK), (100, UNKNOWN), (100 + SHORT, UNKNOWN), (101 + SHORT, STUCK)], 101 + SHORT, id="long"
+        ),
+        pytest.param([(0, STUCK), (100, WRONG), (300, STUCK)], 0, id="a short misconfigured"),
+        pytest.param([(0, STUCK), (100, WRONG), (101 + SHORT, STUCK)], 101 + SHORT, id="a long misconfigured"),
+        pytest.param([(0, STUCK), (100, UNKNOWN), (150, WRONG), (300, STUCK)], 0, id="both"),
+        pytest.param([(0, STUCK), (100, WRONG), (150, UNKNOWN), (300, STUCK)], 0, id="both, the other way round"),
+        # It counts from the first of them, not from the last.
+        pytest.param([(0, STUCK), (100, UNKNOWN), (150, WRONG), (101 + SHORT, STUCK)], 101 + SHORT, id="both, long"),
+        pytest.param(
+            [(0, STUCK), (100, WRONG), (150, UNKNOWN), (101 + SHORT, STUCK)], 101 + SHORT, id="long, reversed"
+        ),
+        pytest.param([(0, WRONG), (100, UNKNOWN), (200, WRONG)], 0, id="misconfigured outlives a short unknown"),
+        pytest.param([(0, STUCK), (100, UNKNOWN), (110, HEALTHY)], 110, id="another verdict begins again"),
+        pytest.param([(0, HEALTHY), (-1000, HEALTHY)], -1000, id="a clock that jumps back"),
+    ],
+)
+def test_since_when_a_verdict_holds(steps: list[tuple[float, Verdict]], since: float) -> None:
     last: Judgement | None = None
     for when, verdict in steps:
         last = following(last, at(when, verdict))
     assert last is not None
-    return last
-
-
-def test_a_first_verdict_holds_since_now() -> None:
-    assert followed((NOW, Verdict.HEALTHY)).since == NOW
-
-
-def test_a_verdict_holds_since_it_was_first_given() -> None:
-    assert followed((NOW, Verdict.IDLE), (NOW + 10, Verdict.HEALTHY), (NOW + 20, Verdict.HEALTHY)).since == NOW + 10
-
-
-def test_a_short_unknown_does_not_interrupt_it() -> None:
-    stuck, unknown = Verdict.JOB_STUCK, Verdict.UNKNOWN
-    silence = followed((NOW, stuck), (NOW + 100, unknown), (NOW + 200, unknown))
-    assert silence.since == NOW + 100
-    back = following(silence, at(NOW + 300, stuck))
-    assert (back.since, back.interrupted) == (NOW, None)
-
-
-def test_a_long_unknown_interrupts_it() -> None:
-    stuck, unknown = Verdict.JOB_STUCK, Verdict.UNKNOWN
-    late = NOW + 101 + SHORT_SILENCE_SECONDS
-    assert followed((NOW, stuck), (NOW + 100, unknown), (late - 1, unknown), (late, stuck)).since == late
-
-
-@pytest.mark.parametrize("order", [("misconfigured",), ("unknown", "misconfigured"), ("misconfigured", "unknown")])
-def test_a_time_without_a_verdict_does_not_interrupt_it(order: tuple[str, ...]) -> None:
-    silence = [(NOW + 100 + 50 * place, Verdict(name)) for place, name in enumerate(order)]
-    assert followed((NOW, Verdict.NODE_STUCK), *silence, (NOW + 300, Verdict.NODE_STUCK)).since == NOW
-    late = silence[0][0] + SHORT_SILENCE_SECONDS + 1  # by the first of them, not by the last
-    assert followed((NOW, Verdict.NODE_STUCK), *silence, (late, Verdict.NODE_STUCK)).since == late
-
-
-def test_misconfigured_outlives_a_short_unknown() -> None:
-    wrong, unknown = Verdict.MISCONFIGURED, Verdict.UNKNOWN
-    assert followed((NOW, wrong), (NOW + 100, unknown), (NOW + 200, wrong)).since == NOW
-
-
-def test_another_verdict_after_a_short_unknown_begins_again() -> None:
-    steps = ((NOW, Verdict.JOB_STUCK), (NOW + 100, Verdict.UNKNOWN), (NOW + 110, Verdict.HEALTHY))
-    assert followed(*steps).since == NOW + 110
-
-
-def test_a_clock_that_jumps_back_makes_no_verdict_of_the_future() -> None:
-    assert followed((NOW, Verdict.HEALTHY), (NOW - 1000, Verdict.HEALTHY)).since == NOW - 1000
+    assert last.since == NOW + since
+    assert (last.interrupted is None) == (last.verdict is not UNKNOWN)
 
 
 def test_a_verdict_of_before_a_restart_of_tpuwatch_goes_on() -> None:
-    stored = at(NOW, Verdict.HEALTHY)  # without the time since which it holds
-    assert following(stored, at(NOW + 50, Verdict.HEALTHY)).since == NOW
+    stored = at(0, HEALTHY)  # without the time since which it holds
+    assert following(stored, at(50, HEALTHY)).since == NOW

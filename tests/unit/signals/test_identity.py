@@ -78,13 +78,16 @@ def sources(identity: Identity) -> set[str]:
     return {known["source"] for known in asdict(identity).values()}
 
 
-def test_a_tpu_vm_reports_everything(sites: Any) -> None:
-    site = sites()
+@pytest.mark.parametrize(("dialect", "node"), [(MetadataDialect.TPU, "train-1"), (MetadataDialect.COMPUTE, "")])
+def test_a_tpu_vm_reports_everything_and_belongs_to_a_node_unless_compute_engine_made_it(
+    sites: Any, dialect: MetadataDialect, node: str
+) -> None:
+    site = sites(dialect=dialect)
     identity, answer = site.identify()
     assert values(identity) == {
         "project": "lab",
         "zone": "us-east5-a",
-        "node": "train-1",
+        "node": node,
         "worker": "2",
         "accelerator": "v5litepod-16",
         "chips": "4",
@@ -94,20 +97,9 @@ def test_a_tpu_vm_reports_everything(sites: Any) -> None:
         "metrics_ports": "8431,8432",
     }
     assert identity.instance.value.isdigit()
-    assert sources(identity) == {"metadata"}
+    assert sources(identity) == ({"metadata"} if node else {"metadata", ""})
     assert answer.problem is None
     assert answer.detail == ""
-
-
-def test_a_vm_of_compute_engine_reports_the_same_but_belongs_to_no_node(sites: Any) -> None:
-    site = sites(dialect=MetadataDialect.COMPUTE)
-    identity, answer = site.identify()
-    assert identity.node == Known("", "")
-    assert answer.problem is None
-    expected = {"project": "lab", "zone": "us-east5-a", "worker": "2", "chips": "4", "hosts": "4", "spot": "no"}
-    expected |= {"accelerator": "v5litepod-16", "metrics_ports": "8431,8432", "node": ""}
-    expected["instance"] = site.metadata.get("instance/id")
-    assert values(identity) == expected
 
 
 def test_spot_and_single_host(sites: Any) -> None:
