@@ -47,9 +47,9 @@ class MonitoringSignal:
         self._identity = identity
         self._clock = clock
         self._on_call = on_call
-        self._endpoint, self._timeout = config.monitoring.endpoint, config.cloud.timeout_seconds
+        self._endpoint, self.timeout_seconds = config.monitoring.endpoint, config.cloud.timeout_seconds
         self._connection = MonitoringConnection(
-            self._endpoint, insecure=config.cloud.insecure, clock=clock, timeout_seconds=self._timeout
+            self._endpoint, insecure=config.cloud.insecure, clock=clock, timeout_seconds=self.timeout_seconds
         )
         self._pacing = Pacing(POLL_SECONDS, clock=clock, rng=rng, max_pause=10 * POLL_SECONDS)
         self._closed = False
@@ -77,7 +77,7 @@ class MonitoringSignal:
         except Exception as error:  # noqa: BLE001 # whatever Google's packages raise is explained, and counted there
             what = f"the samples of node {identity.node.value}"
             project = identity.project.value
-            fault = explain(error, monitoring_call(what, project, self._endpoint, self._timeout, _READING))
+            fault = explain(error, monitoring_call(what, project, self._endpoint, self.timeout_seconds, _READING))
             self._on_call(_LIST, fault.code)
             if fault.problem is Problem.CREDENTIALS:
                 self._connection.forget()
@@ -115,7 +115,7 @@ class MonitoringSignal:
                     "end_time": {"seconds": int(now)},
                 },
             },
-            timeout=self._timeout,
+            timeout=self.timeout_seconds,
             retry=None,
         )
         self._on_call(_LIST, "OK")

@@ -44,10 +44,13 @@ _CLOSED = "tpuwatch is being stopped, so the metadata server is no longer asked.
 class NoticesSignal:
     """Waits for notices. `ask` is for one thread, `close` for any. Times in seconds."""
 
-    def __init__(self, metadata: MetadataClient, *, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self, metadata: MetadataClient, *, clock: Clock, rng: random.Random, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
         """Takes over `metadata`, whose waiting request `close` ends by closing it."""
         self._metadata = metadata
         self._clock = clock
+        self._wait = wait_seconds
         self._pacing = Pacing(INTERVAL, clock=clock, rng=rng, max_pause=MAX_PAUSE)
         self._etag = ""
         self._last: Answer[Notices] = Answer()
@@ -59,11 +62,11 @@ class NoticesSignal:
         return self._pacing.due_in
 
     def ask(self) -> Answer[Notices]:
-        """What is announced, as soon as that changes, or after WAIT_SECONDS; at first, and after faults, at once."""
+        """What is announced, as soon as that changes, or after `wait_seconds`; at first, and after faults, at once."""
         if self._closed:
             return self._failed(Problem.OFF, _CLOSED)
         try:
-            text, etag = self._metadata.wait(PATH, self._etag, WAIT_SECONDS)
+            text, etag = self._metadata.wait(PATH, self._etag, self._wait)
         except MetadataError as error:
             if self._closed:
                 return self._failed(Problem.OFF, _CLOSED)
