@@ -9,7 +9,7 @@ import random
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import LoopGroup
-from tpuwatch.health import EVERY_SECONDS, JudgeService, limits_of
+from tpuwatch.health import EVERY_SECONDS, JudgeLimits, JudgeService
 from tpuwatch.signals import SignalsService
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class NodeServices:
         )
         self.judge = JudgeService(
             lambda: self.signals.snapshot,
-            limits=limits_of(config),
+            limits=JudgeLimits(config),
             store=store,
             metrics=metrics,
             clock=clock,

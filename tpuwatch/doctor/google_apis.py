@@ -35,22 +35,23 @@ class ZoneNodes:
 
 def identity(environment: Environment) -> Identity:
     """The identity of this machine, from the configuration and the metadata server."""
-    return _identity(environment)[0]
+    return _identity(environment).value or Identity()
 
 
 def configuration_mismatch(environment: Environment) -> str:
     """How the configuration contradicts the metadata server about this machine, in a sentence; "" if it does not."""
-    answer = _identity(environment)[1]
+    answer = _identity(environment)
     return "" if answer.problem else answer.detail
 
 
 @once
-def _identity(environment: Environment) -> tuple[Identity, Answer[dict[str, str]]]:
-    from tpuwatch.signals import identify
+def _identity(environment: Environment) -> Answer[Identity]:
+    from tpuwatch.signals import IdentitySignal
 
     config = environment.config
     client = metadata.client(environment) if metadata.failure(environment) is None else None
-    return identify(config.cloud, client, config.runtime.ports, clock=environment.clock)
+    rng = random.Random()  # noqa: S311 (it spreads requests, of which there is one)
+    return IdentitySignal(config.cloud, client, config.runtime.ports, clock=environment.clock, rng=rng).ask()
 
 
 @once
@@ -100,13 +101,11 @@ def monitoring(environment: Environment) -> Answer[Monitoring]:
 
     config = _with_short_deadline(environment.config)
     signal = MonitoringSignal(
+        config,
         lambda: identity(environment),
         clock=environment.clock,
         rng=random.Random(),  # noqa: S311 (it spreads requests, of which there is one)
         on_call=lambda _method, _code: None,
-        endpoint=config.monitoring.endpoint,
-        insecure=config.cloud.insecure,
-        timeout_seconds=config.cloud.timeout_seconds,
     )
     try:
         return signal.ask()

@@ -9,18 +9,14 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.health.judge import judge_node
     from tpuwatch.health.limits import JudgeLimits
-    from tpuwatch.health.service import (
-        EVERY_SECONDS,
-        JudgeService,
-        limits_of,
-    )
+    from tpuwatch.health.service import EVERY_SECONDS, JudgeService
 else:
     __getattr__ = public_face(
         __name__,
         {
             "judge": ["judge_node"],
             "limits": ["JudgeLimits"],
-            "service": ["EVERY_SECONDS", "JudgeService", "limits_of"],
+            "service": ["EVERY_SECONDS", "JudgeService"],
         },
     )
 
@@ -29,5 +25,4 @@ __all__ = [
     "JudgeLimits",
     "JudgeService",
     "judge_node",
-    "limits_of",
 ]

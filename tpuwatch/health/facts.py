@@ -11,11 +11,22 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.model import Cause, Identity, Outcome, Problem, Reason, Signal, latest_cloud_node
+from tpuwatch.model import Cause, Identity, Outcome, Problem, Reason, Signal
 
 if TYPE_CHECKING:
     from tpuwatch.health.limits import JudgeLimits
-    from tpuwatch.model import Answer, Chip, Event, Evidence, Holder, Launch, PeerVerdict, RuntimePort, Symptom
+    from tpuwatch.model import (
+        Answer,
+        Chip,
+        CloudNode,
+        Event,
+        Evidence,
+        Holder,
+        Launch,
+        PeerVerdict,
+        RuntimePort,
+        Symptom,
+    )
 
 # Faults of a program or its environment: once it has ended, the node is free and works.
 PROGRAM_FAULTS: Final = frozenset(
@@ -81,7 +92,7 @@ class Facts:
         self.limits = limits
         self.now = evidence.now
         self.own = evidence.own
-        self.cloud = latest_cloud_node(evidence.cloud, self.now, limits.cloud_seconds)
+        self.cloud = _latest_cloud_node(evidence.cloud, self.now, limits.cloud_seconds)
         self.monitoring = evidence.monitoring.current(self.now, limits.monitoring_seconds)
         self.runtime = evidence.runtime.current(self.now, limits.runtime_seconds) if self.own else None
         self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
@@ -432,3 +443,16 @@ class Facts:
 def number(value: float | None) -> float | None:
     """The number, at least 0, if there is one that can be reckoned with."""
     return max(0.0, value) if value is not None and math.isfinite(value) else None
+
+
+def _latest_cloud_node(answer: Answer[CloudNode], now: float, seconds: float) -> CloudNode | None:
+    """What the cloud reports of a node, if it reported so within `seconds`.
+
+    Where it had nothing to say against the node, attempts since then may have failed: one lost poll makes no fleet
+    unknown. Anything else counts only as the answer to the latest attempt.
+    """
+    node = answer.value
+    if node is None or answer.problem is None or answer.problem is Problem.GONE:
+        return answer.current(now, seconds)
+    calm = node.well and not node.symptoms and node.maintenance is None
+    return node if calm and answer.at is not None and now - answer.at <= seconds else None

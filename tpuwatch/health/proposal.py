@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _TRUSTED: Final = frozenset({Signal.CLOUD, Signal.RUNTIME, Signal.HOST})
 # A node's own tpuwatch with any other verdict has a reason not to interrupt anything.
 _MAY_AGREE: Final = STUCK | {Verdict.UNKNOWN, Verdict.MISCONFIGURED}
-_OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
+OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
+RECREATE_QUEUED: Final = (RemedyStep.DELETE_QUEUED, RemedyStep.CREATE_QUEUED)
 _OF_THE_PROGRAM: Final = frozenset({Action.END_HOLDER, Action.RESTART_RUNTIME})
 
 
@@ -59,13 +60,13 @@ def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:
     node = facts.cloud
     if node is None:
         return Action.MANUAL, (RemedyStep.DESCRIBE,)
-    recreate = (RemedyStep.RECREATE_QUEUED,) if node.queued_resource else (RemedyStep.DELETE, RemedyStep.CREATE)
+    recreate = RECREATE_QUEUED if node.queued_resource else (RemedyStep.DELETE, RemedyStep.CREATE)
     if node.state in ("PREEMPTED", "TERMINATED") or (facts.is_spot and node.state in ("READY", "STOPPED")):
         return Action.RECREATE, recreate
     if node.state != "READY":
         return Action.MANUAL, (RemedyStep.DESCRIBE,)
     if facts.hosts == 1:
-        return Action.RESTART_NODE, (RemedyStep.RESTART_NODE,)
+        return Action.RESTART_NODE, (RemedyStep.STOP_NODE, RemedyStep.START_STOPPED)
     if node.queued_resource:
         return Action.RESET_QUEUED_RESOURCE, (RemedyStep.RESET_QUEUED_RESOURCE,)
     return Action.MANUAL, recreate
@@ -80,7 +81,7 @@ def _objection(proposal: Proposal, facts: Facts) -> str:
     peer = facts.peer_verdict
     if peer is not None and peer.verdict not in _MAY_AGREE:
         return f"Its own tpuwatch answers and calls it {peer.verdict.value}, so nothing that interrupts is advised."
-    if proposal.action in _OF_THE_NODE and facts.cloud is None:
+    if proposal.action in OF_THE_NODE and facts.cloud is None:
         return "The Cloud TPU API has not confirmed the node's state, so nothing that interrupts it is advised."
     silent = [SIGNAL_NAMES[signal] for signal in _may_object(facts) if not _has_answered(facts, signal)]
     if silent:

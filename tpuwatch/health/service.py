@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import logging
-import operator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError, printable
 from tpuwatch.health.judge import following, judge_node
-from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.model import BAD, JudgedNode
+from tpuwatch.model import BAD, JudgedNode, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tpuwatch.config import Config
     from tpuwatch.core import Clock
+    from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Answer, CloudNode, Evidence, Judgement, Snapshot
+    from tpuwatch.model import Answer, CloudNode, Evidence, Judgement
     from tpuwatch.store import EventStore
 
 EVERY_SECONDS = 5.0  # time alone changes verdicts: a grace ends, an answer becomes stale
@@ -60,8 +58,7 @@ class JudgeService:
         self._to_store: dict[str, Judgement] = {}  # the latest of each node that the store has not accepted yet
         self._to_log: list[Judgement] = []
         self._others: tuple[JudgedNode, ...] = ()
-        self._others_input: tuple[Mapping[str, object], ...] = ()  # the answers that they were judged by
-        self._listed: Mapping[str, Answer[CloudNode]] = {}  # the cloud's answers at that time
+        self._others_by = Snapshot()  # the answers that they were judged by
         self._others_due = float("-inf")
 
     def subscribe(self, on_verdicts: Callable[[], None]) -> None:
@@ -73,13 +70,12 @@ class JudgeService:
         if (left := self._first_wait()) > 0:
             return left
         snapshot, now = self._snapshot(), self._clock.time()
-        answers = (snapshot.cloud, snapshot.peers)
-        same = all(map(operator.is_, answers, self._others_input)) and bool(self._others_input)
+        before = self._others_by
+        same = snapshot.cloud is before.cloud and snapshot.peers is before.peers
         if not same or self._clock.monotonic() >= self._others_due:
-            self._others_input, self._others_due = answers, self._clock.monotonic() + OTHERS_SECONDS
+            self._others_by, self._others_due = snapshot, self._clock.monotonic() + OTHERS_SECONDS
             self._others = tuple(self._judge(evidence) for evidence in snapshot.others(now))
-            _log_unwatched(list(_unwatched(self._listed, snapshot.cloud)))
-            self._listed = snapshot.cloud
+            _log_unwatched(list(_unwatched(before.cloud, snapshot.cloud)))
         self.nodes = (self._judge(snapshot.evidence(now)), *self._others)
         self._log_changes()
         self._forget_unwatched()
@@ -193,18 +189,3 @@ class _Changes:
             judgement = replace(judgement, summary=f"{judgement.summary} {left_out}")
             self.left_out = 0
         return judgement
-
-
-def limits_of(config: Config) -> JudgeLimits:
-    """The judge's limits by the configuration."""
-    health = config.health
-    return JudgeLimits(
-        compile_grace_seconds=config.logs.compile_grace_seconds,
-        idle_seconds=health.idle_seconds,
-        settle_seconds=health.settle_seconds,
-        boot_grace_seconds=health.boot_grace_seconds,
-        cloud_poll_seconds=config.cloud.poll_seconds,
-        runtime_poll_seconds=config.runtime.poll_seconds,
-        peer_poll_seconds=config.peers.poll_seconds,
-        peer_silent_seconds=config.peers.silent_seconds,
-    )

@@ -69,7 +69,6 @@ if TYPE_CHECKING:
         Signal,
         Snapshot,
         Symptom,
-        latest_cloud_node,
     )
     from tpuwatch.model.status import (
         ADDRESS_FILE,
@@ -166,7 +165,6 @@ else:
                 "Snapshot",
                 "Symptom",
                 "WELL_HEALTH",
-                "latest_cloud_node",
             ],
             "status": [
                 "ADDRESS_FILE",
@@ -309,7 +307,6 @@ __all__ = [
     "help_words",
     "is_bad",
     "is_workload",
-    "latest_cloud_node",
     "rank",
     "tone",
     "verdict_words",

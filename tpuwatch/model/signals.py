@@ -272,19 +272,6 @@ class Peer:
 OFF: Answer[Any] = Answer(problem=Problem.OFF)
 
 
-def latest_cloud_node(answer: Answer[CloudNode], now: float, seconds: float) -> CloudNode | None:
-    """What the cloud reports of a node, if it reported so within `seconds`.
-
-    Where it had nothing to say against the node, attempts since then may have failed: one lost poll makes no fleet
-    unknown. Anything else counts only as the answer to the latest attempt.
-    """
-    node = answer.value
-    if node is None or answer.problem is None or answer.problem is Problem.GONE:
-        return answer.current(now, seconds)
-    calm = node.well and not node.symptoms and node.maintenance is None
-    return node if calm and answer.at is not None and now - answer.at <= seconds else None
-
-
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything that is known of one node at `now`.

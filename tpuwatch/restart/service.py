@@ -88,7 +88,7 @@ class RestartService:
             clock=clock,
             send=self._webhook.send if self._webhook is not None else lambda _: None,
         )
-        cloud_seconds = JudgeLimits(cloud_poll_seconds=config.cloud.poll_seconds).cloud_seconds
+        cloud_seconds = JudgeLimits(config).cloud_seconds
         self._candidates = Candidates(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
         self._reading: LedgerReading | None = None
         self._read_at = float("-inf")  # by the monotonic clock

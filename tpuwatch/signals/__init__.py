@@ -13,13 +13,13 @@ if TYPE_CHECKING:
         watches,
     )
     from tpuwatch.signals.identity import (
+        IdentitySignal,
         ask_metadata,
-        identify,
     )
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.runtime import (
-        DEFAULT_PORTS,
         RuntimeSignal,
+        metrics_ports,
     )
     from tpuwatch.signals.service import SignalsService
 else:
@@ -27,21 +27,21 @@ else:
         __name__,
         {
             "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["ask_metadata", "identify"],
+            "identity": ["IdentitySignal", "ask_metadata"],
             "monitoring": ["MonitoringSignal"],
-            "runtime": ["DEFAULT_PORTS", "RuntimeSignal"],
+            "runtime": ["RuntimeSignal", "metrics_ports"],
             "service": ["SignalsService"],
         },
     )
 
 __all__ = [
-    "DEFAULT_PORTS",
     "CloudSignal",
+    "IdentitySignal",
     "MonitoringSignal",
     "RuntimeSignal",
     "SignalsService",
     "Watch",
     "ask_metadata",
-    "identify",
+    "metrics_ports",
     "watches",
 ]

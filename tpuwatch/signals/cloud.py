@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any, Final
@@ -117,15 +116,11 @@ class CloudSignal:
         zones = {}
         for watch in placed:
             key = (watch.project, watch.zone)
-            zones[key] = self._zones.get(key) or self._new_zone(watch)
+            zones[key] = self._zones.get(key) or CloudZone(
+                watch, interval=self._cloud.poll_seconds, clock=self._clock, rng=self._rng, memory=self._memory
+            )
             zones[key].follow(watch)
         self._zones = zones
-
-    def _new_zone(self, watch: Watch) -> CloudZone:
-        common: dict[str, Any] = {"interval": self._cloud.poll_seconds, "clock": self._clock, "rng": self._rng}
-        if self._memory is None:
-            return CloudZone(watch, **common)
-        return CloudZone(watch, **common, stored_node=functools.partial(self._memory.node, watch.project, watch.zone))
 
     def _due(self) -> list[CloudZone]:
         zones = [zone for zone in self._zones.values() if zone.pacing.due_in <= 0]
@@ -177,16 +172,6 @@ def _nowhere(watch: Watch) -> str:
     return _NOWHERE.format(lacking=" and no ".join(lacking))
 
 
-@dataclass(frozen=True, slots=True)
-class _Lost:
-    """A watched node that the latest list should have had and had not."""
-
-    node: CloudNode | None  # as it was seen last
-    at: float | None
-    problem: Problem
-    detail: str
-
-
 class CloudZone:
     """Polls one zone. A fault here has no bearing on other zones."""
 
@@ -197,9 +182,8 @@ class CloudZone:
         interval: float,
         clock: Clock,
         rng: random.Random,
-        stored_node: Callable[[str], CloudNode | None] = lambda _: None,
+        memory: CloudMemory | None = None,
     ) -> None:
-        """`stored_node` returns a node by its short name as an earlier run stored it."""
         self.watch = watch
         self.pacing = Pacing(interval, clock=clock, rng=rng)
         self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name: those that are watched
@@ -209,10 +193,10 @@ class CloudZone:
         self.detail = "It has not been asked for yet."
         self._failed_last = False  # the latest attempt gave no list at all
         self.tried: float | None = None  # when it was last asked
-        self._lost: dict[str, _Lost] = {}
+        self._lost: dict[str, Answer[CloudNode]] = {}  # watched nodes that the latest list should have had and had not
         self._queued = QueuedResources(clock)
         self._clock = clock
-        self._stored_node = stored_node
+        self._memory = memory
 
     def follow(self, watch: Watch) -> None:
         """Watch these nodes of the zone from now on."""
@@ -241,8 +225,8 @@ class CloudZone:
                         unnamed += not name
                         if not name or not watch.has(name):
                             continue
-                        last = self._last(name)[0]
-                        node = converter.convert(raw, name, last or self._stored_node(name), looked=last is not None)
+                        last = self._last(name).value
+                        node = converter.convert(raw, name, last or self._stored(name), looked=last is not None)
                     seen[node.name] = by_text[text] = node
         except ApiError as error:
             self._failed(error.fault)
@@ -257,20 +241,20 @@ class CloudZone:
         for name, node in self.nodes.items():
             yield label(name), Answer(node, self.listed, faulty, self.detail if faulty else "", self.tried)
         for name, lost in self._lost.items():
-            problem, detail = (faulty, self.detail) if faulty else (lost.problem, lost.detail)
-            yield label(name), Answer(lost.node, lost.at, problem, detail, self.tried)
+            yield label(name), replace(lost, problem=faulty, detail=self.detail, tried=self.tried) if faulty else lost
         for name in self.watch.names - self.nodes.keys() - self._lost.keys():
-            yield (
-                label(name),
-                Answer(problem=self.problem or Problem.UNCONFIGURED, detail=self.detail, tried=self.tried),
-            )
+            problem = self.problem or Problem.UNCONFIGURED
+            yield label(name), Answer(problem=problem, detail=self.detail, tried=self.tried)
 
-    def _last(self, name: str) -> tuple[CloudNode | None, float | None]:
+    def _last(self, name: str) -> Answer[CloudNode]:
         """A node as it was seen last, and when."""
         if name in self.nodes:
-            return self.nodes[name], self.listed
-        lost = self._lost.get(name)
-        return (lost.node, lost.at) if lost else (None, None)
+            return Answer(self.nodes[name], self.listed)
+        return self._lost.get(name, Answer())
+
+    def _stored(self, name: str) -> CloudNode | None:
+        """A node as an earlier run stored it."""
+        return None if self._memory is None else self._memory.node(self.watch.project, self.watch.zone, name)
 
     def _failed(self, fault: ApiFault) -> None:
         throttled = self.pacing.interval if fault.problem is Problem.THROTTLED else None
@@ -284,13 +268,13 @@ class CloudZone:
         missing = set(self.watch.names - seen.keys())
         if incomplete:
             missing |= (self.nodes.keys() | self._lost.keys()) - seen.keys()
-        last = {name: self._last(name) for name in missing}
         queued = {} if incomplete or not missing else self._queued.sentences(client, self.watch)
-        self._lost = {
-            name: _Lost(node, at, *(incomplete or (Problem.GONE, _gone(self.watch, name, node, at, queued))))
-            for name, (node, at) in sorted(last.items())
-        }
-        self._failed_last = False
+        lost = {}
+        for name in sorted(missing):
+            last = self._last(name)
+            problem, detail = incomplete or (Problem.GONE, _gone(self.watch, name, last, queued))
+            lost[name] = Answer(last.value, last.at, problem, detail, self.tried)
+        self._lost, self._failed_last = lost, False
         self.nodes, self.listed = seen, self.tried
         self.problem, self.detail = incomplete or (None, "")
 
@@ -306,7 +290,8 @@ def _incomplete(watch: Watch, unnamed: int, unreachable: int) -> tuple[Problem, 
     return None
 
 
-def _gone(watch: Watch, name: str, node: CloudNode | None, at: float | None, queued: dict[str, str]) -> str:
+def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: dict[str, str]) -> str:
+    node = last.value
     queue = queued.get(name) or (queued.get(f"/{node.queued_resource}") if node else None)
     also = f" {queue}" if queue else ""
     if node is None:
@@ -315,7 +300,7 @@ def _gone(watch: Watch, name: str, node: CloudNode | None, at: float | None, que
             f"compute tpus tpu-vm list --zone={watch.zone} --project={watch.project}`), or take it out of `nodes` "
             "under [cloud]."
         )
-    when = datetime.fromtimestamp(math.floor(at or 0.0), timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = datetime.fromtimestamp(math.floor(last.at or 0.0), timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}, {node.state}."
         f"{also} It was deleted, or preempted and removed: create it again, or take it out of `nodes` under [cloud]."

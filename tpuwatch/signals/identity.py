@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 KNOWN_SECONDS: Final = 3600.0  # between two looks once all is known: who a machine is hardly changes
 UNKNOWN_SECONDS: Final = 30.0  # until then
 
+_OFF: Final = "The metadata server is not asked: `enabled` under [cloud] is false."
 _MAX_LINES: Final = 2000
 _LINE: Final = re.compile(r"\s*([A-Z][A-Z0-9_]*)\s*:\s*(.*?)\s*")
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -170,32 +171,10 @@ def _elsewhere(cloud: CloudConfig, reported: Mapping[str, str]) -> str:
     return ""
 
 
-def identify(
-    cloud: CloudConfig, metadata: MetadataClient | None, runtime_ports: tuple[int, ...], *, clock: Clock
-) -> tuple[Identity, Answer[dict[str, str]]]:
-    """Who this machine is, and what the metadata server reported, by the names of Identity's fields, or why not.
-
-    Without `metadata`, or with the cloud switched off, no server is asked.
-    """
-    try:
-        reported = _ask(cloud, metadata, clock)
-    except MetadataError as error:
-        reported = Answer(problem=error.problem, detail=str(error), tried=clock.time())
-    return combine(cloud, runtime_ports, reported.value or {}), reported
-
-
-def _ask(cloud: CloudConfig, metadata: MetadataClient | None, clock: Clock) -> Answer[dict[str, str]]:
-    now = clock.time()
-    if metadata is None or not cloud.enabled:
-        return Answer(problem=Problem.OFF, detail="The metadata server is not asked: `enabled` under [cloud] is false.")
-    reported = ask_metadata(metadata)
-    return Answer(reported, now, None, _elsewhere(cloud, reported), now)
-
-
 class IdentitySignal:
     """Asks who this machine is until that is known, then rarely. Once known, it stays known through later faults.
 
-    Takes over the metadata client, which `close` closes.
+    Takes over the metadata client, which `close` closes. Without one, or with the cloud switched off, asks no server.
     """
 
     def __init__(
@@ -226,19 +205,24 @@ class IdentitySignal:
 
     def ask(self) -> Answer[Identity]:
         """The identity. `problem` is the metadata server's; the value is there all the same, as far as it is known."""
+        if self._metadata is None or not self._cloud.enabled:
+            return self._learn({}, Problem.OFF, _OFF)
         try:
-            reported = _ask(self._cloud, self._metadata, self._clock)
+            reported = ask_metadata(self._metadata)
         except MetadataError as error:
             self._pacing.interval = UNKNOWN_SECONDS
             self._pacing.failed(error.retry_after)
             self._last = Answer(self.identity, self._last.at, error.problem, str(error), self._clock.time())
             return self._last
+        return self._learn(reported, None, _elsewhere(self._cloud, reported))
+
+    def _learn(self, reported: Mapping[str, str], problem: Problem | None, detail: str) -> Answer[Identity]:
         # Attributes may be set only after the boot, and a server that is ill may answer that there are none.
-        complete = reported.problem is Problem.OFF or "accelerator" in (reported.value or {})
+        complete = problem is Problem.OFF or "accelerator" in reported
         self._pacing.interval = KNOWN_SECONDS if complete else UNKNOWN_SECONDS
         self._pacing.succeeded()
-        identity = combine(self._cloud, self._runtime_ports, reported.value or {})
-        self._last = Answer(identity, reported.at, reported.problem, reported.detail, reported.tried)
+        asked = None if problem else self._clock.time()
+        self._last = Answer(combine(self._cloud, self._runtime_ports, reported), asked, problem, detail, asked)
         return self._last
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
 
+    from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import Identity
 
@@ -35,24 +36,21 @@ class MonitoringSignal:
 
     def __init__(
         self,
+        config: Config,
         identity: Callable[[], Identity],
         *,
         clock: Clock,
         rng: random.Random,
         on_call: Callable[[str, str], None],
-        endpoint: str = "",
-        insecure: bool = False,
-        timeout_seconds: float = 10.0,
     ) -> None:
-        """`on_call` is called with the method and the code's name of each call; `endpoint` "" is Google's own."""
+        """`on_call` is called with the method and the code's name of each call."""
         self._identity = identity
         self._clock = clock
         self._on_call = on_call
-        self._endpoint = endpoint
+        self._endpoint, self.timeout_seconds = config.monitoring.endpoint, config.cloud.timeout_seconds
         self._connection = MonitoringConnection(
-            endpoint, insecure=insecure, clock=clock, timeout_seconds=timeout_seconds
+            self._endpoint, insecure=config.cloud.insecure, clock=clock, timeout_seconds=self.timeout_seconds
         )
-        self.timeout_seconds = timeout_seconds
         self._pacing = Pacing(POLL_SECONDS, clock=clock, rng=rng, max_pause=10 * POLL_SECONDS)
         self._closed = False
         self._last: Answer[Monitoring] = Answer()

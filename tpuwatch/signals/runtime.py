@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.libtpu import Readings
+    from tpuwatch.model import Identity
     from tpuwatch.signals.runtime_calls import Replies
 
 
-DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
+_DEFAULT_PORTS: Final = (8431, 8432, 8433, 8434)  # where none are configured
 MAX_PAUSE: Final = 60.0  # between two attempts on a port that does not answer as it should
 MAX_JITTER: Final = 0.4  # seconds by which an interval is longer at most: a hang is to be seen within it and a second
 LIST_SECONDS: Final = 600.0  # for so long it is taken that a process knows the metrics that it knew
@@ -61,12 +62,18 @@ class _Listener:
     hbm_total: Readings = field(default_factory=dict)  # since then: it does not change
 
 
+def metrics_ports(identity: Identity) -> tuple[int, ...]:
+    """The ports on which runtime metrics may be served: those of the configuration or the metadata server, if known."""
+    known = identity.metrics_ports.value
+    return tuple(map(int, known.split(","))) if known else _DEFAULT_PORTS
+
+
 class RuntimeSignal:
-    """Asks the processes on `ports`. Not for several threads at once; times in seconds."""
+    """Asks the processes on these ports. Not for several threads at once; times in seconds."""
 
     def __init__(
         self,
-        ports: Iterable[int] | Callable[[], Iterable[int]],
+        ports: Callable[[], Iterable[int]],
         *,
         clock: Clock,
         rng: random.Random,
@@ -74,12 +81,8 @@ class RuntimeSignal:
         timeout_seconds: float = 5.0,
         on_call: Callable[[str, str], None] = lambda _method, _code: None,
     ) -> None:
-        """Ports that become known later are a function, which is called before each poll.
-
-        `on_call` is called with the method and the code's name of each call.
-        """
-        fixed = () if callable(ports) else tuple(ports)
-        self._ports_now = ports if callable(ports) else lambda: fixed
+        """`ports` is called before each poll, `on_call` with the method and the code's name of each call."""
+        self._ports_now = ports
         self._ports: tuple[int, ...] = ()
         self._clock = clock
         self._rng = rng

@@ -180,10 +180,10 @@ class SignalsService:
         if not runtime.enabled:
             self._snapshots.post(runtime=_OFF)
             return
-        from tpuwatch.signals.runtime import RuntimeSignal
+        from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
 
         source = RuntimeSignal(
-            self._runtime_ports,
+            lambda: metrics_ports(self.identity()),
             clock=self._clock,
             rng=self._rng,
             poll_seconds=runtime.poll_seconds,
@@ -193,12 +193,6 @@ class SignalsService:
         self._add_source(
             "runtime", source, runtime.poll_seconds, self._post_as("runtime", self._record_runtime), after="identity"
         )
-
-    def _runtime_ports(self) -> tuple[int, ...]:
-        from tpuwatch.signals.runtime import DEFAULT_PORTS
-
-        ports = self.identity().metrics_ports.value  # includes those of the configuration
-        return tuple(map(int, ports.split(","))) if ports else DEFAULT_PORTS
 
     def _add_cloud(self) -> None:
         from tpuwatch.google import MetadataClient, default_host
@@ -247,23 +241,20 @@ class SignalsService:
         self._add_source("peer", self._peers, peers.poll_seconds, self._on_peers, after="cloud", calls=calls)
 
     def _add_monitoring(self) -> None:
-        monitoring, cloud = self._config.monitoring, self._config.cloud
-        if not monitoring.read:
+        if not self._config.monitoring.read:
             self._snapshots.post(monitoring=_OFF)
             return
         from tpuwatch.signals.monitoring import POLL_SECONDS, MonitoringSignal
 
         source = MonitoringSignal(
+            self._config,
             self.identity,
             clock=self._clock,
             rng=self._rng,
             on_call=self._metrics.node.count_api_request,
-            endpoint=monitoring.endpoint,
-            insecure=cloud.insecure,
-            timeout_seconds=cloud.timeout_seconds,
         )
         on_answer = self._post_as("monitoring", lambda _: None)
-        calls = 3 * cloud.timeout_seconds  # the token, and a list of each metric
+        calls = 3 * self._config.cloud.timeout_seconds  # the token, and a list of each metric
         self._add_source("monitoring", source, POLL_SECONDS, on_answer, after="identity", calls=calls)
 
     # -- what becomes of an answer

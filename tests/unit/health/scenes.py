@@ -19,13 +19,13 @@ from tpuwatch.model.signals import (
     Logs,
     Monitoring,
     Notices,
+    Peer,
     Problem,
     Runtime,
     RuntimePort,
-    Signal,
     Symptom,
 )
-from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.model.verdict import Action, Verdict
 
 T = TypeVar("T")
 
@@ -42,18 +42,25 @@ ABSENT: Answer[Any] = Answer(problem=Problem.ABSENT, tried=NOW - 5)
 
 @dataclass(frozen=True)
 class Situation:
-    """Evidence, and what is to be made of it. None and () leave the thing open, except for `contradictions`."""
+    """Evidence, and what is to be made of it. () leaves the thing open, except for `contradictions`."""
 
     name: str
     evidence: Evidence
-    verdict: Verdict
-    action: Action
-    confidence: Confidence | None = None
-    first: Signal | None = None  # of the reasons
+    judged: (
+        str  # verdict and action, and where it matters confidence and the first reason's signal: "idle none high host"
+    )
     contradictions: tuple[str, ...] = ()  # words of each of them, in their order; all there are
     words: tuple[str, ...] = ()  # words of the summary or of a reason
     missing: tuple[str, ...] = ()  # words of what is missing
     remedy: tuple[str, ...] = ()  # words of the steps
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict(self.judged.split()[0])
+
+    @property
+    def action(self) -> Action:
+        return Action(self.judged.split()[1])
 
 
 def answered(value: T, age: float = 5.0) -> Answer[T]:
@@ -84,6 +91,9 @@ def identity(**values: str) -> Identity:
         "metrics_ports": "8431",
     }
     return Identity(**{name: known(value) for name, value in {**usual, **values}.items()})
+
+
+DESCRIBED = identity()
 
 
 def node(state: str = "READY", health: str = "HEALTHY", *, held: float = HOUR, **more: Any) -> CloudNode:
@@ -144,18 +154,23 @@ def logs(*entries: Launch | Event, alive: tuple[int, ...] = ()) -> Answer[Logs]:
     return answered(Logs(launches, events, frozenset(alive)))
 
 
-def own(**answers: Any) -> Evidence:
-    """A machine on which nothing runs and everybody answers, but for what is given."""
+def as_answer(given: Any) -> Answer[Any]:
+    """A value is a good answer of a moment ago."""
+    return given if isinstance(given, Answer) else answered(given)
+
+
+def own(*, identity: Identity = DESCRIBED, **given: Any) -> Evidence:
+    """A machine on which nothing runs and everybody answers, but for what is given: answers, or values of good ones."""
     usual = {
-        "identity": identity(),
-        "cloud": answered(node()),
+        "cloud": node(),
         "runtime": ABSENT,
         "host": host(),
         "logs": logs(),
-        "notices": answered(Notices()),
+        "notices": Notices(),
         "monitoring": OFF,
     }
-    return Evidence("trainer", NOW, own=True, **{**usual, **answers})
+    answers = {name: as_answer(one) for name, one in {**usual, **given}.items()}
+    return Evidence("trainer", NOW, own=True, identity=identity, **answers)
 
 
 def training(**answers: Any) -> Evidence:
@@ -164,7 +179,7 @@ def training(**answers: Any) -> Evidence:
     return own(**{**usual, **answers})
 
 
-def job(answer: Answer[Any], cores: float | None, age: float = HOUR, **answers: Any) -> Evidence:
+def job(answer: Runtime | Answer[Runtime], cores: float | None, age: float = HOUR, **answers: Any) -> Evidence:
     """A program of that age with this answer of its runtime and whose process uses so many cores."""
     usual = {
         "runtime": answer,
@@ -174,11 +189,24 @@ def job(answer: Answer[Any], cores: float | None, age: float = HOUR, **answers: 
     return own(**{**usual, **answers})
 
 
-def elsewhere(cloud: Answer[CloudNode], monitoring: Answer[Monitoring] = OFF) -> Evidence:
+def elsewhere(
+    cloud: CloudNode | Answer[CloudNode],
+    monitoring: Monitoring | Answer[Monitoring] = OFF,
+    peer: Peer | Answer[Peer] = OFF,
+) -> Evidence:
     """A node that is watched from another machine."""
-    place = Identity(project=known("acme"), zone=known("us-central2-b"))
-    asked = dict.fromkeys(("runtime", "host", "logs", "notices"), OFF)
-    return Evidence("trainer", NOW, identity=place, cloud=cloud, monitoring=monitoring, **asked)
+    return Evidence(
+        "trainer",
+        NOW,
+        identity=Identity(project=known("acme"), zone=known("us-central2-b")),
+        cloud=as_answer(cloud),
+        runtime=OFF,
+        host=OFF,
+        logs=OFF,
+        notices=OFF,
+        monitoring=as_answer(monitoring),
+        peer=as_answer(peer),
+    )
 
 
 def of_type(evidence: Evidence, accelerator: str) -> Evidence:
@@ -195,3 +223,8 @@ RESTING = host(holder(0.0, 20 * MINUTE))
 SILENT_LAUNCH = logs(launch(Outcome.SILENT, 20 * MINUTE), alive=(PID,))
 SPOT = identity(spot="yes")
 UNSEEN = ("The open files of 40 processes cannot be seen.",)
+
+
+def against_the_api(name: str, evidence: Evidence, judged: str, **words: tuple[str, ...]) -> Situation:
+    """A situation in which the API alone calls the node well: one contradiction, and no other."""
+    return Situation(name, evidence, judged, contradictions=(API_WELL,), **words)

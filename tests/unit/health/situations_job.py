@@ -1,25 +1,34 @@
-"""Situations that runtime metrics and processors decide: training, free, compiling, stuck, hung."""
+"""Situations that runtime, host and logs decide: training, free, compiling, stuck, hung, and whose process it is."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.health.scenes import (
+    ABSENT,
     API_WELL,
+    GIB,
     HOUR,
     MINUTE,
     NOW,
+    OFF,
     PID,
+    RESTING,
     SILENT_LAUNCH,
+    UNSEEN,
     Situation,
-    answered,
+    against_the_api,
     event,
     holder,
     host,
+    hung,
     identity,
     idle,
     job,
     launch,
     logs,
     node,
+    of_type,
     own,
     runtime,
     silent,
@@ -28,297 +37,470 @@ from tests.unit.health.scenes import (
 )
 from tpuwatch.model.events import Cause
 from tpuwatch.model.launches import Outcome
-from tpuwatch.model.signals import Chip, Problem, Runtime, RuntimePort, Signal
-from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.model.signals import Chip, Problem, Runtime, RuntimePort
 
-CHILD = 4712
-BUSY = host(holder(4.0, 20 * MINUTE))
+OTHER = 4712
+STARTED = logs(launch(Outcome.STARTING, 20 * MINUTE), alive=(PID,))
+ENDED = logs(launch(age=HOUR))
+BUFFERED = own(host=RESTING)
+TOOL = 4713
+WAITS = "it may be stuck, or wait for its user"
+NOTEBOOK = holder(0.0, 5 * HOUR, command="python -m ipykernel_launcher")
+IN_USE = launch(Outcome.FAILED, 10 * MINUTE, OTHER, cause=Cause.TPU_IN_USE)
+WAITING = idle(2 * HOUR, queue=3)
+UP = logs(launch(age=41 * MINUTE), alive=(PID,))
 
 SITUATIONS = (
     # Training, free, starting.
-    Situation("training", training(), Verdict.HEALTHY, Action.NONE, Confidence.HIGH, Signal.RUNTIME, words=("90%",)),
+    Situation("training", training(), "healthy none high runtime", words=("90%",)),
     Situation(
-        "training by a small idle time, without a duty cycle",
-        training(runtime=runtime(None, 2.0)),
-        Verdict.HEALTHY,
-        Action.NONE,
-        Confidence.HIGH,
+        "training by a small idle time, without a duty cycle", training(runtime=runtime(None, 2.0)), "healthy none high"
     ),
     Situation(
         "training, and some chips have run nothing for long",
         training(
-            runtime=answered(
-                Runtime((RuntimePort(8431, (Chip("0", None, None, 0.9, 0.1), Chip("1", None, None, 0.0, HOUR))),))
-            )
+            runtime=Runtime((RuntimePort(8431, (Chip("0", None, None, 0.9, 0.1), Chip("1", None, None, 0.0, HOUR))),))
         ),
-        Verdict.HEALTHY,
-        Action.NONE,
+        "healthy none",
         contradictions=("1 have run nothing for long",),
     ),
     Situation(
         "training, and one of two processes does not answer",
         training(
-            runtime=answered(
-                Runtime(
-                    (
-                        RuntimePort(8431, (Chip("0", None, None, 0.9, 0.1),)),
-                        RuntimePort(8432, problem=Problem.TIMEOUT, since=NOW - HOUR),
-                    )
+            runtime=Runtime(
+                (
+                    RuntimePort(8431, (Chip("0", None, None, 0.9, 0.1),)),
+                    RuntimePort(8432, problem=Problem.TIMEOUT, since=NOW - HOUR),
                 )
             )
         ),
-        Verdict.HEALTHY,
-        Action.MANUAL,
-        Confidence.LOW,
+        "healthy manual low",
         contradictions=("port 8432 does not answer",),
         words=("port 8432 has not answered for 1 h.",),
         remedy=("py-spy dump",),
     ),
-    Situation("free", own(), Verdict.IDLE, Action.NONE, Confidence.HIGH, Signal.HOST),
+    Situation("free", own(), "idle none high host"),
     Situation(
         "free, as far as a daemon with few rights can see",
         own(host=host(unseen=("processes of other users: run as root to see them",))),
-        Verdict.IDLE,
-        Action.NONE,
-        Confidence.MEDIUM,
+        "idle none medium",
         missing=("Processes of other users",),
     ),
     Situation(
-        "booted two minutes ago",
-        own(host=host(booted=2 * MINUTE)),
-        Verdict.STARTING,
-        Action.WAIT,
-        Confidence.MEDIUM,
-        Signal.HOST,
-        words=("2 min",),
+        "booted two minutes ago", own(host=host(booted=2 * MINUTE)), "starting wait medium host", words=("2 min",)
     ),
     Situation(
         "trains already two minutes after the boot",
         training(host=host(holder(age=MINUTE), booted=2 * MINUTE)),
-        Verdict.HEALTHY,
-        Action.NONE,
+        "healthy none",
     ),
-    Situation(
-        "a program took the TPU a minute ago",
-        own(host=host(holder(2.0, MINUTE))),
-        Verdict.STARTING,
-        Action.WAIT,
-        first=Signal.HOST,
-    ),
+    Situation("a program took the TPU a minute ago", own(host=host(holder(2.0, MINUTE))), "starting wait host"),
     Situation(
         "a launch began a minute ago, and it is hidden who holds the TPU",
         own(logs=logs(launch(Outcome.STARTING, MINUTE), alive=(PID,))),
-        Verdict.STARTING,
-        Action.WAIT,
-        first=Signal.LOGS,
+        "starting wait logs",
     ),
     # Compiles.
-    Situation(
-        "a compile of two minutes",
-        job(idle(2 * MINUTE), 0.2, 2 * MINUTE),
-        Verdict.COMPILING,
-        Action.WAIT,
-        Confidence.MEDIUM,
-        Signal.RUNTIME,
-    ),
+    Situation("a compile of two minutes", job(idle(2 * MINUTE), 0.2, 2 * MINUTE), "compiling wait medium runtime"),
     Situation(
         "a compile of 20 minutes with the processors busy",
         job(idle(20 * MINUTE), 8.0, 20 * MINUTE),
-        Verdict.COMPILING,
-        Action.WAIT,
-        Confidence.MEDIUM,
-        Signal.HOST,
+        "compiling wait medium host",
         words=("8.00 cores",),
     ),
     Situation(
         "a compile of 20 minutes, which only the whole machine's processors show",
         job(idle(20 * MINUTE), None, 20 * MINUTE, host=host(holder(None, 20 * MINUTE), cpu_busy=0.4)),
-        Verdict.COMPILING,
-        Action.WAIT,
+        "compiling wait",
     ),
     Situation(
         "a compile of 20 minutes without processors",
         job(idle(20 * MINUTE, queue=1), 0.01, 20 * MINUTE),
-        Verdict.JOB_STUCK,
-        Action.END_HOLDER,
-        Confidence.HIGH,
-        Signal.RUNTIME,
+        "job_stuck end_holder high runtime",
         contradictions=(f"{API_WELL}, the chips have run nothing for 20 min",),
         remedy=(f"kill {PID}",),
     ),
     Situation(
         "a compile of 20 minutes before the metrics are up, with the processors busy",
-        own(host=BUSY, logs=SILENT_LAUNCH),
-        Verdict.COMPILING,
-        Action.WAIT,
-        first=Signal.HOST,
+        own(host=host(holder(4.0, 20 * MINUTE)), logs=SILENT_LAUNCH),
+        "compiling wait host",
     ),
-    Situation(
+    against_the_api(
         "a compile of three hours with the processors busy",
         job(idle(3 * HOUR), 1.0, 4 * HOUR),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.LOW,
-        contradictions=(API_WELL,),
+        "job_stuck manual low",
         words=("though the host works",),
     ),
     Situation(
         "steps of minutes: chips idle for four in an old program",
         job(idle(4 * MINUTE), 0.2),
-        Verdict.HEALTHY,
-        Action.NONE,
-        Confidence.MEDIUM,
-        Signal.RUNTIME,
+        "healthy none medium runtime",
     ),
     Situation(
         "chips idle for four minutes, and programs wait",
         job(idle(4 * MINUTE, queue=2), 0.2),
-        Verdict.IDLE,
-        Action.WAIT,
-        Confidence.MEDIUM,
-        Signal.RUNTIME,
+        "idle wait medium runtime",
     ),
     Situation(
         "chips idle for four minutes after a hang",
         job(idle(4 * MINUTE), 0.0, logs=logs(launch(), event(Cause.HANG, 3 * MINUTE), alive=(PID,))),
-        Verdict.IDLE,
-        Action.WAIT,
+        "idle wait",
     ),
     Situation(
         "chips idle for four minutes, and no program has run on them since this one began seven minutes ago",
         job(idle(4 * MINUTE), 0.2, 7 * MINUTE),
-        Verdict.IDLE,
-        Action.WAIT,
+        "idle wait",
     ),
-    Situation(
-        "chips idle for six minutes in an old program",
-        job(idle(6 * MINUTE), 0.2),
-        Verdict.IDLE,
-        Action.WAIT,
-        Confidence.MEDIUM,
-    ),
-    Situation(
-        "a new program on chips that were idle for hours",
-        job(idle(3 * HOUR), 0.0, MINUTE),
-        Verdict.COMPILING,
-        Action.WAIT,
-    ),
+    Situation("chips idle for six minutes in an old program", job(idle(6 * MINUTE), 0.2), "idle wait medium"),
+    Situation("a new program on chips that were idle for hours", job(idle(3 * HOUR), 0.0, MINUTE), "compiling wait"),
     # Stuck jobs.
-    Situation(
+    against_the_api(
         "idle for 20 minutes, and it is not known what the processors do",
         job(idle(20 * MINUTE), None),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.MEDIUM,
-        contradictions=(API_WELL,),
+        "job_stuck manual medium",
     ),
-    Situation(
+    against_the_api(
         "idle for 20 minutes, and the host gave no answer",
         job(idle(20 * MINUTE), 0.0, host=silent(Problem.INTERNAL)),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.MEDIUM,
-        contradictions=(API_WELL,),
+        "job_stuck manual medium",
         missing=("The host's own view could not be asked",),
     ),
     Situation(
         "idle for 20 minutes, and the API names a symptom",
-        job(idle(20 * MINUTE), None, cloud=answered(node(symptoms=(symptom("EXECUTE_TIMED_OUT"),)))),
-        Verdict.JOB_STUCK,
-        Action.END_HOLDER,
-        Confidence.HIGH,
+        job(idle(20 * MINUTE), None, cloud=node(symptoms=(symptom("EXECUTE_TIMED_OUT"),))),
+        "job_stuck end_holder high",
         contradictions=(API_WELL, "EXECUTE_TIMED_OUT"),
     ),
     Situation(
         "stuck, while the API is down: no objection can be seen, so nothing is done",
         job(idle(20 * MINUTE, queue=3), 0.0, cloud=silent(Problem.SERVER, last=node())),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.HIGH,
+        "job_stuck manual high",
         missing=("The Cloud TPU API has an error", "without an answer from the Cloud TPU API"),
     ),
     Situation(
         "stuck, on a TPU made through Compute Engine, of which the API knows nothing",
-        job(
-            idle(20 * MINUTE, queue=3),
-            0.0,
-            cloud=silent(Problem.UNCONFIGURED),
-            identity=identity(node=""),
-        ),
-        Verdict.JOB_STUCK,
-        Action.END_HOLDER,
-        Confidence.HIGH,
+        job(idle(20 * MINUTE, queue=3), 0.0, cloud=silent(Problem.UNCONFIGURED), identity=identity(node="")),
+        "job_stuck end_holder high",
     ),
-    Situation(
+    against_the_api(
         "stuck, and programs wait in the queue",
         job(idle(20 * MINUTE, queue=3), 0.0),
-        Verdict.JOB_STUCK,
-        Action.END_HOLDER,
-        contradictions=(API_WELL,),
+        "job_stuck end_holder",
         words=("3 programs wait",),
     ),
-    Situation(
+    against_the_api(
         "stuck, and no process is seen to hold the TPU",
         job(idle(20 * MINUTE, queue=3), 0.0, host=host(cpu_busy=0.0002)),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        contradictions=(API_WELL,),
+        "job_stuck manual",
         missing=("No process is seen to hold the TPU",),
     ),
-    Situation(
+    against_the_api(
         "stuck after a fault of its own",
-        job(
-            idle(20 * MINUTE),
-            0.0,
-            logs=logs(launch(), event(Cause.HBM_OOM_RUNTIME, 20 * MINUTE), alive=(PID,)),
-        ),
-        Verdict.JOB_STUCK,
-        Action.END_HOLDER,
-        contradictions=(API_WELL,),
+        job(idle(20 * MINUTE), 0.0, logs=logs(launch(), event(Cause.HBM_OOM_RUNTIME, 20 * MINUTE), alive=(PID,))),
+        "job_stuck end_holder",
         words=("hbm_oom_runtime",),
     ),
-    Situation(
+    against_the_api(
         "idle for 20 minutes, and the program uses a little of the processors",
         job(idle(20 * MINUTE), 0.3),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.MEDIUM,
-        contradictions=(API_WELL,),
+        "job_stuck manual medium",
     ),
-    Situation(
+    against_the_api(
         "idle for 20 minutes, and of one of two processes nothing is known",
-        job(idle(20 * MINUTE), 0.0, host=host(holder(0.0), holder(None, pid=CHILD), cpu_busy=None)),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        Confidence.MEDIUM,
-        contradictions=(API_WELL,),
+        job(idle(20 * MINUTE), 0.0, host=host(holder(0.0), holder(None, pid=OTHER), cpu_busy=None)),
+        "job_stuck manual medium",
     ),
     Situation(
         "one core of 240 compiles for 40 minutes, and it is hidden who holds the TPU",
-        own(
-            runtime=idle(40 * MINUTE),
-            host=host(cpu_busy=1 / 240, unseen=("The open files of 40 processes cannot be seen.",)),
-            logs=logs(launch(age=41 * MINUTE), alive=(PID,)),
-        ),
-        Verdict.COMPILING,
-        Action.WAIT,
+        own(runtime=idle(40 * MINUTE), host=host(cpu_busy=1 / 240, unseen=UNSEEN), logs=UP),
+        "compiling wait",
     ),
-    Situation(
+    against_the_api(
         "a worker of a slice that rests: it may wait for another, so it is not ended",
-        job(idle(20 * MINUTE, queue=3), 0.02, identity=identity(hosts="4"), cloud=answered(node(hosts=4))),
-        Verdict.JOB_STUCK,
-        Action.MANUAL,
-        contradictions=(API_WELL,),
+        job(idle(20 * MINUTE, queue=3), 0.02, identity=identity(hosts="4"), cloud=node(hosts=4)),
+        "job_stuck manual",
         missing=("The node has several hosts",),
         remedy=("Look at the other workers first", "kill 4711"),
     ),
     Situation(
         "chips that count as busy after a lost heartbeat: they may wait in a collective for ever",
         training(runtime=runtime(1.0, 0.0), logs=logs(launch(), event(Cause.HEARTBEAT_LOST, 3 * MINUTE), alive=(PID,))),
-        Verdict.HEALTHY,
-        Action.MANUAL,
-        Confidence.LOW,
+        "healthy manual low",
         contradictions=("The log reports heartbeat_lost, and the chips count as busy",),
         remedy=("Look at the other workers first",),
+    ),
+    # Stuck starts, and what is left behind.
+    Situation(
+        "a stuck initialisation that logs nothing, because INFO is buffered",
+        BUFFERED,
+        "job_stuck manual low host",
+        contradictions=(f"{API_WELL}, a program has held the TPU for 20 min",),
+        remedy=("--logbuflevel=-1",),
+    ),
+    against_the_api(
+        "a stuck initialisation whose log shows its beginning",
+        own(host=RESTING, logs=SILENT_LAUNCH),
+        "job_stuck end_holder medium host",
+    ),
+    against_the_api(
+        "the same on v3, which serves no metrics at all",
+        of_type(own(host=RESTING, logs=SILENT_LAUNCH), "v3-8"),
+        "job_stuck manual low",
+        missing=("serves no runtime metrics",),
+    ),
+    against_the_api(
+        "the same, and the runtime was not asked",
+        own(host=RESTING, logs=SILENT_LAUNCH, runtime=OFF),
+        "job_stuck manual",
+    ),
+    Situation(
+        "a launch that logs nothing, and it is hidden who holds the TPU",
+        own(logs=STARTED, host=host(cpu_busy=0.001)),
+        "unknown wait",
+    ),
+    against_the_api(
+        "the same, and metrics were not asked for for an hour",
+        own(host=RESTING, logs=SILENT_LAUNCH, runtime=replace(ABSENT, tried=NOW - HOUR)),
+        "job_stuck manual",
+    ),
+    Situation(
+        "a launch of before this boot, whose number another process has now",
+        own(logs=SILENT_LAUNCH, host=host(booted=10 * MINUTE)),
+        "idle none",
+    ),
+    Situation(
+        "v2: a program came up and works",
+        of_type(own(host=host(holder(2.0)), logs=logs(launch(), alive=(PID,))), "v2-8"),
+        "healthy none medium host",
+        missing=("serves no runtime metrics",),
+    ),
+    Situation(
+        "v3: a program came up and hardly uses the processors",
+        of_type(own(host=host(holder(0.02)), logs=logs(launch(), alive=(PID,))), "v3-8"),
+        "healthy none low",
+        missing=("serves no runtime metrics",),
+    ),
+    Situation(
+        "v3: a holder in no log, resting",
+        of_type(BUFFERED, "v3-8"),
+        "unknown wait",
+        missing=("serves no runtime metrics",),
+    ),
+    Situation(
+        "a program that came up, whose metrics are gone",
+        own(host=host(holder(0.02)), logs=logs(launch(), alive=(PID,))),
+        "unknown wait",
+        missing=("The runtime metric service is not there",),
+    ),
+    against_the_api(
+        "a job that ended and left a child on /dev/vfio",
+        own(host=host(holder(0.0, pid=OTHER)), logs=ENDED),
+        "job_stuck end_holder medium host",
+        words=(f"Process {OTHER} (python train.py) of alice holds /dev/vfio/0", "its process has ended"),
+        remedy=(f"kill {OTHER}",),
+    ),
+    against_the_api(
+        "the same on v2: it may as well work",
+        of_type(own(host=host(holder(0.0, pid=OTHER)), logs=ENDED), "v2-8"),
+        "job_stuck manual low",
+        missing=("serves no runtime metrics",),
+    ),
+    Situation(
+        "a job that ended and left the lock file",
+        own(
+            host=host(lock_file=True),
+            logs=logs(launch(Outcome.FAILED, 10 * MINUTE), event(Cause.TPU_IN_USE, 10 * MINUTE)),
+        ),
+        "idle manual medium",
+        words=("tpu_in_use",),
+        remedy=("rm /tmp/libtpu_lockfile",),
+    ),
+    against_the_api(
+        "a notebook whose user went home",
+        job(idle(2 * HOUR), 0.0, 5 * HOUR, host=host(NOTEBOOK)),
+        "job_stuck manual medium runtime",
+        words=(WAITS,),
+        remedy=(f"holds the TPU ({PID}) whether it waits",),
+    ),
+    against_the_api(
+        "a notebook in no log",
+        own(runtime=idle(2 * HOUR), host=host(NOTEBOOK)),
+        "job_stuck manual medium",
+        words=(WAITS,),
+    ),
+    against_the_api(
+        "a notebook in no log, and a launch that found the TPU in use",
+        own(runtime=idle(2 * HOUR), host=host(NOTEBOOK), logs=logs(IN_USE, event(Cause.TPU_IN_USE, pid=OTHER))),
+        "job_stuck manual medium",
+        words=(WAITS,),
+    ),
+    against_the_api(
+        "a notebook that was opened after a program had ended",
+        own(host=host(replace(NOTEBOOK, started=holder(age=20 * MINUTE).started)), logs=logs(launch(pid=OTHER))),
+        "job_stuck manual low",
+        remedy=("whether it waits",),
+    ),
+    against_the_api(
+        "a notebook that was opened before a program that has ended",
+        own(host=host(NOTEBOOK), logs=logs(launch(pid=OTHER))),
+        "job_stuck manual low",
+        remedy=("whether it waits",),
+    ),
+    against_the_api(
+        "a notebook in which a cell failed, and others ran since",
+        job(
+            idle(20 * MINUTE),
+            0.0,
+            host=host(NOTEBOOK),
+            logs=logs(launch(), event(Cause.HBM_OOM_RUNTIME, 40 * MINUTE), alive=(PID,)),
+        ),
+        "job_stuck manual medium",
+        words=(WAITS,),
+    ),
+    against_the_api(
+        "a notebook, and a fault of another program",
+        job(
+            idle(20 * MINUTE),
+            0.0,
+            logs=logs(launch(), event(Cause.HBM_OOM_RUNTIME, 20 * MINUTE, pid=OTHER), alive=(PID,)),
+        ),
+        "job_stuck manual medium",
+        words=(WAITS,),
+    ),
+    against_the_api(
+        "a program that hangs by its own log",
+        job(idle(20 * MINUTE), 0.0, logs=logs(launch(), event(Cause.HANG, 19 * MINUTE), alive=(PID,))),
+        "job_stuck end_holder high",
+        words=("reported hang",),
+        remedy=(f"kill {PID},",),
+    ),
+    against_the_api(
+        "a program that never came up",
+        job(idle(20 * MINUTE), 0.0, 21 * MINUTE, logs=logs(launch(Outcome.SILENT, 20 * MINUTE), alive=(PID,))),
+        "job_stuck end_holder high",
+        words=("has not come up",),
+    ),
+    against_the_api(
+        "a child of a program that has ended keeps the runtime",
+        own(runtime=idle(20 * MINUTE), host=host(holder(0.0, pid=OTHER)), logs=logs(launch())),
+        "job_stuck end_holder high",
+        words=("its process has ended",),
+        remedy=(f"kill {OTHER},",),
+    ),
+    against_the_api(
+        "a child of a program that has ended holds the TPU, and those who start again find it in use",
+        own(host=host(holder(0.0, pid=OTHER)), logs=logs(replace(IN_USE, pid=TOOL), launch())),
+        "job_stuck end_holder medium",
+        remedy=(f"kill {OTHER},",),
+    ),
+    Situation(
+        "a symptom by the API, and the program rests",
+        job(idle(20 * MINUTE), 0.0, cloud=node(symptoms=(symptom("EXECUTE_TIMED_OUT"),))),
+        "job_stuck end_holder high",
+        contradictions=(API_WELL, "EXECUTE_TIMED_OUT"),
+    ),
+    # Whose pid is named.
+    against_the_api(
+        "stuck, beside a tool that looks at the TPU",
+        job(WAITING, 0.0, host=host(holder(0.0, 3 * HOUR), holder(1.0, 20, TOOL, command="tpu-info"))),
+        "job_stuck end_holder high",
+        remedy=(f"kill {PID},",),
+    ),
+    against_the_api(
+        "stuck, beside a tool that has looked at the TPU for two minutes",
+        own(runtime=WAITING, host=host(holder(0.0, 3 * HOUR), holder(0.0, 2 * MINUTE, TOOL))),
+        "job_stuck end_holder",
+        remedy=(f"kill {PID},",),
+    ),
+    against_the_api(
+        "stuck, and its log shows which of two processes is the program",
+        job(WAITING, 0.0, host=host(holder(0.0, 3 * HOUR), holder(0.0, 2 * MINUTE, TOOL))),
+        "job_stuck end_holder",
+        remedy=(f"kill {PID},",),
+    ),
+    against_the_api(
+        "stuck, and of two launches only one has met a fault",
+        job(
+            idle(20 * MINUTE),
+            0.0,
+            host=host(holder(0.0), holder(0.0, pid=OTHER)),
+            logs=logs(launch(), launch(pid=OTHER), event(Cause.HANG, pid=OTHER), alive=(PID, OTHER)),
+        ),
+        "job_stuck end_holder",
+        remedy=(f"kill {OTHER},",),
+    ),
+    against_the_api(
+        "stuck, and processes of two users hold the TPU",
+        job(WAITING, 0.0, host=host(holder(0.0), holder(0.0, pid=OTHER, user="bob"))),
+        "job_stuck manual",
+        missing=("which of the processes that hold the TPU",),
+        remedy=("kill PID,",),
+    ),
+    against_the_api(
+        "a hung runtime, and processes of two users hold the TPU",
+        job(hung(20 * MINUTE), 0.0, host=host(holder(0.0), holder(0.0, pid=OTHER, user="bob"))),
+        "runtime_stuck manual",
+        missing=("which of the processes that hold the TPU",),
+        remedy=("kill -9 PID)",),
+    ),
+    # Runtimes that do not answer.
+    Situation(
+        "a hung runtime under READY and HEALTHY: the host ran out of memory",
+        job(
+            hung(31 * MINUTE),
+            None,
+            host=host(
+                holder(None), cpu_busy=None, memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE
+            ),
+        ),
+        "runtime_stuck restart_runtime high runtime",
+        contradictions=(f"{API_WELL}, the runtime has not answered for 31 min",),
+        words=("killed for lack of memory",),
+        remedy=(f"kill -9 {PID}", "Hold less in the host's memory"),
+    ),
+    against_the_api(
+        "a hung runtime whose program rests", job(hung(20 * MINUTE), 0.0), "runtime_stuck restart_runtime high"
+    ),
+    Situation("a hung runtime whose program works", job(hung(20 * MINUTE), 6.0), "compiling wait low host"),
+    against_the_api(
+        "a hung runtime whose program works, on a machine out of memory",
+        job(hung(20 * MINUTE), 6.0, host=host(holder(6.0), memory_available_bytes=GIB)),
+        "runtime_stuck manual low",
+    ),
+    Situation("a runtime that has not answered for a minute", job(hung(MINUTE), 0.0), "unknown wait low"),
+    Situation("a runtime that does not answer, and it is not known since when", job(hung(None), 0.0), "unknown wait"),
+    against_the_api(
+        "a hung runtime and nothing known of the processors",
+        job(hung(20 * MINUTE), None),
+        "runtime_stuck manual medium",
+    ),
+    Situation(
+        "the runtime gave no answer at all: that is silence, not a hang",
+        job(silent(Problem.TIMEOUT, last=Runtime((RuntimePort(8431),))), 0.0),
+        "unknown wait",
+        missing=("The runtime metric service did not answer in time",),
+    ),
+    Situation(
+        "something else on the port",
+        own(runtime=Runtime((RuntimePort(8431, problem=Problem.FOREIGN, detail="It speaks HTTP."),))),
+        "idle none",
+        missing=("Port 8431 serves no runtime metrics: It speaks HTTP",),
+    ),
+    Situation(
+        "one core of 240 compiles for 40 minutes, the runtime does not answer, and it is hidden who holds the TPU",
+        own(runtime=hung(10 * MINUTE), host=host(cpu_busy=1 / 240, unseen=UNSEEN), logs=UP),
+        "compiling wait",
+    ),
+    against_the_api(
+        "the same, and the processors rest: the number of the process in the log's name is no reason to end one",
+        own(runtime=hung(10 * MINUTE), host=host(unseen=UNSEEN), logs=UP),
+        "runtime_stuck restart_runtime",
+        remedy=("kill -9 PID",),
+    ),
+    Situation(
+        "a port that does not answer on a machine that is seen to be free is not libtpu's",
+        own(runtime=hung(30 * MINUTE)),
+        "idle none",
+        missing=("Port 8431 does not answer, and no process holds the TPU",),
     ),
 )

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.unit.store.make import stored_verdicts
-from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import StoreError
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.health.service import MAX_CHANGES, MAX_CHANGES_SECONDS, OTHERS_SECONDS, JudgeService, limits_of
+from tpuwatch.health.service import MAX_CHANGES, MAX_CHANGES_SECONDS, OTHERS_SECONDS, JudgeService
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.signals import Answer, CloudNode, Identity, Known, Snapshot
 from tpuwatch.model.verdict import Verdict
@@ -252,17 +251,3 @@ def test_a_store_that_cannot_be_read_does_not_keep_it_from_judging(
     bench.cloud(own="STOPPED")
     assert bench.turn() == {"own": Verdict.STOPPED}
     assert "the store is damaged" in caplog.text
-
-
-def test_the_judge_goes_by_the_configuration() -> None:
-    assert limits_of(Config()) == JudgeLimits()
-    config = Config.model_validate(
-        {
-            "logs": {"compile_grace_seconds": 61},
-            "health": {"idle_seconds": 62, "settle_seconds": 63, "boot_grace_seconds": 64},
-            "cloud": {"poll_seconds": 65},
-            "runtime": {"poll_seconds": 66},
-            "peers": {"poll_seconds": 67, "silent_seconds": 68},
-        }
-    )
-    assert limits_of(config) == JudgeLimits(61, 62, 63, 64, 65, 66, 67, 68)

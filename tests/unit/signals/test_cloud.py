@@ -85,23 +85,15 @@ def test_changed_is_when_it_was_first_seen_so(cloud: Cloud, watch: Any) -> None:
     watcher = watch()
     watcher.ask()
     first = watcher.node().changed
-    watcher.next()
-    assert watcher.node().changed == first
+    cloud.world.faults.set(InjectedFault(method="ListNodes", code="INTERNAL", times=1))
+    for problem in (Problem.SERVER, None):  # a fault in between makes no difference
+        assert watcher.next().problem is problem
+        assert watcher.node().changed == first
+    changed_at = cloud.clock.time()
     node.health = "TIMEOUT"
     watcher.next()
-    assert watcher.node().changed == cloud.clock.time()
-    assert watcher.node().health == "TIMEOUT"
-
-
-def test_a_fault_in_between_does_not_change_changed(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch()
-    watcher.ask()
-    first = watcher.node().changed
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="INTERNAL", times=1))
-    assert watcher.next().problem is Problem.SERVER
-    assert watcher.next().problem is None
-    assert watcher.node().changed == first
+    assert (watcher.node().health, watcher.node().changed) == ("TIMEOUT", cloud.clock.time())
+    assert cloud.clock.time() - changed_at <= 30.0  # it shows within an interval
 
 
 def test_a_node_that_was_never_there_is_gone_and_the_line_names_what_to_check(cloud: Cloud, watch: Any) -> None:
@@ -148,17 +140,6 @@ def test_a_node_that_only_a_pattern_names_is_forgotten_when_it_goes(cloud: Cloud
     assert set(watcher.signal.answers) == {"train-1"}
 
 
-def test_no_node_is_gone_because_the_api_fails(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    watcher = watch(nodes=("trian-2",))
-    watcher.ask()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", code="UNAVAILABLE"))
-    watcher.next()
-    for label in ("train-1", "trian-2"):
-        assert watcher.answer(label).problem is Problem.SERVER
-    assert watcher.node().state == "READY"
-
-
 def test_what_an_unreachable_location_would_have_reported_is_not_gone(
     cloud: Cloud, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,25 +175,6 @@ def test_nodes_without_a_name_are_a_fault_not_gone(cloud: Cloud, watch: Any) -> 
     assert watcher.next().problem is Problem.SERVER
     assert watcher.answer().problem is Problem.SERVER
     assert watcher.node().state == "READY"
-
-
-def test_enum_values_that_are_unknown(cloud: Cloud, watch: Any) -> None:
-    cloud.add()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", wrong_enum=True))
-    watcher = watch()
-    assert watcher.ask().problem is None
-    assert (watcher.node().state, watcher.node().health) == ("STATE_99", "HEALTH_99")
-
-
-@pytest.mark.parametrize(
-    "field", ["health", "state", "network_endpoints", "scheduling_config", "create_time", "labels"]
-)
-def test_missing_fields(cloud: Cloud, watch: Any, field: str) -> None:
-    cloud.add()
-    cloud.world.faults.set(InjectedFault(method="ListNodes", drop=(field,)))
-    watcher = watch()
-    assert watcher.ask().problem is None
-    assert watcher.node().name == "train-1"
 
 
 def test_the_queued_resource_of_a_gone_node_is_reported(cloud: Cloud, watch: Any) -> None:
@@ -314,14 +276,3 @@ def test_an_identity_that_becomes_known_is_watched_from_then_on(cloud: Cloud, wa
     watcher.ask()
     assert watcher.answer("train-1").problem is None
     assert watcher.node("train-1").state == "READY"
-
-
-def test_a_fault_shows_within_one_interval(cloud: Cloud, watch: Any) -> None:
-    node = cloud.add()
-    watcher = watch()
-    watcher.ask()
-    changed_at = cloud.clock.time()
-    node.state = "PREEMPTED"
-    watcher.next()
-    assert watcher.node().state == "PREEMPTED"
-    assert cloud.clock.time() - changed_at <= 30.0

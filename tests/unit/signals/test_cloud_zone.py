@@ -97,16 +97,13 @@ def test_what_the_list_repeats_is_not_read_again(converted: list[str]) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_it_makes_no_difference_to_what_is_known(seed: int) -> None:
     rng, clock, service = random.Random(seed), ManualClock(), Service()
-    plain, same = (
-        CloudZone(watch("n*"), interval=30, clock=clock, rng=random.Random(1), stored_node=lambda _: None)
-        for _ in range(2)
-    )
+    plain, same = (CloudZone(watch("n*"), interval=30, clock=clock, rng=random.Random(1)) for _ in range(2))
     for _ in range(60):
         service.shuffle(rng)
         wanted = watch(*rng.choice([["n*"], ["n*"], ["n*"], ["n[1]*", "n3", "gone"]]))
         for zone in (plain, same):
             zone.follow(wanted)
-        plain._words = {}  # reads every node
+        plain._by_text = {}  # reads every node
         for zone in (plain, same):
             zone.poll(service)  # type: ignore[arg-type]
         assert dict(same.answers()) == dict(plain.answers())
@@ -126,3 +123,47 @@ def test_what_is_no_longer_watched_is_no_longer_reported_and_may_come_back() -> 
     assert zone.pacing.due_in == 0
     zone.poll(service)  # type: ignore[arg-type]
     assert dict(zone.answers()).keys() == {"n1", "n2"}
+
+
+# -- which nodes are watched
+
+
+def identity(project: str = "lab", zone: str = "us-a", node: str = "") -> Identity:
+    return Identity(project=Known(project, "config"), zone=Known(zone, "config"), node=Known(node, "metadata"))
+
+
+def test_the_own_node_is_watched_in_the_home_zone() -> None:
+    (watch,) = watches((), identity(node="me"))
+    assert (watch.project, watch.zone, watch.names, watch.patterns, watch.home) == ("lab", "us-a", {"me"}, (), True)
+    assert watch.label("me") == "me"
+    assert watch.placed
+
+
+def test_nothing_named_is_nothing_watched() -> None:
+    assert watches((), identity()) == ()
+
+
+def test_one_watch_per_zone_however_many_nodes() -> None:
+    home, other = watches(("a", "train-*", "us-a/b", "eu-b/*", "eu-b/c"), identity(node="me"))[::-1]
+    assert home.names == {"a", "b", "me"}
+    assert [home.has(name) for name in ("a", "b", "me", "train-7", "other", "xtrain-1")] == [True] * 4 + [False] * 2
+    assert (other.zone, other.names, other.home) == ("eu-b", {"c"}, False)
+    assert other.has("anything")
+    assert other.label("c") == "eu-b/c"
+    assert home.label("b") == "b"
+
+
+def test_a_question_mark_stands_for_one_character() -> None:
+    (watch,) = watches(("n-?",), identity())
+    assert [watch.has(name) for name in ("n-1", "n-12", "n-")] == [True, False, False]
+
+
+def test_without_a_zone_only_nodes_that_name_theirs_have_a_place() -> None:
+    nowhere, somewhere = watches(("a", "eu-b/c"), identity(zone=""))
+    assert not nowhere.placed
+    assert somewhere.placed
+    assert somewhere.label("c") == "eu-b/c"
+
+
+def test_without_a_project_nothing_has_a_place() -> None:
+    assert [watch.placed for watch in watches(("a", "eu-b/c"), identity(project=""))] == [False, False]

@@ -25,6 +25,11 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture
+def signal(machine: Machine, clock: ManualClock) -> HostSignal:
+    return HostSignal(clock=clock, root=machine.root)
+
+
 def host(signal: HostSignal) -> Host:
     answer = signal.ask()
     assert (answer.problem, answer.detail) == (None, "")
@@ -32,8 +37,7 @@ def host(signal: HostSignal) -> Host:
     return answer.value
 
 
-def test_a_quiet_machine(machine: Machine, clock: ManualClock) -> None:
-    signal = HostSignal(clock=clock, root=machine.root)
+def test_a_quiet_machine(clock: ManualClock, signal: HostSignal) -> None:
     answer = signal.ask()
     assert (answer.problem, answer.at, answer.tried) == (None, clock.time(), clock.time())
     assert answer.value == Host(
@@ -48,27 +52,26 @@ def test_a_quiet_machine(machine: Machine, clock: ManualClock) -> None:
     assert signal.due_in == LOOK_SECONDS
 
 
-def test_holders_memory_and_lock_are_reported_together(machine: Machine, clock: ManualClock) -> None:
+def test_holders_memory_and_lock_are_reported_together(machine: Machine, signal: HostSignal) -> None:
     machine.lock(40)
     machine.process(40, files=("/dev/vfio/0", machine.lock_path), uid=1001, pinned=(500, 0))
-    seen = host(HostSignal(clock=clock, root=machine.root))
+    seen = host(signal)
     assert [(holder.pid, holder.user, holder.locks) for holder in seen.holders] == [(40, "alice", True)]
     assert (seen.lock_file, seen.memory_pinned_bytes) == (True, 500 * 1024)
 
 
-def test_the_memory_of_a_limited_holder_is_its_limit(machine: Machine, clock: ManualClock) -> None:
+def test_the_memory_of_a_limited_holder_is_its_limit(machine: Machine, signal: HostSignal) -> None:
     machine.process(40, files=("/dev/vfio/0",))
     machine.write("proc/40/cgroup", "0::/docker/abc\n")
     machine.write("sys/fs/cgroup/docker/abc/memory.max", f"{500 * 1024}\n")
     machine.write("sys/fs/cgroup/docker/abc/memory.current", f"{450 * 1024}\n")
     machine.write("sys/fs/cgroup/docker/abc/memory.stat", f"anon 1\ninactive_file {50 * 1024}\n")
-    seen = host(HostSignal(clock=clock, root=machine.root))
+    seen = host(signal)
     assert (seen.memory_total_bytes, seen.memory_available_bytes) == (500 * 1024, 100 * 1024)
 
 
-def test_kills_are_dated_when_their_number_grows(machine: Machine, clock: ManualClock) -> None:
+def test_kills_are_dated_when_their_number_grows(machine: Machine, clock: ManualClock, signal: HostSignal) -> None:
     machine.write("proc/vmstat", "oom_kill 3\n")
-    signal = HostSignal(clock=clock, root=machine.root)
     first = host(signal)
     assert (first.oom_kills, first.last_oom_kill) == (3, None)  # before tpuwatch looked: at an unknown time
     clock.advance(10)
@@ -80,16 +83,15 @@ def test_kills_are_dated_when_their_number_grows(machine: Machine, clock: Manual
     assert (later.oom_kills, later.last_oom_kill) == (4, killed)
 
 
-def test_a_kernel_that_does_not_count_kills_is_reported(machine: Machine, clock: ManualClock) -> None:
+def test_a_kernel_that_does_not_count_kills_is_reported(machine: Machine, signal: HostSignal) -> None:
     machine.write("proc/vmstat", "nr_free_pages 1\n")
-    seen = host(HostSignal(clock=clock, root=machine.root))
+    seen = host(signal)
     assert seen.oom_kills is None
     assert "oom_kill" in seen.unseen[0]
 
 
-def test_cpu_use_is_the_mean_over_a_minute(machine: Machine, clock: ManualClock) -> None:
+def test_cpu_use_is_the_mean_over_a_minute(machine: Machine, signal: HostSignal) -> None:
     machine.busy(1000, 9000)
-    signal = HostSignal(clock=clock, root=machine.root)
     assert host(signal).cpu_busy is None
     machine.busy(1300, 9100)
     assert host(signal).cpu_busy == 0.75
@@ -100,8 +102,9 @@ def test_cpu_use_is_the_mean_over_a_minute(machine: Machine, clock: ManualClock)
     assert share == 0.0
 
 
-def test_without_proc_there_is_a_problem_and_the_last_word_stays(machine: Machine, clock: ManualClock) -> None:
-    signal = HostSignal(clock=clock, root=machine.root)
+def test_without_proc_there_is_a_problem_and_the_last_word_stays(
+    machine: Machine, clock: ManualClock, signal: HostSignal
+) -> None:
     seen = signal.ask()
     (machine.root / "proc").rename(machine.root / "gone")
     clock.advance(10)
@@ -114,14 +117,13 @@ def test_without_proc_there_is_a_problem_and_the_last_word_stays(machine: Machin
 @pytest.mark.parametrize("name", ["uptime", "meminfo", "stat", "vmstat", "sys/kernel/random/boot_id", "locks"])
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe\0\n", b"x " * 1000, b"cpu x x x x x x\nMemTotal: kB\n", None])
 def test_files_that_are_missing_or_malformed_cost_only_their_own_facts(
-    machine: Machine, clock: ManualClock, name: str, text: bytes | None
+    machine: Machine, signal: HostSignal, name: str, text: bytes | None
 ) -> None:
     machine.process(40, files=("/dev/accel0",))
     if text is None:
         (machine.root / "proc" / name).unlink()
     else:
         machine.write(f"proc/{name}", text)
-    signal = HostSignal(clock=clock, root=machine.root)
     signal.ask()
     assert [holder.pid for holder in host(signal).holders] == [40]
 

@@ -15,12 +15,21 @@ from tpuwatch.config.schema import CloudConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
 from tpuwatch.model.signals import Answer, Identity, Known, Problem
-from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, identify, parse_tpu_env
+from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, parse_tpu_env
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
 from tpuwatch.sim.cloud.world import SimNode, World
+
+
+def identify(
+    metadata: Any, cloud: CloudConfig | None = None, ports: tuple[int, ...] = ()
+) -> tuple[Identity, Answer[Any]]:
+    signal = IdentitySignal(cloud or CloudConfig(), metadata, ports, clock=ManualClock(), rng=random.Random(1))
+    answer = signal.ask()
+    return signal.identity, answer
+
 
 NODE = SimNode("lab", "us-east5-a", "train-1", "v5litepod-16", hosts=4, chips_per_host=4)
 
@@ -40,7 +49,7 @@ class Site:
         return IdentitySignal(cloud or CloudConfig(), self.metadata, (), clock=self.clock, rng=random.Random(1))
 
     def identify(self, cloud: CloudConfig | None = None, ports: tuple[int, ...] = ()) -> tuple[Identity, Answer[Any]]:
-        return identify(cloud or CloudConfig(), self.metadata, ports, clock=self.clock)
+        return identify(self.metadata, cloud, ports)
 
 
 @pytest.fixture
@@ -69,13 +78,16 @@ def sources(identity: Identity) -> set[str]:
     return {known["source"] for known in asdict(identity).values()}
 
 
-def test_a_tpu_vm_reports_everything(sites: Any) -> None:
-    site = sites()
+@pytest.mark.parametrize(("dialect", "node"), [(MetadataDialect.TPU, "train-1"), (MetadataDialect.COMPUTE, "")])
+def test_a_tpu_vm_reports_everything_and_belongs_to_a_node_unless_compute_engine_made_it(
+    sites: Any, dialect: MetadataDialect, node: str
+) -> None:
+    site = sites(dialect=dialect)
     identity, answer = site.identify()
     assert values(identity) == {
         "project": "lab",
         "zone": "us-east5-a",
-        "node": "train-1",
+        "node": node,
         "worker": "2",
         "accelerator": "v5litepod-16",
         "chips": "4",
@@ -85,20 +97,9 @@ def test_a_tpu_vm_reports_everything(sites: Any) -> None:
         "metrics_ports": "8431,8432",
     }
     assert identity.instance.value.isdigit()
-    assert sources(identity) == {"metadata"}
+    assert sources(identity) == ({"metadata"} if node else {"metadata", ""})
     assert answer.problem is None
     assert answer.detail == ""
-
-
-def test_a_vm_of_compute_engine_reports_the_same_but_belongs_to_no_node(sites: Any) -> None:
-    site = sites(dialect=MetadataDialect.COMPUTE)
-    identity, answer = site.identify()
-    assert identity.node == Known("", "")
-    assert answer.problem is None
-    expected = {"project": "lab", "zone": "us-east5-a", "worker": "2", "chips": "4", "hosts": "4", "spot": "no"}
-    expected |= {"accelerator": "v5litepod-16", "metrics_ports": "8431,8432", "node": ""}
-    expected["instance"] = site.metadata.get("instance/id")
-    assert values(identity) == expected
 
 
 def test_spot_and_single_host(sites: Any) -> None:
@@ -144,7 +145,7 @@ def test_switched_off_no_server_is_asked(sites: Any) -> None:
 
 
 def test_without_a_metadata_server_the_configuration_stands_alone() -> None:
-    identity, answer = identify(CloudConfig(project="p", zone="z"), None, (), clock=ManualClock())
+    identity, answer = identify(None, CloudConfig(project="p", zone="z"))
     assert values(identity)["project"] == "p"
     assert answer.problem is Problem.OFF
 
@@ -167,7 +168,7 @@ class FakeMetadata:
 
 
 def identity_from(pages: dict[str, str]) -> Identity:
-    return identify(CloudConfig(), FakeMetadata(pages), (), clock=ManualClock())[0]  # type: ignore[arg-type]
+    return identify(FakeMetadata(pages))[0]
 
 
 def env(**pairs: str) -> dict[str, str]:
@@ -362,7 +363,7 @@ def test_what_is_found_in_one_place_is_not_asked_for_in_another(sites: Any) -> N
     site = sites()
     site.identify()
     metadata = FakeMetadata(env(CONSUMER_PROJECT_ID="p", ZONE="z", NODE_ID="n", WORKER_ID="0", ACCELERATOR_TYPE="v4-8"))
-    identify(CloudConfig(), metadata, (), clock=ManualClock())  # type: ignore[arg-type]
+    identify(metadata)
     assert metadata.asked == [
         "instance/attributes/tpu-env",
         "instance/attributes/worker-network-endpoints",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -12,7 +12,8 @@ from google.auth.exceptions import RefreshError
 
 from tests.standins.runtime_server import listening, turn_away
 from tests.unit.sim.cloud.servers import PROJECT, ZONE
-from tpuwatch.core.clock import ManualClock, SystemClock
+from tpuwatch.config import Config
+from tpuwatch.core.clock import Clock, ManualClock, SystemClock
 from tpuwatch.google.credentials import BoundedRequest
 from tpuwatch.google.monitoring import MonitoringConnection
 from tpuwatch.model.signals import Identity, Known, Problem
@@ -22,6 +23,21 @@ from tpuwatch.sim.cloud.metadata_tree import instance_id
 from tpuwatch.sim.cloud.monitoring_service import MonitoringService
 from tpuwatch.sim.cloud.server import CloudServer
 from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
+
+HERE = Identity(project=Known("p", "config"), node=Known("n", "config"))
+
+
+def signal_of(
+    identity: Callable[[], Identity], clock: Clock, calls: list[tuple[str, str]], endpoint: str = "", **cloud: Any
+) -> MonitoringSignal:
+    config = Config.model_validate(
+        {"monitoring": {"endpoint": endpoint}, "cloud": {"insecure": bool(endpoint), **cloud}}
+    )
+
+    def on_call(method: str, code: str) -> None:
+        calls.append((method, code))
+
+    return MonitoringSignal(config, identity, clock=clock, rng=random.Random(1), on_call=on_call)
 
 
 class Site:
@@ -41,14 +57,7 @@ class Site:
             worker=Known("0", "metadata"),
             instance=Known(str(instance_id(self.node, 0)), "metadata"),
         )
-        self.signal = MonitoringSignal(
-            lambda: self.identity,
-            clock=self.clock,
-            rng=random.Random(1),
-            on_call=lambda method, code: self.calls.append((method, code)),
-            endpoint=self.server.address,
-            insecure=True,
-        )
+        self.signal = signal_of(lambda: self.identity, self.clock, self.calls, self.server.address)
 
     def work(self, phase: WorkloadPhase) -> None:
         self.node.workloads[0] = Workload(phase, self.clock.time())
@@ -107,27 +116,23 @@ def test_a_machine_without_a_node_is_not_asked_for(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "problem"),
+    ("code", "problem", "named"),
     [
-        ("PERMISSION_DENIED", Problem.DENIED),
-        ("UNAVAILABLE", Problem.SERVER),
-        ("RESOURCE_EXHAUSTED", Problem.THROTTLED),
+        ("PERMISSION_DENIED", Problem.DENIED, "monitoring.timeSeries.list"),
+        ("UNAVAILABLE", Problem.SERVER, ""),
+        ("RESOURCE_EXHAUSTED", Problem.THROTTLED, ""),
     ],
 )
-def test_a_fault_keeps_the_last_answer_and_names_the_cause(site: Site, code: str, problem: Problem) -> None:
+def test_a_fault_keeps_the_last_answer_and_names_the_cause(site: Site, code: str, problem: Problem, named: str) -> None:
     before = site.signal.ask()
     site.world.faults.set(InjectedFault(method="ListTimeSeries", code=code))
     answer = site.signal.ask()
     assert (answer.problem, answer.value, answer.at) == (problem, before.value, before.at)
     assert "Cloud Monitoring API" in answer.detail
+    assert named in answer.detail
     assert site.calls[-1] == ("ListTimeSeries", code)
     site.world.faults.clear()
     assert site.signal.ask().problem is None
-
-
-def test_a_missing_permission_is_named(site: Site) -> None:
-    site.world.faults.set(InjectedFault(method="ListTimeSeries", code="PERMISSION_DENIED"))
-    assert "monitoring.timeSeries.list" in site.signal.ask().detail
 
 
 class TokenHolder:
@@ -178,9 +183,7 @@ def test_between_two_polls_no_connection_is_kept_and_the_credentials_are(monkeyp
     monkeypatch.setattr(f"{transport}.create_channel", create_channel)
     monkeypatch.setattr("google.cloud.monitoring_v3.MetricServiceClient", Client)
     monkeypatch.setattr("google.auth.default", default)
-    identity = Identity(project=Known("p", "config"), node=Known("n", "config"))
-    clock = ManualClock()
-    signal = MonitoringSignal(lambda: identity, clock=clock, rng=random.Random(1), on_call=lambda *_: None)
+    signal = signal_of(lambda: HERE, ManualClock(), [])
     for _ in range(3):
         assert signal.ask().problem is None
     assert made == [("monitoring.googleapis.com:443", credentials)] * 3
@@ -212,19 +215,11 @@ def test_a_token_that_has_expired_since_is_renewed_before_the_next_call(monkeypa
 
 
 def test_where_tokens_are_given_out_silence_costs_the_deadline_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    identity = Identity(project=Known("p", "config"), node=Known("n", "config"))
-    clock = SystemClock()
     calls: list[tuple[str, str]] = []
     with listening() as port:
         credentials = TokenHolder(f"http://127.0.0.1:{port}/token")
         monkeypatch.setattr("google.auth.default", lambda **_: (credentials, "project"))
-        signal = MonitoringSignal(
-            lambda: identity,
-            clock=clock,
-            rng=random.Random(1),
-            on_call=lambda method, code: calls.append((method, code)),
-            timeout_seconds=0.5,
-        )
+        signal = signal_of(lambda: HERE, SystemClock(), calls, timeout_seconds=0.5)
         answer = signal.ask()
     assert answer.problem is Problem.TIMEOUT
     assert "issues access tokens" in answer.detail
@@ -235,15 +230,7 @@ def test_where_tokens_are_given_out_silence_costs_the_deadline_and_no_more(monke
 
 def test_a_request_that_is_turned_away_is_not_repeated_by_grpc(site: Site) -> None:
     with listening(turn_away) as port:
-        signal = MonitoringSignal(
-            lambda: site.identity,
-            clock=site.clock,
-            rng=random.Random(1),
-            on_call=lambda *_: None,
-            endpoint=f"127.0.0.1:{port}",
-            insecure=True,
-            timeout_seconds=2.0,
-        )
+        signal = signal_of(lambda: site.identity, site.clock, [], f"127.0.0.1:{port}", timeout_seconds=2.0)
         answer = signal.ask()
         signal.close()
     assert answer.problem is Problem.SERVER  # not TIMEOUT: it would have gone on until the deadline

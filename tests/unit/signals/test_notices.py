@@ -4,6 +4,7 @@ import json
 import random
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -11,12 +12,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.standins.runtime_server import listening, refused
+from tests.standins.runtime_server import listening
+from tests.unit.whole_text import findings_in
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.events import Cause, Event
 from tpuwatch.model.signals import Maintenance, Notices, Problem
-from tpuwatch.signals.notices import MAX_PAUSE, PATH, NoticesSignal, parse_maintenance, parse_notices
-from tpuwatch.sim.cloud.faults import InjectedFault
+from tpuwatch.signals.notices import (
+    MAX_PAUSE,
+    PATH,
+    SOURCE,
+    NoticesSignal,
+    new_events,
+    parse_maintenance,
+    parse_notices,
+)
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.world import SimNode, World
@@ -181,12 +193,6 @@ def test_a_stopped_signal_asks_no_server() -> None:
     assert (signal.ask().problem, fake.asked, fake.closed) == (Problem.OFF, [], True)
 
 
-def test_where_there_is_no_server_it_is_absent() -> None:
-    with refused() as port:
-        metadata = MetadataClient(f"127.0.0.1:{port}", clock=SystemClock())
-        assert signal_of(metadata).ask().problem is Problem.ABSENT
-
-
 def test_stop_ends_a_wait_without_an_answer() -> None:
     begun = threading.Event()
 
@@ -256,9 +262,58 @@ def test_every_kind_of_notice_ends_the_wait(cloud: Cloud) -> None:
     assert cloud.next_with(notice="NONE", maintenance=None, preempted=False).value == Notices()
 
 
-def test_faults_of_the_server_are_reported_and_pass(cloud: Cloud) -> None:
-    cloud.signal.ask()
-    cloud.world.faults.set(InjectedFault("metadata", code="UNAVAILABLE"))
-    assert cloud.signal.ask().problem is Problem.SERVER
-    cloud.world.faults.clear()
-    assert cloud.signal.ask().problem is None
+# -- the events of notices
+
+
+NOW = 1_790_000_000.0
+QUIET = Notices()
+TERMINATION = Notices(maintenance_event="TERMINATE_ON_HOST_MAINTENANCE")
+COMING = Notices(maintenance=Maintenance("SCHEDULED", "PENDING", NOW + 600, None))
+PREEMPTED = Notices(preempted=True)
+
+
+def announced(notices: Notices, before: Notices | None = None, *, now: float = NOW, boot_id: str = "b") -> list[Event]:
+    return new_events(notices, before, now=now, boot_id=boot_id)
+
+
+def test_quiet_is_no_event() -> None:
+    assert announced(QUIET) == []
+    assert announced(QUIET, TERMINATION) == []
+    assert announced(Notices(maintenance_event="")) == []
+
+
+@pytest.mark.parametrize(
+    ("notices", "cause"),
+    [(TERMINATION, Cause.MAINTENANCE), (COMING, Cause.MAINTENANCE), (PREEMPTED, Cause.PREEMPTED)],
+)
+def test_a_notice_is_one_event_of_its_cause(notices: Notices, cause: Cause) -> None:
+    (event,) = announced(notices, QUIET)
+    assert (event.cause, event.file, event.time, event.history) == (cause, SOURCE, NOW, False)
+    assert announced(notices, notices) == []
+
+
+def test_what_comes_to_it_is_announced_alone() -> None:
+    both = replace(TERMINATION, preempted=True)
+    assert [event.cause for event in announced(both, TERMINATION)] == [Cause.PREEMPTED]
+    assert [event.cause for event in announced(both, None)] == [Cause.PREEMPTED, Cause.MAINTENANCE]
+
+
+def test_a_restart_under_the_same_notice_makes_the_same_event_and_another_boot_another() -> None:
+    (first,), (again,), (rebooted,) = (
+        announced(TERMINATION),
+        announced(TERMINATION, now=NOW + 5),
+        announced(TERMINATION, boot_id="c"),
+    )
+    assert first.key == again.key
+    assert first.key != rebooted.key
+    assert announced(TERMINATION, now=NOW + 3 * 86_400)[0].key != first.key
+
+
+@pytest.mark.parametrize("notices", [TERMINATION, COMING, PREEMPTED])
+def test_a_notice_has_a_rule_with_a_remedy_and_its_text_is_known_to_diagnose(notices: Notices) -> None:
+    (event,) = announced(notices)
+    rules = {rule.id: rule for rule in load_catalogue().rules}
+    assert rules[event.rule].cause is event.cause
+    assert rules[event.rule].remedy
+    findings = findings_in(event.text.encode(), Scanner(load_catalogue()), "notice.txt", NOW)
+    assert [finding.cause for finding in findings] == [event.cause]

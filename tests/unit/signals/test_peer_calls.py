@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 
 from tests.standins.peer_server import PeerServer, http, peer_server, status
+from tests.unit.signals.test_peers import NOW, node
 from tests.unit.web import samples
+from tpuwatch.config.schema import PeersConfig
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.core.json_text import dumps
 from tpuwatch.google.http import Connector
-from tpuwatch.model.signals import PeerVerdict, Problem, Signal
+from tpuwatch.model.signals import Answer, PeerVerdict, Problem, Signal
 from tpuwatch.model.verdict import Action, Confidence, Verdict
 from tpuwatch.signals import peers
-from tpuwatch.signals.peers import MAX_REPLY_BYTES, PeerError, PeerReply
+from tpuwatch.signals.peers import MAX_REPLY_BYTES, PeerError, PeerReply, PeersSignal
 from tpuwatch.web import serializers
 
 CLOCK = SystemClock()
@@ -62,8 +65,8 @@ def test_an_address_may_have_a_path_before_it(server: PeerServer) -> None:
 
 
 def test_one_that_has_not_judged_yet_has_no_word() -> None:
-    for node in (None, {}, {"verdict": "healthy"}, {"verdict": "new", "judged_epoch": 1.0}, "x"):
-        assert peers.read_reply({**status(), "node": node}, URL).verdict is None
+    for judged in (None, {}, {"verdict": "healthy"}, {"verdict": "new", "judged_epoch": 1.0}, "x"):
+        assert peers.read_reply({**status(), "node": judged}, URL).verdict is None
 
 
 @pytest.mark.parametrize(
@@ -191,3 +194,16 @@ def test_a_fault_of_this_machine_is_no_silence_of_the_other(
     failed = failure(URL)
     assert (failed.silent, failed.refused) == (silent, False)
     assert words in str(failed)
+
+
+def test_the_signal_is_closed_while_one_hangs(server: PeerServer) -> None:
+    server.reply = None
+    config = PeersConfig.model_validate({"addresses": {"train-2": server.url}, "timeout_seconds": 60.0})
+    signal = PeersSignal(config, clock=CLOCK, rng=random.Random(5))
+    signal.follow({"train-2": Answer(node(2), NOW, None, "", NOW)}, "train-1")
+    thread = threading.Thread(target=signal.ask)
+    thread.start()
+    server.wait(1)
+    signal.close()
+    thread.join(30)
+    assert not thread.is_alive()

@@ -32,7 +32,7 @@ class Fleet:
     """Nodes that are watched, and what comes of a question to each: None is a good answer."""
 
     def __init__(self, count: int = 1, **config: Any) -> None:
-        self.clock = Settable(NOW)
+        self.clock = ManualClock(NOW)
         self.nodes = {one.name: one for one in map(node, range(1, count + 1))}
         self.outcomes: dict[str, PeerError | PeerReply | Exception | None] = {}
         self.asked: list[str] = []
@@ -69,15 +69,6 @@ class Fleet:
 
     def fall_silent(self, *names: str, outcome: PeerError = SILENT) -> None:
         self.outcomes.update(dict.fromkeys(names, outcome))
-
-
-class Settable(ManualClock):
-    """Its time of the day may be set."""
-
-    set_to = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.set_to
 
 
 @pytest.fixture
@@ -143,7 +134,7 @@ def test_a_clock_that_is_set_does_not_make_a_silence_longer(make: Any) -> None:
     fleet.ask()
     fleet.fall_silent("train-1")
     fleet.ask()
-    fleet.clock.set_to = 100_000.0
+    fleet.clock.wall += 100_000.0
     fleet.ask(5.0)
     peer = fleet.peer()
     assert peer.silent_since is not None

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import os
 import random
+import resource
 import socket
 import subprocess
 import sys
@@ -20,7 +22,7 @@ from tests.standins.runtime_server import RuntimeProcess, listening, refused
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.libtpu.metrics_values import DUTY_CYCLE, HBM_TOTAL, HBM_USED, HLO_QUEUE, IDLE
 from tpuwatch.model.signals import Chip, Problem
-from tpuwatch.signals.runtime import MAX_JITTER, MAX_PAUSE, RuntimeSignal
+from tpuwatch.signals.runtime import LIST_SECONDS, MAX_JITTER, MAX_PAUSE, RuntimeSignal, probe_ports
 from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.world import SimNode, Workload, WorkloadPhase, World
 
@@ -38,7 +40,7 @@ class Poller:
         self.clock = ManualClock()
         self.calls: list[tuple[str, str]] = []
         self.signal = RuntimeSignal(
-            ports,
+            lambda: ports,
             clock=self.clock,
             rng=random.Random(1),
             poll_seconds=10,
@@ -157,7 +159,7 @@ def test_where_nothing_runs_grpc_is_never_loaded() -> None:
             "import random, sys\n"
             "from tpuwatch.core.clock import SystemClock\n"
             "from tpuwatch.signals.runtime import RuntimeSignal\n"
-            f"signal = RuntimeSignal([{port}], clock=SystemClock(), rng=random.Random())\n"
+            f"signal = RuntimeSignal(lambda: [{port}], clock=SystemClock(), rng=random.Random())\n"
             "print(signal.ask().problem.value)\n"
             "print('grpc' in sys.modules, 'google.protobuf' in sys.modules)"
         )
@@ -165,28 +167,13 @@ def test_where_nothing_runs_grpc_is_never_loaded() -> None:
     assert done.stdout.split() == ["absent", "False", "False"]
 
 
-def test_a_hung_process_does_not_hide_the_others_nor_hold_them_long(start: Start) -> None:
-    with listening() as hung:
-        process = start(two_chips())
-        for _ in range(TRIES):
-            poller = Poller(hung, process.port, timeout=2.0)
-            silent, well = poller.signal.ask().value.ports
-            assert (silent.port, silent.problem, silent.chips) == (hung, Problem.TIMEOUT, ())
-            assert (silent.since, "2 s" in silent.detail) == (poller.clock.time(), True)
-            late = [call for call in poller.calls if call[1] == "DEADLINE_EXCEEDED"]
-            assert len(late) <= 2  # never one timeout for each of many calls
-            if len(late) == 1:
-                break
-    assert (well.problem, len(well.chips), len(late)) == (None, 2, 1)
-
-
-def test_a_hung_process_takes_no_time_from_the_others(start: Start) -> None:
+def test_a_hung_process_neither_hides_the_others_nor_takes_time_from_them(start: Start) -> None:
     with listening() as hung:
         process = start(two_chips())
         for _ in range(TRIES):
             codes: list[str] = []
             signal = RuntimeSignal(
-                [hung, process.port],
+                lambda ports=(hung, process.port): ports,  # type: ignore[misc]
                 clock=SystemClock(),
                 rng=random.Random(1),
                 timeout_seconds=1.5,
@@ -197,7 +184,9 @@ def test_a_hung_process_takes_no_time_from_the_others(start: Start) -> None:
             if codes.index("DEADLINE_EXCEEDED") == len(codes) - 1:
                 break
     assert codes == ["OK"] * 6 + ["DEADLINE_EXCEEDED"]  # gRPC may answer a moment after the deadline, too
-    assert [port.problem for port in runtime.ports] == [Problem.TIMEOUT, None]
+    silent, well = runtime.ports
+    assert (silent.port, silent.problem, silent.chips, "1.5 s" in silent.detail) == (hung, Problem.TIMEOUT, (), True)
+    assert (well.problem, len(well.chips)) == (None, 2)
 
 
 def test_a_process_that_hangs_is_asked_ever_less_often_and_noticed_when_it_ends() -> None:
@@ -357,3 +346,125 @@ def test_it_agrees_with_the_simulator_through_all_phases() -> None:
         assert become(WorkloadPhase.NONE).problem is Problem.ABSENT
     finally:
         service.close()
+
+
+# -- what a poll asks for, and what a port owes while it does not answer
+
+
+def test_a_port_owes_an_answer_from_the_question_on_until_it_has_given_it(start: Start) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def late() -> list[dict[str, Any]]:
+        asked.set()
+        go_on.wait(LONG)
+        return [of_chip(0, as_int=9)]
+
+    process = start({IDLE: late})
+    poller = Poller(process.port)
+    assert poller.signal.pending() == {process.port: 0.0}
+    thread = threading.Thread(target=poller.signal.ask)
+    thread.start()
+    assert asked.wait(LONG)
+    poller.clock.advance(2.5)
+    assert poller.signal.pending() == {process.port: 2.5}
+    go_on.set()
+    thread.join()
+    assert poller.signal.pending() == {process.port: 0.0}
+
+
+def test_one_that_hangs_owes_its_answer_until_it_ends_however_rarely_it_is_asked() -> None:
+    with listening() as hung, refused() as closed:
+        poller = Poller(hung, closed, timeout=0.05)
+        began = poller.clock.monotonic()
+        for _ in range(5):
+            poller.next()
+            assert poller.signal.pending() == {hung: poller.clock.monotonic() - began, closed: 0.0}
+    poller.next()
+    assert poller.signal.pending() == {hung: 0.0, closed: 0.0}
+
+
+@pytest.mark.parametrize("text", [HTTP, b""], ids=["http", "nothing"])
+def test_what_answers_something_else_owes_no_answer(text: bytes) -> None:
+    with listening(answer_with(text)) as foreign:
+        poller = Poller(foreign)
+        poller.next()
+        poller.clock.advance(5)
+        assert poller.signal.pending() == {foreign: 0.0}
+
+
+def test_where_no_port_can_be_asked_none_owes_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening() as hung:
+        poller = Poller(hung, timeout=0.05)
+        poller.next()
+        monkeypatch.setattr("tpuwatch.signals.runtime.probe_ports", none_left)
+        poller.next()
+        assert poller.signal.pending() == {hung: 0.0}
+
+
+def test_which_metrics_there_are_is_asked_now_and_then(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    polls = 0
+    while poller.calls.count(("ListSupportedMetrics", "OK")) < 2:
+        assert poller.next().value.chips == CHIPS
+        polls += 1
+    assert LIST_SECONDS / 11 < polls - 1 <= LIST_SECONDS / 10
+
+
+def test_which_metrics_there_are_is_asked_again_when_one_fails(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    for broken in ([], grpc.StatusCode.NOT_FOUND, []):
+        process.metrics[DUTY_CYCLE] = broken
+        poller.next()
+    full = ["ListSupportedMetrics"] + ["GetRuntimeMetric"] * 5
+    assert [method for method, _ in poller.calls] == [*full, *full[2:], *full]
+
+
+def test_what_does_not_change_is_asked_for_with_the_list_alone(start: Start) -> None:
+    process = start(two_chips())
+    poller = Poller(process.port)
+    assert poller.next().value.chips == poller.next().value.chips == CHIPS
+    assert [request.metric_name for request in process.asked].count(HBM_TOTAL) == 1
+
+
+# -- which ports are open
+
+
+def test_only_ports_that_a_process_listens_on_are_found_in_the_order_asked() -> None:
+    with listening() as one, refused() as none, listening() as other:
+        found = probe_ports([other, none, one], 5)
+    assert list(found.items()) == [(other, "127.0.0.1"), (one, "127.0.0.1")]
+
+
+def test_a_port_that_listens_on_ipv6_alone_is_found() -> None:
+    with contextlib.ExitStack() as stack:
+        try:
+            port = stack.enter_context(refused())  # so that no other program listens on it by IPv4
+            stack.enter_context(socket.create_server(("::1", port), family=socket.AF_INET6))
+        except OSError:
+            pytest.skip("no IPv6 here")
+        assert probe_ports([port], 5) == {port: "::1"}
+
+
+def test_a_port_whose_queue_is_full_is_open_but_silent() -> None:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        port = server.getsockname()[1]
+        for _ in range(8):  # the kernel takes one or two more than the backlog
+            caller = stack.enter_context(socket.socket())
+            caller.setblocking(False)
+            assert caller.connect_ex(("127.0.0.1", port)) in (0, errno.EINPROGRESS)
+        with listening() as other:
+            assert probe_ports([port, other], 0.2) == {port: None, other: "127.0.0.1"}
+
+
+def test_without_descriptors_it_reports_that_and_never_closed_ports() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with refused() as port:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files"):
+                probe_ports([port], 5)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)

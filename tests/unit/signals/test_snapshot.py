@@ -41,13 +41,6 @@ def test_a_list_of_nodes_notifies_even_when_equal() -> None:
     assert len(snapshots) == 2
 
 
-def test_what_was_posted_before_does_not_change() -> None:
-    store = SnapshotStore(lambda: None)
-    before = store.snapshot
-    store.post(cloud={"a": node("a")})
-    assert before.cloud == {}
-
-
 def test_the_own_node_has_all_signals_and_the_others_only_the_cloud() -> None:
     posted = Snapshot(
         identity=Identity(node=Known("b", "metadata")),

@@ -162,15 +162,15 @@ def _status(environment: Environment, where: str) -> Mapping[str, Any]:
 
 def runtime_ports(environment: Environment) -> Iterator[Result]:
     """What listens on the ports of libtpu's runtime metrics: queried once, as the daemon does."""
-    from tpuwatch.signals import DEFAULT_PORTS, RuntimeSignal
+    from tpuwatch.signals import RuntimeSignal, metrics_ports
 
     if not environment.config.runtime.enabled:
         yield skipped("They are disabled: `enabled` under [runtime] is false.")
         return
-    known = identity(environment).metrics_ports.value  # includes those of the configuration
-    ports = tuple(map(int, known.split(","))) if known else DEFAULT_PORTS
+    ports = metrics_ports(identity(environment))
     # The real clock, because the deadline applies to the network.
-    answer = RuntimeSignal(ports, clock=SystemClock(), rng=random.Random(), timeout_seconds=_SECONDS).ask()  # noqa: S311
+    rng = random.Random()  # noqa: S311 (it spreads polls, of which there is one)
+    answer = RuntimeSignal(lambda: ports, clock=SystemClock(), rng=rng, timeout_seconds=_SECONDS).ask()
     if answer.problem is not None or answer.value is None:
         yield skipped(answer.detail) if answer.problem is Problem.ABSENT else unknown(answer.detail)
         return

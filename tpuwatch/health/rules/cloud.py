@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import NODE_FAULTS, Cpu
-from tpuwatch.health.proposal import Proposal, node_action
+from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import OFF, WELL_HEALTH, Action, Confidence, Problem, Signal, Verdict
 
@@ -20,7 +20,6 @@ TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STOPPING", "DELETING", "UNKNOWN"}
 BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 KNOWN_HEALTH: Final = BAD_HEALTH | WELL_HEALTH | {"UNHEALTHY_MAINTENANCE"}
-_OF_THE_NODE: Final = frozenset({Action.RESTART_NODE, Action.RESET_QUEUED_RESOURCE, Action.RECREATE})
 _ALONE: Final = "The API says {}; no other signal covers the node."
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
 
@@ -49,13 +48,21 @@ def taken(facts: Facts) -> Proposal | None:
         else None,
     )
     if not says_so or facts.running:
-        summary = "The node is being preempted: it goes away within seconds."
-        return Proposal(
-            Verdict.PREEMPTED, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, (RemedyStep.CHECKPOINT,)
-        )
+        return _save_first(Verdict.PREEMPTED, "The node is being preempted: it goes away within seconds.", reasons)
     action, steps = node_action(facts)
     summary = "The node was taken away; it cannot be started again and has to be recreated."
     return Proposal(Verdict.PREEMPTED, Confidence.HIGH, action, summary, reasons, steps)
+
+
+def _save_first(
+    verdict: Verdict,
+    summary: str,
+    reasons: tuple[Reason, ...],
+    *steps: RemedyStep,
+    confidence: Confidence = Confidence.MEDIUM,
+) -> Proposal:
+    """Programs run, or may run, on a node that goes away: their work is to be saved before anything else."""
+    return Proposal(verdict, confidence, Action.CHECKPOINT, summary, reasons, (RemedyStep.CHECKPOINT, *steps))
 
 
 def stopped(facts: Facts) -> Proposal | None:
@@ -67,14 +74,7 @@ def stopped(facts: Facts) -> Proposal | None:
     if facts.running:
         summary = f"The node is being brought down ({state}) while programs run on it."
         verdict = Verdict.GONE if state == "DELETING" else Verdict.STOPPED
-        return Proposal(
-            verdict,
-            Confidence.MEDIUM,
-            Action.CHECKPOINT,
-            summary,
-            reasons,
-            (RemedyStep.CHECKPOINT, RemedyStep.DESCRIBE),
-        )
+        return _save_first(verdict, summary, reasons, RemedyStep.DESCRIBE)
     if state == "DELETING":
         summary = "The node is being deleted."
         return Proposal(Verdict.GONE, Confidence.HIGH, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
@@ -108,8 +108,7 @@ def maintenance(facts: Facts) -> Proposal | None:
         reasons = (reason.cloud(facts),)
         if facts.running:
             summary = "The service repairs the node, while programs run on it."
-            both = (RemedyStep.CHECKPOINT, RemedyStep.MAINTENANCE)
-            return Proposal(Verdict.MAINTENANCE, Confidence.MEDIUM, Action.CHECKPOINT, summary, reasons, both)
+            return _save_first(Verdict.MAINTENANCE, summary, reasons, RemedyStep.MAINTENANCE)
         if facts.is_older(node.changed, facts.limits.repair_seconds):
             summary = f"The service has been repairing the node for {length(facts.age(node.changed) or 0.0)}."
             return Proposal(
@@ -152,11 +151,11 @@ def gone(facts: Facts) -> Proposal | None:
     reasons = (facts.reason_of(Signal.CLOUD, text, facts.evidence.cloud.tried),)
     if facts.running:
         summary = "The API has no such node any more, while programs run on this machine."
-        steps = (RemedyStep.CHECKPOINT, RemedyStep.NAME)
-        return Proposal(Verdict.GONE, Confidence.LOW, Action.CHECKPOINT, summary, reasons, steps)
+        return _save_first(Verdict.GONE, summary, reasons, RemedyStep.NAME, confidence=Confidence.LOW)
     summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
     confidence = Confidence.MEDIUM if facts.own and facts.host is not None else Confidence.HIGH
-    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, (_recreation(facts),))
+    recreate = RECREATE_QUEUED if last.queued_resource else (RemedyStep.CREATE,)
+    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, recreate)
 
 
 def node_stuck(facts: Facts) -> Proposal | None:
@@ -272,7 +271,7 @@ def _confirmations(facts: Facts) -> tuple[Reason, ...]:
 def agrees(facts: Facts) -> bool:
     """Whether the node's own tpuwatch calls for what renews the node as a whole, by what it has seen there itself."""
     peer = facts.peer_verdict
-    return peer is not None and peer.action in _OF_THE_NODE and bool(peer.signals & {Signal.RUNTIME, Signal.HOST})
+    return peer is not None and peer.action in OF_THE_NODE and bool(peer.signals & {Signal.RUNTIME, Signal.HOST})
 
 
 def _announcement(facts: Facts, notice: Maintenance | None, signal: Signal) -> Reason | None:
@@ -313,11 +312,6 @@ def _event(facts: Facts) -> Reason | None:
 def _steps_alone(facts: Facts) -> tuple[RemedyStep, ...]:
     state = facts.cloud.state if facts.cloud else ""
     return (RemedyStep.DESCRIBE, *((RemedyStep.REPAIR,) if state == "UNKNOWN" else node_action(facts)[1]))
-
-
-def _recreation(facts: Facts) -> RemedyStep:
-    last = facts.evidence.cloud.value
-    return RemedyStep.RECREATE_QUEUED if last is not None and last.queued_resource else RemedyStep.CREATE
 
 
 def never_seen(facts: Facts) -> bool:

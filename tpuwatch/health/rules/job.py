@@ -5,7 +5,7 @@ No rule here applies to a node that is watched from elsewhere: it has no local s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import length
 from tpuwatch.health import reason
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
     from tpuwatch.health.stuck_evidence import StuckEvidence
     from tpuwatch.model import Reason
+
+_END_OR_LOG: Final = (RemedyStep.END_HOLDER, RemedyStep.UNBUFFER)
 
 
 def training(facts: Facts) -> Proposal | None:
@@ -127,22 +129,15 @@ def _without_work(facts: Facts, first: Reason, summary: str) -> Proposal:
     rests = reason.processors(facts) if facts.cpu is Cpu.IDLE else None
     working = facts.cpu is Cpu.BUSY
     reasons = reason.present(first, rests, reason.memory(facts), found.reason if found else None)
-    if found is None:
-        summary += ", though the host works." if working else "; it may be stuck, or wait for its user."
-        confidence = Confidence.LOW if working else Confidence.MEDIUM
-        return Proposal(
-            Verdict.JOB_STUCK, confidence, Action.MANUAL, summary, reasons, (RemedyStep.LOOK,), facts.program_pids
-        )
-    if not working and (rests or symptom):
+    step, pids = (RemedyStep.END_HOLDER, found.pids) if found else (RemedyStep.LOOK, facts.program_pids)
+    if found and not working and (rests or symptom):
         summary += ", and the program does not work on the host either." if rests else "."
         reasons = tuple(dict.fromkeys((*reasons, *reason.present(symptom))))
-        steps = (RemedyStep.END_HOLDER,)
-        return Proposal(Verdict.JOB_STUCK, Confidence.HIGH, Action.END_HOLDER, summary, reasons, steps, found.pids)
-    summary += ", though the host works." if working else "."
+        return Proposal(Verdict.JOB_STUCK, Confidence.HIGH, Action.END_HOLDER, summary, reasons, (step,), pids)
+    rest = "." if found else "; it may be stuck, or wait for its user."
+    summary += ", though the host works." if working else rest
     confidence = Confidence.LOW if working else Confidence.MEDIUM
-    return Proposal(
-        Verdict.JOB_STUCK, confidence, Action.MANUAL, summary, reasons, (RemedyStep.END_HOLDER,), found.pids
-    )
+    return Proposal(Verdict.JOB_STUCK, confidence, Action.MANUAL, summary, reasons, (step,), pids)
 
 
 def held(facts: Facts) -> Proposal | None:
@@ -182,14 +177,7 @@ def launching(facts: Facts) -> Proposal | None:
     if facts.cpu is Cpu.IDLE:
         summary = f"A launch has logged nothing for {length(facts.quiet_seconds)}, and the machine does not work."
         reasons = (reason.processors(facts), *reasons)
-        return Proposal(
-            Verdict.JOB_STUCK,
-            Confidence.LOW,
-            Action.MANUAL,
-            summary,
-            reasons,
-            (RemedyStep.END_HOLDER, RemedyStep.UNBUFFER),
-        )
+        return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, _END_OR_LOG)
     summary = f"A launch has logged nothing for {length(facts.quiet_seconds)}; nothing shows whether it works."
     return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
 
@@ -212,8 +200,8 @@ def _works_unseen(facts: Facts) -> Proposal:
         return _compiling(facts, *_launch(facts))
     if waits:
         summary = f"A launch has not come up for {length(facts.quiet_seconds or 0.0)}, though its process works."
-        steps = (RemedyStep.END_HOLDER, RemedyStep.UNBUFFER)
-        return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, steps, facts.program_pids)
+        pids = facts.program_pids
+        return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, _END_OR_LOG, pids)
     confidence = Confidence.MEDIUM if launch is not None else Confidence.LOW
     summary = "A program holds the TPU and works; it serves no runtime metrics that would show more."
     return Proposal(Verdict.HEALTHY, confidence, Action.NONE, summary, reasons)
