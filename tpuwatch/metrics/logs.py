@@ -28,7 +28,7 @@ class LogMetrics:
             "tpuwatch_events_total",
             "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
             "cause",
-            {cause: cause.value for cause in Cause if cause.is_fault},
+            [cause for cause in Cause if cause.is_fault],
         )
         self._history = new.counter(
             "tpuwatch_backlog_events_total",
@@ -42,7 +42,7 @@ class LogMetrics:
             "tpuwatch_launches_total",
             "Processes that tried to bring the TPU up, by how it went: ok, slow, failed, silent or killed.",
             "outcome",
-            {outcome: outcome.value for outcome in FINAL_OUTCOMES},
+            FINAL_OUTCOMES,
         )
         self._init = Histogram(
             "tpuwatch_tpu_init_seconds",
@@ -64,19 +64,22 @@ class LogMetrics:
         )
         self._lag = new.gauge("tpuwatch_log_lag_bytes", "Bytes that stand in followed logs and are not read yet.")
         self._records = new.counters(
-            "tpuwatch_log_records_total", "Records read from libtpu's own logs, by severity.", "severity", SEVERITIES
+            "tpuwatch_log_records_total",
+            "Records read from libtpu's own logs, by severity.",
+            "severity",
+            SEVERITIES.values(),
         )
-        self._files = new.gauges(
+        self._files = new.gauge(
             "tpuwatch_log_files",
             "Log files found now: followed, or refused because they cannot be read or must not be trusted.",
             "state",
-            ("followed", "refused"),
         )
+        self.set_files(followed=0, refused=0)
         self._refused = new.counters(
             "tpuwatch_log_refused_total",
             "Files that match the configured logs and were not read, by reason; the status page names them.",
             "reason",
-            {reason: reason for reason in refusals},
+            refusals,
         )
         self._truncations = new.counter(
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
@@ -114,7 +117,7 @@ class LogMetrics:
     def count_records(self, counts: Mapping[str, int]) -> None:
         """Records were read: how many, by libtpu's severity letter (I, W, E, F)."""
         for letter, count in counts.items():
-            self._records[letter].inc(count)
+            self._records[SEVERITIES[letter]].inc(count)
 
     def set_lag(self, size: int) -> None:
         """`size` bytes of the followed files are not read yet."""
@@ -122,8 +125,8 @@ class LogMetrics:
 
     def set_files(self, *, followed: int, refused: int) -> None:
         """The numbers of files that are followed and refused now."""
-        self._files["followed"].set(followed)
-        self._files["refused"].set(refused)
+        self._files.labels("followed").set(followed)
+        self._files.labels("refused").set(refused)
 
     def count_refused(self, reason: str) -> None:
         """A file was newly refused, for one of the declared reasons."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Counter, Metric
+from prometheus_client import Metric
 
 from tpuwatch.metrics.families import Families, Snapshot, node_labels
 from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
@@ -29,26 +29,24 @@ class RestartMetrics:
 
     def __init__(self, new: Families) -> None:
         self._open_records: tuple[RestartRecord, ...] = ()
-        family = Counter(
+        self._restarts = new.counter_pairs(
             "tpuwatch_restarts_total",
             "What was done about nodes from here and has ended, by what it was and how it ended.",
-            ["action", "result"],
-            registry=new.registry,
+            ("action", "result"),
+            SWITCHED,
+            _RESULTS,
         )
-        self._restarts = {
-            (action, phase): family.labels(action.value, phase.value) for action in SWITCHED for phase in _RESULTS
-        }
         self._begun = new.counters(
             "tpuwatch_restarts_begun_total",
             "What was begun about nodes from here because of a verdict.",
             "action",
-            {action: action.value for action in SWITCHED},
+            SWITCHED,
         )
         self._blocked = new.counters(
             "tpuwatch_restarts_blocked_total",
             "Decisions not to do what a verdict calls for, by reason; each is counted when it becomes another one.",
             "reason",
-            {blocked: blocked.value for blocked in Blocked},
+            Blocked,
         )
         self._restart_requests = new.counter(
             "tpuwatch_restart_requests_total", "Times that others were asked to restart the node that tpuwatch runs on."
@@ -72,7 +70,7 @@ class RestartMetrics:
             "tpuwatch_webhook_messages_total",
             "Messages to people by the webhook: sent, failed for good, or dropped because too many wait.",
             "result",
-            {result: result for result in MESSAGES},
+            MESSAGES,
         )
         new.registry.register(Snapshot(self._restart_families))
 
