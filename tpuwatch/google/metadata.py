@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from tpuwatch.core import TpuwatchError, parse_retry_after
-from tpuwatch.google.http import Connector, DeadlineSocket, TooLargeError
+from tpuwatch.google.http import MAX_REPLY_BYTES, Connector, DeadlineSocket, TooLargeError, read_whole
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "metadata.google.internal"
 TIMEOUT_SECONDS: Final = 5.0
-MAX_REPLY_BYTES: Final = 1 << 20  # including the headers
 METADATA_ROOT: Final = "/computeMetadata/v1/"
-_PIECE_BYTES: Final = 1 << 16
 _FLAVOR: Final = ("Metadata-Flavor", "Google")  # sent and expected in the reply: otherwise it is another server
 _NO_SERVER: Final = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 _NO_SUCH_NAME: Final = tuple(getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name))
@@ -110,11 +108,7 @@ class MetadataClient:
             return None
         if reply.status != 200:
             raise self._refused(reply, path)
-        # In pieces: one buffer would have the length that the reply claims.
-        body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
-        if reply.length:  # shorter than its Content-Length
-            raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
-        return body.decode("utf-8", "replace"), reply.headers.get("ETag", "")
+        return read_whole(reply).decode("utf-8", "replace"), reply.headers.get("ETag", "")
 
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"

@@ -11,12 +11,12 @@ import logging
 import os
 import threading
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
 from tpuwatch.core import parse_retry_after
-from tpuwatch.google.errors import SCOPE, ApiFault, PreconditionError, RequestContext, StorageError, cleaned, explain
+from tpuwatch.google.errors import SCOPE, ApiFault, PreconditionError, RequestContext, StorageError, explain, quote
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -206,9 +206,9 @@ class Bucket:
         words = _SENTENCES.get(fault.problem)
         if words is None:
             return fault
-        reply = cleaned(getattr(error, "message", error))
         sentence = words.format(bucket=self.name, permission=context.permission, role=ROLE)
-        return ApiFault(fault.problem, fault.code, f'{sentence} The reply was: "{reply}".', fault.retry_after)
+        reply = quote(str(getattr(error, "message", error)))
+        return replace(fault, sentence=sentence + reply)
 
 
 class _Session(requests.Session):

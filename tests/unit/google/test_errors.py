@@ -19,7 +19,8 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.rpc import error_details_pb2
 
 from tests.unit.sim.cloud.servers import PARENT, Cloud, cloud_running
-from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, cleaned, explain
+from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, explain
+from tpuwatch.google.monitoring import monitoring_call
 from tpuwatch.model.signals import Problem
 from tpuwatch.sim.cloud.certificates import make_certificates
 from tpuwatch.sim.cloud.faults import InjectedFault
@@ -327,29 +328,14 @@ def test_what_servers_say_is_cleaned_cut_and_quoted() -> None:
     assert len(found.sentence) < 500
 
 
-@pytest.mark.parametrize(("text", "chars", "clean"), [("a\tb  c", 9, "a b c"), ("abcdef", 4, "abc…"), (7, 4, "7")])
-def test_cleaned(text: object, chars: int, clean: str) -> None:
-    assert cleaned(text, chars) == clean
-
-
 def test_details_of_another_kind_are_no_retry_after() -> None:
     error = exceptions.TooManyRequests("slow", details=[error_details_pb2.QuotaFailure(), "text"])
     assert explain(error, ASKED).retry_after is None
 
 
 def test_another_api_has_its_own_words() -> None:
-    monitoring = RequestContext(
-        what="idle durations",
-        place="project lab",
-        project="lab",
-        server="monitoring.googleapis.com:443",
-        seconds=5,
-        api="Cloud Monitoring API",
-        service="monitoring.googleapis.com",
-        permission="monitoring.timeSeries.list",
-        role="roles/monitoring.viewer",
-        table="monitoring",
-    )
+    needs = ("monitoring.timeSeries.list", "roles/monitoring.viewer")
+    monitoring = monitoring_call("idle durations", "lab", "", 5, needs)
     found = explain(exceptions.Forbidden("denied"), monitoring)
     assert found.problem is Problem.DENIED
     assert "Cloud Monitoring API refused idle durations" in found.sentence
