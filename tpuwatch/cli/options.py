@@ -28,6 +28,11 @@ def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
     parser.add_argument("--json", action="store_true", help=text)
 
 
+def add_workload(parser: argparse.ArgumentParser, text: str) -> None:
+    """--workload NAME."""
+    parser.add_argument("--workload", type=workload, metavar="NAME", help=text)
+
+
 def workload(text: str) -> str:
     """The type of an option that names a workload."""
     import argparse

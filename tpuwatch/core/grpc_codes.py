@@ -26,9 +26,6 @@ GRPC_CODES: Final = (
 )
 
 
-NUMBERS: Final = {name: number for number, name in enumerate(GRPC_CODES)}
-
-
 def code_number(name: str) -> int:
     """The number of a code; that of UNKNOWN for an unknown name."""
-    return NUMBERS.get(name, NUMBERS["UNKNOWN"])
+    return GRPC_CODES.index(name if name in GRPC_CODES else "UNKNOWN")

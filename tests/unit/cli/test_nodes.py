@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,13 +90,3 @@ def test_more_nodes_than_a_page_of_the_api_has_by_default(view: SampleView, caps
     view.watched[:] = [samples.node(f"train-{number}") for number in range(1500)]
     assert main(["nodes"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1503
-
-
-def test_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-    config = tmp_path / "tpuwatch.toml"
-    config.write_text(f'[http]\nlisten = "127.0.0.1:{port}"\n[state]\ndir = "{tmp_path}"\n')
-    monkeypatch.setenv("TPUWATCH_CONFIG", str(config))
-    assert main(["nodes"]) == 3
-    assert f"no daemon answers at 127.0.0.1:{port} " in capsys.readouterr().err
