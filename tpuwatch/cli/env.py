@@ -27,7 +27,6 @@ _EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.epilog = _EPILOG
     options.add_workload(parser, "what is launched; else $TPUWATCH_WORKLOAD, else default")
     form = parser.add_mutually_exclusive_group()

@@ -22,7 +22,6 @@ _EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.usage = (
         "tpuwatch exec [--workload NAME] [--no-tune] [--dry-run] [--config FILE]\n"
         "                     [--json FILE] -- COMMAND …"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("names", nargs="*", metavar="NODE", help="only these nodes, each with why and what to do")
     parser.add_argument("--all", action="store_true", help="under the table, each node that is bad in full")
     options.add_config(parser)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """--config FILE."""
     parser.add_argument(
         "--config",
         type=Path,
@@ -24,12 +23,10 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
-    """--json."""
     parser.add_argument("--json", action="store_true", help=text)
 
 
 def add_workload(parser: argparse.ArgumentParser, text: str) -> None:
-    """--workload NAME."""
     parser.add_argument("--workload", type=workload, metavar="NAME", help=text)
 
 

@@ -112,8 +112,8 @@ class MetadataClient:
 
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"
+        after = parse_retry_after(reply.headers.get("Retry-After"))
         if reply.status == 429:
-            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.THROTTLED, f"{where}: it gets too many requests.", retry_after=after)
         if reply.status in (401, 403):
             return MetadataError(
@@ -121,7 +121,6 @@ class MetadataClient:
                 f"{where}: it does not serve this process. Allow it, or set project and zone under [cloud].",
             )
         if reply.status >= 500:
-            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.SERVER, f"{where}, a server error. It is tried again.", retry_after=after)
         return MetadataError(Problem.INTERNAL, f"{where}: it rejected the request. Please report this.")
 
@@ -134,24 +133,21 @@ class MetadataClient:
 
     def _lookup_failed(self, error: socket.gaierror) -> MetadataError:
         if error.errno in _NO_SUCH_NAME:
-            return MetadataError(
-                Problem.ABSENT,
-                f"There is no metadata server: the name {self.host} is unknown, so this is no Google Cloud VM. Set "
-                "project and zone under [cloud].",
-            )
+            return _absent(f"There is no metadata server: the name {self.host} is unknown")
         text = f"The name {self.host} of the metadata server could not be looked up ({error.strerror}). Check the DNS."
         return MetadataError(Problem.UNREACHABLE, text)
 
     def _connection_failed(self, error: OSError) -> MetadataError:
         why = error.strerror or str(error)
         if error.errno in _NO_SERVER:
-            return MetadataError(
-                Problem.ABSENT,
-                f"There is no metadata server at {self.host} ({why}), so this is no Google Cloud VM. Set project and "
-                "zone under [cloud].",
-            )
+            return _absent(f"There is no metadata server at {self.host} ({why})")
         text = f"The connection to the metadata server {self.host} broke ({why}). It is tried again."
         return MetadataError(Problem.UNREACHABLE, text)
+
+
+def _absent(what: str) -> MetadataError:
+    text = f"{what}, so this is no Google Cloud VM. Set project and zone under [cloud]."
+    return MetadataError(Problem.ABSENT, text)
 
 
 def _host_and_port(host: str) -> tuple[str, int]:

@@ -25,7 +25,6 @@ class Families:
         self.registry = CollectorRegistry()
 
     def counter(self, name: str, text: str) -> Counter:
-        """A counter without labels."""
         return Counter(name, text, registry=self.registry)
 
     def gauge(self, name: str, text: str, *labels: str) -> Gauge:

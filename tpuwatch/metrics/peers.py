@@ -18,8 +18,6 @@ STATES: Final = ("answering", "silent", "refused", "unheard", "unclear")
 
 
 class PeerMetrics:
-    """Metrics of the peers."""
-
     def __init__(self, new: Families) -> None:
         self._peers: Mapping[str, Answer[Peer]] | None = None
         new.registry.register(Snapshot(self._peer_families))

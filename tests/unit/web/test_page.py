@@ -99,9 +99,6 @@ def test_the_title_is_the_worst_that_is_known() -> None:
     assert title(status=well, findings=[samples.finding()], nodes=others) == "1 thing is wrong"
     assert title(status=well, nodes=others) == "1 of 3 watched nodes needs help"
     assert title(status=well, nodes=[samples.node()]) == "Nothing is wrong"
-
-
-def test_unknown_is_neither_wrong_nor_well() -> None:
     assert title(status=samples.watching(Verdict.UNKNOWN)) == "Nothing is known to be wrong"
 
 
