@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.e2e.daemon_process import DaemonProcess, libtpu_name, wait_for
 from tests.standins.http_daemon import answering
+from tests.standins.runtime_server import listening
 from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import main
@@ -91,21 +91,14 @@ def test_no_daemon(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) ->
     ids=["text", "ssh", "list", "deep"],
 )
 def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(answer)
 
-        def serve() -> None:
-            connection, _ = other.accept()  # one is enough: the command asks no more of what is no daemon
-            with connection:
-                connection.recv(65536)
-                connection.sendall(answer)
-
-        other.settimeout(30)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        daemon.configure(listen=f"127.0.0.1:{other.getsockname()[1]}")
+    with listening(serve) as port:
+        daemon.configure(listen=f"127.0.0.1:{port}")
         assert main(["status"]) == 3
-        thread.join()
-        assert " (some other program does); start it with" in capsys.readouterr().err
+    assert " (some other program does); start it with" in capsys.readouterr().err
 
 
 def test_a_daemon_that_hangs(
