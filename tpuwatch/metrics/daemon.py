@@ -29,9 +29,9 @@ class DaemonMetrics:
 
     def __init__(self, new: Families, loops: Iterable[str]) -> None:
         """`loops` are the names of all loops that report a success."""
-        self._store_errors = new.counter(
+        self.count_store_error = new.counter(
             "tpuwatch_store_errors_total", "Writes to the store that failed and are tried again."
-        )
+        ).inc
         self._store_durable = new.gauge(
             "tpuwatch_store_durable",
             "1 while events reach the disk, 0 while they are held in memory only and a crash would lose them.",
@@ -64,10 +64,6 @@ class DaemonMetrics:
             "code",
             HTTP_CODES,
         )
-
-    def count_store_error(self) -> None:
-        """A commit to the store failed."""
-        self._store_errors.inc()
 
     def set_store(self, *, durable: bool, events: int) -> None:
         """The store holds `events` events; `durable`: new ones reach the disk."""

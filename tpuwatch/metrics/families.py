@@ -36,6 +36,11 @@ class Families:
         family = Counter(name, text, [label], registry=self.registry)
         return {value: family.labels(_text(value)) for value in values}
 
+    def counting(self, name: str, text: str, label: str, values: Iterable[K]) -> Callable[[K], None]:
+        """A function that counts one value of the label. It raises KeyError for a value that is not declared."""
+        series = self.counters(name, text, label, values)
+        return lambda value: series[value].inc()
+
     def counter_pairs(
         self, name: str, text: str, labels: tuple[str, str], first: Iterable[K], second: Iterable[L]
     ) -> dict[tuple[K, L], Counter]:

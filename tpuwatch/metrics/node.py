@@ -94,7 +94,7 @@ class NodeMetrics:
         )
         for method in POLLED:
             self._show_method(method)
-        self._changes = new.counters(
+        self.count_verdict = new.counting(
             "tpuwatch_verdict_changes_total",
             "Times that a watched node came to be judged so, from another verdict or from none.",
             "verdict",
@@ -106,10 +106,10 @@ class NodeMetrics:
             "signal",
             Signal,
         )
-        self._breaker = new.gauge(
+        self.set_api_breaker = new.gauge(
             "tpuwatch_api_breaker_open",
             "1 while the Cloud TPU API is left alone after too many failures, 0 while it is asked.",
-        )
+        ).set
         self._maintenance = new.gauge(
             "tpuwatch_maintenance_notice", "1 while the metadata server announces a maintenance of this machine."
         )
@@ -128,17 +128,9 @@ class NodeMetrics:
         self._show_method(method)
         self._requests_out.labels(method, code).inc()
 
-    def set_api_breaker(self, open: bool) -> None:  # noqa: A002 # the word for it
-        """The circuit breaker of the Cloud TPU API opened or closed."""
-        self._breaker.set(open)
-
     def set_nodes(self, statuses: Sequence[JudgedNode]) -> None:
         """All watched nodes as they are now; one that is not among them loses its series."""
         self._nodes = statuses
-
-    def count_verdict(self, verdict: Verdict) -> None:
-        """The verdict on a node changed to this one."""
-        self._changes[verdict].inc()
 
     def set_runtime(self, runtime: Runtime | None) -> None:
         """The latest answer of the runtime; None if no workload runs or it is not known."""

@@ -39,9 +39,9 @@ class TuneMetrics:
         self._tune_write_failures = new.gauge(
             "tpuwatch_tune_write_failed", "Workloads whose decided plan or environment file could not be written."
         )
-        self._tune_errors = new.counter(
+        self.count_write_failure = new.counter(
             "tpuwatch_tune_write_errors_total", "Times that a plan or an environment file could not be written."
-        )
+        ).inc
         self._tune_records = new.counters(
             "tpuwatch_tune_records_total",
             "Records of `tpuwatch exec` in the drop box: taken into the store, or refused because they were none.",
@@ -59,10 +59,6 @@ class TuneMetrics:
         self._tune_unsatisfiable.set(unsatisfiable)
         self._tune_conflicts.set(conflicts)
         self._tune_write_failures.set(write_failed)
-
-    def count_write_failure(self) -> None:
-        """A plan or an environment file could not be written."""
-        self._tune_errors.inc()
 
     def count_records(self, result: str, count: int) -> None:
         """Files of the drop box with this result, one of RECORDS."""

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, format_size, length, times
-from tpuwatch.model import Blocked, Phase
+from tpuwatch.model import Blocked, Breaker, Phase
 from tpuwatch.restart import owner_words
 
 if TYPE_CHECKING:
@@ -217,16 +217,16 @@ def status(status: DaemonStatus) -> dict[str, Any]:
 def restarts(status: RestartsStatus, now: float, limit: int) -> dict[str, Any]:
     """Open and past restarts, and the latest decisions: `limit` nodes of each."""
     records = sorted(status.records, key=lambda one: (not one.open, -max(one.entered, one.requested)))
-    breaker = status.breaker
+    breaker = status.breaker or Breaker()
     return {
         **times("now", now),
         "mode": "act" if status.acts else "observe",
         **times("ledger_read", status.read),
         "ledger_problem": status.problem or None,
         "breaker": {
-            "open": breaker is not None and breaker.opened is not None,
-            **times("opened", breaker.opened if breaker is not None else None),
-            "reason": breaker.reason if breaker is not None else "",
+            "open": breaker.opened is not None,
+            **times("opened", breaker.opened),
+            "reason": breaker.reason,
         },
         "restarts": [restart(one) for one in records[:limit]],
         "decisions": [{"label": label, **restart_decision(one)} for label, one in status.decisions[:limit]],
@@ -258,9 +258,9 @@ def restart_decision(decision: RestartDecision) -> dict[str, Any]:
 
 def restart_sentences(status: RestartsStatus, now: float) -> list[str]:
     """What an operator should know, a sentence each, most important first; empty if there is nothing."""
-    breaker = status.breaker
+    breaker = status.breaker or Breaker()
     sentences: list[str] = []
-    if breaker is not None and breaker.opened is not None:
+    if breaker.opened is not None:
         sentences.append(
             f"The breaker has been open for {length(now - breaker.opened)}: tpuwatch restarts nothing by itself. "
             f"{clean(breaker.reason, _RESTART_TEXT)} When that is seen to: `tpuwatch restarts reset-breaker`."
