@@ -26,6 +26,9 @@ GRPC_CODES: Final = (
 )
 
 
+NUMBERS: Final = {name: number for number, name in enumerate(GRPC_CODES)}
+
+
 def code_number(name: str) -> int:
     """The number of a code; that of UNKNOWN for an unknown name."""
-    return GRPC_CODES.index(name if name in GRPC_CODES else "UNKNOWN")
+    return NUMBERS.get(name, NUMBERS["UNKNOWN"])
