@@ -41,7 +41,7 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
 
 
 def notifier(manager: Manager, clock: ManualClock | None = None) -> Notifier:
-    return Notifier.from_environment({"NOTIFY_SOCKET": manager.name}, clock or ManualClock())
+    return Notifier(manager.name, clock or ManualClock())
 
 
 def test_a_status_cannot_smuggle_in_another_assignment(manager: Manager) -> None:
@@ -52,9 +52,9 @@ def test_a_status_cannot_smuggle_in_another_assignment(manager: Manager) -> None
     assert len(message) == len("STATUS=") + 200
 
 
-@pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1"}])
-def test_without_a_socket_nothing_happens(environment: dict[str, str]) -> None:
-    Notifier.from_environment(environment, ManualClock()).ready("x")
+@pytest.mark.parametrize("address", [None, "", "vsock:2:1"])
+def test_without_a_socket_nothing_happens(address: str | None) -> None:
+    Notifier(address, ManualClock()).ready("x")
 
 
 def test_a_socket_that_goes_and_comes_back_is_complained_of_once(

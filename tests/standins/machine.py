@@ -50,10 +50,11 @@ class Machine:
         parent: int = 1,
         reaped: float = 0.0,
         state: str = "S",
+        numbers: tuple[int, ...] = (),
     ) -> None:
         """A process that `started` so long after boot and used so much CPU, in seconds; pinned: KiB locked, pinned.
 
-        `reaped` is the CPU of children that have ended.
+        `reaped` is the CPU of children that have ended, `numbers` its pids in the namespaces below the machine's own.
         """
         used = [int(cpu * TICKS), 0, int(reaped * TICKS), 0]
         fields = [state, parent, 1, 1, 0, -1, flags, 0, 0, 0, 0, *used, 20, 0, 1, 0, int(started * TICKS)]
@@ -61,7 +62,8 @@ class Machine:
         self.write(f"proc/{pid}/cmdline", command)
         self.write(
             f"proc/{pid}/status",
-            f"Name:\t{name}\nUid:\t{uid}\t0\t0\t0\nVmLck:\t{pinned[0]} kB\nVmPin:\t{pinned[1]} kB\n",
+            f"Name:\t{name}\nNSpid:\t{' '.join(map(str, (pid, *numbers)))}\nUid:\t{uid}\t0\t0\t0\n"
+            f"VmLck:\t{pinned[0]} kB\nVmPin:\t{pinned[1]} kB\n",
         )
         directory = self.root / f"proc/{pid}/fd"
         directory.mkdir(exist_ok=True)
@@ -69,6 +71,11 @@ class Machine:
             link.unlink()
         for number, target in enumerate(files):
             (directory / str(number)).symlink_to(target)
+
+    def in_namespace(self, number: int) -> None:
+        """Let us be in this pid namespace."""
+        (self.root / "proc/self/ns").mkdir(parents=True)
+        (self.root / "proc/self/ns/pid").symlink_to(f"pid:[{number}]")
 
     def ended(self, pid: int) -> None:
         directory = self.root / f"proc/{pid}"

@@ -19,7 +19,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument(
         "--fast", action="store_true", help="without pauses for reading: some seconds in place of forty"
     )

@@ -24,7 +24,6 @@ _BAR_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("files", nargs="*", metavar="FILE", help="texts to read, gzip too; - or none: standard input")
     parser.add_argument(
         "--rules", action="append", default=[], metavar="DIR", help="a directory of own rules; may be given again"

@@ -27,14 +27,8 @@ _EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "--workload",
-        type=options.workload,
-        metavar="NAME",
-        help="what is launched; else $TPUWATCH_WORKLOAD, else default",
-    )
+    options.add_workload(parser, "what is launched; else $TPUWATCH_WORKLOAD, else default")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--format", choices=_FORMATS, help="default: shell; with --write systemd")
     form.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")

@@ -20,7 +20,6 @@ FOLLOW_SECONDS = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     options.add_config(parser)
     options.add_json(parser, "print one JSON object a line")
     parser.add_argument("--follow", "-f", action="store_true", help="print new events until Ctrl-C")

@@ -22,18 +22,12 @@ _EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.usage = (
         "tpuwatch exec [--workload NAME] [--no-tune] [--dry-run] [--config FILE]\n"
         "                     [--json FILE] -- COMMAND …"
     )
     parser.epilog = _EPILOG
-    parser.add_argument(
-        "--workload",
-        type=options.workload,
-        metavar="NAME",
-        help="what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD",
-    )
+    options.add_workload(parser, "what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD")
     parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
     parser.add_argument("--dry-run", action="store_true", help="print what would be set and run, and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write how it went to a file, as JSON")

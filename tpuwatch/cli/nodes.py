@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     parser.add_argument("names", nargs="*", metavar="NODE", help="only these nodes, each with why and what to do")
     parser.add_argument("--all", action="store_true", help="under the table, each node that is bad in full")
     options.add_config(parser)
@@ -26,25 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when no node that is shown is bad, 1 when one is, 3 when nobody answers or a node is not watched."""
-    address = daemon_address(options.load(args))
-    with reading_documents(address):
-        return _run(args, address)
-
-
-def _run(args: argparse.Namespace, address: str) -> int:
     from tpuwatch.model import is_bad
     from tpuwatch.web import MAX_NODES
 
-    document = ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")
-    if args.names:
-        document["nodes"] = _named(document["nodes"], args.names)
-    if args.json:
-        options.print_json(document)
-    else:
-        from tpuwatch.terminal import Console
+    address = daemon_address(options.load(args))
+    with reading_documents(address):
+        document = ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")
+        if args.names:
+            document["nodes"] = _named(document["nodes"], args.names)
+        if args.json:
+            options.print_json(document)
+        else:
+            from tpuwatch.terminal import Console
 
-        _print(Console(sys.stdout), document, named=bool(args.names), all_bad=args.all)
-    return 1 if any(is_bad(node["verdict"]) for node in document["nodes"]) else 0
+            _print(Console(sys.stdout), document, named=bool(args.names), all_bad=args.all)
+        return 1 if any(is_bad(node["verdict"]) for node in document["nodes"]) else 0
 
 
 def _named(nodes: Sequence[Any], names: Sequence[str]) -> list[Any]:

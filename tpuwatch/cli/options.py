@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """--config FILE."""
     parser.add_argument(
         "--config",
         type=Path,
@@ -24,8 +23,11 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser, text: str = "print JSON") -> None:
-    """--json."""
     parser.add_argument("--json", action="store_true", help=text)
+
+
+def add_workload(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("--workload", type=workload, metavar="NAME", help=text)
 
 
 def workload(text: str) -> str:

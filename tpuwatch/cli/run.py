@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     options.add_config(parser)
     parser.epilog = (
         "SIGTERM and Ctrl-C store what was read and end it; SIGHUP reads the configuration and the rules again."

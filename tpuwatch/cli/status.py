@@ -18,7 +18,6 @@ _SHOWN = 3  # launches, files and other nodes, where a person reads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments."""
     options.add_config(parser)
     options.add_json(parser)
 

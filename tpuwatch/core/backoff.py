@@ -8,7 +8,6 @@ up to a bound that doubles with each failure ("full jitter").
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -20,14 +19,6 @@ JITTER: Final = 0.1  # the share by which an interval is shortened at most
 TRIP_AFTER: Final = 5  # failures in a row that open the breaker
 MAX_RETRY_AFTER: Final = 3600.0  # no server can delay the next request for longer than this
 _DOUBLINGS: Final = 40  # beyond this every bound has long been reached
-
-
-class CircuitState(str, Enum):
-    """The state of a circuit breaker."""
-
-    CLOSED = "closed"  # asked at each interval
-    OPEN = "open"  # it has failed too often in a row: not asked until the pause is over
-    HALF_OPEN = "half_open"  # the pause is over: the next request is a trial
 
 
 class Pacing:
@@ -64,16 +55,9 @@ class Pacing:
         return self.failures > 0 and self.due_in > 0
 
     @property
-    def breaker(self) -> CircuitState:
-        """The state of the breaker."""
-        if self.failures < TRIP_AFTER:
-            return CircuitState.CLOSED
-        return CircuitState.OPEN if self.due_in > 0 else CircuitState.HALF_OPEN
-
-    @property
     def breaker_notice(self) -> str:
         """A notice of the open breaker: a sentence, or "" while it is closed."""
-        if self.breaker is CircuitState.CLOSED:
+        if self.failures < TRIP_AFTER:
             return ""
         return (
             f"It has failed {TRIP_AFTER} times in a row or more, so the circuit breaker is open: tpuwatch makes single "

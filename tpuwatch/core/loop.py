@@ -180,7 +180,6 @@ class LoopGroup:
 
     @property
     def stopped(self) -> bool:
-        """Whether `stop` was called."""
         return self._stopped
 
     def limits(self) -> dict[str, float]:

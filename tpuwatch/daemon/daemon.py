@@ -61,7 +61,7 @@ class Daemon:
         self._state = "Starting."
         self._last_success: float | None = None
         self._next_status = float("-inf")
-        self._notifier = Notifier.from_environment(environ, clock)
+        self._notifier = Notifier(environ.get("NOTIFY_SOCKET"), clock)
         self._watchdog = Watchdog(
             self._notifier,
             clock,

@@ -68,7 +68,6 @@ class NodeServices:
         self._export = self._new_export(config, metrics, clock, rng) if config.monitoring.export else None
 
     def start(self) -> None:
-        """Start all loops."""
         self.loops.start()
 
     def stop(self) -> None:

@@ -30,11 +30,6 @@ class Notifier:
         self._address = _socket_address(address) if address else None
         self._reachable = True
 
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str], clock: Clock) -> Notifier:
-        """The notifier for this process, as systemd started it."""
-        return cls(environment.get("NOTIFY_SOCKET"), clock)
-
     def ready(self, status: str) -> None:
         """The daemon works; also ends a reload."""
         self._send("READY=1", _status(status))

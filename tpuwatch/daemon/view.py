@@ -29,7 +29,6 @@ class DaemonView:
         self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
 
     def update(self, status: DaemonStatus, nodes: Sequence[JudgedNode]) -> None:
-        """Replace the snapshot."""
         self._current = (status, nodes)
 
     def status(self) -> DaemonStatus:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         PreconditionError,
         RequestContext,
         StorageError,
-        cleaned,
         explain,
     )
     from tpuwatch.google.http import (
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         DeadlineSocket,
         LookupTimeoutError,
         TooLargeError,
+        read_whole,
     )
     from tpuwatch.google.metadata import (
         DEFAULT_HOST,
@@ -62,10 +62,9 @@ else:
                 "PreconditionError",
                 "RequestContext",
                 "StorageError",
-                "cleaned",
                 "explain",
             ],
-            "http": ["Connector", "DeadlineSocket", "LookupTimeoutError", "TooLargeError"],
+            "http": ["Connector", "DeadlineSocket", "LookupTimeoutError", "TooLargeError", "read_whole"],
             "metadata": ["DEFAULT_HOST", "METADATA_ROOT", "MetadataClient", "MetadataError", "default_host"],
             "monitoring": ["MonitoringConnection", "monitoring_call"],
             "storage": ["Bucket", "StoredObject"],
@@ -95,11 +94,11 @@ __all__ = [
     "StorageError",
     "StoredObject",
     "TooLargeError",
-    "cleaned",
     "default_host",
     "enum_name",
     "explain",
     "monitoring_call",
+    "read_whole",
     "short_name",
     "storage",
 ]

@@ -5,15 +5,14 @@ Imports Google's packages: import it only when tokens are needed.
 
 from __future__ import annotations
 
-import errno
 import http.client
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tpuwatch.google.errors import TokenTimeout
-from tpuwatch.google.http import Connector, DeadlineSocket, TooLargeError
+from tpuwatch.google.http import MAX_REPLY_BYTES, Connector, DeadlineSocket, TooLargeError, read_whole
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)  # Google's packages remark on the age of Python
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tpuwatch.core import Clock
-
-MAX_REPLY_BYTES: Final = 1 << 20  # including the headers
-_PIECE_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +79,7 @@ class BoundedRequest(google.auth.transport.requests.Request):  # type: ignore[mi
         try:
             with Connector(self._clock).connection(parts.hostname or "", parts.port or 80, deadline) as connection:
                 request = http.client.HTTPConnection(parts.netloc)
-                request.sock = DeadlineSocket(
-                    connection, deadline, self._clock, MAX_REPLY_BYTES
-                )  # has the methods used
+                request.sock = DeadlineSocket(connection, deadline, self._clock, MAX_REPLY_BYTES)
                 path = parts._replace(scheme="", netloc="").geturl()
                 return _exchange(request, method, path, body, {**headers, "Connection": "close"})
         except TooLargeError as error:
@@ -139,10 +133,6 @@ def _exchange(
     try:
         request.request(method, path, body, headers)
         with request.getresponse() as reply:
-            # In pieces: one buffer would have the length that the reply claims.
-            data = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
-            if reply.length:  # shorter than its Content-Length
-                raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
-            return _Reply(reply.status, CaseInsensitiveDict(reply.headers.items()), data)
+            return _Reply(reply.status, CaseInsensitiveDict(reply.headers.items()), read_whole(reply))
     except TimeoutError as error:
         raise _Unanswered(*error.args) from error

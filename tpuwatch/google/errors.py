@@ -193,11 +193,6 @@ def explain(error: BaseException, request: RequestContext) -> ApiFault:
     return _fault(Problem.INTERNAL, "UNKNOWN", request, f"{type(error).__name__}: {error}")
 
 
-def cleaned(text: object, chars: int = _MAX_QUOTED_CHARS) -> str:
-    """Text from outside on one line, printable, cut to `chars`."""
-    return clean(str(text), chars)
-
-
 def _of_call(error: Any, request: RequestContext) -> ApiFault:
     code = error.grpc_status_code.name if error.grpc_status_code else _HTTP_CODES.get(error.code, "UNKNOWN")
     text = str(error.message)
@@ -243,7 +238,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _without_token(problem: Problem, code: str, request: RequestContext, quoted: str) -> ApiFault:
-    return ApiFault(problem, code, _UNAUTHORISED.format(api=request.api) + _quote(quoted))
+    return ApiFault(problem, code, _UNAUTHORISED.format(api=request.api) + quote(quoted))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -257,12 +252,13 @@ def _fault(
 ) -> ApiFault:
     words = {name: getattr(request, name) for name in request.__slots__}
     return ApiFault(
-        problem, code, _SENTENCES[problem].format(scope=SCOPE, code=code, **words) + _quote(quoted), retry_after
+        problem, code, _SENTENCES[problem].format(scope=SCOPE, code=code, **words) + quote(quoted), retry_after
     )
 
 
-def _quote(quoted: str) -> str:
-    text = cleaned(quoted)
+def quote(reply: str) -> str:
+    """A sentence that quotes what a server replied, to follow another one; "" for an empty reply."""
+    text = clean(reply, _MAX_QUOTED_CHARS)
     return f' The reply was: "{text}".' if text else ""
 
 

@@ -8,12 +8,16 @@ import io
 import ipaddress
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import http.client
     from collections.abc import Iterator
 
     from tpuwatch.core import Clock
+
+MAX_REPLY_BYTES: Final = 1 << 20  # of a metadata server, including the headers
+_PIECE_BYTES: Final = 1 << 16
 
 
 class LookupTimeoutError(TimeoutError):
@@ -73,34 +77,27 @@ class Connector:
             raise ConnectionAbortedError(errno.ECONNABORTED, "tpuwatch is closing")
 
 
-class DeadlineSocket:
-    """A socket for http.client whose reads and writes share one deadline, and whose reads share one size limit."""
+class DeadlineSocket(io.RawIOBase):
+    """A socket for http.client whose reads and writes share one deadline, and whose reads share one size limit.
+
+    Raises TimeoutError after the deadline and TooLargeError beyond the limit.
+    """
 
     def __init__(self, connection: socket.socket, deadline: float, clock: Clock, max_bytes: int) -> None:
         self._connection = connection
         self._deadline = deadline
         self._clock = clock
-        self._max_bytes = max_bytes
+        self._room = max_bytes
 
     def sendall(self, data: Any) -> None:
         self._connection.settimeout(seconds_left(self._deadline, self._clock))
         self._connection.sendall(data)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_BoundedReader(self._connection, self._deadline, self._clock, self._max_bytes))
+        return io.BufferedReader(self)
 
     def close(self) -> None:
-        """Closed by the Connector."""
-
-
-class _BoundedReader(io.RawIOBase):
-    """Reads the reply; raises TimeoutError after the deadline and TooLargeError beyond the size limit."""
-
-    def __init__(self, connection: socket.socket, deadline: float, clock: Clock, room: int) -> None:
-        self._connection = connection
-        self._deadline = deadline
-        self._clock = clock
-        self._room = room
+        """Closed by the Connector: http.client closes its socket before it has read the reply."""
 
     def readable(self) -> bool:
         return True
@@ -112,6 +109,15 @@ class _BoundedReader(io.RawIOBase):
         if self._room < 0:
             raise TooLargeError
         return got
+
+
+def read_whole(reply: http.client.HTTPResponse) -> bytes:
+    """The body of a reply. Raises ConnectionResetError if it is shorter than its Content-Length."""
+    # In pieces: one buffer would have the length that the reply claims.
+    body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
+    if reply.length:
+        raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
+    return body
 
 
 class _Resolver:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from tpuwatch.core import TpuwatchError, parse_retry_after
-from tpuwatch.google.http import Connector, DeadlineSocket, TooLargeError
+from tpuwatch.google.http import MAX_REPLY_BYTES, Connector, DeadlineSocket, TooLargeError, read_whole
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "metadata.google.internal"
 TIMEOUT_SECONDS: Final = 5.0
-MAX_REPLY_BYTES: Final = 1 << 20  # including the headers
 METADATA_ROOT: Final = "/computeMetadata/v1/"
-_PIECE_BYTES: Final = 1 << 16
 _FLAVOR: Final = ("Metadata-Flavor", "Google")  # sent and expected in the reply: otherwise it is another server
 _NO_SERVER: Final = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRNOTAVAIL)
 _NO_SUCH_NAME: Final = tuple(getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name))
@@ -110,16 +108,12 @@ class MetadataClient:
             return None
         if reply.status != 200:
             raise self._refused(reply, path)
-        # In pieces: one buffer would have the length that the reply claims.
-        body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
-        if reply.length:  # shorter than its Content-Length
-            raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
-        return body.decode("utf-8", "replace"), reply.headers.get("ETag", "")
+        return read_whole(reply).decode("utf-8", "replace"), reply.headers.get("ETag", "")
 
     def _refused(self, reply: http.client.HTTPResponse, path: str) -> MetadataError:
         where = f"The metadata server {self.host} answered {reply.status} to {path.partition('?')[0]}"
+        after = parse_retry_after(reply.headers.get("Retry-After"))
         if reply.status == 429:
-            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.THROTTLED, f"{where}: it gets too many requests.", retry_after=after)
         if reply.status in (401, 403):
             return MetadataError(
@@ -127,7 +121,6 @@ class MetadataClient:
                 f"{where}: it does not serve this process. Allow it, or set project and zone under [cloud].",
             )
         if reply.status >= 500:
-            after = parse_retry_after(reply.headers.get("Retry-After"))
             return MetadataError(Problem.SERVER, f"{where}, a server error. It is tried again.", retry_after=after)
         return MetadataError(Problem.INTERNAL, f"{where}: it rejected the request. Please report this.")
 
@@ -140,24 +133,21 @@ class MetadataClient:
 
     def _lookup_failed(self, error: socket.gaierror) -> MetadataError:
         if error.errno in _NO_SUCH_NAME:
-            return MetadataError(
-                Problem.ABSENT,
-                f"There is no metadata server: the name {self.host} is unknown, so this is no Google Cloud VM. Set "
-                "project and zone under [cloud].",
-            )
+            return _absent(f"There is no metadata server: the name {self.host} is unknown")
         text = f"The name {self.host} of the metadata server could not be looked up ({error.strerror}). Check the DNS."
         return MetadataError(Problem.UNREACHABLE, text)
 
     def _connection_failed(self, error: OSError) -> MetadataError:
         why = error.strerror or str(error)
         if error.errno in _NO_SERVER:
-            return MetadataError(
-                Problem.ABSENT,
-                f"There is no metadata server at {self.host} ({why}), so this is no Google Cloud VM. Set project and "
-                "zone under [cloud].",
-            )
+            return _absent(f"There is no metadata server at {self.host} ({why})")
         text = f"The connection to the metadata server {self.host} broke ({why}). It is tried again."
         return MetadataError(Problem.UNREACHABLE, text)
+
+
+def _absent(what: str) -> MetadataError:
+    text = f"{what}, so this is no Google Cloud VM. Set project and zone under [cloud]."
+    return MetadataError(Problem.ABSENT, text)
 
 
 def _host_and_port(host: str) -> tuple[str, int]:

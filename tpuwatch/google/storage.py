@@ -11,12 +11,12 @@ import logging
 import os
 import threading
 import warnings
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tpuwatch import __version__
 from tpuwatch.core import parse_retry_after
-from tpuwatch.google.errors import SCOPE, ApiFault, PreconditionError, RequestContext, StorageError, cleaned, explain
+from tpuwatch.google.errors import SCOPE, ApiFault, PreconditionError, RequestContext, StorageError, explain, quote
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ with warnings.catch_warnings():
 os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
 logging.getLogger("google.auth").setLevel(logging.ERROR)  # each failed attempt would be a warning
 
+T = TypeVar("T")
 GOOGLE: Final = "storage.googleapis.com"
 PAGE_SIZE: Final = 1000  # the most that the service gives
 MAX_BYTES: Final = 4 << 20  # of one reply; a full page of a list has some hundred thousand
@@ -101,8 +102,7 @@ class Bucket:
                 raise
             return StoredObject(int(blob.generation), content)
 
-        found: StoredObject | None = self._request("storage.objects.get", "read", seconds, download)
-        return found
+        return self._request("storage.objects.get", "read", seconds, download)
 
     def put(self, name: str, content: bytes, generation: int, seconds: float) -> int:
         """Replace that generation of the object (0: there must be none); returns the new generation.
@@ -117,8 +117,7 @@ class Bucket:
             blob.upload_from_string(content, content_type=_KIND, **options)
             return int(blob.generation)
 
-        made: int = self._request("storage.objects.insert", "written", seconds, upload)
-        return made
+        return self._request("storage.objects.insert", "written", seconds, upload)
 
     def page(self, prefix: str, token: str, seconds: float) -> tuple[dict[str, int], str]:
         """The generations of some objects by their names, and the token of the next page, "" after the last."""
@@ -136,8 +135,7 @@ class Bucket:
             page = next(blobs.pages, ())
             return {str(blob.name): int(blob.generation) for blob in page}, str(blobs.next_page_token or "")
 
-        found: tuple[dict[str, int], str] = self._request("storage.objects.list", "listed", seconds, list_page)
-        return found
+        return self._request("storage.objects.list", "listed", seconds, list_page)
 
     def delete(self, name: str, generation: int, seconds: float) -> None:
         """Delete the object if it still has that generation."""
@@ -154,7 +152,7 @@ class Bucket:
         if session is not None:
             session.close()
 
-    def _request(self, method: str, what: str, seconds: float, request: Callable[[Any], Any]) -> Any:
+    def _request(self, method: str, what: str, seconds: float, request: Callable[[Any], T]) -> T:
         try:
             answer = request(self._bucket())
         except PreconditionFailed as error:
@@ -206,9 +204,9 @@ class Bucket:
         words = _SENTENCES.get(fault.problem)
         if words is None:
             return fault
-        reply = cleaned(getattr(error, "message", error))
         sentence = words.format(bucket=self.name, permission=context.permission, role=ROLE)
-        return ApiFault(fault.problem, fault.code, f'{sentence} The reply was: "{reply}".', fault.retry_after)
+        reply = quote(str(getattr(error, "message", error)))
+        return replace(fault, sentence=sentence + reply)
 
 
 class _Session(requests.Session):
@@ -264,7 +262,5 @@ def _as_builtin(error: BaseException) -> BaseException:
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object and its generation."""
-
     generation: int
     content: bytes

@@ -7,10 +7,9 @@ are newer than the package.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.google.errors import cleaned
+from tpuwatch.core import clean, parse_time
 from tpuwatch.model import CloudNode, Maintenance, Symptom
 
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ class NodeConverter:
 
     def _text(self, text: str, chars: int = _MAX_WORD) -> str:
         if len(text) > chars or not text.isprintable():
-            text = cleaned(text, chars)
+            text = clean(text, chars)
         return self._strings.setdefault(text, text)
 
     def _labels(self, labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -139,7 +138,6 @@ def _maintenance(raw: Any) -> Maintenance | None:
 def _parsed(text: str) -> float | None:
     """An RFC 3339 time in seconds since the epoch; None if it is none."""
     try:
-        time = datetime.fromisoformat(text[:64].replace("Z", "+00:00"))
-        return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).timestamp()
+        return parse_time(text[:64])
     except (ValueError, OverflowError):
         return None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.host.cpu import Mean, process_trees
+from tpuwatch.host.procfs import read_bounded
 from tpuwatch.host.users import USER_FILES, parse_users
 from tpuwatch.model import Holder
 
@@ -202,13 +203,6 @@ class _UserNames:
         if uid is None:
             return ""
         if uid not in self._names:
-            self._names = {uid: name for path in reversed(self._files) for uid, name in _read_users(path).items()}
+            texts = [read_bounded(path, _MAX_BYTES).decode("utf-8", "replace") for path in self._files]
+            self._names = parse_users("\n".join(texts))
         return self._names.get(uid, str(uid))
-
-
-def _read_users(path: Path) -> dict[int, str]:
-    try:
-        with open(path, "rb") as file:
-            return parse_users(file.read(_MAX_BYTES).decode("utf-8", "replace"))
-    except OSError:
-        return {}

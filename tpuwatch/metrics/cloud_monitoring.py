@@ -94,8 +94,8 @@ class CloudMonitoringExport:
         clock: Clock,
         rng: random.Random,
         on_call: Callable[[str, str], None],
-        insecure: bool = False,
-        timeout_seconds: float = 10.0,
+        insecure: bool,
+        timeout_seconds: float,
     ) -> None:
         """`read_samples` returns what to write; `on_call` is called with the method and the code of each call."""
         self.problem = ""  # why the last write failed, and what to do; "" if it did not

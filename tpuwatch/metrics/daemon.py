@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Gauge, Info, ProcessCollector
+from prometheus_client import Info, ProcessCollector
 
 from tpuwatch import __version__
 
@@ -29,9 +29,9 @@ class DaemonMetrics:
 
     def __init__(self, new: Families, loops: Iterable[str]) -> None:
         """`loops` are the names of all loops that report a success."""
-        self._store_errors = new.counter(
+        self.count_store_error = new.counter(
             "tpuwatch_store_errors_total", "Writes to the store that failed and are tried again."
-        )
+        ).inc
         self._store_durable = new.gauge(
             "tpuwatch_store_durable",
             "1 while events reach the disk, 0 while they are held in memory only and a crash would lose them.",
@@ -48,30 +48,22 @@ class DaemonMetrics:
         self._config_time = new.gauge(
             "tpuwatch_config_last_reload_timestamp_seconds", "When a configuration last came into force."
         )
-        self._loop_family = Gauge(
+        self._loop_success = new.gauge(
             "tpuwatch_loop_last_success_timestamp_seconds",
             "When each loop of tpuwatch last finished a turn without error; 0 until its first.",
-            ["loop"],
-            registry=new.registry,
+            "loop",
         )
-        self._turn_family = Gauge(
-            "tpuwatch_loop_turn_seconds",
-            "How long the last turn of each loop took, waits for others included.",
-            ["loop"],
-            registry=new.registry,
+        self._loop_seconds = new.gauge(
+            "tpuwatch_loop_turn_seconds", "How long the last turn of each loop took, waits for others included.", "loop"
         )
-        self._loops: dict[str, tuple[Gauge, Gauge]] = {}
+        self._loops: set[str] = set()
         self.set_loops(loops)
         self._requests = new.counters(
             "tpuwatch_http_requests_total",
             "Requests that tpuwatch's own HTTP server answered, by status code.",
             "code",
-            {code: code for code in HTTP_CODES},
+            HTTP_CODES,
         )
-
-    def count_store_error(self) -> None:
-        """A commit to the store failed."""
-        self._store_errors.inc()
 
     def set_store(self, *, durable: bool, events: int) -> None:
         """The store holds `events` events; `durable`: new ones reach the disk."""
@@ -91,18 +83,18 @@ class DaemonMetrics:
 
     def set_loops(self, names: Iterable[str]) -> None:
         """The loops that run from now on; others lose their series."""
-        names = set(names)
-        for ended in self._loops.keys() - names:
-            self._loop_family.remove(ended)
-            self._turn_family.remove(ended)
-        self._loops = {name: (self._loop_family.labels(name), self._turn_family.labels(name)) for name in sorted(names)}
+        before, self._loops = self._loops, set(names)
+        for family in (self._loop_success, self._loop_seconds):
+            for ended in before - self._loops:
+                family.remove(ended)
+            for name in sorted(self._loops):
+                family.labels(name)
 
     def set_loop_success(self, loop: str, at: float, seconds: float) -> None:
         """A loop finished a turn of `seconds` at the time `at`. One that no longer runs is ignored."""
         if loop in self._loops:
-            last, turn = self._loops[loop]
-            last.set(at)
-            turn.set(seconds)
+            self._loop_success.labels(loop).set(at)
+            self._loop_seconds.labels(loop).set(seconds)
 
     def count_http_request(self, code: int) -> None:
         """A request was answered with the status `code`."""

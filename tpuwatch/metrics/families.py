@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
+from itertools import product
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator
 
 K = TypeVar("K")
+L = TypeVar("L")
 _NODE_LABEL: Final = re.compile(r"[A-Za-z0-9._:/-]{1,200}")  # what a node may be called in a series
 
 
@@ -22,22 +25,32 @@ class Families:
         self.registry = CollectorRegistry()
 
     def counter(self, name: str, text: str) -> Counter:
-        """A counter without labels."""
         return Counter(name, text, registry=self.registry)
 
-    def gauge(self, name: str, text: str) -> Gauge:
-        """A gauge without labels."""
-        return Gauge(name, text, registry=self.registry)
+    def gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        """A gauge; one with labels has no series yet."""
+        return Gauge(name, text, labels, registry=self.registry)
 
-    def counters(self, name: str, text: str, label: str, values: Mapping[K, str]) -> dict[K, Counter]:
-        """One counter for each label value, by key."""
+    def counters(self, name: str, text: str, label: str, values: Iterable[K]) -> dict[K, Counter]:
+        """One counter for each value of the label."""
         family = Counter(name, text, [label], registry=self.registry)
-        return {key: family.labels(value) for key, value in values.items()}
+        return {value: family.labels(_text(value)) for value in values}
 
-    def gauges(self, name: str, text: str, label: str, values: Iterable[str]) -> dict[str, Gauge]:
-        """One gauge for each label value."""
-        family = Gauge(name, text, [label], registry=self.registry)
-        return {value: family.labels(value) for value in values}
+    def counting(self, name: str, text: str, label: str, values: Iterable[K]) -> Callable[[K], None]:
+        """A function that counts one value of the label. It raises KeyError for a value that is not declared."""
+        series = self.counters(name, text, label, values)
+        return lambda value: series[value].inc()
+
+    def counter_pairs(
+        self, name: str, text: str, labels: tuple[str, str], first: Iterable[K], second: Iterable[L]
+    ) -> dict[tuple[K, L], Counter]:
+        """One counter for each pair of values of two labels."""
+        family = Counter(name, text, labels, registry=self.registry)
+        return {(one, other): family.labels(_text(one), _text(other)) for one, other in product(first, second)}
+
+
+def _text(value: object) -> object:
+    return value.value if isinstance(value, Enum) else value
 
 
 class Snapshot(Collector):

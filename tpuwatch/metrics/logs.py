@@ -28,21 +28,22 @@ class LogMetrics:
             "tpuwatch_events_total",
             "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
             "cause",
-            {cause: cause.value for cause in Cause if cause.is_fault},
+            [cause for cause in Cause if cause.is_fault],
         )
         self._history = new.counter(
             "tpuwatch_backlog_events_total",
             "Faults that stood in the logs before tpuwatch first ran here; they are stored and alert nothing.",
         )
-        self._premapped_failures = new.counter(
+        # Failures and launches are counted once, and never for history.
+        self.count_premapped_failure = new.counter(
             "tpuwatch_premapped_failures_total",
             "Allocations that failed because the premapped host buffer was too small.",
-        )
-        self._launches = new.counters(
+        ).inc
+        self.count_launch = new.counting(
             "tpuwatch_launches_total",
             "Processes that tried to bring the TPU up, by how it went: ok, slow, failed, silent or killed.",
             "outcome",
-            {outcome: outcome.value for outcome in FINAL_OUTCOMES},
+            FINAL_OUTCOMES,
         )
         self._init = Histogram(
             "tpuwatch_tpu_init_seconds",
@@ -53,34 +54,39 @@ class LogMetrics:
         self._last_init = new.gauge(
             "tpuwatch_last_init_seconds", "How long the latest TPU initialisation took; 0 until one has been seen."
         )
-        self._premapped = new.gauge(
+        self.set_premapped_size = new.gauge(
             "tpuwatch_premapped_buffer_bytes",
             "Size of the premapped host buffer that the latest launch announced; 0 until one has been seen.",
-        )
+        ).set
         self._read = new.counter("tpuwatch_log_read_bytes_total", "Bytes read from all followed logs.")
         self._last_read = new.gauge(
             "tpuwatch_log_last_read_timestamp_seconds",
             "When something was last read from any followed log; 0 until then.",
         )
-        self._lag = new.gauge("tpuwatch_log_lag_bytes", "Bytes that stand in followed logs and are not read yet.")
+        self.set_lag = new.gauge(
+            "tpuwatch_log_lag_bytes", "Bytes that stand in followed logs and are not read yet."
+        ).set
         self._records = new.counters(
-            "tpuwatch_log_records_total", "Records read from libtpu's own logs, by severity.", "severity", SEVERITIES
+            "tpuwatch_log_records_total",
+            "Records read from libtpu's own logs, by severity.",
+            "severity",
+            SEVERITIES.values(),
         )
-        self._files = new.gauges(
+        self._files = new.gauge(
             "tpuwatch_log_files",
             "Log files found now: followed, or refused because they cannot be read or must not be trusted.",
             "state",
-            ("followed", "refused"),
         )
-        self._refused = new.counters(
+        self.set_files(followed=0, refused=0)
+        self.count_refused = new.counting(
             "tpuwatch_log_refused_total",
             "Files that match the configured logs and were not read, by reason; the status page names them.",
             "reason",
-            {reason: reason for reason in refusals},
+            refusals,
         )
-        self._truncations = new.counter(
+        self.count_truncation = new.counter(
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
-        )
+        ).inc
 
     def count_event(self, cause: Cause, *, history: bool = False) -> None:
         """A fault was stored, and is new; `history` as in `Event.history`. Copies of a record must not be reported."""
@@ -89,22 +95,10 @@ class LogMetrics:
         else:
             self._events[cause].inc()
 
-    def count_premapped_failure(self) -> None:
-        """An allocation was found to have failed because the premapped buffer had no room; never for history."""
-        self._premapped_failures.inc()
-
-    def count_launch(self, outcome: Outcome) -> None:
-        """A launch has ended its start: once per launch, never with STARTING, never for history."""
-        self._launches[outcome].inc()
-
     def observe_init(self, seconds: float) -> None:
         """A TPU initialisation that took `seconds` was seen."""
         self._init.observe(seconds)
         self._last_init.set(seconds)
-
-    def set_premapped_size(self, size: int) -> None:
-        """A launch announced a premapped host buffer of `size` bytes."""
-        self._premapped.set(size)
 
     def count_read(self, size: int, at: float) -> None:
         """`size` bytes were read from the logs, the last of them at the time `at`."""
@@ -114,21 +108,9 @@ class LogMetrics:
     def count_records(self, counts: Mapping[str, int]) -> None:
         """Records were read: how many, by libtpu's severity letter (I, W, E, F)."""
         for letter, count in counts.items():
-            self._records[letter].inc(count)
-
-    def set_lag(self, size: int) -> None:
-        """`size` bytes of the followed files are not read yet."""
-        self._lag.set(size)
+            self._records[SEVERITIES[letter]].inc(count)
 
     def set_files(self, *, followed: int, refused: int) -> None:
         """The numbers of files that are followed and refused now."""
-        self._files["followed"].set(followed)
-        self._files["refused"].set(refused)
-
-    def count_refused(self, reason: str) -> None:
-        """A file was newly refused, for one of the declared reasons."""
-        self._refused[reason].inc()
-
-    def count_truncation(self) -> None:
-        """A followed file became shorter, or was overwritten where it had been read."""
-        self._truncations.inc()
+        self._files.labels("followed").set(followed)
+        self._files.labels("refused").set(refused)

@@ -84,7 +84,7 @@ class NodeMetrics:
         self._runtime: Runtime | None = None
         self._waiting: Callable[[], Mapping[int, float]] | None = None
         self._host: Host | None = None
-        self._signals = {signal.value: _SignalState() for signal in Signal}
+        self._signals: dict[Signal, tuple[float | None, bool | None]] = dict.fromkeys(Signal, (None, None))  # at, ok
         self._requests_out = Counter(
             "tpuwatch_api_requests_total",
             "Calls to the Cloud TPU API, Cloud Monitoring, Cloud Storage and the runtime's metrics, "
@@ -94,22 +94,22 @@ class NodeMetrics:
         )
         for method in POLLED:
             self._show_method(method)
-        self._changes = new.counters(
+        self.count_verdict = new.counting(
             "tpuwatch_verdict_changes_total",
             "Times that a watched node came to be judged so, from another verdict or from none.",
             "verdict",
-            {verdict: verdict.value for verdict in Verdict},
+            Verdict,
         )
         self._failures = new.counters(
             "tpuwatch_signal_failures_total",
             "Attempts to ask a signal that failed. That nobody is there to be asked is no failure.",
             "signal",
-            {signal.value: signal.value for signal in Signal},
+            Signal,
         )
-        self._breaker = new.gauge(
+        self.set_api_breaker = new.gauge(
             "tpuwatch_api_breaker_open",
             "1 while the Cloud TPU API is left alone after too many failures, 0 while it is asked.",
-        )
+        ).set
         self._maintenance = new.gauge(
             "tpuwatch_maintenance_notice", "1 while the metadata server announces a maintenance of this machine."
         )
@@ -128,17 +128,9 @@ class NodeMetrics:
         self._show_method(method)
         self._requests_out.labels(method, code).inc()
 
-    def set_api_breaker(self, open: bool) -> None:  # noqa: A002 # the word for it
-        """The circuit breaker of the Cloud TPU API opened or closed."""
-        self._breaker.set(open)
-
     def set_nodes(self, statuses: Sequence[JudgedNode]) -> None:
         """All watched nodes as they are now; one that is not among them loses its series."""
         self._nodes = statuses
-
-    def count_verdict(self, verdict: Verdict) -> None:
-        """The verdict on a node changed to this one."""
-        self._changes[verdict].inc()
 
     def set_runtime(self, runtime: Runtime | None) -> None:
         """The latest answer of the runtime; None if no workload runs or it is not known."""
@@ -157,11 +149,11 @@ class NodeMetrics:
 
         None: it is switched off in the configuration and has no series.
         """
-        self._signals[name].at, self._signals[name].ok = at, ok
+        self._signals[Signal(name)] = (at, ok)
 
     def count_signal_failure(self, name: str) -> None:
         """An attempt to ask a signal failed."""
-        self._failures[name].inc()
+        self._failures[Signal(name)].inc()
 
     def set_notices(self, notices: Notices | None) -> None:
         """The announcements of the metadata server; None if they are not known."""
@@ -179,7 +171,7 @@ class NodeMetrics:
     def _families(self) -> Iterator[Metric]:
         statuses = self._nodes
         labels = node_labels((status.node, status.zone, status) for status in statuses)
-        yield from _node_families([_Node(label, status) for label, status in labels])
+        yield from _node_families(list(labels))
         yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
         yield from _signal_families(self._signals)
         yield from _runtime_families(self._runtime)
@@ -187,35 +179,11 @@ class NodeMetrics:
         yield from _host_families(self._host)
 
 
-class _SignalState:
-    """The state of one signal."""
-
-    __slots__ = ("at", "ok")
-
-    def __init__(self) -> None:
-        self.at: float | None = None
-        self.ok: bool | None = None
-
-
-class _Node:
-    """What the series of one node need."""
-
-    __slots__ = ("health", "name", "since", "state", "verdict")
-
-    def __init__(self, name: str, status: JudgedNode) -> None:
-        cloud = status.cloud
-        self.name = name
-        self.state = _one_of(STATES, cloud.state) if cloud else ""
-        self.health = _one_of(HEALTHS, cloud.health or "HEALTH_UNSPECIFIED") if cloud else ""
-        self.verdict: str = status.judgement.verdict.value
-        self.since = status.judgement.since
-
-
 def _one_of(values: Iterable[str], value: str) -> str:
     return value if value in values else OTHER
 
 
-def _node_families(nodes: Sequence[_Node]) -> Iterator[Metric]:
+def _node_families(nodes: Sequence[tuple[str, JudgedNode]]) -> Iterator[Metric]:
     full = len(nodes) <= FULL_NODES
     state = _gauge("tpuwatch_node_state", "1 for the state in which the Cloud TPU API shows a node.")
     health = _gauge("tpuwatch_node_health", "1 for the health that the Cloud TPU API gives a node.")
@@ -223,11 +191,13 @@ def _node_families(nodes: Sequence[_Node]) -> Iterator[Metric]:
     since = _gauge(
         "tpuwatch_verdict_since_timestamp_seconds", "Since when the verdict on a node has held, as far as tpuwatch saw."
     )
-    for node in nodes:
-        _add_state(state, node.name, "state", STATES if full else (node.state,), node.state)
-        _add_state(health, node.name, "health", HEALTHS if full else (node.health,), node.health)
-        _add_state(verdict, node.name, "verdict", VERDICTS if full else (node.verdict,), node.verdict)
-        _add_known(since, {"node": node.name}, node.since)
+    for node, status in nodes:
+        cloud, judgement = status.cloud, status.judgement
+        _add_state(state, node, "state", STATES, _one_of(STATES, cloud.state) if cloud else "", full=full)
+        given = _one_of(HEALTHS, cloud.health or "HEALTH_UNSPECIFIED") if cloud else ""
+        _add_state(health, node, "health", HEALTHS, given, full=full)
+        _add_state(verdict, node, "verdict", VERDICTS, judgement.verdict.value, full=full)
+        _add_known(since, {"node": node}, judgement.since)
     yield from (state, health, verdict, since)
 
 
@@ -238,15 +208,15 @@ def _count_family(verdicts: Mapping[str, int]) -> Metric:
     return count
 
 
-def _signal_families(signals: dict[str, _SignalState]) -> Iterator[Metric]:
+def _signal_families(signals: Mapping[Signal, tuple[float | None, bool | None]]) -> Iterator[Metric]:
     up = _gauge("tpuwatch_signal_up", "1 if the latest attempt to ask a signal succeeded, 0 if it failed.")
     at = _gauge(
         "tpuwatch_signal_last_answer_timestamp_seconds", "When a signal last gave an answer; 0 until its first."
     )
-    for name, asked in signals.items():
-        if asked.ok is not None:
-            up.add_sample(up.name, {"signal": name}, asked.ok)
-            at.add_sample(at.name, {"signal": name}, asked.at or 0)
+    for signal, (answered, ok) in signals.items():
+        if ok is not None:
+            up.add_sample(up.name, {"signal": signal.value}, ok)
+            at.add_sample(at.name, {"signal": signal.value}, answered or 0)
     yield from (up, at)
 
 
@@ -315,11 +285,10 @@ def _gauge(name: str, text: str) -> Metric:
     return Metric(name, text, "gauge")
 
 
-def _add_state(family: Metric, node: str, label: str, values: Iterable[str], held: str) -> None:
-    """A series for each of the values: 1 for the one that holds, if any does, else 0."""
-    for value in values:
-        if value:
-            family.add_sample(family.name, {"node": node, label: value}, 1 if value == held else 0)
+def _add_state(family: Metric, node: str, label: str, values: Iterable[str], held: str, *, full: bool) -> None:
+    """A series for each of the values: 1 for the one that holds, if any does, else 0. Unless `full` only for that."""
+    for value in values if full else filter(None, [held]):
+        family.add_sample(family.name, {"node": node, label: value}, value == held)
 
 
 def _add_known(family: Metric, labels: dict[str, str], value: float | None) -> None:

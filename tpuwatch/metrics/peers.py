@@ -18,8 +18,6 @@ STATES: Final = ("answering", "silent", "refused", "unheard", "unclear")
 
 
 class PeerMetrics:
-    """Metrics of the peers."""
-
     def __init__(self, new: Families) -> None:
         self._peers: Mapping[str, Answer[Peer]] | None = None
         new.registry.register(Snapshot(self._peer_families))
@@ -41,7 +39,7 @@ class PeerMetrics:
         if self._peers is not None:
             states = {label: _state(answer) for label, answer in self._peers.items()}
             for label, state in states.items():
-                up.add_sample(up.name, {"node": label}, 1 if state == "answering" else 0)
+                up.add_sample(up.name, {"node": label}, state == "answering")
             tally = Tally(states.values())
             for state in STATES:
                 count.add_sample(count.name, {"state": state}, tally[state])

@@ -2,7 +2,7 @@
 
 One `Metrics` holds one registry; nothing is global. The methods of its parts take only enums, numbers and names that
 were declared at the start, so that the text of a log can never become a series. Sizes are bytes, durations seconds,
-times seconds since the Unix epoch.
+times seconds since the Unix epoch. Where an update is no more than one series', it is that series' own method.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Counter, Metric
+from prometheus_client import Metric
 
 from tpuwatch.metrics.families import Families, Snapshot, node_labels
 from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
@@ -29,37 +29,35 @@ class RestartMetrics:
 
     def __init__(self, new: Families) -> None:
         self._open_records: tuple[RestartRecord, ...] = ()
-        family = Counter(
+        self._restarts = new.counter_pairs(
             "tpuwatch_restarts_total",
             "What was done about nodes from here and has ended, by what it was and how it ended.",
-            ["action", "result"],
-            registry=new.registry,
+            ("action", "result"),
+            SWITCHED,
+            _RESULTS,
         )
-        self._restarts = {
-            (action, phase): family.labels(action.value, phase.value) for action in SWITCHED for phase in _RESULTS
-        }
         self._begun = new.counters(
             "tpuwatch_restarts_begun_total",
             "What was begun about nodes from here because of a verdict.",
             "action",
-            {action: action.value for action in SWITCHED},
+            SWITCHED,
         )
-        self._blocked = new.counters(
+        self.count_blocked = new.counting(
             "tpuwatch_restarts_blocked_total",
             "Decisions not to do what a verdict calls for, by reason; each is counted when it becomes another one.",
             "reason",
-            {blocked: blocked.value for blocked in Blocked},
+            Blocked,
         )
-        self._restart_requests = new.counter(
+        self.count_request = new.counter(
             "tpuwatch_restart_requests_total", "Times that others were asked to restart the node that tpuwatch runs on."
-        )
+        ).inc
         self._breaker_open = new.gauge(
             "tpuwatch_breaker_open",
             "1 while too many restarts have failed and none is begun, until a person closes the breaker.",
         )
-        self._operators_needed = new.gauge(
+        self.set_operators_needed = new.gauge(
             "tpuwatch_restart_person_needed", "Watched nodes that only a person can help now, as far as is decided."
-        )
+        ).set
         self._ledger_errors = new.counter(
             "tpuwatch_ledger_errors_total", "Times that the ledger of restarts could not be read or written."
         )
@@ -68,11 +66,11 @@ class RestartMetrics:
             "1 if the ledger of restarts could be used when it was needed last, 0 if it could not.",
         )
         self._ledger_up.set(1)
-        self._webhook = new.counters(
+        self.count_webhook_message = new.counting(
             "tpuwatch_webhook_messages_total",
             "Messages to people by the webhook: sent, failed for good, or dropped because too many wait.",
             "result",
-            {result: result for result in MESSAGES},
+            MESSAGES,
         )
         new.registry.register(Snapshot(self._restart_families))
 
@@ -86,32 +84,16 @@ class RestartMetrics:
         if (action, phase) in self._restarts:
             self._restarts[action, phase].inc()
 
-    def count_blocked(self, blocked: Blocked) -> None:
-        """An action that a verdict calls for is blocked, for another reason than before."""
-        self._blocked[blocked].inc()
-
-    def count_request(self) -> None:
-        """The peers that watch the own node were asked to restart it."""
-        self._restart_requests.inc()
-
     def set_state(self, *, records: Sequence[RestartRecord], breaker_open: bool) -> None:
         """The open records of the ledger and its breaker, as they were read last."""
         self._open_records = tuple(record for record in records if record.open)
         self._breaker_open.set(breaker_open)
-
-    def set_operators_needed(self, count: int) -> None:
-        """The number of watched nodes that need an operator now."""
-        self._operators_needed.set(count)
 
     def set_ledger(self, *, works: bool) -> None:
         """The ledger was read or written, or could not be."""
         self._ledger_up.set(works)
         if not works:
             self._ledger_errors.inc()
-
-    def count_webhook_message(self, result: str) -> None:
-        """The result of a message: one of MESSAGES."""
-        self._webhook[result].inc()
 
     def _restart_families(self) -> Iterator[Metric]:
         records = self._open_records

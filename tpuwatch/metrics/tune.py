@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Counter
-
 from tpuwatch.libtpu import TUNED_VARIABLES
 from tpuwatch.model import DIRECTIONS
 
@@ -20,17 +18,13 @@ class TuneMetrics:
     """Metrics of tuning. The methods may be called from any thread."""
 
     def __init__(self, new: Families) -> None:
-        family = Counter(
+        self._tune_changes = new.counter_pairs(
             "tpuwatch_tune_changes_total",
             "Variables of a workload's next launch that were decided otherwise than before, by which way they went.",
-            ["variable", "direction"],
-            registry=new.registry,
+            ("variable", "direction"),
+            (*TUNED_VARIABLES, _OTHER),
+            DIRECTIONS,
         )
-        self._tune_changes = {
-            (variable, direction): family.labels(variable, direction)
-            for variable in (*TUNED_VARIABLES, _OTHER)
-            for direction in DIRECTIONS
-        }
         self._tune_workloads = new.gauge(
             "tpuwatch_tune_workloads",
             "Workloads whose next launch is decided here, as far as their launches are known.",
@@ -45,14 +39,14 @@ class TuneMetrics:
         self._tune_write_failures = new.gauge(
             "tpuwatch_tune_write_failed", "Workloads whose decided plan or environment file could not be written."
         )
-        self._tune_errors = new.counter(
+        self.count_write_failure = new.counter(
             "tpuwatch_tune_write_errors_total", "Times that a plan or an environment file could not be written."
-        )
+        ).inc
         self._tune_records = new.counters(
             "tpuwatch_tune_records_total",
             "Records of `tpuwatch exec` in the drop box: taken into the store, or refused because they were none.",
             "result",
-            {result: result for result in RECORDS},
+            RECORDS,
         )
 
     def count_change(self, variable: str, direction: str) -> None:
@@ -65,10 +59,6 @@ class TuneMetrics:
         self._tune_unsatisfiable.set(unsatisfiable)
         self._tune_conflicts.set(conflicts)
         self._tune_write_failures.set(write_failed)
-
-    def count_write_failure(self) -> None:
-        """A plan or an environment file could not be written."""
-        self._tune_errors.inc()
 
     def count_records(self, result: str, count: int) -> None:
         """Files of the drop box with this result, one of RECORDS."""

@@ -16,6 +16,7 @@ with warnings.catch_warnings():
     from google.cloud import tpu_v2
     from google.protobuf.message import DecodeError
 
+from tpuwatch.core import clean
 from tpuwatch.google import (
     MAX_PAGES,
     PAGE_SIZE,
@@ -24,7 +25,6 @@ from tpuwatch.google import (
     CloudClient,
     NodeConverter,
     RequestContext,
-    cleaned,
 )
 from tpuwatch.model import Problem
 from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 MAX_SECONDS: Final = 20.0  # for a look or a call: well below a lease
 MAX_NAME: Final = 256
+_MAX_TEXT: Final = 240  # characters of a message of the service
 MAX_OPERATIONS: Final = 500  # listed of one node, the newest
 # With these codes the service has not carried out the call. After all others it may have: the answer may be lost, or
 # come from something on the way.
@@ -208,7 +209,7 @@ def _answer_to(error: ApiError, what: str) -> CallAnswer:
     if fault.problem in _EXPLAINED:
         message = fault.sentence
     else:
-        detail = cleaned(getattr(error.__cause__, "message", error.__cause__))
+        detail = clean(str(getattr(error.__cause__, "message", error.__cause__)), _MAX_TEXT)
         came = "was refused" if refused else "was not answered, and may have been carried out or not"
         message = f"The {what} {came} ({fault.code})." + (f' The message: "{detail}".' if detail else "")
     return CallAnswer(code=fault.code if refused else "", message=message, retry_after=fault.retry_after)
@@ -247,12 +248,12 @@ def _listed(raw: Any) -> _ListedOperation:
         metadata.Clear()
     verb = metadata.verb.lower()
     operation = Operation(
-        name=cleaned(raw.name, MAX_NAME),
-        verb=next((known for known in _VERBS if verb.startswith(known)), cleaned(verb, MAX_NAME)),
+        name=clean(raw.name, MAX_NAME),
+        verb=next((known for known in _VERBS if verb.startswith(known)), clean(verb, MAX_NAME)),
         created=_created(raw.name, metadata),
         done=raw.done,
         code=raw.error.code if raw.HasField("error") else 0,
-        message=cleaned(raw.error.message),
+        message=clean(raw.error.message, _MAX_TEXT),
     )
     return _ListedOperation(operation, _place(metadata.target))
 

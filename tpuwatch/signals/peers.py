@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from tpuwatch import __version__
 from tpuwatch.core import Pacing, TpuwatchError, clean
-from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError
+from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
 from tpuwatch.model import Action, Answer, Confidence, Peer, PeerVerdict, Problem, Signal, Verdict
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ _NOT_YET: Answer[Peer] = Answer(detail="It was not asked yet.")
 E = TypeVar("E", bound=Enum)
 PATH: Final = "/api/v1/status"
 MAX_REPLY_BYTES: Final = 1 << 20  # with the head
-_PIECE_BYTES: Final = 1 << 16
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"tpuwatch/{__version__}", "Connection": "close"}
 _MAX_NAME: Final = 64
 _MAX_REASONS: Final = 50
@@ -371,11 +370,7 @@ def _document(reply: http.client.HTTPResponse, url: str) -> Any:
     if reply.status != 200:
         text = f"{url} answered {reply.status} to {PATH}. Ask it there what is wrong: tpuwatch status."
         raise PeerError(Problem.SERVER if reply.status >= 500 else Problem.FOREIGN, text)
-    # In pieces: a buffer for all would be as large as the reply declares.
-    body = b"".join(iter(lambda: reply.read(_PIECE_BYTES), b""))
-    if reply.length:  # it ended before what it had declared
-        raise ConnectionResetError(errno.ECONNRESET, "the reply was cut off")
-    return json.loads(body)
+    return json.loads(read_whole(reply))
 
 
 def _wrapped(plain: socket.socket, host: str) -> socket.socket:

@@ -27,19 +27,17 @@ def print_finding(console: Console, finding: Mapping[str, Any], *, number: int) 
     console.line(printable(finding["summary"]), indent=3)
     for fact in facts(finding["details"], finding["summary"]):
         console.line(printable(fact), indent=3, hang=2, style="dim")
-    print_place(console, finding, indent=3)
+    _print_place(console, finding)
     print_remedy(console, finding, indent=3)
 
 
-def print_place(console: Console, finding: Mapping[str, Any], *, indent: int) -> None:
+def _print_place(console: Console, finding: Mapping[str, Any]) -> None:
     """Where a finding was seen first, with the recognised text."""
     first = finding["first"]
     place = first["file"] + (f", line {first['line']}" if first.get("line") else "")
     excerpt = next((line.strip() for line in first["text"].splitlines() if line.strip()), "")
-    console.line(f"Seen in {printable(place)}:", indent=indent, style="dim")
-    console.line(
-        printable(excerpt[:_EXCERPT] + ("…" if len(excerpt) > _EXCERPT else "")), indent=indent + 2, style="dim"
-    )
+    console.line(f"Seen in {printable(place)}:", indent=3, style="dim")
+    console.line(printable(excerpt, _EXCERPT), indent=5, style="dim")
 
 
 def print_remedy(console: Console, finding: Mapping[str, Any], *, indent: int, title: str = "What to do") -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
-    from tpuwatch.model import DaemonStatus, Event, FileProblem, Finding, Identity, JudgedNode, Known, Launch
+    from tpuwatch.model import DaemonStatus, Event, Finding, Identity, JudgedNode, Known, Launch
 
 _STYLE: Final = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
 _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
@@ -128,11 +128,10 @@ def _own_problems(status: DaemonStatus) -> list[str]:
         sentences.append(
             f"Events are held in memory only: {status.store.path} cannot be written. {status.store.detail}"
         )
-    return sentences + [_describe_problem(problem) for problem in status.problems]
-
-
-def _describe_problem(problem: FileProblem) -> str:
-    return problem.reason if problem.path in problem.reason else f"{problem.path}: {problem.reason}"
+    for problem in status.problems:
+        named = problem.path in problem.reason
+        sentences.append(problem.reason if named else f"{problem.path}: {problem.reason}")
+    return sentences
 
 
 def _node_rows(nodes: Sequence[JudgedNode]) -> dict[str, Any]:

@@ -37,8 +37,6 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP response."""
-
     code: int
     content_type: str
     body: bytes

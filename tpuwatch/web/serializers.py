@@ -5,32 +5,28 @@ Sizes are bytes, durations seconds, times as in tpuwatch.core.json_text. Imports
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, format_size, length, times
-from tpuwatch.model import Blocked, Phase
+from tpuwatch.model import Blocked, Breaker, Phase
 from tpuwatch.restart import owner_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tpuwatch.model import (
-        Attempt,
-        Chip,
         CloudNode,
         DaemonStatus,
         Event,
         Finding,
-        Holder,
         Host,
         Identity,
         JudgedNode,
         Judgement,
         Launch,
-        Maintenance,
         Peer,
-        Remedy,
         RestartDecision,
         RestartRecord,
         RestartsStatus,
@@ -57,68 +53,58 @@ _PHASES: Final = {
 _TUNE_TEXT: Final = 500
 _MAX_REASONS: Final = 20
 _STATUS_WORKLOADS: Final = 10  # in the status document
+_PLACE: Final = "file time text rule"  # of an event
+_TIMES: Final = frozenset(  # the fields that are times, in whatever document they stand
+    (
+        *("time", "observed", "now", "started", "ended", "last_heard", "last_success", "last_written", "booted"),
+        *("last_oom_kill", "at", "tried", "since", "start", "end", "latest_start", "answered", "silent_since"),
+        *("requested", "entered", "began"),
+    )
+)
+
+
+def _document(value: object, names: str) -> dict[str, Any]:
+    """The fields of `value` that `names` lists, in that order: times as `times` gives them, enums as their values."""
+    document: dict[str, Any] = {}
+    for name in names.split():
+        one = getattr(value, name)
+        if name in _TIMES:
+            document.update(times(name, one))
+        elif isinstance(one, Enum):
+            document[name] = one.value
+        else:
+            document[name] = list(one) if isinstance(one, tuple) else one
+    return document
+
+
+def _documents(values: Iterable[object], names: str) -> list[dict[str, Any]]:
+    return [_document(value, names) for value in values]
 
 
 def event(event: Event) -> dict[str, Any]:
     """An event with everything that the store holds of it."""
-    return {
-        "id": event.id,
-        "cause": event.cause.value,
-        "rule": event.rule,
-        **times("time", event.time),
-        **times("observed", event.observed),
-        "severity": event.severity,
-        "pid": event.pid,
-        "file": event.file,
-        "offset": event.offset,
-        "text": event.text,
-        "details": event.details,
-        "history": event.history,
-        "key": event.key.hex(),
-    }
+    shown = _document(event, "id cause rule time observed severity pid file offset text details history key")
+    return {**shown, "key": event.key.hex()}
 
 
 def launch(launch: Launch) -> dict[str, Any]:
     """A launch: one process that initialised the TPU, or tried to."""
-    return {
-        "id": launch.id,
-        "pid": launch.pid,
-        "user": launch.user,
-        "host": launch.host,
-        **times("started", launch.started),
-        "outcome": launch.outcome.value,
-        "cause": launch.cause.value if launch.cause else None,
-        "init_seconds": launch.init_seconds,
-        "build": launch.build,
-        "chips": launch.chips,
-        "chip_kind": launch.chip_kind,
-        "premapped_bytes": launch.premapped_bytes,
-        "premapped_threshold_bytes": launch.premapped_threshold_bytes,
-        "premapped_partitions": launch.premapped_partitions,
-        **times("last_heard", launch.last_heard),
-        "environment": launch.environment,
-        "workload": launch.workload,
-        "faults": launch.faults,
-        "premapped_failures": launch.premapped_failures,
-        "premapped_need_bytes": launch.premapped_need_bytes,
-        "premapped_asked_bytes": launch.premapped_asked_bytes,
-        "boot_id": launch.boot_id,
-        **times("ended", launch.ended),
-        "exit_status": launch.exit_status,
-        "history": launch.history,
-    }
+    return _document(
+        launch,
+        "id pid user host started outcome cause init_seconds build chips chip_kind"
+        " premapped_bytes premapped_threshold_bytes premapped_partitions last_heard environment workload faults"
+        " premapped_failures premapped_need_bytes premapped_asked_bytes boot_id ended exit_status history",
+    )
 
 
 def finding(finding: Finding) -> dict[str, Any]:
     """A finding: what is wrong, where it was first seen, and what to do, the first step first."""
     return {
-        "cause": finding.cause.value,
-        "count": finding.count,
-        "summary": finding.summary,
-        "first": {**_place(finding.first), "line": finding.line},
-        "last": _place(finding.last),
+        **_document(finding, "cause count summary"),
+        "first": {**_document(finding.first, _PLACE), "line": finding.line},
+        "last": _document(finding.last, _PLACE),
         "details": finding.details,
-        "remedy": _steps(finding.remedy),
+        "remedy": _documents(finding.remedy, "do source"),
     }
 
 
@@ -130,58 +116,32 @@ def diagnosis(findings: Iterable[Finding], launches: Iterable[Launch]) -> dict[s
 def node(node: JudgedNode) -> dict[str, Any]:
     """A watched node: its verdict with reasons and remedy, and its state in the cloud."""
     return {
-        "node": node.node,
-        "project": node.project,
-        "zone": node.zone,
-        "own": node.own,
-        **judgement(node.judgement),
+        **_document(node, "node project zone own"),
+        **_judgement(node.judgement),
         "cloud": cloud_node(node.cloud) if node.cloud else None,
         "peer": _peer(node.peer) if node.peer else None,
     }
 
 
-def judgement(judgement: Judgement) -> dict[str, Any]:
-    """A verdict with its reasons, contradictions and remedy."""
+def _judgement(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict.value,
         **times("judged", judgement.at),
-        **times("since", judgement.since),
-        "confidence": judgement.confidence.value,
-        "action": judgement.action.value,
-        "summary": judgement.summary,
-        "reasons": [
-            {"signal": reason.signal.value, "text": reason.text, **times("at", reason.at)}
-            for reason in judgement.reasons
-        ],
-        "contradictions": list(judgement.contradictions),
-        "missing": list(judgement.missing),
-        "remedy": _steps(judgement.remedy),
+        **_document(judgement, "since confidence action summary"),
+        "reasons": _documents(judgement.reasons, "signal text at"),
+        **_document(judgement, "contradictions missing"),
+        "remedy": _documents(judgement.remedy, "do source"),
     }
 
 
 def cloud_node(node: CloudNode) -> dict[str, Any]:
     """A node as the Cloud TPU API shows it."""
+    maintenance = node.maintenance
     return {
-        "name": node.name,
-        "state": node.state,
-        "health": node.health,
-        "health_description": node.health_description,
-        "symptoms": [
-            {
-                "kind": symptom.kind,
-                **times("at", symptom.at),
-                "worker": symptom.worker,
-                "details": symptom.details,
-            }
-            for symptom in node.symptoms
-        ],
-        "accelerator": node.accelerator,
-        "runtime_version": node.runtime_version,
-        "hosts": node.hosts,
-        "spot": node.spot,
-        "queued_resource": node.queued_resource,
-        "address": node.address,
-        "maintenance": _maintenance(node.maintenance) if node.maintenance else None,
+        **_document(node, "name state health health_description"),
+        "symptoms": _documents(node.symptoms, "kind at worker details"),
+        **_document(node, "accelerator runtime_version hosts spot queued_resource address"),
+        "maintenance": maintenance and _document(maintenance, "kind status start end latest_start can_reschedule"),
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),
         "labels": dict(node.labels),
@@ -190,137 +150,59 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
 
 def identity(identity: Identity) -> dict[str, Any]:
     """Who this machine is: each value with where it came from; both empty where it is unknown."""
-    known = {field.name: getattr(identity, field.name) for field in fields(identity)}
-    return {name: {"value": one.value, "source": one.source} for name, one in known.items()}
+    return asdict(identity)
 
 
 def signal(signal: SignalStatus) -> dict[str, Any]:
     """A signal: when it last answered, and why it did not when it was asked last."""
-    return {
-        "name": signal.name,
-        "problem": signal.problem.value if signal.problem else None,
-        "detail": signal.detail,
-        **times("at", signal.at),
-        **times("tried", signal.tried),
-    }
+    return _document(signal, "name problem detail at tried")
 
 
 def runtime(runtime: Runtime) -> dict[str, Any]:
     """What the runtime metrics of the processes that hold the TPU report."""
-    return {
-        "ports": [
-            {
-                "port": port.port,
-                "problem": port.problem.value if port.problem else None,
-                "detail": port.detail,
-                **times("since", port.since),
-                "hlo_queue": port.hlo_queue,
-                "chips": [_chip(chip) for chip in port.chips],
-            }
-            for port in runtime.ports
-        ]
-    }
+    ports = [
+        {**_document(port, "port problem detail since hlo_queue"), "chips": [asdict(chip) for chip in port.chips]}
+        for port in runtime.ports
+    ]
+    return {"ports": ports}
 
 
 def host(host: Host) -> dict[str, Any]:
     """The machine: who holds the TPU, memory, kills, and what could not be examined."""
     return {
-        "boot_id": host.boot_id,
-        **times("booted", host.booted),
-        "holders": [_holder(holder) for holder in host.holders],
-        "lock_file": host.lock_file,
-        "cpu_busy": host.cpu_busy,
-        "cores": host.cores,
-        "memory_total_bytes": host.memory_total_bytes,
-        "memory_available_bytes": host.memory_available_bytes,
-        "memory_pinned_bytes": host.memory_pinned_bytes,
-        "oom_kills": host.oom_kills,
-        **times("last_oom_kill", host.last_oom_kill),
-        "unseen": list(host.unseen),
+        **_document(host, "boot_id booted"),
+        "holders": _documents(host.holders, "pid user command started devices locks cpu_cores"),
+        **_document(
+            host,
+            "lock_file cpu_busy cores memory_total_bytes memory_available_bytes memory_pinned_bytes"
+            " oom_kills last_oom_kill unseen",
+        ),
     }
 
 
 def _peer(peer: Peer) -> dict[str, Any]:
     word = peer.verdict
     return {
-        **times("answered", peer.answered),
-        **times("silent_since", peer.silent_since),
-        "refuses": peer.refuses,
+        **_document(peer, "answered silent_since refuses"),
         "verdict": word.verdict.value if word else None,
         "summary": word.summary if word else None,
     }
 
 
-def _holder(holder: Holder) -> dict[str, Any]:
-    return {
-        "pid": holder.pid,
-        "user": holder.user,
-        "command": holder.command,
-        **times("started", holder.started),
-        "devices": list(holder.devices),
-        "locks": holder.locks,
-        "cpu_cores": holder.cpu_cores,
-    }
-
-
-def _chip(chip: Chip) -> dict[str, Any]:
-    return {field.name: getattr(chip, field.name) for field in fields(chip)}
-
-
-def _maintenance(maintenance: Maintenance) -> dict[str, Any]:
-    return {
-        "kind": maintenance.kind,
-        "status": maintenance.status,
-        **times("start", maintenance.start),
-        **times("end", maintenance.end),
-        **times("latest_start", maintenance.latest_start),
-        "can_reschedule": maintenance.can_reschedule,
-    }
-
-
-def _steps(remedy: Iterable[Remedy]) -> list[dict[str, str]]:
-    return [{"do": step.do, "source": step.source} for step in remedy]
-
-
-def _place(event: Event) -> dict[str, Any]:
-    return {"file": event.file, **times("time", event.time), "text": event.text, "rule": event.rule}
-
-
 def status(status: DaemonStatus) -> dict[str, Any]:
     """The daemon's state as JSON."""
-    store = status.store
     not_ready = status.not_ready()
     return {
-        "version": status.version,
-        "state": status.state,
+        **_document(status, "version state"),
         "ready": not not_ready,
         "not_ready": not_ready,
-        **times("now", status.now),
-        **times("started", status.started),
-        "uptime_seconds": status.uptime_seconds,
-        "loops": [
-            {"name": loop.name, "fresh": loop.fresh, **times("last_success", loop.last_success)}
-            for loop in status.loops
-        ],
-        "files": [
-            {
-                "path": file.path,
-                "size_bytes": file.size_bytes,
-                "read_bytes": file.read_bytes,
-                "lag_bytes": file.lag_bytes,
-                **times("last_written", file.last_written),
-            }
-            for file in status.files
-        ],
-        "problems": [{"path": problem.path, "reason": problem.reason} for problem in status.problems],
+        **_document(status, "now started uptime_seconds"),
+        "loops": _documents(status.loops, "name fresh last_success"),
+        "files": _documents(status.files, "path size_bytes read_bytes lag_bytes last_written"),
+        "problems": _documents(status.problems, "path reason"),
         "notices": list(status.notices),
         "config_source": status.config_source,
-        "store": {
-            "path": store.path,
-            "durable": store.durable,
-            "events": store.events,
-            "detail": store.detail,
-        },
+        "store": _document(status.store, "path durable events detail"),
         "last_launch": launch(status.last_launch) if status.last_launch else None,
         "identity": identity(status.identity) if status.identity else None,
         "node": node(status.node) if status.node else None,
@@ -335,16 +217,16 @@ def status(status: DaemonStatus) -> dict[str, Any]:
 def restarts(status: RestartsStatus, now: float, limit: int) -> dict[str, Any]:
     """Open and past restarts, and the latest decisions: `limit` nodes of each."""
     records = sorted(status.records, key=lambda one: (not one.open, -max(one.entered, one.requested)))
-    breaker = status.breaker
+    breaker = status.breaker or Breaker()
     return {
         **times("now", now),
         "mode": "act" if status.acts else "observe",
         **times("ledger_read", status.read),
         "ledger_problem": status.problem or None,
         "breaker": {
-            "open": breaker is not None and breaker.opened is not None,
-            **times("opened", breaker.opened if breaker is not None else None),
-            "reason": breaker.reason if breaker is not None else "",
+            "open": breaker.opened is not None,
+            **times("opened", breaker.opened),
+            "reason": breaker.reason,
         },
         "restarts": [restart(one) for one in records[:limit]],
         "decisions": [{"label": label, **restart_decision(one)} for label, one in status.decisions[:limit]],
@@ -353,54 +235,32 @@ def restarts(status: RestartsStatus, now: float, limit: int) -> dict[str, Any]:
 
 def restart(record: RestartRecord) -> dict[str, Any]:
     """What the ledger holds of one node."""
-    target = record.target
     return {
-        "node": target.node,
-        "zone": target.zone,
-        "project": target.project,
-        "action": record.action.value,
-        "phase": record.phase.value,
-        "open": record.open,
-        "cause": record.cause,
-        "reason": record.reason,
-        "evidence": list(record.evidence),
-        "signals": list(record.signals),
-        "actor": record.actor,
-        **times("requested", record.requested),
-        **times("entered", record.entered),
+        **_document(record.target, "node zone project"),
+        **_document(record, "action phase open cause reason evidence signals actor requested entered"),
         "driver": owner_words(record.lease.owner) if record.lease.owner else None,
-        "operations": list(record.operations),
-        "stops": record.stops,
-        "tries": record.tries,
+        **_document(record, "operations stops tries"),
         **times("not_before", record.not_before or None),
         "note": record.note,
-        "history": [_restart_attempt(one) for one in record.history],
+        "history": _documents(record.history, "action phase cause began ended stops actor"),
     }
 
 
 def restart_decision(decision: RestartDecision) -> dict[str, Any]:
     """The latest decision on one node."""
     return {
-        **times("at", decision.at),
-        "verdict": decision.verdict,
-        "wanted": decision.wanted.value,
-        "act": decision.act.value if decision.act is not None else None,
-        "blocked": decision.blocked.value if decision.blocked is not None else None,
-        "sentence": decision.sentence,
+        **_document(decision, "at verdict wanted act blocked sentence"),
         "person_needed": decision.needs_operator,
         **times("retry", decision.retry_at),
-        "signals": list(decision.signals),
-        "evidence": list(decision.evidence),
-        "against": list(decision.against),
-        "held_seconds": decision.held_seconds,
+        **_document(decision, "signals evidence against held_seconds"),
     }
 
 
 def restart_sentences(status: RestartsStatus, now: float) -> list[str]:
     """What an operator should know, a sentence each, most important first; empty if there is nothing."""
-    breaker = status.breaker
+    breaker = status.breaker or Breaker()
     sentences: list[str] = []
-    if breaker is not None and breaker.opened is not None:
+    if breaker.opened is not None:
         sentences.append(
             f"The breaker has been open for {length(now - breaker.opened)}: tpuwatch restarts nothing by itself. "
             f"{clean(breaker.reason, _RESTART_TEXT)} When that is seen to: `tpuwatch restarts reset-breaker`."
@@ -429,18 +289,6 @@ def _truncated(sentences: list[str], what: str) -> list[str]:
     if more <= 0:
         return sentences
     return [*sentences[:_MAX_SENTENCES], f"{more} more {what}: `/api/v1/restarts` lists them."]
-
-
-def _restart_attempt(one: Attempt) -> dict[str, Any]:
-    return {
-        "action": one.action.value,
-        "phase": one.phase.value,
-        "cause": one.cause,
-        **times("began", one.began),
-        **times("ended", one.ended),
-        "stops": one.stops,
-        "actor": one.actor,
-    }
 
 
 def tune(status: TuneStatus, now: float, limit: int) -> dict[str, Any]:

@@ -63,7 +63,6 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """The address as a URL."""
         host, port = self.address
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
@@ -259,7 +258,6 @@ class _Handler(BaseHTTPRequestHandler):
         return any(_is_wanted(offer, "gzip") for offer in offers)
 
     def version_string(self) -> str:
-        """The Server header."""
         return "tpuwatch"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 # the base class names it so

@@ -8,7 +8,9 @@ import shutil
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,20 @@ def tune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tune"
 
 
+Env = Callable[..., Any]  # with what was printed as `out` and `err`
+
+
+@pytest.fixture
+def env(capsys: pytest.CaptureFixture[str]) -> Env:
+    """Runs the command, and returns what it prints."""
+
+    def run(*words: str) -> Any:
+        assert main(["env", *words]) == 0
+        return capsys.readouterr()
+
+    return run
+
+
 def decide(tune: Path, workload: str = "default", size: int = 8 << 30) -> None:
     settings = (VariableSetting(SIZE, str(size), DECISION.reasons[0]), VariableSetting("TPU_LOG_DIR", "/gone", "old"))
     write_plan(tune, TunePlan(workload, 1_800_000_000.0, settings, DECISION, stamp(tune.parent / "config.toml")))
@@ -55,11 +71,8 @@ def test_a_shell_takes_it_and_the_next_launch_has_it(tune: Path) -> None:
     assert (found["TPUWATCH_WORKLOAD"], SIZE in found["TPUWATCH_SET"].split(",")) == ("default", True)
 
 
-def test_without_a_plan_the_launch_is_made_visible_and_its_size_left_alone(
-    tune: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["env", "--workload", "bert"]) == 0
-    told = capsys.readouterr()
+def test_without_a_plan_the_launch_is_made_visible_and_its_size_left_alone(tune: Path, env: Env) -> None:
+    told = env("--workload", "bert")
     assert "export TPU_MIN_LOG_LEVEL=0;" in told.out
     assert SIZE not in told.out
     assert "# There is no history of this workload yet" in told.out
@@ -67,15 +80,12 @@ def test_without_a_plan_the_launch_is_made_visible_and_its_size_left_alone(
     assert [path.name for path in tune.iterdir()] == ["launches"]
 
 
-def test_what_is_set_already_stays_and_is_said(
-    tune: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_set_already_stays_and_is_said(tune: Path, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(tune)
     monkeypatch.setenv(SIZE, "4096\x1b")
     monkeypatch.setenv("TPU_MIN_LOG_LEVEL", "2")
     monkeypatch.setenv("LIBTPU_INIT_ARGS", "--xla_a='b c'")
-    assert main(["env"]) == 0
-    told = capsys.readouterr()
+    told = env()
     assert f"export {SIZE}" not in told.out
     assert "export LIBTPU_INIT_ARGS='--logbuflevel=-1 --xla_a='\"'\"'b c'\"'\"'';" in told.out
     assert f"tpuwatch: {SIZE}=4096  is set already and stays; tpuwatch would have {8 << 30}." in told.err
@@ -83,38 +93,30 @@ def test_what_is_set_already_stays_and_is_said(
 
 
 @pytest.mark.parametrize("form", ["systemd", "docker"])
-def test_another_environment_has_all_of_it(
-    tune: Path, form: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_environment_has_all_of_it(tune: Path, form: str, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(tune)
     monkeypatch.setenv(SIZE, "4096")
-    assert main(["env", "--format", form]) == 0
-    told = capsys.readouterr()
+    told = env("--format", form)
     assert str(8 << 30) in told.out
     assert told.err == ""
 
 
-def test_the_workload_may_stand_in_the_environment(
-    tune: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_workload_may_stand_in_the_environment(tune: Path, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
     decide(tune, "bert", 1 << 30)
     monkeypatch.setenv("TPUWATCH_WORKLOAD", "bert")
-    assert main(["env", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(env("--json").out)
     assert (document["workload"], document["set"][0]["value"]) == ("bert", str(1 << 30))
-    assert main(["env", "--json", "--workload", "default"]) == 0
-    assert json.loads(capsys.readouterr().out)["workload"] == "default"
+    assert json.loads(env("--json", "--workload", "default").out)["workload"] == "default"
 
 
-def test_it_is_written_where_the_unit_looks_for_it(tune: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_written_where_the_unit_looks_for_it(tune: Path, env: Env) -> None:
     decide(tune)
-    assert main(["env", "--write"]) == 0
     path = tune / "plans" / "default.env"
-    assert capsys.readouterr().out == f"Wrote {path}.\n"
+    assert env("--write").out == f"Wrote {path}.\n"
     assert f'{SIZE}="{8 << 30}"\n' in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     other = tune.parent / "x.env"
-    assert main(["env", "--format", "docker", "--write", str(other)]) == 0
+    env("--format", "docker", "--write", str(other))
     assert f"{SIZE}={8 << 30}\n" in other.read_text()
 
 
@@ -124,21 +126,19 @@ def test_without_a_daemon_it_is_written_to_the_users_own_place(tune: Path) -> No
     assert (tune.parent / "home/.local/state/tpuwatch/tune/plans/default.env").is_file()
 
 
-def test_a_plan_that_cannot_be_trusted_is_said_and_done_without(tune: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_that_cannot_be_trusted_is_said_and_done_without(tune: Path, env: Env) -> None:
     decide(tune)
     (tune / "plans" / "default.json").chmod(0o666)
-    assert main(["env"]) == 0
-    told = capsys.readouterr()
+    told = env()
     assert SIZE not in told.out
     assert "others can write to it" in told.err
 
 
-def test_a_plan_of_another_configuration_is_said(tune: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_of_another_configuration_is_said(tune: Path, env: Env) -> None:
     decide(tune)
     with open(tune.parent / "config.toml", "a") as file:
         file.write('overrides = {TPU_PREMAPPED_BUFFER_SIZE = "8192"}\n')
-    assert main(["env"]) == 0
-    told = capsys.readouterr()
+    told = env()
     assert f"export {SIZE}=8192;" in told.out
     assert "another state of the configuration" in told.err
 

@@ -46,20 +46,6 @@ def test_lines_for_people(store: EventStore, capsys: pytest.CaptureFixture[str])
     assert "    history, /logs" in capsys.readouterr().out  # no word on a process that is not known
 
 
-def test_a_change_of_the_next_launch_is_printed(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
-    text = "Advice for the next launch of train: it goes up."
-    change = event(
-        "t", cause=Cause.TUNE_CHANGE, rule="tune-change", severity="I", pid=None, text=text, file="/plans/t.json"
-    )
-    store.commit([event("a"), change], [])
-    assert main(["events", "--cause", "tune_change"]) == 0
-    when, words, place = capsys.readouterr().out.splitlines()
-    assert (when.split()[-1], words, place) == ("tune_change", f"    {text}", "    /plans/t.json")
-    assert main(["events", "--json", "--cause", "tune_change"]) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["cause"], document["severity"], document["text"]) == ("tune_change", "I", text)
-
-
 def test_what_is_asked_for(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
     events = [event(str(number), time=NOW + number, cause=list(Cause)[number % 3]) for number in range(9)]
     store.commit([*events, event("old", history=True)], [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,24 +34,25 @@ def view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SampleView
         yield view
 
 
-def test_a_table_with_the_bad_ones_first(view: SampleView, capsys: Capture) -> None:
+@pytest.mark.usefixtures("view")
+def test_a_table_with_the_bad_ones_first(capsys: Capture) -> None:
     assert main(["nodes"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["NODE", "train-4", "train-3", "train-2", "train-1"]
     assert lines[5:] == ["", "4 nodes: 1 node stuck, 1 preempted, 1 unknown, 1 healthy."]
-    assert len(view.watched) == 4
 
 
-def test_all_prints_the_bad_nodes_in_full(view: SampleView, capsys: Capture) -> None:
+@pytest.mark.usefixtures("view")
+def test_all_prints_the_bad_nodes_in_full(capsys: Capture) -> None:
     assert main(["nodes", "--all"]) == 1
     printed = capsys.readouterr().out
     assert printed.count("   Why:") == 2
     assert printed.index("train-4: node stuck since") < printed.index("train-3: preempted since")
     assert "train-2: unknown" not in printed
-    assert view.watched
 
 
-def test_named_nodes_alone_whatever_they_are(view: SampleView, capsys: Capture) -> None:
+@pytest.mark.usefixtures("view")
+def test_named_nodes_alone_whatever_they_are(capsys: Capture) -> None:
     assert main(["nodes", "train-1", "train-2"]) == 0  # unknown is never unhealthy
     printed = capsys.readouterr().out
     assert "train-1: healthy since" in printed
@@ -60,7 +60,6 @@ def test_named_nodes_alone_whatever_they_are(view: SampleView, capsys: Capture) 
     assert "train-4" not in printed
     assert "4 nodes" not in printed
     assert main(["nodes", "train-3"]) == 1
-    assert view.watched
 
 
 def test_a_node_that_is_not_watched(view: SampleView, capsys: Capture) -> None:
@@ -71,14 +70,14 @@ def test_a_node_that_is_not_watched(view: SampleView, capsys: Capture) -> None:
     assert "`nodes` under [cloud] sets them" in capsys.readouterr().err
 
 
-def test_json(view: SampleView, capsys: Capture) -> None:
+@pytest.mark.usefixtures("view")
+def test_json(capsys: Capture) -> None:
     assert main(["nodes", "--json"]) == 1
     document = json.loads(capsys.readouterr().out)
     assert [node["verdict"] for node in document["nodes"]] == ["node_stuck", "preempted", "unknown", "healthy"]
     assert document["watched"] == 4
     assert main(["nodes", "--json", "train-1"]) == 0
     assert [node["node"] for node in json.loads(capsys.readouterr().out)["nodes"]] == ["train-1"]
-    assert view.watched
 
 
 def test_nobody_is_watched(view: SampleView, capsys: Capture) -> None:
@@ -91,13 +90,3 @@ def test_more_nodes_than_a_page_of_the_api_has_by_default(view: SampleView, caps
     view.watched[:] = [samples.node(f"train-{number}") for number in range(1500)]
     assert main(["nodes"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1503
-
-
-def test_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-    config = tmp_path / "tpuwatch.toml"
-    config.write_text(f'[http]\nlisten = "127.0.0.1:{port}"\n[state]\ndir = "{tmp_path}"\n')
-    monkeypatch.setenv("TPUWATCH_CONFIG", str(config))
-    assert main(["nodes"]) == 3
-    assert f"no daemon answers at 127.0.0.1:{port} " in capsys.readouterr().err

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.daemon_process import DaemonProcess, libtpu_name, wait_for
 from tests.standins.http_daemon import answering
+from tests.standins.runtime_server import listening
 from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import main
 from tpuwatch.core.json_text import iso
 from tpuwatch.model.verdict import Verdict
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+Show = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Show:
+    """Runs the command against a daemon with this view; its exit code and what it prints."""
+
+    def run(view: SampleView, *words: str) -> tuple[int, str]:
+        with answering(view, tmp_path, monkeypatch):
+            return main(["status", *words]), capsys.readouterr().out
+
+    return run
 
 
 @pytest.fixture
@@ -81,21 +91,14 @@ def test_no_daemon(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) ->
     ids=["text", "ssh", "list", "deep"],
 )
 def test_something_else_answers(daemon: DaemonProcess, answer: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(answer)
 
-        def serve() -> None:
-            connection, _ = other.accept()  # one is enough: the command asks no more of what is no daemon
-            with connection:
-                connection.recv(65536)
-                connection.sendall(answer)
-
-        other.settimeout(30)
-        thread = threading.Thread(target=serve)
-        thread.start()
-        daemon.configure(listen=f"127.0.0.1:{other.getsockname()[1]}")
+    with listening(serve) as port:
+        daemon.configure(listen=f"127.0.0.1:{port}")
         assert main(["status"]) == 3
-        thread.join()
-        assert " (some other program does); start it with" in capsys.readouterr().err
+    assert " (some other program does); start it with" in capsys.readouterr().err
 
 
 def test_a_daemon_that_hangs(
@@ -133,64 +136,40 @@ def test_a_daemon_of_another_version(
     ("verdict", "status"),
     [(Verdict.HEALTHY, 0), (Verdict.UNKNOWN, 0), (Verdict.COMPILING, 0), (Verdict.JOB_STUCK, 1), (Verdict.GONE, 1)],
 )
-def test_the_verdict_decides_with(
-    verdict: Verdict, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with answering(SampleView(samples.watching(verdict)), tmp_path, monkeypatch):
-        assert main(["status"]) == status
-        assert main(["status", "--json"]) == status
-    assert f"train-1: {verdict.value.replace('_', ' ')} since" in capsys.readouterr().out
+def test_the_verdict_decides_with(show: Show, verdict: Verdict, status: int) -> None:
+    view = SampleView(samples.watching(verdict))
+    code, printed = show(view)
+    assert (code, show(view, "--json")[0]) == (status, status)
+    assert f"train-1: {verdict.value.replace('_', ' ')} since" in printed
 
 
-def test_all_is_well_on_one_screen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view = SampleView(samples.watching(), started=[samples.launch(pid=pid) for pid in range(1, 9)])
-    with answering(view, tmp_path, monkeypatch):
-        assert main(["status"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 80
+def test_all_is_well_on_one_screen(show: Show) -> None:
+    launches = [samples.launch(pid=pid) for pid in range(1, 9)]
+    code, printed = show(SampleView(samples.watching(), started=launches))
+    lines = printed.splitlines()
+    assert (code, len(lines) <= 24, max(map(len, lines)) <= 80) == (0, True, True)
     assert "train-1: healthy since 2026-11-20 11:44:14 UTC, 2 h ago (high)" in lines
 
 
-def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    view = SampleView(samples.watching(Verdict.RUNTIME_STUCK), wrong=[samples.finding()], started=[samples.launch()])
-    with answering(view, tmp_path, monkeypatch):
-        assert main(["status"]) == 1
-    printed = capsys.readouterr().out
+def test_what_is_wrong_why_and_what_to_do_on_the_first_screen(show: Show) -> None:
+    stuck = samples.watching(Verdict.RUNTIME_STUCK)
+    code, printed = show(SampleView(stuck, wrong=[samples.finding()], started=[samples.launch()]))
+    assert code == 1
     screen = printed.splitlines()[:24]
-    places = [
-        next(place for place, line in enumerate(screen) if words in line)
-        for words in (
-            "train-1: runtime stuck since",
-            "   Why:",
-            "   But:",
-            "What to do (restart the runtime):",
-            "Machine:",
-        )
-    ]
+    parts = ("train-1: runtime stuck since", "   Why:", "   But:", "What to do (restart the runtime):", "Machine:")
+    places = [next(place for place, line in enumerate(screen) if words in line) for words in parts]
     assert places == sorted(places)
     assert printed.index("Machine:") < printed.index("1. hbm_oom_compile") < printed.index("Launches, the newest first")
 
 
-def test_when_a_record_without_a_time_was_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_when_a_record_without_a_time_was_seen(show: Show) -> None:
     first = samples.event(time=None)
-    with answering(SampleView(samples.watching(), wrong=[samples.finding(first)]), tmp_path, monkeypatch):
-        assert main(["status"]) == 1
-    assert f"last at {iso(first.observed)}\n" in capsys.readouterr().out
+    code, printed = show(SampleView(samples.watching(), wrong=[samples.finding(first)]))
+    assert code == 1
+    assert f"last at {iso(first.observed)}\n" in printed
 
 
-def test_the_next_launch_is_printed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    view = SampleView(samples.status(tune=test_tunes.status(test_tunes.tuned())))
-    with answering(view, tmp_path, monkeypatch):
-        main(["status"])
-    text = capsys.readouterr().out
-    assert "Next launch" in text
-    assert "train: grow, on trial, premapped buffer 8 GiB. It was too small." in " ".join(text.split())
+def test_the_next_launch_is_printed(show: Show) -> None:
+    _, printed = show(SampleView(samples.status(tune=test_tunes.status(test_tunes.tuned()))))
+    assert "Next launch" in printed
+    assert "train: grow, on trial, premapped buffer 8 GiB. It was too small." in " ".join(printed.split())

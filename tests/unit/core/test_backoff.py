@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tpuwatch.core.backoff import JITTER, MAX_RETRY_AFTER, TRIP_AFTER, CircuitState, Pacing
+from tpuwatch.core.backoff import JITTER, MAX_RETRY_AFTER, TRIP_AFTER, Pacing
 from tpuwatch.core.clock import ManualClock
 
 INTERVALS = st.floats(min_value=0.5, max_value=3600.0)
@@ -31,7 +31,6 @@ def test_it_is_due_at_once_at_first() -> None:
     pace, _ = pacing()
     assert pace.due_in == 0.0
     assert not pace.held
-    assert pace.breaker is CircuitState.CLOSED
     assert pace.breaker_notice == ""
 
 
@@ -87,15 +86,6 @@ def test_a_retry_takes_any_time_up_to_its_bound() -> None:
     assert sum(delays) / len(delays) == pytest.approx(0.5, abs=0.05)
 
 
-@given(INTERVALS, SEEDS, st.integers(min_value=1, max_value=5000))
-def test_recovery_is_noticed_within_one_interval_however_long_the_outage(
-    interval: float, seed: int, failures: int
-) -> None:
-    pace, _ = pacing(interval, seed)
-    fail(pace, failures)
-    assert pace.due_in <= interval
-
-
 @given(INTERVALS, SEEDS, st.integers(min_value=1, max_value=3000), st.floats(min_value=1.0, max_value=1e5))
 def test_no_pause_is_longer_than_the_longest(interval: float, seed: int, failures: int, max_pause: float) -> None:
     pace, _ = pacing(interval, seed, max_pause)
@@ -135,13 +125,12 @@ def test_an_absurd_retry_after_neither_stops_nor_hastens_it(absurd: float) -> No
 def test_the_breaker_opens_after_failures_in_a_row_and_tells_a_person() -> None:
     pace, clock = pacing()
     fail(pace, TRIP_AFTER - 1)
-    assert pace.breaker is CircuitState.CLOSED
+    assert pace.breaker_notice == ""
     pace.failed()
-    assert pace.breaker is CircuitState.OPEN
     assert pace.held
     assert "circuit breaker is open" in pace.breaker_notice
     clock.advance(pace.due_in)
-    assert pace.breaker is CircuitState.HALF_OPEN
+    assert not pace.held
     assert "circuit breaker is open" in pace.breaker_notice
 
 
@@ -152,9 +141,9 @@ def test_a_failed_trial_opens_it_again_for_longer_up_to_the_longest() -> None:
     for _ in range(8):
         pauses.append(pace.due_in)
         clock.advance(pace.due_in)
-        assert pace.breaker is CircuitState.HALF_OPEN
+        assert not pace.held
         pace.failed()
-        assert pace.breaker is CircuitState.OPEN
+        assert pace.held
     assert pauses[:6] == sorted(pauses[:6])
     for pause, bound in zip(pauses, [15, 30, 60, 120, 240, 480, 480, 480], strict=True):
         assert bound * (1 - JITTER) <= pause <= bound
@@ -165,7 +154,6 @@ def test_a_success_closes_it_and_forgets_the_failures() -> None:
     fail(pace, 20)
     clock.advance(pace.due_in)
     pace.succeeded()
-    assert pace.breaker is CircuitState.CLOSED
     assert pace.breaker_notice == ""
     assert not pace.held
     pace.failed()
@@ -186,20 +174,7 @@ def test_whatever_happens_it_stays_in_its_bounds(
             pace.failed(outcome)
             in_a_row += 1
         assert pace.failures == in_a_row
-        assert (pace.breaker is CircuitState.CLOSED) == (in_a_row < TRIP_AFTER)
+        assert (pace.breaker_notice == "") == (in_a_row < TRIP_AFTER)
         allowed = interval + min(MAX_RETRY_AFTER, outcome if isinstance(outcome, float) else 0.0)
         assert 0.0 <= pace.due_in <= allowed
         clock.advance(pace.due_in / 2)
-
-
-def test_the_same_dice_give_the_same_times() -> None:
-    def times(seed: int) -> list[float]:
-        pace, _ = pacing(30.0, seed)
-        seen = []
-        for _ in range(9):
-            pace.failed()
-            seen.append(pace.due_in)
-        return seen
-
-    assert times(7) == times(7)
-    assert times(7) != times(8)

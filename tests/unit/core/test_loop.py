@@ -6,6 +6,8 @@ import os
 import queue
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -41,53 +43,50 @@ def loop_of(turns: Turns) -> Loop:
     return Loop("test", turns.turn, clock=turns.clock, done=lambda name, seconds: turns.done.put((name, seconds)))
 
 
-def test_the_first_turn_comes_at_once_and_the_next_when_it_is_woken() -> None:
-    turns = Turns()
+@contextmanager
+def running(turns: Turns) -> Iterator[Loop]:
     loop = loop_of(turns)
     loop.start()
-    assert turns.begun.get(timeout=SECONDS) == 1
-    assert turns.done.get(timeout=SECONDS) == ("test", 0.5)
-    loop.wake()
-    assert turns.begun.get(timeout=SECONDS) == 2
+    yield loop
     loop.stop()
     assert loop.join(SECONDS)
+
+
+def test_the_first_turn_comes_at_once_and_the_next_when_it_is_woken() -> None:
+    turns = Turns()
+    with running(turns) as loop:
+        assert turns.begun.get(timeout=SECONDS) == 1
+        assert turns.done.get(timeout=SECONDS) == ("test", 0.5)
+        loop.wake()
+        assert turns.begun.get(timeout=SECONDS) == 2
 
 
 def test_turns_follow_each_other_when_they_are_due() -> None:
     turns = Turns()
     turns.due = 0.0
-    loop = loop_of(turns)
-    loop.start()
-    assert [turns.begun.get(timeout=SECONDS) for _ in range(3)] == [1, 2, 3]
-    loop.stop()
-    assert loop.join(SECONDS)
+    with running(turns):
+        assert [turns.begun.get(timeout=SECONDS) for _ in range(3)] == [1, 2, 3]
 
 
 def test_it_outlives_what_nobody_foresaw(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(loop_module, "RETRY_SECONDS", 0.0)
     turns = Turns()
     turns.error = RuntimeError("nobody foresaw this")
-    loop = loop_of(turns)
-    loop.start()
-    assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
-    turns.error = None
-    assert turns.done.get(timeout=SECONDS) == ("test", 0.5)  # the first success
-    loop.stop()
-    assert loop.join(SECONDS)
+    with running(turns):
+        assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
+        turns.error = None
+        assert turns.done.get(timeout=SECONDS) == ("test", 0.5)  # the first success
     assert "A turn of the loop test failed." in caplog.text
 
 
 def test_one_that_waits_for_long_gives_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "SIGN_SECONDS", 0.001)
     turns = Turns()  # the next turn is due in an hour
-    loop = loop_of(turns)
-    loop.start()
-    assert [turns.done.get(timeout=SECONDS) for _ in range(3)] == [("test", 0.5)] * 3
-    assert turns.count == 1
-    loop.wake()
-    assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
-    loop.stop()
-    assert loop.join(SECONDS)
+    with running(turns) as loop:
+        assert [turns.done.get(timeout=SECONDS) for _ in range(3)] == [("test", 0.5)] * 3
+        assert turns.count == 1
+        loop.wake()
+        assert [turns.begun.get(timeout=SECONDS) for _ in range(2)] == [1, 2]
 
 
 def test_one_that_is_stopped_in_a_turn_begins_no_other() -> None:

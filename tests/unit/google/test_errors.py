@@ -5,8 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import socket
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,10 @@ from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.rpc import error_details_pb2
 
 from tests.standins.certificates import make_certificates
+from tests.standins.runtime_server import listening
 from tests.unit.sim.cloud.servers import PARENT, Cloud, cloud_running
-from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, cleaned, explain
+from tpuwatch.google.errors import SCOPE, RequestContext, TokenTimeout, explain
+from tpuwatch.google.monitoring import monitoring_call
 from tpuwatch.model.signals import Problem
 from tpuwatch.sim.cloud.faults import InjectedFault
 
@@ -206,14 +207,8 @@ def test_a_fault_of_the_tokens_in_the_middle_of_a_call() -> None:
     credentials = grpc.composite_channel_credentials(
         grpc.local_channel_credentials(), grpc.metadata_call_credentials(Broken())
     )
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
-    port = server.add_secure_port("127.0.0.1:0", grpc.local_server_credentials())
-    server.start()
-    with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
-        client = tpu_v2.TpuClient(transport=TpuGrpcTransport(channel=channel))
-        error = error_of(lambda: client.list_nodes(request={"parent": PARENT}, retry=None, timeout=20))
-    server.stop(0).wait()
-    found = explain(error, ASKED)
+    with grpc_server(grpc.local_server_credentials()) as port:
+        found = explain(asked(f"127.0.0.1:{port}", credentials), ASKED)
     assert found.problem is Problem.CREDENTIALS
     assert "has been revoked" in found.sentence
 
@@ -224,26 +219,27 @@ def test_a_fault_of_the_tokens_in_the_middle_of_a_call() -> None:
 @contextlib.contextmanager
 def peer(answer: bytes) -> Iterator[str]:
     """A port at which something says `answer` to whatever it hears, and closes."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
-    def serve() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listener.accept()
-                with connection, contextlib.suppress(OSError):
-                    connection.settimeout(20)
-                    connection.recv(4096)
-                    connection.sendall(answer)
-                    connection.shutdown(socket.SHUT_WR)
-                    while connection.recv(4096):
-                        pass
+    def serve(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        while connection.recv(4096):
+            pass
 
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield f"127.0.0.1:{listener.getsockname()[1]}"
-    listener.shutdown(socket.SHUT_RDWR)
-    listener.close()
-    thread.join(20)
+    with listening(serve) as port:
+        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def grpc_server(credentials: Any = None, handlers: Sequence[Any] = ()) -> Iterator[int]:
+    """The port of another gRPC service."""
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), handlers=handlers)
+    address = "127.0.0.1:0"
+    port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
+    server.start()
+    yield port
+    server.stop(0).wait()
 
 
 def asked(server: str, credentials: Any = None) -> Exception:
@@ -287,11 +283,8 @@ def test_another_grpc_service_and_one_whose_messages_are_no_nodes() -> None:
             return grpc.unary_unary_rpc_method_handler(lambda _request, _context: b"\xff\xff\xff")
 
     for handlers in ([], [Junk()]):
-        server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), handlers=handlers)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        found = explain(asked(f"127.0.0.1:{port}"), ASKED)
-        server.stop(0).wait()
+        with grpc_server(handlers=handlers) as port:
+            found = explain(asked(f"127.0.0.1:{port}"), ASKED)
         assert found.problem is Problem.FOREIGN, found.sentence
 
 
@@ -304,13 +297,10 @@ def test_tls_where_there_is_none_and_certificates_that_are_not_trusted(tmp_path:
     stranger = grpc.ssl_channel_credentials(make_certificates(other).authority.read_bytes())
     with cloud_running() as plain:
         assert explain(asked(plain.server.address, trusted), ASKED).problem is Problem.FOREIGN
-    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
-    port = server.add_secure_port("127.0.0.1:0", certificates.server())
-    server.start()
-    unknown = explain(asked(f"localhost:{port}", stranger), ASKED)
-    other_name = explain(asked(f"127.0.0.1:{port}", trusted), ASKED)
-    untrusted_plain = explain(asked(f"127.0.0.1:{port}"), ASKED)
-    server.stop(0).wait()
+    with grpc_server(certificates.server()) as port:
+        unknown = explain(asked(f"localhost:{port}", stranger), ASKED)
+        other_name = explain(asked(f"127.0.0.1:{port}", trusted), ASKED)
+        untrusted_plain = explain(asked(f"127.0.0.1:{port}"), ASKED)
     assert unknown.problem is Problem.FOREIGN, unknown.sentence
     assert other_name.problem is Problem.FOREIGN, other_name.sentence
     assert untrusted_plain.problem in (Problem.FOREIGN, Problem.UNREACHABLE), untrusted_plain.sentence
@@ -326,29 +316,14 @@ def test_what_servers_say_is_cleaned_cut_and_quoted() -> None:
     assert len(found.sentence) < 500
 
 
-@pytest.mark.parametrize(("text", "chars", "clean"), [("a\tb  c", 9, "a b c"), ("abcdef", 4, "abc…"), (7, 4, "7")])
-def test_cleaned(text: object, chars: int, clean: str) -> None:
-    assert cleaned(text, chars) == clean
-
-
 def test_details_of_another_kind_are_no_retry_after() -> None:
     error = exceptions.TooManyRequests("slow", details=[error_details_pb2.QuotaFailure(), "text"])
     assert explain(error, ASKED).retry_after is None
 
 
 def test_another_api_has_its_own_words() -> None:
-    monitoring = RequestContext(
-        what="idle durations",
-        place="project lab",
-        project="lab",
-        server="monitoring.googleapis.com:443",
-        seconds=5,
-        api="Cloud Monitoring API",
-        service="monitoring.googleapis.com",
-        permission="monitoring.timeSeries.list",
-        role="roles/monitoring.viewer",
-        table="monitoring",
-    )
+    needs = ("monitoring.timeSeries.list", "roles/monitoring.viewer")
+    monitoring = monitoring_call("idle durations", "lab", "", 5, needs)
     found = explain(exceptions.Forbidden("denied"), monitoring)
     assert found.problem is Problem.DENIED
     assert "Cloud Monitoring API refused idle durations" in found.sentence

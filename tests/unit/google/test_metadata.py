@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.standins.runtime_server import listening
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google import metadata
 from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, default_host
 from tpuwatch.model.signals import Problem
 
 OK = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: e1\r\nContent-Length: 5\r\n\r\nvalue"
-Serve = Callable[[socket.socket, bytes], None]
+Serve = Callable[[socket.socket], None]
 
 
 def reply(status: str, *headers: str, body: bytes = b"") -> bytes:
@@ -24,56 +25,27 @@ def reply(status: str, *headers: str, body: bytes = b"") -> bytes:
 
 
 class Server:
-    """Answers each connection by `serve`, which gets the connection and the request's head."""
+    """Answers each request by `serve`, which gets the connection."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, stack: contextlib.ExitStack) -> None:
         self.requests: list[bytes] = []
         self.got = threading.Event()
         self.done = threading.Event()
         self._serve = serve
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self.host = f"127.0.0.1:{stack.enter_context(listening(self._answer))}"
+        stack.callback(self.done.set)
 
-    def _run(self) -> None:
-        while True:
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return
-            with connection, contextlib.suppress(OSError):
-                head = b""
-                while b"\r\n\r\n" not in head:
-                    chunk = connection.recv(4096)
-                    if not chunk:
-                        break
-                    head += chunk
-                if not head:
-                    continue  # that was the wake-up of `close`
-                self.requests.append(head)
-                self.got.set()
-                self._serve(connection, head)
-
-    def close(self) -> None:
-        self.done.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
+    def _answer(self, connection: socket.socket) -> None:
+        if head := connection.recv(65536):
+            self.requests.append(head)
+            self.got.set()
+            self._serve(connection)
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Serve], Server]]:
-    servers: list[Server] = []
-
-    def start(behaviour: Serve) -> Server:
-        servers.append(Server(behaviour))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+    with contextlib.ExitStack() as stack:
+        yield lambda behaviour: Server(behaviour, stack)
 
 
 def hang(server: Server) -> None:
@@ -92,7 +64,7 @@ def failure(asked: MetadataClient, path: str = "instance/zone") -> MetadataError
 
 
 def test_it_reads_a_value_and_asks_as_the_server_demands(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection, _: connection.sendall(OK))
+    server = serve(lambda connection: connection.sendall(OK))
     assert client(server.host).get("instance/attributes/tpu-env") == "value"
     head = server.requests[0].decode()
     assert head.startswith("GET /computeMetadata/v1/instance/attributes/tpu-env HTTP/1.1\r\n")
@@ -101,29 +73,27 @@ def test_it_reads_a_value_and_asks_as_the_server_demands(serve: Callable[[Serve]
 
 
 def test_a_proxy_is_never_used(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = serve(lambda connection, _: connection.sendall(reply("200 OK", body=b"the proxy's")))
+    proxy = serve(lambda connection: connection.sendall(reply("200 OK", body=b"the proxy's")))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://{proxy.host}")
-    server = serve(lambda connection, _: connection.sendall(OK))
+    server = serve(lambda connection: connection.sendall(OK))
     assert client(server.host).get("instance/zone") == "value"
     assert proxy.requests == []
 
 
 def test_what_is_not_there_is_none(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection, _: connection.sendall(reply("404 Not Found", body=b"no")))
+    server = serve(lambda connection: connection.sendall(reply("404 Not Found", body=b"no")))
     assert client(server.host).get("instance/attributes/tpu-env") is None
     assert client(server.host).wait("instance/x", "", 1) == ("", "")
 
 
 def test_a_value_without_a_length_ends_with_the_connection(serve: Callable[[Serve], Server]) -> None:
-    server = serve(
-        lambda connection, _: connection.sendall(b"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n\xffab")
-    )
+    server = serve(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n\xffab"))
     assert client(server.host).get("instance/zone") == "\N{REPLACEMENT CHARACTER}ab"
 
 
 def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection, _: connection.sendall(OK))
+    server = serve(lambda connection: connection.sendall(OK))
     assert client(server.host).wait("instance/maintenance-event", "a/b&c", 60) == ("value", "e1")
     assert client(server.host).wait("instance/upcoming-maintenance?alt=json", "", 7.9) == ("value", "e1")
     first, second = (request.split(b" ")[1].decode() for request in server.requests)
@@ -153,7 +123,7 @@ def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callabl
     ],
 )
 def test_bad_answers_are_told_apart(answer: bytes, problem: Problem, serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection, _: connection.sendall(answer))
+    server = serve(lambda connection: connection.sendall(answer))
     error = failure(client(server.host))
     assert error.problem is problem, str(error)
     assert server.host in str(error)
@@ -162,12 +132,12 @@ def test_bad_answers_are_told_apart(answer: bytes, problem: Problem, serve: Call
 
 def test_retry_after_is_handed_on(serve: Callable[[Serve], Server]) -> None:
     answers = iter([reply("429 Slow", "Retry-After: 17"), reply("503 No", "Retry-After: soon"), reply("503 No")])
-    server = serve(lambda connection, _: connection.sendall(next(answers)))
+    server = serve(lambda connection: connection.sendall(next(answers)))
     assert [failure(client(server.host)).retry_after for _ in range(3)] == [17.0, None, None]
 
 
 def test_a_reply_that_does_not_end_is_cut_by_its_size(serve: Callable[[Serve], Server]) -> None:
-    def flood(connection: socket.socket, _: bytes) -> None:
+    def flood(connection: socket.socket) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\n\r\n")
         for _piece in range(2 * MAX_REPLY_BYTES >> 16):
             connection.sendall(b"x" * (1 << 16))
@@ -179,12 +149,12 @@ def test_a_reply_that_does_not_end_is_cut_by_its_size(serve: Callable[[Serve], S
 
 def test_a_length_that_lies_reserves_no_memory(serve: Callable[[Serve], Server]) -> None:
     head = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nContent-Length: 100000000000000\r\n\r\nabc"
-    server = serve(lambda connection, _: connection.sendall(head))
+    server = serve(lambda connection: connection.sendall(head))
     assert failure(client(server.host)).problem is Problem.UNREACHABLE
 
 
 def test_a_server_that_hangs_is_a_timeout(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda _connection, _: hang(server))
+    server = serve(lambda _: hang(server))
     error = failure(client(server.host, 0.2))
     assert error.problem is Problem.TIMEOUT
     assert "within 0.2 s" in str(error)
@@ -202,7 +172,7 @@ class Ticking(ManualClock):
 def test_a_server_that_drips_meets_the_deadline_of_the_whole(serve: Callable[[Serve], Server]) -> None:
     sent: list[int] = []
 
-    def drip(connection: socket.socket, _: bytes) -> None:
+    def drip(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not server.done.is_set():
             connection.sendall(b"H" if not sent else b"T")
@@ -264,7 +234,7 @@ def test_a_resolver_that_hangs_costs_the_deadline_and_one_thread(monkeypatch: py
 
 
 def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda _connection, _: hang(server))
+    server = serve(lambda _: hang(server))
     waiting = client(server.host, 600)
     caught: list[MetadataError] = []
 
@@ -286,7 +256,7 @@ def test_close_ends_a_wait_and_refuses_others(serve: Callable[[Serve], Server]) 
 
 
 def test_close_while_it_connects_is_not_lost(serve: Callable[[Serve], Server], monkeypatch: pytest.MonkeyPatch) -> None:
-    server = serve(lambda connection, _: connection.sendall(OK))
+    server = serve(lambda connection: connection.sendall(OK))
     asking = client(server.host)
 
     class Closing(socket.socket):
@@ -297,16 +267,6 @@ def test_close_while_it_connects_is_not_lost(serve: Callable[[Serve], Server], m
     monkeypatch.setattr(metadata.socket, "socket", Closing)
     assert "tpuwatch is closing" in str(failure(asking))
     assert not server.requests
-
-
-def test_no_socket_is_left_open(serve: Callable[[Serve], Server]) -> None:
-    answers = iter([OK, b"", b"junk\r\n\r\n"])
-    server = serve(lambda connection, _: connection.sendall(next(answers)))
-    asking = client(server.host)
-    assert asking.get("a") == "value"
-    failure(asking)
-    failure(asking)
-    assert not asking._dialer._open
 
 
 @pytest.mark.parametrize(

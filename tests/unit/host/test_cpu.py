@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,11 +55,6 @@ def test_any_clock_and_any_counter_gives_a_mean_or_none(looks: list[tuple[float,
 
 
 # -- process trees
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
 
 
 def found(machine: Machine, *asked: int) -> dict[int, ProcessTree]:

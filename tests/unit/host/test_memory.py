@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,11 +11,9 @@ from tpuwatch.host.procfs import ProcFs
 KIB = 1024
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    machine = Machine(tmp_path)
+@pytest.fixture(autouse=True)
+def process(machine: Machine) -> None:
     machine.process(40)
-    return machine
 
 
 def read(machine: Machine, *pids: int, pinned: int = 0) -> Memory:

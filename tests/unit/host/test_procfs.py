@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.standins.machine import KERNEL_THREAD, TICKS, Machine
 from tpuwatch.host.procfs import MAX_COMMAND_CHARS, ProcFs, Stat, parse_numbers, parse_stat, shown_command
 
 
@@ -65,46 +66,16 @@ def test_a_stat_is_read_whatever_the_process_calls_itself(flags: int, kernel: bo
     assert parse_stat(raw) == Stat("a) S 1 (\N{REPLACEMENT CHARACTER}", kernel, 500, state="D", parent=5, group=6)
 
 
-TICKS = os.sysconf("SC_CLK_TCK")
+def processes(machine: Machine) -> ProcFs:
+    return ProcFs(machine.root / "proc")
 
 
-class Tree:
-    """A /proc of a machine that booted 1000 seconds ago."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        (root / "uptime").write_text("1000.00 900.00\n")
-        (root / "self/ns").mkdir(parents=True)
-        self.in_namespace(4026531836)
-
-    def in_namespace(self, number: int) -> None:
-        link = self.root / "self/ns/pid"
-        link.unlink(missing_ok=True)
-        link.symlink_to(f"pid:[{number}]")
-
-    def add(self, pid: int, *numbers: int, started: float = 400.0, name: str = "python3", flags: int = 0) -> None:
-        """A process that started so many seconds after the boot; `numbers` as its own namespaces count, from ours."""
-        (self.root / str(pid)).mkdir(exist_ok=True)
-        fields = " ".join(["0"] * 12)
-        stat = f"{pid} ({name}) R 1 0 0 0 0 {flags} {fields} {int(started * TICKS)} 0 0\n"
-        (self.root / str(pid) / "stat").write_text(stat)
-        counted = "\t".join(map(str, (pid, *numbers)))
-        status = f"Name:\tx\nPid:\t{pid}\nNSpid:\t{counted}\nVmLck:\t0 kB\n"
-        (self.root / str(pid) / "status").write_text(status)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Tree:
-    return Tree(tmp_path)
-
-
-def test_a_process_in_a_container_has_the_number_that_it_knows_itself_by(tree: Tree) -> None:
-    tree.add(1)
-    tree.add(40, started=10)  # of the host itself, with the number that one in a container has too
-    tree.add(5000, 40, started=400)
-    tree.add(6000, 7, 40, started=500)  # in a container within a container
-    tree.add(7000, 1)
-    found = ProcFs(tree.root).numbered({40, 1})
+def test_a_process_in_a_container_has_the_number_that_it_knows_itself_by(machine: Machine) -> None:
+    machine.process(40, started=10)  # of the host itself, with the number that one in a container has too
+    machine.process(5000, numbers=(40,), started=400)
+    machine.process(6000, numbers=(7, 40), started=500)  # in a container within a container
+    machine.process(7000, numbers=(1,))
+    found = processes(machine).numbered({40, 1})
     assert sorted((one.pid, one.started_ticks) for one in found[40]) == [
         (40, 10 * TICKS),
         (5000, 400 * TICKS),
@@ -113,53 +84,40 @@ def test_a_process_in_a_container_has_the_number_that_it_knows_itself_by(tree: T
     assert [one.pid for one in found[1]] == [7000]  # the first process of a container, and not the machine's init
     starts = {one.pid: one.started for one in found[40]}
     assert abs(starts[5000] - (time.time() - 600)) < 30
-    assert ProcFs(tree.root).numbered({7}) == {}
+    assert processes(machine).numbered({7}) == {}
 
 
-def test_threads_of_the_kernel_are_nobodys_process(tree: Tree) -> None:
-    tree.add(40, flags=0x0020_0000)
-    assert ProcFs(tree.root).numbered({40}) == {}
+def test_threads_of_the_kernel_are_nobodys_process(machine: Machine) -> None:
+    machine.process(40, flags=KERNEL_THREAD)
+    assert processes(machine).numbered({40}) == {}
 
 
-def test_a_kernel_that_tells_no_numbers_of_namespaces(tree: Tree) -> None:
-    tree.add(40)
-    (tree.root / "40/status").write_text("Name:\tx\nPid:\t40\n")
-    assert [one.pid for one in ProcFs(tree.root).numbered({40})[40]] == [40]
+def test_a_kernel_that_tells_no_numbers_of_namespaces(machine: Machine) -> None:
+    machine.process(40)
+    machine.write("proc/40/status", "Name:\tx\nPid:\t40\n")
+    assert [one.pid for one in processes(machine).numbered({40})[40]] == [40]
 
 
-def test_a_number_used_again_is_another_process(tree: Tree) -> None:
-    tree.add(40, started=10)
-    (process,) = ProcFs(tree.root).numbered({40})[40]
-    assert ProcFs(tree.root).is_there(process)
-    tree.add(40, started=20)
-    assert not ProcFs(tree.root).is_there(process)
+def test_a_number_used_again_is_another_process(machine: Machine) -> None:
+    machine.process(40, started=10)
+    (process,) = processes(machine).numbered({40})[40]
+    assert processes(machine).is_there(process)
+    machine.process(40, started=20)
+    assert not processes(machine).is_there(process)
 
 
-def test_whether_processes_are_hidden(tree: Tree) -> None:
-    assert not ProcFs(tree.root).sees_all()  # hidepid: others' processes are not there
-    tree.add(1)
-    assert ProcFs(tree.root).sees_all()
-    tree.in_namespace(4026532561)
-    assert not ProcFs(tree.root).sees_all()
-
-
-def test_a_name_in_parentheses_misleads_nobody(tree: Tree) -> None:
-    tree.add(7, name="a) R 1 (b")
-    (process,) = ProcFs(tree.root).numbered({7})[7]
-    assert process.started_ticks == 400 * TICKS
+def test_whether_processes_are_hidden(machine: Machine) -> None:
+    assert processes(machine).sees_all()
+    machine.ended(1)
+    assert not processes(machine).sees_all()  # hidepid: others' processes are not there
+    machine.process(1)
+    machine.in_namespace(4026532561)
+    assert not processes(machine).sees_all()
 
 
 def test_what_may_not_be_read_is_empty(tmp_path: Path) -> None:
     assert ProcFs(tmp_path).environment(7) == {}
     assert ProcFs(tmp_path).numbered({7}) == {}
-
-
-@pytest.mark.parametrize("stat", ["", "7", "7 (x", "7 (x) S 1 2", "7 (x) " + "y " * 40, "\0\xff" * 9])
-def test_a_malformed_stat_is_like_none(tree: Tree, stat: str) -> None:
-    tree.add(7)
-    (tree.root / "7/stat").write_text(stat)
-    assert ProcFs(tree.root).stat(7) is None
-    assert ProcFs(tree.root).numbered({7}) == {}
 
 
 @given(st.binary(max_size=300))

@@ -46,6 +46,7 @@ class Site:
             rng=random.Random(1),
             on_call=lambda method, code: self.calls.append((method, code)),
             insecure=True,
+            timeout_seconds=10.0,
         )
 
     def stored(self) -> list[monitoring_v3.TimeSeries]:

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.unit.web import samples
@@ -221,23 +220,6 @@ def test_a_signal_that_is_not_to_be_asked_is_not_down() -> None:
     assert ("tpuwatch_signal_up", "cloud") not in series(metrics)
 
 
-def test_changes_of_verdicts_are_counted() -> None:
-    metrics = new()
-    assert {label for _, label in of(metrics, "tpuwatch_verdict_changes_total")} == {one.value for one in Verdict}
-    assert set(of(metrics, "tpuwatch_verdict_changes_total").values()) == {0}
-    metrics.node.count_verdict(Verdict.GONE)
-    assert series(metrics)["tpuwatch_verdict_changes_total", "gone"] == 1
-    assert series(metrics)["tpuwatch_verdict_changes_total", "healthy"] == 0
-
-
-def test_failures_of_signals_are_counted() -> None:
-    metrics = new()
-    assert set(of(metrics, "tpuwatch_signal_failures_total").values()) == {0}
-    metrics.node.count_signal_failure("metadata")
-    assert series(metrics)["tpuwatch_signal_failures_total", "metadata"] == 1
-    assert series(metrics)["tpuwatch_signal_failures_total", "cloud"] == 0
-
-
 # -- this machine
 
 
@@ -331,14 +313,3 @@ def test_notices() -> None:
     metrics.node.set_notices(coming)
     metrics.node.set_notices(None)
     assert seen() == [0, 0, 0]
-
-
-def test_openmetrics_too() -> None:
-    metrics = new()
-    metrics.node.set_nodes([samples.node()])
-    metrics.node.set_host(samples.host())
-    body, content_type = metrics.exposition("application/openmetrics-text;version=1.0.0")
-    assert content_type.startswith("application/openmetrics-text")
-    families = {family.name: family for family in parse_openmetrics(body.decode())}
-    assert families["tpuwatch_host_oom_kills"].type == "counter"
-    assert families["tpuwatch_node_state"].type == "gauge"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.unit.restart.records import NOW, record
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.metrics.restart import MAX_NODES
-from tpuwatch.model.restart import Blocked, Phase, Target
+from tpuwatch.model.restart import Phase, Target
 from tpuwatch.model.verdict import Action
 
 LATER = NOW + 600
@@ -15,20 +15,6 @@ LATER = NOW + 600
 
 def scrape(metrics: Metrics) -> list[str]:
     return metrics.exposition()[0].decode().splitlines()
-
-
-def test_known_series_are_there_from_the_start() -> None:
-    lines = set(scrape(Metrics(loops=[], refusals=[])))
-    for blocked in Blocked:
-        assert f'tpuwatch_restarts_blocked_total{{reason="{blocked.value}"}} 0.0' in lines
-    for action in ("checkpoint", "end_holder", "restart_runtime", "restart_node", "reset_queued_resource"):
-        assert f'tpuwatch_restarts_begun_total{{action="{action}"}} 0.0' in lines
-        for result in ("done", "failed", "needs_operator", "cancelled"):
-            assert f'tpuwatch_restarts_total{{action="{action}",result="{result}"}} 0.0' in lines
-    for result in ("sent", "failed", "dropped"):
-        assert f'tpuwatch_webhook_messages_total{{result="{result}"}} 0.0' in lines
-    assert {"tpuwatch_breaker_open 0.0", "tpuwatch_ledger_up 1.0", "tpuwatch_ledger_errors_total 0.0"} <= lines
-    assert {"tpuwatch_restarts_waiting_for_capacity 0.0", 'tpuwatch_restarts_open{phase="stopped"} 0.0'} <= lines
 
 
 def test_series_of_nodes_are_bounded_and_go_when_the_restart_ends() -> None:

@@ -58,14 +58,6 @@ def test_documents_without_parameters_take_none() -> None:
         Api(SampleView()).findings("x=1")
 
 
-def test_findings_and_launches() -> None:
-    view = SampleView(wrong=[samples.finding()], started=[samples.launch()])
-    api = Api(view)
-    assert [finding["cause"] for finding in api.findings("")["findings"]] == ["hbm_oom_compile"]
-    assert [launch["pid"] for launch in api.launches("limit=5")["launches"]] == [4242]
-    assert view.asked == [{"limit": 5}]
-
-
 def test_the_status_of_the_daemon_itself() -> None:
     document = serializers.status(samples.status(problems=(samples.PROBLEM,), notices=("Set aside.",)))
     assert (document["ready"], document["not_ready"], document["uptime_seconds"]) == (True, [], 7200)
@@ -134,23 +126,3 @@ def test_one_node_by_its_name() -> None:
 def test_a_wrong_query_for_nodes(query: str, message: str) -> None:
     with pytest.raises(BadRequestError, match=f"^{message}"):
         Api(SampleView()).nodes(query)
-
-
-def test_the_status_of_the_machine() -> None:
-    document = serializers.status(samples.watching(Verdict.JOB_STUCK))
-    assert document["node"]["verdict"] == "job_stuck"
-    assert document["identity"]["zone"] == {"value": "us-central2-b", "source": "metadata"}
-    assert [signal["problem"] for signal in document["signals"]] == ["scope", None, "off"]
-    assert document["runtime"]["ports"][0]["hlo_queue"] == 2
-    assert document["host"]["holders"][0]["pid"] == 4242
-
-
-def test_a_status_without_a_node() -> None:
-    document = serializers.status(samples.status())
-    assert [document[key] for key in ("identity", "node", "runtime", "host", "signals")] == [
-        None,
-        None,
-        None,
-        None,
-        [],
-    ]

@@ -60,8 +60,9 @@ def test_documents() -> None:
     site = Site(SampleView(stored=[samples.event()], wrong=[samples.finding()], started=[samples.launch()]))
     assert site.document("/api/v1/status")["version"] == "0.1.0"
     assert len(site.document("/api/v1/events?limit=5")["events"]) == 1
-    assert len(site.document("/api/v1/findings")["findings"]) == 1
-    assert len(site.document("/api/v1/launches")["launches"]) == 1
+    assert [one["cause"] for one in site.document("/api/v1/findings")["findings"]] == ["hbm_oom_compile"]
+    assert [one["pid"] for one in site.document("/api/v1/launches?limit=6")["launches"]] == [4242]
+    assert [asked["limit"] for asked in site.view.asked] == [5, 6]
     assert site.document("/api/v1/nodes?node=x&limit=1") == {
         "now": "2026-11-20T13:44:14.250Z",
         "now_epoch": samples.NOW,
@@ -72,15 +73,12 @@ def test_documents() -> None:
 
 
 def test_the_page_comes_with_its_policy() -> None:
-    reply = Site(SampleView(wrong=[samples.finding()])).get("/")
+    watched = [samples.node(), samples.node("train-77")]
+    reply = Site(SampleView(wrong=[samples.finding()], watched=watched)).get("/")
     assert reply.content_type == "text/html; charset=utf-8"
     assert b"1 thing is wrong" in reply.body
+    assert b"/api/v1/nodes?node=train-77" in reply.body
     assert reply.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
-
-
-def test_the_page_shows_the_watched_nodes() -> None:
-    body = Site(SampleView(watched=[samples.node(), samples.node("train-77")])).get("/").body
-    assert b"/api/v1/nodes?node=train-77" in body
 
 
 def test_a_bad_query_is_the_clients_fault() -> None:
