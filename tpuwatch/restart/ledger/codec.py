@@ -17,7 +17,7 @@ SCHEMA: Final = 2
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
 # Schema 1 had other names for some keys and values.
 _KEYS_1: Final = {"rung": "action", "witnesses": "signals"}
-_ACTIONS_1: Final = {"nothing": "none", "ask": "manual"}
+_VALUES_1: Final = {"action": {"nothing": "none", "ask": "manual"}, "phase": {"needs_person": "needs_operator"}}
 _SIGNALS_1: Final = {"agent": "peer"}
 
 
@@ -78,10 +78,11 @@ def _from_schema_1(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(value: dict[str, Any]) -> dict[str, Any]:
-    """A record or an attempt of schema 1 with the keys and the action of today."""
+    """A record or an attempt of schema 1 with the keys, the action and the phase of today."""
     new = {_KEYS_1.get(key, key): given for key, given in value.items()}
-    if isinstance(new.get("action"), str):
-        new["action"] = _ACTIONS_1.get(new["action"], new["action"])
+    for key, names in _VALUES_1.items():
+        if isinstance(new.get(key), str):
+            new[key] = names.get(new[key], new[key])
     return new
 
 

@@ -78,7 +78,7 @@ class NodeReporter:
     def _from_cloud(self, target: Target, observation: NodeObservation) -> NodeReport:
         answer, suggestion = self._ask_cloud(target, observation)
         evidence = Evidence(target.node, self.clock.time(), identity=_identity(target), cloud=answer)
-        judgement = judge_node(evidence, JudgeLimits())
+        judgement = judge_node(evidence, JudgeLimits(self.config))
         status = JudgedNode(
             target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
         )

@@ -14,12 +14,12 @@ from tpuwatch.restart.ledger.codec import SCHEMA, decode, decode_fleet, encode
 # As the code before the change of names had written them.
 OLD_RECORD = (
     '{"schema":1,"target":{"project":"lab","zone":"us-east5-a","node":"train-1"},"rung":"nothing","phase"'
-    ':"needs_operator","cause":"node_stuck","reason":"It is stuck.","evidence":["agent: it hangs."],"actor"'
+    ':"needs_person","cause":"node_stuck","reason":"It is stuck.","evidence":["agent: it hangs."],"actor"'
     ':"watcher","requested":100.0,"lease":{"owner":"w","seconds":60.0},"entered":200.0,"operation":"","op'
     'erations":["op-1"],"foreign":[],"queued_resource":"","tries":0,"not_before":0.0,"stops":1,"began":0.'
     '0,"down":0.0,"shown":"","shown_since":0.0,"unseen_since":0.0,"well_since":0.0,"boot_id":"","witnesse'
     's":["agent","cloud"],"note":"Start it.","history":[{"rung":"restart_node","cause":"node_stuck","bega'
-    'n":100.0,"ended":200.0,"phase":"needs_operator","stops":1,"actor":"watcher"},{"rung":"ask","cause":"no'
+    'n":100.0,"ended":200.0,"phase":"needs_person","stops":1,"actor":"watcher"},{"rung":"ask","cause":"no'
     'de_stuck","began":10.0,"ended":20.0,"phase":"done","stops":1,"actor":"operator"}]}'
 )
 OLD_FLEET = (
