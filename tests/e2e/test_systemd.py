@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.daemon.systemd import SystemdNotifier, Watchdog, watchdog_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,8 @@ def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]
     manager.socket.close()
 
 
-def notifier(manager: Manager, clock: ManualClock | None = None) -> Notifier:
-    return Notifier(manager.name, clock or ManualClock())
+def notifier(manager: Manager, clock: ManualClock | None = None) -> SystemdNotifier:
+    return SystemdNotifier(manager.name, clock or ManualClock())
 
 
 def test_a_status_cannot_smuggle_in_another_assignment(manager: Manager) -> None:
@@ -54,14 +54,14 @@ def test_a_status_cannot_smuggle_in_another_assignment(manager: Manager) -> None
 
 @pytest.mark.parametrize("address", [None, "", "vsock:2:1"])
 def test_without_a_socket_nothing_happens(address: str | None) -> None:
-    Notifier(address, ManualClock()).ready("x")
+    SystemdNotifier(address, ManualClock()).ready("x")
 
 
 def test_a_socket_that_goes_and_comes_back_is_complained_of_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "notify"
-    notify = Notifier(str(path), ManualClock())
+    notify = SystemdNotifier(str(path), ManualClock())
     with caplog.at_level(logging.WARNING):
         notify.alive()
         notify.alive()

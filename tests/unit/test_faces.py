@@ -36,3 +36,12 @@ def test_no_module_imports_another_packages_module() -> None:
     paths = sorted(set(PACKAGE.rglob("*.py")) - {ENTRY_POINT})
     found = {str(path.relative_to(ROOT)): list(deep_imports(path)) for path in paths}
     assert {path: modules for path, modules in found.items() if modules} == {}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    defined: dict[str, list[str]] = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                defined.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

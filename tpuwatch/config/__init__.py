@@ -12,38 +12,13 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.config.file import stamp
     from tpuwatch.config.load import load_config
-    from tpuwatch.config.render import (
-        as_dict,
-        show,
-    )
-    from tpuwatch.config.restart import (
-        LedgerConfig,
-        RestartConfig,
-    )
-    from tpuwatch.config.schema import (
-        CloudConfig,
-        Config,
-        ConfigKey,
-        MonitoringConfig,
-        PeersConfig,
-        StateConfig,
-    )
-    from tpuwatch.config.start import (
-        NEVER_SET,
-        StartConfig,
-        read_config,
-    )
-    from tpuwatch.config.types import (
-        Allowed,
-        Name,
-        Project,
-        Seconds,
-        Section,
-        YesNo,
-        split_listen,
-    )
+    from tpuwatch.config.render import as_dict, show
+    from tpuwatch.config.restart import LedgerConfig, RestartConfig
+    from tpuwatch.config.schema import CloudConfig, Config, ConfigKey, MonitoringConfig, PeersConfig, StateConfig
+    from tpuwatch.config.start import NEVER_SET, StartConfig, read_config
+    from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "file": ["stamp"],
@@ -55,28 +30,3 @@ else:
             "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
         },
     )
-
-__all__ = [
-    "NEVER_SET",
-    "Allowed",
-    "CloudConfig",
-    "Config",
-    "ConfigKey",
-    "LedgerConfig",
-    "MonitoringConfig",
-    "Name",
-    "PeersConfig",
-    "Project",
-    "RestartConfig",
-    "Seconds",
-    "Section",
-    "StartConfig",
-    "StateConfig",
-    "YesNo",
-    "as_dict",
-    "load_config",
-    "read_config",
-    "show",
-    "split_listen",
-    "stamp",
-]

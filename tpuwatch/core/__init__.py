@@ -8,15 +8,8 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.core.audit_file import AuditFile
-    from tpuwatch.core.backoff import (
-        Pacing,
-        doubled,
-        parse_retry_after,
-    )
-    from tpuwatch.core.clock import (
-        Clock,
-        SystemClock,
-    )
+    from tpuwatch.core.backoff import Pacing, doubled, parse_retry_after
+    from tpuwatch.core.clock import Clock, SystemClock
     from tpuwatch.core.errors import (
         ConfigError,
         ConflictError,
@@ -27,45 +20,15 @@ if TYPE_CHECKING:
         TpuwatchError,
         TuneError,
     )
-    from tpuwatch.core.files import (
-        create_private,
-        read_trusted,
-        write_atomic,
-    )
-    from tpuwatch.core.grpc_codes import (
-        GRPC_CODES,
-        code_number,
-    )
-    from tpuwatch.core.json_text import (
-        dumps,
-        iso,
-        parse_time,
-        times,
-    )
+    from tpuwatch.core.files import create_private, read_trusted, write_atomic
+    from tpuwatch.core.grpc_codes import GRPC_CODES, code_number
+    from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
-    from tpuwatch.core.loop import (
-        Loop,
-        LoopGroup,
-        LoopStatus,
-        Waker,
-    )
-    from tpuwatch.core.text import (
-        capital,
-        clean,
-        ended,
-        length,
-        listed,
-        printable,
-    )
-    from tpuwatch.core.units import (
-        format_seconds,
-        format_size,
-        is_possible,
-        parse_seconds,
-        parse_size,
-    )
+    from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
+    from tpuwatch.core.text import capital, clean, ended, length, listed, printable
+    from tpuwatch.core.units import format_seconds, format_size, is_possible, parse_seconds, parse_size
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "audit_file": ["AuditFile"],
@@ -90,45 +53,3 @@ else:
             "units": ["format_seconds", "format_size", "is_possible", "parse_seconds", "parse_size"],
         },
     )
-
-__all__ = [
-    "GRPC_CODES",
-    "AuditFile",
-    "Clock",
-    "ConfigError",
-    "ConflictError",
-    "LedgerError",
-    "Loop",
-    "LoopGroup",
-    "LoopStatus",
-    "Pacing",
-    "RuleError",
-    "StoreBusyError",
-    "StoreError",
-    "SystemClock",
-    "TpuwatchError",
-    "TuneError",
-    "Waker",
-    "capital",
-    "clean",
-    "code_number",
-    "create_private",
-    "doubled",
-    "dumps",
-    "ended",
-    "format_seconds",
-    "format_size",
-    "is_possible",
-    "iso",
-    "length",
-    "listed",
-    "parse_retry_after",
-    "parse_seconds",
-    "parse_size",
-    "parse_time",
-    "printable",
-    "read_trusted",
-    "set_up_logging",
-    "times",
-    "write_atomic",
-]

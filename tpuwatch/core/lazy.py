@@ -1,7 +1,7 @@
 """Lazy public faces of packages: a module is loaded when one of its names is first used, so commands start fast.
 
-A package's `__init__` lists its face three times: under TYPE_CHECKING for type checkers and readers, in `__all__`, and
-by module in the call of `public_face`. A test checks that the three agree.
+A package's `__init__` lists its face twice: under TYPE_CHECKING for type checkers and readers, and by module in the
+call of `public_face`, which makes `__all__` of it. A test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-def public_face(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[str], Any]:
-    """The `__getattr__` (PEP 562) of a package; `names` are the public names by the module that defines them."""
+def public_face(
+    package: str, names: Mapping[str, Iterable[str]], submodules: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], list[str]]:
+    """The `__getattr__` (PEP 562) and the `__all__` of a package.
+
+    `names` are by the module that defines them; `submodules` are themselves public, and imported as always.
+    """
     modules = {name: module for module, defined in names.items() for name in defined}
 
     def load(name: str) -> Any:
@@ -26,4 +31,4 @@ def public_face(package: str, names: Mapping[str, Iterable[str]]) -> Callable[[s
         setattr(import_module(package), name, value)
         return value
 
-    return load
+    return load, sorted([*modules, *submodules])

@@ -9,13 +9,9 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.daemon.daemon import Daemon
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "daemon": ["Daemon"],
         },
     )
-
-__all__ = [
-    "Daemon",
-]

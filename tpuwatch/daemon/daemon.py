@@ -18,7 +18,7 @@ from tpuwatch import __version__
 from tpuwatch.core import ConfigError, LoopStatus, Waker, set_up_logging
 from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.daemon.store_maintenance import StoreMaintenance
-from tpuwatch.daemon.systemd import Notifier, Watchdog, watchdog_timeout
+from tpuwatch.daemon.systemd import SystemdNotifier, Watchdog, watchdog_timeout
 from tpuwatch.daemon.view import DaemonView
 from tpuwatch.host import ProcFs
 from tpuwatch.ingest import LogService
@@ -61,7 +61,7 @@ class Daemon:
         self._state = "Starting."
         self._last_success: float | None = None
         self._next_status = float("-inf")
-        self._notifier = Notifier(environ.get("NOTIFY_SOCKET"), clock)
+        self._notifier = SystemdNotifier(environ.get("NOTIFY_SOCKET"), clock)
         self._watchdog = Watchdog(
             self._notifier,
             clock,

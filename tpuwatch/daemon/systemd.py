@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _STATUS_CHARS = 200  # what `systemctl status` shows in a line or two
 
 
-class Notifier:
+class SystemdNotifier:
     """Sends states to the socket that systemd names in NOTIFY_SOCKET: a path, or an abstract name (`@…`)."""
 
     def __init__(self, address: str | None, clock: Clock) -> None:
@@ -72,7 +72,9 @@ class Watchdog:
     turn, and all of it at first.
     """
 
-    def __init__(self, notifier: Notifier, clock: Clock, *, limits: Mapping[str, float], timeout: float | None) -> None:
+    def __init__(
+        self, notifier: SystemdNotifier, clock: Clock, *, limits: Mapping[str, float], timeout: float | None
+    ) -> None:
         """`limits`: seconds that each loop may go without progress. `timeout`: systemd's, in seconds, or None."""
         self._notifier = notifier
         self._clock = clock

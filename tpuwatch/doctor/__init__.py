@@ -7,23 +7,13 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.doctor.check import (
-        Check,
-        CheckStatus,
-    )
+    from tpuwatch.doctor.check import Check, CheckStatus
     from tpuwatch.doctor.checks import CHECKS
     from tpuwatch.doctor.environment import Environment
-    from tpuwatch.doctor.report import (
-        count,
-        print_report,
-        report_document,
-    )
-    from tpuwatch.doctor.run import (
-        is_conclusive,
-        run_checks,
-    )
+    from tpuwatch.doctor.report import count, print_report, report_document
+    from tpuwatch.doctor.run import is_conclusive, run_checks
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "check": ["Check", "CheckStatus"],
@@ -33,15 +23,3 @@ else:
             "run": ["is_conclusive", "run_checks"],
         },
     )
-
-__all__ = [
-    "CHECKS",
-    "Check",
-    "CheckStatus",
-    "Environment",
-    "count",
-    "is_conclusive",
-    "print_report",
-    "report_document",
-    "run_checks",
-]

@@ -7,26 +7,13 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.exec.command import (
-        CommandError,
-        run_command,
-    )
-    from tpuwatch.exec.preparation import (
-        PreparedRun,
-        prepare_run,
-    )
+    from tpuwatch.exec.command import CommandError, run_command
+    from tpuwatch.exec.preparation import PreparedRun, prepare_run
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "command": ["CommandError", "run_command"],
             "preparation": ["PreparedRun", "prepare_run"],
         },
     )
-
-__all__ = [
-    "CommandError",
-    "PreparedRun",
-    "prepare_run",
-    "run_command",
-]

@@ -12,48 +12,15 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 if TYPE_CHECKING:
     from tpuwatch.google import storage
-    from tpuwatch.google.errors import (
-        ApiError,
-        ApiFault,
-        PreconditionError,
-        RequestContext,
-        StorageError,
-        explain,
-    )
-    from tpuwatch.google.http import (
-        Connector,
-        DeadlineSocket,
-        LookupTimeoutError,
-        TooLargeError,
-        read_whole,
-    )
-    from tpuwatch.google.metadata import (
-        DEFAULT_HOST,
-        METADATA_ROOT,
-        MetadataClient,
-        MetadataError,
-        default_host,
-    )
-    from tpuwatch.google.monitoring import (
-        MonitoringConnection,
-        monitoring_call,
-    )
-    from tpuwatch.google.storage import (
-        Bucket,
-        StoredObject,
-    )
-    from tpuwatch.google.tpu_client import (
-        MAX_PAGES,
-        PAGE_SIZE,
-        CloudClient,
-    )
-    from tpuwatch.google.tpu_node import (
-        NodeConverter,
-        enum_name,
-        short_name,
-    )
+    from tpuwatch.google.errors import ApiError, ApiFault, PreconditionError, RequestContext, StorageError, explain
+    from tpuwatch.google.http import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
+    from tpuwatch.google.metadata import DEFAULT_HOST, METADATA_ROOT, MetadataClient, MetadataError, default_host
+    from tpuwatch.google.monitoring import MonitoringConnection, monitoring_call
+    from tpuwatch.google.storage import Bucket, StoredObject
+    from tpuwatch.google.tpu_client import MAX_PAGES, PAGE_SIZE, CloudClient
+    from tpuwatch.google.tpu_node import NodeConverter, enum_name, short_name
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "errors": [
@@ -71,34 +38,5 @@ else:
             "tpu_client": ["CloudClient", "MAX_PAGES", "PAGE_SIZE"],
             "tpu_node": ["NodeConverter", "enum_name", "short_name"],
         },
+        submodules=["storage"],
     )
-
-__all__ = [
-    "DEFAULT_HOST",
-    "MAX_PAGES",
-    "METADATA_ROOT",
-    "PAGE_SIZE",
-    "ApiError",
-    "ApiFault",
-    "Bucket",
-    "CloudClient",
-    "Connector",
-    "DeadlineSocket",
-    "LookupTimeoutError",
-    "MetadataClient",
-    "MetadataError",
-    "MonitoringConnection",
-    "NodeConverter",
-    "PreconditionError",
-    "RequestContext",
-    "StorageError",
-    "StoredObject",
-    "TooLargeError",
-    "default_host",
-    "enum_name",
-    "explain",
-    "monitoring_call",
-    "read_whole",
-    "short_name",
-    "storage",
-]

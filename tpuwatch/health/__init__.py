@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tpuwatch.health.limits import JudgeLimits
     from tpuwatch.health.service import EVERY_SECONDS, JudgeService
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "judge": ["judge_node"],
@@ -19,10 +19,3 @@ else:
             "service": ["EVERY_SECONDS", "JudgeService"],
         },
     )
-
-__all__ = [
-    "EVERY_SECONDS",
-    "JudgeLimits",
-    "JudgeService",
-    "judge_node",
-]

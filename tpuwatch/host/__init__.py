@@ -9,28 +9,12 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.host import oom
     from tpuwatch.host.cpu import Mean
-    from tpuwatch.host.holders import (
-        LOCK_FILE,
-        Holders,
-        HolderScan,
-        parse_locks,
-    )
+    from tpuwatch.host.holders import LOCK_FILE, Holders, HolderScan, parse_locks
     from tpuwatch.host.memory import read_memory
-    from tpuwatch.host.procfs import (
-        Process,
-        Processes,
-        ProcFs,
-        parse_environ,
-        parse_numbers,
-        parse_stat,
-        shown_command,
-    )
-    from tpuwatch.host.users import (
-        USER_FILES,
-        parse_users,
-    )
+    from tpuwatch.host.procfs import Process, Processes, ProcFs, parse_environ, parse_numbers, parse_stat, shown_command
+    from tpuwatch.host.users import USER_FILES, parse_users
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "cpu": ["Mean"],
@@ -47,23 +31,5 @@ else:
             ],
             "users": ["USER_FILES", "parse_users"],
         },
+        submodules=["oom"],
     )
-
-__all__ = [
-    "LOCK_FILE",
-    "USER_FILES",
-    "HolderScan",
-    "Holders",
-    "Mean",
-    "ProcFs",
-    "Process",
-    "Processes",
-    "oom",
-    "parse_environ",
-    "parse_locks",
-    "parse_numbers",
-    "parse_stat",
-    "parse_users",
-    "read_memory",
-    "shown_command",
-]

@@ -10,15 +10,10 @@ if TYPE_CHECKING:
     from tpuwatch.ingest.bad_values import bad_value_events
     from tpuwatch.ingest.service import LogService
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "bad_values": ["bad_value_events"],
             "service": ["LogService"],
         },
     )
-
-__all__ = [
-    "LogService",
-    "bad_value_events",
-]

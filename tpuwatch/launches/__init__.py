@@ -18,13 +18,9 @@ if TYPE_CHECKING:
         write_record,
     )
     from tpuwatch.launches.life import Life
-    from tpuwatch.launches.tracker import (
-        MARKS,
-        LaunchTracker,
-        Origin,
-    )
+    from tpuwatch.launches.tracker import MARKS, LaunchTracker, Origin
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "exec_records": [
@@ -41,18 +37,3 @@ else:
             "tracker": ["LaunchTracker", "MARKS", "Origin"],
         },
     )
-
-__all__ = [
-    "MARKS",
-    "ExecRecord",
-    "LaunchTracker",
-    "Life",
-    "Origin",
-    "discard_record",
-    "launch_from",
-    "make_drop_box",
-    "read_records",
-    "take_records",
-    "trim_records",
-    "write_record",
-]

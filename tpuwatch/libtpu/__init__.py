@@ -8,17 +8,8 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.libtpu import log_settings, metrics_proto
-    from tpuwatch.libtpu.flags import (
-        ARGUMENTS,
-        UNBUFFERED,
-        merged_all,
-        whole_flags,
-    )
-    from tpuwatch.libtpu.log_settings import (
-        LOG_DIR,
-        LogFacts,
-        unbuffered,
-    )
+    from tpuwatch.libtpu.flags import ARGUMENTS, UNBUFFERED, merged_all, whole_flags
+    from tpuwatch.libtpu.log_settings import LOG_DIR, LogFacts, unbuffered
     from tpuwatch.libtpu.metrics_proto import (
         GET_METRIC,
         LIST_METRICS,
@@ -27,15 +18,7 @@ if TYPE_CHECKING:
         MetricRequest,
         MetricResponse,
     )
-    from tpuwatch.libtpu.metrics_values import (
-        HBM_TOTAL,
-        HLO_QUEUE,
-        METRICS,
-        Readings,
-        chips,
-        readings,
-        total,
-    )
+    from tpuwatch.libtpu.metrics_values import HBM_TOTAL, HLO_QUEUE, METRICS, Readings, chips, readings, total
     from tpuwatch.libtpu.variables import (
         MEASURED,
         MIB_UP_TO,
@@ -52,7 +35,7 @@ if TYPE_CHECKING:
         product,
     )
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "flags": ["ARGUMENTS", "UNBUFFERED", "merged_all", "whole_flags"],
@@ -82,42 +65,5 @@ else:
                 "product",
             ],
         },
+        submodules=["log_settings", "metrics_proto"],
     )
-
-__all__ = [
-    "ARGUMENTS",
-    "GET_METRIC",
-    "HBM_TOTAL",
-    "HLO_QUEUE",
-    "LIST_METRICS",
-    "LOG_DIR",
-    "MEASURED",
-    "METRICS",
-    "MIB_UP_TO",
-    "PARTITIONS",
-    "TUNED_VARIABLES",
-    "UNBUFFERED",
-    "ListSupportedMetricsRequest",
-    "ListSupportedMetricsResponse",
-    "LogFacts",
-    "MetricRequest",
-    "MetricResponse",
-    "Readings",
-    "chips",
-    "is_tpu_name",
-    "items",
-    "judge_value",
-    "judge_values",
-    "leading_integer",
-    "log_settings",
-    "meant",
-    "meant_bytes",
-    "merged_all",
-    "metrics_proto",
-    "premapped_bytes",
-    "product",
-    "readings",
-    "total",
-    "unbuffered",
-    "whole_flags",
-]

@@ -7,41 +7,17 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.logs.parse.parser import (
-        LogParser,
-        Match,
-        StreamKind,
-    )
+    from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
     from tpuwatch.logs.parse.scan import Scanner
-    from tpuwatch.logs.pruning import (
-        OldLog,
-        PruneResult,
-        prune,
-    )
-    from tpuwatch.logs.rules.catalogue import (
-        Catalogue,
-        Rule,
-        load_catalogue,
-        with_marks,
-        with_threshold,
-    )
-    from tpuwatch.logs.tail.files import (
-        LogFile,
-        Refusal,
-        RefusedError,
-        libtpu_file,
-    )
+    from tpuwatch.logs.pruning import OldLog, PruneResult, prune
+    from tpuwatch.logs.rules.catalogue import Catalogue, Rule, load_catalogue, with_marks, with_threshold
+    from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
     from tpuwatch.logs.tail.followed_file import FileMatch
     from tpuwatch.logs.tail.sources import LogDirectory
-    from tpuwatch.logs.text_input import (
-        STDIN,
-        UnreadableError,
-        size_of,
-        text_chunks,
-    )
+    from tpuwatch.logs.text_input import STDIN, UnreadableError, size_of, text_chunks
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "parse.parser": ["LogParser", "Match", "StreamKind"],
@@ -55,29 +31,3 @@ else:
             "text_input": ["STDIN", "UnreadableError", "size_of", "text_chunks"],
         },
     )
-
-__all__ = [
-    "STDIN",
-    "Catalogue",
-    "FileMatch",
-    "Follower",
-    "LogDirectory",
-    "LogFile",
-    "LogParser",
-    "Match",
-    "OldLog",
-    "PruneResult",
-    "Refusal",
-    "RefusedError",
-    "Rule",
-    "Scanner",
-    "StreamKind",
-    "UnreadableError",
-    "libtpu_file",
-    "load_catalogue",
-    "prune",
-    "size_of",
-    "text_chunks",
-    "with_marks",
-    "with_threshold",
-]

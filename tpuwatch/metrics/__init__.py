@@ -7,22 +7,13 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.metrics.cloud_monitoring import (
-        CloudMonitoringExport,
-        samples,
-    )
+    from tpuwatch.metrics.cloud_monitoring import CloudMonitoringExport, samples
     from tpuwatch.metrics.registry import Metrics
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "cloud_monitoring": ["CloudMonitoringExport", "samples"],
             "registry": ["Metrics"],
         },
     )
-
-__all__ = [
-    "CloudMonitoringExport",
-    "Metrics",
-    "samples",
-]

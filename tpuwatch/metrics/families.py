@@ -53,7 +53,7 @@ def _text(value: object) -> object:
     return value.value if isinstance(value, Enum) else value
 
 
-class Snapshot(Collector):
+class FamilyCollector(Collector):
     """Families that are rendered at each scrape, so that what no longer exists has no series and takes no memory."""
 
     def __init__(self, families: Callable[[], Iterable[Metric]]) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Counter, Metric
 
 from tpuwatch.core import GRPC_CODES
-from tpuwatch.metrics.families import Families, Snapshot, node_labels
+from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
 from tpuwatch.model import Signal, Verdict
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class NodeMetrics:
         self._preempted = new.gauge(
             "tpuwatch_preemption_notice", "1 once the metadata server says that this machine is preempted."
         )
-        new.registry.register(Snapshot(self._families))
+        new.registry.register(FamilyCollector(self._families))
 
     def count_api_request(self, method: str, code: str) -> None:
         """A call ended: its method, such as ListNodes, and its gRPC code's name. A new one counts as "other"."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
 
-from tpuwatch.metrics.families import Families, Snapshot
+from tpuwatch.metrics.families import Families, FamilyCollector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ STATES: Final = ("answering", "silent", "refused", "unheard", "unclear")
 class PeerMetrics:
     def __init__(self, new: Families) -> None:
         self._peers: Mapping[str, Answer[Peer]] | None = None
-        new.registry.register(Snapshot(self._peer_families))
+        new.registry.register(FamilyCollector(self._peer_families))
 
     def set_answers(self, answers: Mapping[str, Answer[Peer]] | None) -> None:
         """The latest answer of each peer, by its node's label; None if peers are not asked, which has no series."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
 
-from tpuwatch.metrics.families import Families, Snapshot, node_labels
+from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
 from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class RestartMetrics:
             "result",
             MESSAGES,
         )
-        new.registry.register(Snapshot(self._restart_families))
+        new.registry.register(FamilyCollector(self._restart_families))
 
     def count_begun(self, action: Action) -> None:
         """An action on a node was begun."""

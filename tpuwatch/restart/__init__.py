@@ -10,14 +10,8 @@ if TYPE_CHECKING:
     from tpuwatch.restart.cloud_api import CloudNodeApi
     from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.owner import owner_words
-    from tpuwatch.restart.operator.access import (
-        LedgerAccess,
-        open_access,
-    )
-    from tpuwatch.restart.operator.report import (
-        NodeReport,
-        NodeReporter,
-    )
+    from tpuwatch.restart.operator.access import LedgerAccess, open_access
+    from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.restarts import (
         LedgerStatus,
         PastRestart,
@@ -27,27 +21,13 @@ if TYPE_CHECKING:
         read_status,
         reset_breaker,
     )
-    from tpuwatch.restart.operator.session import (
-        RestartRequest,
-        RestartResult,
-        RestartSession,
-    )
-    from tpuwatch.restart.operator.targets import (
-        OwnNode,
-        UsageError,
-        find_own_node,
-        parse_targets,
-    )
-    from tpuwatch.restart.operator.wording import (
-        action_words,
-        describe_unfinished,
-        full_name,
-        phase_words,
-    )
+    from tpuwatch.restart.operator.session import RestartRequest, RestartResult, RestartSession
+    from tpuwatch.restart.operator.targets import OwnNode, UsageError, find_own_node, parse_targets
+    from tpuwatch.restart.operator.wording import action_words, describe_unfinished, full_name, phase_words
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.service import RestartService
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "cloud_api": ["CloudNodeApi"],
@@ -71,33 +51,3 @@ else:
             "service": ["RestartService"],
         },
     )
-
-__all__ = [
-    "CloudNodeApi",
-    "LedgerAccess",
-    "LedgerStatus",
-    "NodeReport",
-    "NodeReporter",
-    "OwnNode",
-    "PastRestart",
-    "PolicySettings",
-    "Progress",
-    "RestartRequest",
-    "RestartResult",
-    "RestartService",
-    "RestartSession",
-    "RestartState",
-    "UsageError",
-    "action_words",
-    "cancel_restart",
-    "describe_unfinished",
-    "find_own_node",
-    "full_name",
-    "open_access",
-    "owner_words",
-    "parse_targets",
-    "phase_words",
-    "read_history",
-    "read_status",
-    "reset_breaker",
-]

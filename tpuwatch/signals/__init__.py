@@ -7,23 +7,13 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.signals.cloud import (
-        CloudSignal,
-        Watch,
-        watches,
-    )
-    from tpuwatch.signals.identity import (
-        IdentitySignal,
-        ask_metadata,
-    )
+    from tpuwatch.signals.cloud import CloudSignal, Watch, watches
+    from tpuwatch.signals.identity import IdentitySignal, ask_metadata
     from tpuwatch.signals.monitoring import MonitoringSignal
-    from tpuwatch.signals.runtime import (
-        RuntimeSignal,
-        metrics_ports,
-    )
+    from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
     from tpuwatch.signals.service import SignalsService
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "cloud": ["CloudSignal", "Watch", "watches"],
@@ -33,15 +23,3 @@ else:
             "service": ["SignalsService"],
         },
     )
-
-__all__ = [
-    "CloudSignal",
-    "IdentitySignal",
-    "MonitoringSignal",
-    "RuntimeSignal",
-    "SignalsService",
-    "Watch",
-    "ask_metadata",
-    "metrics_ports",
-    "watches",
-]

@@ -32,7 +32,7 @@ _OFF: Answer[Any] = Answer(problem=Problem.OFF, detail="It is switched off in th
 _log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class SignalSource(Protocol):
     """What gives a signal. `ask` does not raise for expected failures; `due_in` is when to ask again, in seconds."""
 
     @property
@@ -71,7 +71,7 @@ class SignalsService:
         self._on_change = on_change
         self._rng = rng or random.Random()  # noqa: S311 (spreads polls, keeps no secret)
         self._snapshots = SnapshotStore(on_change)
-        self._sources: list[Source] = []
+        self._sources: list[SignalSource] = []
         self._unanswered: set[str] = set()  # loops whose source has not answered yet
         self._waiting_for: dict[str, list[str]] = {}  # loops that wait, at first, for the first answer of another
         self._began = clock.monotonic()
@@ -135,7 +135,7 @@ class SignalsService:
     def _add_source(
         self,
         name: str,
-        source: Source,
+        source: SignalSource,
         interval: float,
         on_answer: Callable[[Any], None],
         *,

@@ -9,30 +9,14 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.sim.client import Client
     from tpuwatch.sim.demo import Demo
-    from tpuwatch.sim.directory import (
-        SimulatorDirectory,
-        default_directory,
-    )
+    from tpuwatch.sim.directory import SimulatorDirectory, default_directory
     from tpuwatch.sim.host.machine import SimulatedMachine
-    from tpuwatch.sim.host.tuned_program import (
-        LAUNCH_OPTIONS,
-        LaunchScript,
-        add_launch_arguments,
-        run_launch,
-    )
-    from tpuwatch.sim.output import (
-        print_start,
-        print_state,
-        print_step,
-    )
-    from tpuwatch.sim.scenario.file import (
-        DEFAULT_SCENARIO,
-        built_in_scenarios,
-        load_scenario,
-    )
+    from tpuwatch.sim.host.tuned_program import LAUNCH_OPTIONS, LaunchScript, add_launch_arguments, run_launch
+    from tpuwatch.sim.output import print_start, print_state, print_step
+    from tpuwatch.sim.scenario.file import DEFAULT_SCENARIO, built_in_scenarios, load_scenario
     from tpuwatch.sim.simulator import Simulator
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "client": ["Client"],
@@ -45,22 +29,3 @@ else:
             "simulator": ["Simulator"],
         },
     )
-
-__all__ = [
-    "DEFAULT_SCENARIO",
-    "LAUNCH_OPTIONS",
-    "Client",
-    "Demo",
-    "LaunchScript",
-    "SimulatedMachine",
-    "Simulator",
-    "SimulatorDirectory",
-    "add_launch_arguments",
-    "built_in_scenarios",
-    "default_directory",
-    "load_scenario",
-    "print_start",
-    "print_state",
-    "print_step",
-    "run_launch",
-]

@@ -44,7 +44,7 @@ class _BadRequestError(Exception):
 class ControlServer(LocalServer):
     """Serves on an address of this machine, from threads of its own."""
 
-    def __init__(self, execute: Callable[[actions.Action], str], state: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, execute: Callable[[actions.ScenarioAction], str], state: Callable[[], dict[str, Any]]) -> None:
         """Binds a free port of this host at once, serves after `start`. Raises OSError.
 
         `execute` is ActionExecutor.execute, `state` gives the document of GET /state.

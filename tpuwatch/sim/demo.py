@@ -15,7 +15,7 @@ from tpuwatch.terminal import findings
 if TYPE_CHECKING:
     import subprocess
 
-    from tpuwatch.sim.scenario.actions import Action
+    from tpuwatch.sim.scenario.actions import ScenarioAction
     from tpuwatch.terminal import Console
 
 LAUNCH_SECONDS = 60.0  # the longest launch takes six
@@ -100,7 +100,7 @@ class Demo:
         self.console.line(f"metrics      {self.machine.url}/metrics", style="blue")
         self.console.line(f"status       {self.machine.url}/", style="blue")
 
-    def _run_chapter(self, number: int, chapter: Chapter, step: Action) -> None:
+    def _run_chapter(self, number: int, chapter: Chapter, step: ScenarioAction) -> None:
         self.console.line()
         self.console.line(f"{number} of {len(CHAPTERS)}  {chapter.title}", style="bold")
         self.console.line(chapter.text, indent=2)

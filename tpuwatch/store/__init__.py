@@ -11,13 +11,10 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.store.reader import StoreReader
-    from tpuwatch.store.schema import (
-        FILE_NAME,
-        is_damage,
-    )
+    from tpuwatch.store.schema import FILE_NAME, is_damage
     from tpuwatch.store.store import EventStore
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "reader": ["StoreReader"],
@@ -25,10 +22,3 @@ else:
             "store": ["EventStore"],
         },
     )
-
-__all__ = [
-    "FILE_NAME",
-    "EventStore",
-    "StoreReader",
-    "is_damage",
-]

@@ -9,26 +9,12 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.terminal import findings, tune
     from tpuwatch.terminal.console import Console
-    from tpuwatch.terminal.findings import (
-        describe_launch,
-        print_finding,
-        print_findings,
-    )
-    from tpuwatch.terminal.node import (
-        print_machine,
-        print_node,
-        print_other_nodes,
-        print_table,
-    )
+    from tpuwatch.terminal.findings import describe_launch, print_finding, print_findings
+    from tpuwatch.terminal.node import print_machine, print_node, print_other_nodes, print_table
     from tpuwatch.terminal.plot_png import save
-    from tpuwatch.terminal.restart import (
-        RestartDisplay,
-        print_restart_history,
-        print_restarts,
-        print_text,
-    )
+    from tpuwatch.terminal.restart import RestartDisplay, print_restart_history, print_restarts, print_text
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "console": ["Console"],
@@ -37,22 +23,5 @@ else:
             "plot_png": ["save"],
             "restart": ["RestartDisplay", "print_restart_history", "print_restarts", "print_text"],
         },
+        submodules=["findings", "tune"],
     )
-
-__all__ = [
-    "Console",
-    "RestartDisplay",
-    "describe_launch",
-    "findings",
-    "print_finding",
-    "print_findings",
-    "print_machine",
-    "print_node",
-    "print_other_nodes",
-    "print_restart_history",
-    "print_restarts",
-    "print_table",
-    "print_text",
-    "save",
-    "tune",
-]

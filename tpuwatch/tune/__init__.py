@@ -8,27 +8,11 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.tune import environment
-    from tpuwatch.tune.environment import (
-        LaunchEnvironment,
-        Prepared,
-        environment_path,
-        prepare,
-    )
+    from tpuwatch.tune.environment import LaunchEnvironment, Prepared, environment_path, prepare
     from tpuwatch.tune.host import read_host
     from tpuwatch.tune.marks import launch_marks
-    from tpuwatch.tune.operator import (
-        FileChange,
-        reset,
-        write_next,
-    )
-    from tpuwatch.tune.outlook import (
-        UNREAD,
-        History,
-        Outlook,
-        TuneContext,
-        look_ahead,
-        read_history,
-    )
+    from tpuwatch.tune.operator import FileChange, reset, write_next
+    from tpuwatch.tune.outlook import UNREAD, History, Outlook, TuneContext, look_ahead, read_history
     from tpuwatch.tune.plan import (
         make_plan_directory,
         own_directory,
@@ -38,14 +22,10 @@ if TYPE_CHECKING:
         workload_name,
         write_plan,
     )
-    from tpuwatch.tune.planner import (
-        bounds_of,
-        launches_by_workload,
-        make_plan,
-    )
+    from tpuwatch.tune.planner import bounds_of, launches_by_workload, make_plan
     from tpuwatch.tune.service import TuneService
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "environment": ["LaunchEnvironment", "Prepared", "environment_path", "prepare"],
@@ -65,34 +45,5 @@ else:
             "planner": ["bounds_of", "launches_by_workload", "make_plan"],
             "service": ["TuneService"],
         },
+        submodules=["environment"],
     )
-
-__all__ = [
-    "UNREAD",
-    "FileChange",
-    "History",
-    "LaunchEnvironment",
-    "Outlook",
-    "Prepared",
-    "TuneContext",
-    "TuneService",
-    "bounds_of",
-    "environment",
-    "environment_path",
-    "launch_marks",
-    "launches_by_workload",
-    "look_ahead",
-    "make_plan",
-    "make_plan_directory",
-    "own_directory",
-    "plan_directory",
-    "prepare",
-    "read_history",
-    "read_host",
-    "read_plan",
-    "read_resets",
-    "reset",
-    "workload_name",
-    "write_next",
-    "write_plan",
-]

@@ -12,7 +12,7 @@ from tpuwatch.tune.fit import largest_within
 from tpuwatch.tune.history import Kind
 from tpuwatch.tune.proposal import (
     WORTH,
-    Proposal,
+    SizeProposal,
     default_may_do,
     lacked_room,
     to_default,
@@ -29,7 +29,7 @@ _MANY: Final = 3  # sizes in a row that were too small: then the headroom is wor
 _EASY: Final = 0.8  # of the limit: what is reckoned beyond the sizes that are known is to be fast for sure
 
 
-def grow(situation: TuneSituation, failed: LaunchSample) -> Proposal:
+def grow(situation: TuneSituation, failed: LaunchSample) -> SizeProposal:
     """What is done about a launch whose buffer had no room."""
     need, bounds = situation.need(failed.threshold), situation.bounds
     need = max(need, failed.size + 1) if need is not None else None
@@ -47,7 +47,7 @@ def grow(situation: TuneSituation, failed: LaunchSample) -> Proposal:
         if between < wanted:
             slow = took_too_long(good, bounds)
             why = f"{lacked_room(failed)}. {slow}. Between them, {format_size(between)} should be in time."
-        return Proposal(SizeStep.GROW, between, failed.given, (why,))
+        return SizeProposal(SizeStep.GROW, between, failed.given, (why,))
     if failed.given is not None and THRESHOLD not in bounds.overrides:
         return unsatisfiable(situation, failed, need or failed.size + 1)
     fast = situation.fast
@@ -59,22 +59,22 @@ def grow(situation: TuneSituation, failed: LaunchSample) -> Proposal:
     return _allowed(situation, failed, need, wanted, leap)
 
 
-def _allowed(situation: TuneSituation, failed: LaunchSample, need: int | None, wanted: int, leap: int) -> Proposal:
+def _allowed(situation: TuneSituation, failed: LaunchSample, need: int | None, wanted: int, leap: int) -> SizeProposal:
     """To the leap, or as far as is allowed."""
     most = situation.room.most
     if situation.refused:  # near to what the host could not bear it would fail too
         most -= most // WORTH
         leap = min(leap, wanted)
     if leap <= most:
-        return Proposal(SizeStep.GROW, leap, failed.given, (_grown(situation, failed, need, wanted, leap),))
+        return SizeProposal(SizeStep.GROW, leap, failed.given, (_grown(situation, failed, need, wanted, leap),))
     if (need is None or need <= most) and most - failed.size >= most // WORTH:
         return _grow_to_limit(situation, failed, need, wanted)
     return unsatisfiable(situation, failed, need or wanted)
 
 
-def _back(failed: LaunchSample, good: LaunchSample) -> Proposal:
+def _back(failed: LaunchSample, good: LaunchSample) -> SizeProposal:
     reason = f"{lacked_room(failed)}; the launch of {good.clock} worked with {format_size(good.size)}: back to that."
-    return Proposal(SizeStep.BACK, good.size, good.given, (reason,))
+    return SizeProposal(SizeStep.BACK, good.size, good.given, (reason,))
 
 
 def _between(situation: TuneSituation, failed: LaunchSample, need: int, wanted: int, good: LaunchSample) -> int | None:
@@ -125,7 +125,7 @@ def _grown(situation: TuneSituation, failed: LaunchSample, need: int | None, wan
     return much
 
 
-def _grow_to_limit(situation: TuneSituation, failed: LaunchSample, need: int | None, wanted: int) -> Proposal:
+def _grow_to_limit(situation: TuneSituation, failed: LaunchSample, need: int | None, wanted: int) -> SizeProposal:
     most, bounds = situation.room.most, situation.bounds
     varies = most < pages_down(bounds.max_bytes, bounds)  # as the memory does that is available
     spared = down(most - most // WORTH, bounds) if varies else most
@@ -135,4 +135,4 @@ def _grow_to_limit(situation: TuneSituation, failed: LaunchSample, need: int | N
     limit = f"{format_size(most)} are the most that is allowed: {situation.room.why}"
     needed = f"{format_size(need)} are needed, with headroom {format_size(wanted)}, but " if need is not None else ""
     text = f"{lacked_room(failed)}: {needed}{limit}. {format_size(size)} are tried."
-    return Proposal(SizeStep.GROW, size, failed.given, (text,))
+    return SizeProposal(SizeStep.GROW, size, failed.given, (text,))

@@ -13,7 +13,7 @@ from tpuwatch.core import format_seconds, format_size
 from tpuwatch.model import SIZE, THRESHOLD, SizeDecision, SizeStep
 from tpuwatch.tune.grow import grow
 from tpuwatch.tune.history import Kind, LaunchSample, set_bytes
-from tpuwatch.tune.proposal import Proposal, keep, lacked_room, ran_out_of_memory, took_too_long, unsatisfiable
+from tpuwatch.tune.proposal import SizeProposal, keep, lacked_room, ran_out_of_memory, took_too_long, unsatisfiable
 from tpuwatch.tune.shrink import shrink_for_memory, shrink_for_time
 from tpuwatch.tune.situation import assess
 from tpuwatch.tune.sizes import pages_up
@@ -52,7 +52,7 @@ def decide(launches: Sequence[Launch], host: TuneHost, bounds: Bounds) -> SizeDe
     )
 
 
-def _proposed(situation: TuneSituation) -> Proposal:
+def _proposed(situation: TuneSituation) -> SizeProposal:
     """The proposal of the first rule that applies."""
     now = situation.now
     if now is None:
@@ -74,17 +74,17 @@ def _failed(situation: TuneSituation, now: LaunchSample) -> LaunchSample | None:
     return lacking[-1] if lacking else None
 
 
-def _start(situation: TuneSituation) -> Proposal:
+def _start(situation: TuneSituation) -> SizeProposal:
     """No launch shows how a size of ours does."""
     default, last = situation.host.default_bytes, next(iter(situation.samples[-1:]), None)
     what = f"{format_size(default)}, which libtpu takes by itself" if default else "no buffer, as libtpu does by itself"
     if last is None:
-        return Proposal(
+        return SizeProposal(
             SizeStep.START, default, None, (f"There is no launch to learn from yet: it starts from {what}.",)
         )
     if last.ours:
         return keep(last, f"No launch shows anything about the buffer yet; the last one had {format_size(last.size)}.")
-    return Proposal(SizeStep.START, default, None, (f"{_unfit(situation, last)}: it starts from {what}.",))
+    return SizeProposal(SizeStep.START, default, None, (f"{_unfit(situation, last)}: it starts from {what}.",))
 
 
 def _unfit(situation: TuneSituation, last: LaunchSample) -> str:
@@ -116,7 +116,7 @@ def _besides(situation: TuneSituation) -> tuple[str, ...]:
     return ()
 
 
-def _bounded(situation: TuneSituation, proposal: Proposal) -> Proposal:
+def _bounded(situation: TuneSituation, proposal: SizeProposal) -> SizeProposal:
     """Held against what is allowed."""
     room, default = situation.room, situation.host.default_bytes
     size = proposal.size or default
@@ -141,7 +141,7 @@ def _bounded(situation: TuneSituation, proposal: Proposal) -> Proposal:
     )
 
 
-def _overridden(situation: TuneSituation, proposal: Proposal) -> Proposal:
+def _overridden(situation: TuneSituation, proposal: SizeProposal) -> SizeProposal:
     """Overrides of the configuration take precedence."""
     overrides = situation.bounds.overrides
     if THRESHOLD in overrides:

@@ -20,7 +20,7 @@ WORTH: Final = 16  # a size that differs by less than this part of it makes no d
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class SizeProposal:
     """A step, and what it leads to. `size` is in bytes; 0 is no buffer. `threshold` None: the buffer's size."""
 
     step: SizeStep
@@ -32,9 +32,9 @@ class Proposal:
     fast: int | None = None  # the largest size that comes up in time, where the reasons state another than the fit
 
 
-def keep(now: LaunchSample, *reasons: str, conflict: str = "") -> Proposal:
+def keep(now: LaunchSample, *reasons: str, conflict: str = "") -> SizeProposal:
     """All as the last launch had it."""
-    return Proposal(SizeStep.KEEP, now.size, now.given, reasons, conflict)
+    return SizeProposal(SizeStep.KEEP, now.size, now.given, reasons, conflict)
 
 
 def lacked_room(one: LaunchSample) -> str:
@@ -64,7 +64,7 @@ def took_too_long(one: LaunchSample, bounds: Bounds) -> str:
     return f"The launch of {one.clock} took {seconds} to initialise with {format_size(one.size)}, more than {limit}"
 
 
-def conflicting_needs(situation: TuneSituation, now: LaunchSample, fast: int, need: int, why: str) -> Proposal:
+def conflicting_needs(situation: TuneSituation, now: LaunchSample, fast: int, need: int, why: str) -> SizeProposal:
     """What is done about a slow launch whose buffer cannot be smaller. `why` begins the reason.
 
     `fast`: the largest size that comes up in time; `need`: the smallest that no failure rules out.
@@ -88,12 +88,12 @@ def default_may_do(situation: TuneSituation, now: LaunchSample) -> bool:
     return default < now.size and all(one.size != default for one in situation.informative)
 
 
-def to_default(situation: TuneSituation, why: str, conflict: str) -> Proposal:
+def to_default(situation: TuneSituation, why: str, conflict: str) -> SizeProposal:
     """Leave it to libtpu."""
     default = situation.host.default_bytes
     out = f"buffers of more than {format_size(default)}" if default else "all buffers"
     way = f"With what libtpu takes by itself, {out} stay out of the region: they are slower, and need no room in it."
-    return Proposal(SizeStep.SHRINK, default, None, (why, conflict, way), conflict)
+    return SizeProposal(SizeStep.SHRINK, default, None, (why, conflict, way), conflict)
 
 
 _ADVICE: Final = (
@@ -102,24 +102,24 @@ _ADVICE: Final = (
 )
 
 
-def unsatisfiable(situation: TuneSituation, failed: LaunchSample, needed: int, why: str = "") -> Proposal:
+def unsatisfiable(situation: TuneSituation, failed: LaunchSample, needed: int, why: str = "") -> SizeProposal:
     """More is needed than is allowed. A threshold keeps the largest buffers out of the region, which then may do."""
     room, default = situation.room, situation.host.default_bytes
     why = why or f"{lacked_room(failed)}."
     conflict = f"{format_size(needed)} are needed, and {format_size(room.most)} are the most allowed: {room.why}."
     if not default:
         way = "Without a buffer, as libtpu does by itself here, nothing lacks room; transfers are slower."
-        return Proposal(SizeStep.UNSATISFIABLE, 0, None, (why, conflict, way), conflict, _ADVICE)
+        return SizeProposal(SizeStep.UNSATISFIABLE, 0, None, (why, conflict, way), conflict, _ADVICE)
     size = room.within(situation.bearable)
     threshold = _threshold(situation, failed, size)
     if threshold is None:
         way = "No size that is allowed would do; smaller or fewer transfers at once would, or more memory."
-        return Proposal(SizeStep.UNSATISFIABLE, size, failed.given, (why, conflict, way), conflict, _ADVICE)
+        return SizeProposal(SizeStep.UNSATISFIABLE, size, failed.given, (why, conflict, way), conflict, _ADVICE)
     way = (
         f"Buffers of more than {format_size(threshold)} are kept out of the region by the threshold: their transfers "
         "are slower, but they work, and the region is left to the smaller ones."
     )
-    return Proposal(SizeStep.UNSATISFIABLE, size, threshold, (why, conflict, way), conflict, _ADVICE)
+    return SizeProposal(SizeStep.UNSATISFIABLE, size, threshold, (why, conflict, way), conflict, _ADVICE)
 
 
 def _threshold(situation: TuneSituation, failed: LaunchSample, size: int) -> int | None:

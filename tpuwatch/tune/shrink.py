@@ -11,7 +11,7 @@ from tpuwatch.tune.fit import at, largest_within, typical
 from tpuwatch.tune.history import Kind
 from tpuwatch.tune.proposal import (
     WORTH,
-    Proposal,
+    SizeProposal,
     conflicting_needs,
     default_may_do,
     keep,
@@ -37,14 +37,14 @@ _SURE: Final = 3.0  # median distances from the line that a start may be off
 _ENOUGH: Final = 2  # slow starts with libtpu's own size, or less, before a smaller one is tried without a fit
 
 
-def shrink_for_memory(situation: TuneSituation, failed: LaunchSample) -> Proposal:
+def shrink_for_memory(situation: TuneSituation, failed: LaunchSample) -> SizeProposal:
     """What is done about a launch that the host could not bear. Its size is not allowed any more (situation.room)."""
     need, bounds = situation.floor(failed.threshold), situation.bounds
     good = situation.good(need, failed.size - 1) or _larger_one(situation, failed)
     if good is not None:
         worked = f"the launch of {good.clock} worked with {format_size(good.size)}"
         reason = f"{ran_out_of_memory(failed)}; {worked}: back to that."
-        return Proposal(SizeStep.BACK, good.size, good.given, (reason,))
+        return SizeProposal(SizeStep.BACK, good.size, good.given, (reason,))
     too_much = sorted(set(situation.refused))
     if need and too_much[1:] and default_may_do(situation, failed):
         both = f"{format_size(need)} are needed, and {format_size(too_much[0])} are too much for the host."
@@ -55,7 +55,7 @@ def shrink_for_memory(situation: TuneSituation, failed: LaunchSample) -> Proposa
     size = situation.room.within(max(down(middle, bounds), up(need, bounds)))
     if size >= failed.size:
         return keep(failed, f"{ran_out_of_memory(failed)}; no smaller buffer is allowed.")
-    return Proposal(
+    return SizeProposal(
         SizeStep.SHRINK, size, failed.given, (f"{ran_out_of_memory(failed)}: {format_size(size)} are tried.",)
     )
 
@@ -65,7 +65,7 @@ def _larger_one(situation: TuneSituation, failed: LaunchSample) -> LaunchSample 
     return situation.good(failed.size + 1, MAX_BYTES) if failed.kind is Kind.NO_START else None
 
 
-def shrink_for_time(situation: TuneSituation, now: LaunchSample) -> Proposal:
+def shrink_for_time(situation: TuneSituation, now: LaunchSample) -> SizeProposal:
     """What is done about a launch that worked and was slow."""
     slow, fit = took_too_long(now, situation.bounds), situation.fit
     if now.waited:
@@ -82,7 +82,7 @@ def shrink_for_time(situation: TuneSituation, now: LaunchSample) -> Proposal:
     return _by_fit(situation, now, fit, slow) if fit is not None else _by_trial(situation, now, slow)
 
 
-def _by_fit(situation: TuneSituation, now: LaunchSample, fit: Fit, slow: str) -> Proposal:
+def _by_fit(situation: TuneSituation, now: LaunchSample, fit: Fit, slow: str) -> SizeProposal:
     limit = situation.bounds.init_seconds
     expected, own = at(fit, now.size), typical(situation.points)[now.size]
     again = len(situation.times(now.size)) > 1
@@ -105,7 +105,7 @@ def _by_fit(situation: TuneSituation, now: LaunchSample, fit: Fit, slow: str) ->
     return _shrink(situation, now, max(down(target, situation.bounds), situation.room.least), fast, why)
 
 
-def _by_trial(situation: TuneSituation, now: LaunchSample, slow: str) -> Proposal:
+def _by_trial(situation: TuneSituation, now: LaunchSample, slow: str) -> SizeProposal:
     """There is one size alone: a smaller one will show whether it is what makes it slow."""
     times = situation.times(now.size)
     limit, default = situation.bounds.init_seconds, situation.host.default_bytes
@@ -121,7 +121,7 @@ def _by_trial(situation: TuneSituation, now: LaunchSample, slow: str) -> Proposa
     return _shrink(situation, now, target, fast, f"{slow}, as did all with this size")
 
 
-def _shrink(situation: TuneSituation, now: LaunchSample, target: int, fast: int, why: str) -> Proposal:
+def _shrink(situation: TuneSituation, now: LaunchSample, target: int, fast: int, why: str) -> SizeProposal:
     """To the target, unless that is less than was needed: a launch that works beats a fast one. Below the headroom it
     may well be, so libtpu's own size comes before, and after one such try there is no other.
     """
@@ -137,11 +137,11 @@ def _shrink(situation: TuneSituation, now: LaunchSample, target: int, fast: int,
             return to_default(situation, f"{why}.", f"{format_size(bare)} are needed, and that may be what is slow.")
         floor = f", and {format_size(bare)} were needed" if bare else ""
         return keep(now, f"{why}{floor}; no smaller size is allowed that would change much.")
-    return Proposal(SizeStep.SHRINK, target, now.given, (f"{why}: {format_size(target)} are tried.",))
+    return SizeProposal(SizeStep.SHRINK, target, now.given, (f"{why}: {format_size(target)} are tried.",))
 
 
-def _back(better: LaunchSample, why: str) -> Proposal:
-    return Proposal(SizeStep.BACK, better.size, better.given, (f"{why}: back to {format_size(better.size)}.",))
+def _back(better: LaunchSample, why: str) -> SizeProposal:
+    return SizeProposal(SizeStep.BACK, better.size, better.given, (f"{why}: back to {format_size(better.size)}.",))
 
 
 def _last_cut(situation: TuneSituation, now: LaunchSample) -> LaunchSample | None:

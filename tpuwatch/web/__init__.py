@@ -8,20 +8,12 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.web import serializers
-    from tpuwatch.web.client import (
-        ask_daemon,
-        daemon_address,
-        reading_documents,
-    )
+    from tpuwatch.web.client import ask_daemon, daemon_address, reading_documents
     from tpuwatch.web.routes import MAX_NODES
-    from tpuwatch.web.serializers import (
-        diagnosis,
-        event,
-        tune_sentences,
-    )
+    from tpuwatch.web.serializers import diagnosis, event, tune_sentences
     from tpuwatch.web.server import HttpServer
 else:
-    __getattr__ = public_face(
+    __getattr__, __all__ = public_face(
         __name__,
         {
             "client": ["ask_daemon", "daemon_address", "reading_documents"],
@@ -29,16 +21,5 @@ else:
             "serializers": ["diagnosis", "event", "tune_sentences"],
             "server": ["HttpServer"],
         },
+        submodules=["serializers"],
     )
-
-__all__ = [
-    "MAX_NODES",
-    "HttpServer",
-    "ask_daemon",
-    "daemon_address",
-    "diagnosis",
-    "event",
-    "reading_documents",
-    "serializers",
-    "tune_sentences",
-]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tpuwatch.sim.control import MAX_BODY_BYTES, ControlServer
-from tpuwatch.sim.scenario.actions import Action
+from tpuwatch.sim.scenario.actions import ScenarioAction
 from tpuwatch.sim.scenario.executor import ActionFailedError
 
 DEADLINE = 60.0
@@ -24,7 +24,7 @@ class Site:
         self.server = ControlServer(self._do, lambda: {"time": 7})
         self.server.start()
 
-    def _do(self, action: Action) -> str:
+    def _do(self, action: ScenarioAction) -> str:
         if getattr(action, "node", "") == "nobody":
             raise ActionFailedError("there is no node nobody")
         self.done.append(action.model_dump(exclude_defaults=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import capital, clean, length, listed
 from tpuwatch.model import Phase
 from tpuwatch.restart.local.processes import (
-    ProcessTree,
+    HolderTree,
     decode_processes,
     encode_processes,
     process_report,
@@ -67,7 +67,7 @@ def _begin(driver: LocalDriver) -> None:
     )
 
 
-def _no_targets(driver: LocalDriver, found: ProcessTree) -> None:
+def _no_targets(driver: LocalDriver, found: HolderTree) -> None:
     if found.spared:
         driver.end(
             Phase.NEEDS_OPERATOR, f"tpuwatch does not end who holds the TPU: {listed(found.spared)}. Nothing was done."
@@ -129,7 +129,7 @@ def _left(driver: LocalDriver) -> list[tuple[signal.Signals, float]]:
     return sequence[names.index(driver.record.operation) :] if driver.record.operation in names else sequence
 
 
-def _send(driver: LocalDriver, found: ProcessTree, number: signal.Signals) -> list[ProcessId]:
+def _send(driver: LocalDriver, found: HolderTree, number: signal.Signals) -> list[ProcessId]:
     """Send it to all of them. Who holds the TPU and may not be signalled, if that is all of them."""
     denied = []
     for process in (*found.holders, *found.others):

@@ -81,7 +81,7 @@ def _date(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessTree:
+class HolderTree:
     """Who is to be ended, and who goes with them."""
 
     holders: tuple[ProcessId, ...] = ()  # by pid: those at fault, and their descendants that hold the TPU too
@@ -91,7 +91,7 @@ class ProcessTree:
 
 def process_tree(
     entries: Mapping[int, ProcessEntry], at_fault: Collection[ProcessId], holds: Callable[[int], bool], own: int
-) -> ProcessTree:
+) -> HolderTree:
     """The tree of those processes `at_fault` that hold the TPU now. `own` is our own pid."""
     ours = _line(own, entries, sure=False)
     roots, spared = set(), []
@@ -107,7 +107,7 @@ def process_tree(
     holders = {pid for pid in below if pid in roots or holds(pid)}
     groups = {entries[pid].group for pid in holders if _own_group(entries[pid].group, below, entries)}
     others = {pid for pid in below - holders if entries[pid].group in groups}
-    return ProcessTree(_named(holders, entries), _named(others, entries), tuple(spared))
+    return HolderTree(_named(holders, entries), _named(others, entries), tuple(spared))
 
 
 def _named(pids: Collection[int], entries: Mapping[int, ProcessEntry]) -> tuple[ProcessId, ...]:

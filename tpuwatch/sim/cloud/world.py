@@ -68,7 +68,7 @@ class NodeEvent:
     what: str
 
 
-class Snapshot(NamedTuple):
+class WorldSnapshot(NamedTuple):
     """Copies of the nodes and operations at a time; they do not change."""
 
     time: float
@@ -80,7 +80,7 @@ class StateHistory:
     """Snapshots, one for each change, the newest last. Used under the world's lock."""
 
     def __init__(self) -> None:
-        self._snapshots: deque[Snapshot] = deque()
+        self._snapshots: deque[WorldSnapshot] = deque()
 
     def record(
         self, now: float, nodes: Mapping[str, SimNode], operations: Mapping[str, SimOperation], seconds: float
@@ -89,10 +89,10 @@ class StateHistory:
         if not seconds:
             self._snapshots.clear()
             return
-        last = self._snapshots[-1] if self._snapshots else Snapshot(now, {}, {})
+        last = self._snapshots[-1] if self._snapshots else WorldSnapshot(now, {}, {})
         if not self._snapshots or (last.nodes, last.operations) != (nodes, operations):
             self._snapshots.append(
-                Snapshot(
+                WorldSnapshot(
                     now,
                     {name: _copy_of(node, last.nodes.get(name)) for name, node in nodes.items()},
                     {name: _copy_of(one, last.operations.get(name)) for name, one in operations.items()},
@@ -101,7 +101,7 @@ class StateHistory:
         while len(self._snapshots) > 1 and self._snapshots[1].time <= now - seconds:
             self._snapshots.popleft()
 
-    def at(self, time: float) -> Snapshot | None:
+    def at(self, time: float) -> WorldSnapshot | None:
         """Return the state at `time`, else the oldest snapshot; None if there is none."""
         earlier = [snapshot for snapshot in self._snapshots if snapshot.time <= time]
         return earlier[-1] if earlier else self._snapshots[0] if self._snapshots else None

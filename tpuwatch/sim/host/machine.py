@@ -23,7 +23,7 @@ from tpuwatch.sim.simulator import Simulator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tpuwatch.sim.scenario.actions import Action, StartLaunch
+    from tpuwatch.sim.scenario.actions import ScenarioAction, StartLaunch
 
 START_SECONDS = 60.0  # a cold daemon needs about one; a busy machine is slow
 STOP_SECONDS = 10.0
@@ -90,7 +90,7 @@ class SimulatedMachine:
             raise TpuwatchError(self._no_start())
         self.address = address
 
-    def execute(self, step: Action) -> str:
+    def execute(self, step: ScenarioAction) -> str:
         """Execute a step of the scenario; return its outcome."""
         return self.simulator.executor.execute(step)
 

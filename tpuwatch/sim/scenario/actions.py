@@ -92,7 +92,7 @@ Share = Annotated[float, Field(strict=True, ge=0, le=1), Allowed("a number")]
 Wait = Annotated[Seconds, Field(ge=0, le=MAX_SECONDS)]
 
 
-class Action(Section):
+class ScenarioAction(Section):
     """Base of all actions: its time in a time line, and its message."""
 
     do: str
@@ -100,7 +100,7 @@ class Action(Section):
     say: Text = Field(default="", description="The message that is shown, instead of the outcome.")
 
 
-class OnNode(Action):
+class OnNode(ScenarioAction):
     """An action on one node, or on all that a pattern names."""
 
     node: NodePattern = Field(description="The node, or a pattern for several.")
@@ -164,7 +164,7 @@ class SetNode(OnNode):
     worker: Worker = Field(default=0, description="The worker that has the symptom.")
 
 
-class StartLaunch(Action):
+class StartLaunch(ScenarioAction):
     """A process on this machine that writes what libtpu and a job write; while it lives, its worker is in `phase`."""
 
     do: Literal["launch"]
@@ -172,7 +172,7 @@ class StartLaunch(Action):
     phase: PhaseName | None = Field(default=None, description="What its worker does, if not as usual.")
 
 
-class SetFault(Action):
+class SetFault(ScenarioAction):
     """A fault of calls to one of the services. The newest fault that matches a call applies."""
 
     do: Literal["fault"]
@@ -213,14 +213,14 @@ class SetFault(Action):
         return InjectedFault(**values, until=None if self.for_seconds is None else now + self.for_seconds)
 
 
-class ClearFaults(Action):
+class ClearFaults(ScenarioAction):
     """Clear the faults of a method, or all."""
 
     do: Literal["clear"]
     method: Method = Field(default="*", description="The method, or * for all.")
 
 
-class ShowMessage(Action):
+class ShowMessage(ScenarioAction):
     """Show a message, without any effect."""
 
     do: Literal["tell"]
@@ -242,7 +242,9 @@ _Any = (
     | ShowMessage
 )
 AnyAction = Annotated[_Any, Field(discriminator="do")]
-ADAPTER: TypeAdapter[Action] = TypeAdapter(AnyAction)
+ADAPTER: TypeAdapter[ScenarioAction] = TypeAdapter(AnyAction)
 # By the value of `do`.
-ACTIONS: dict[str, type[Action]] = {get_args(kind.model_fields["do"].annotation)[0]: kind for kind in get_args(_Any)}
+ACTIONS: dict[str, type[ScenarioAction]] = {
+    get_args(kind.model_fields["do"].annotation)[0]: kind for kind in get_args(_Any)
+}
 ON_NODES = tuple(word for word, kind in ACTIONS.items() if issubclass(kind, OnNode))

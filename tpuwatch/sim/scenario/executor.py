@@ -46,14 +46,14 @@ class ActionExecutor:
         """The node that this machine is a worker of, while there is one."""
         return self.world.nodes.get(self.scenario.own_path)
 
-    def execute(self, action: actions.Action) -> str:
+    def execute(self, action: actions.ScenarioAction) -> str:
         """Execute an action and return its outcome as a sentence. Raises ActionFailedError."""
         with self.world.lock:
             outcome = self._execute(action)
         self.changed()
         return outcome
 
-    def _execute(self, action: actions.Action) -> str:
+    def _execute(self, action: actions.ScenarioAction) -> str:
         if isinstance(action, actions.OnNode):
             return self._execute_on_nodes(action)
         if isinstance(action, actions.StartLaunch):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tpuwatch.core import Clock
-    from tpuwatch.sim.scenario.actions import Action
+    from tpuwatch.sim.scenario.actions import ScenarioAction
 
 
 class ScaledClock:
@@ -33,7 +33,7 @@ class ScaledClock:
 class Timeline:
     """Executes the steps that are due at each `play_due`, from one thread; its state can be read from any."""
 
-    def __init__(self, steps: Sequence[Action], clock: Clock, execute: Callable[[Action], str]) -> None:
+    def __init__(self, steps: Sequence[ScenarioAction], clock: Clock, execute: Callable[[ScenarioAction], str]) -> None:
         """`execute` executes a step and returns its outcome as a sentence. Time starts at `begin`."""
         self._steps = sorted(steps, key=lambda step: step.at)
         self._clock = clock

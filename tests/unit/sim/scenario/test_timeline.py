@@ -3,16 +3,16 @@ from __future__ import annotations
 import pytest
 
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.sim.scenario.actions import Action, ShowMessage
+from tpuwatch.sim.scenario.actions import ScenarioAction, ShowMessage
 from tpuwatch.sim.scenario.executor import ActionFailedError
 from tpuwatch.sim.scenario.timeline import ScaledClock, Timeline
 
 
-def step(at: float, word: str, say: str = "") -> Action:
+def step(at: float, word: str, say: str = "") -> ScenarioAction:
     return ShowMessage.model_construct(at=at, do=word, say=say)
 
 
-def do(action: Action) -> str:
+def do(action: ScenarioAction) -> str:
     if action.do == "fail":
         raise ActionFailedError("there is no node x")
     return f"{action.do} was done"
