@@ -237,12 +237,12 @@ class Discovery:
         self._rescan_seconds = rescan_seconds
         self._watched = [WatchedSource(source, history=first_run) for source in sources]
 
-    def scan(self) -> Changes:
-        """Scan the sources that may have changed. One that cannot be read keeps its files."""
+    def scan(self, *, force: bool = False) -> Changes:
+        """Scan the sources that may have changed, or all with `force`. One that cannot be read keeps its files."""
         changes = Changes()
         now = self._clock.monotonic()
         for watched in self._watched:
-            if watched.due(now, self._rescan_seconds):
+            if force or watched.due(now, self._rescan_seconds):
                 watched.scan(self._clock, changes)
         changes.appeared.sort(key=_started)
         return changes
