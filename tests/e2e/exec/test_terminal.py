@@ -101,16 +101,6 @@ def test_a_new_size_is_there_when_the_command_hears_of_it(place: Place) -> None:
         assert terminal.ends() == 0
 
 
-def test_a_signal_that_is_sent_to_tpuwatch_reaches_the_command(place: Place) -> None:
-    with Terminal(place.command(*PYTHON, LISTENER), place.environ) as terminal:
-        terminal.sees("<ready ")
-        terminal.process.send_signal(signal.SIGTERM)
-        terminal.sees("<SIGTERM>")
-        terminal.type("\n")
-        assert terminal.ends() == 7
-        assert b"SIGTERM" not in terminal.seen
-
-
 def test_a_terminal_that_hangs_up_ends_the_command(place: Place) -> None:
     with Terminal(place.command("sleep", "100"), place.environ) as terminal:
         wait_for(lambda: _is_running("sleep", terminal.process.pid), "the command to run")

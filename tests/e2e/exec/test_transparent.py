@@ -29,27 +29,6 @@ def test_it_dies_by_the_signal_that_the_command_died_by(place: Place, number: si
     assert not list(place.root.glob("core*"))
 
 
-def test_a_command_that_is_not_there(place: Place) -> None:
-    done = place.run("no-such-command")
-    assert done.returncode == 127
-    assert done.stderr == (
-        b"tpuwatch: no-such-command: there is no such command in PATH; check its name, or give its path\n"
-    )
-
-
-def test_a_command_that_cannot_be_executed(place: Place) -> None:
-    done = place.run(str(place.config))
-    assert done.returncode == 126
-    assert b"chmod +x" in done.stderr
-
-
-def test_a_script_without_a_first_line_is_run_by_a_shell(place: Place) -> None:
-    script = place.root / "script"
-    script.write_text('echo "$1 and $#"\n')
-    script.chmod(0o755)
-    assert place.run(str(script), "a b", "c").stdout == b"a b and 2\n"
-
-
 def test_bytes_pass_through_pipes_as_they_are(place: Place) -> None:
     code = f"import os, sys\nfor n in (1, 2): os.write(n, bytes(range(256)) * {len(ALL_BYTES) // 256 // 8})"
     done = place.run("sh", "-c", 'for i in 1 2 3 4 5 6 7 8; do "$@" || exit; done', "-", *PYTHON, code)
