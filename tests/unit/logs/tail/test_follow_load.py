@@ -48,7 +48,7 @@ def test_the_file_read_least_recently_is_read_first(site: Site, monkeypatch: pyt
     for _ in range(8):
         site.poll()
     left = [
-        status.size - one.position
+        status.size_bytes - one.position
         for status, one in zip(site.follower.files(), site.follower._open.values(), strict=True)
     ]
     assert len(set(left)) == 1
@@ -93,7 +93,7 @@ def test_files_that_are_slow_to_parse_starve_no_other(site: Site, monkeypatch: p
         site.append(name(pid=pid), dull(20_000))
     for _ in range(4):
         assert site.poll().late
-    read = [status.read for status in site.follower.files()]
+    read = [status.read_bytes for status in site.follower.files()]
     assert min(read) > 0
     assert max(read) - min(read) <= followed_file.MIN_CHUNK_BYTES
     site.append(name(pid=9), HEADER + line(1) + dull(1))
@@ -101,7 +101,7 @@ def test_files_that_are_slow_to_parse_starve_no_other(site: Site, monkeypatch: p
         site.clock.advance(0.1)
         site.poll()
     assert numbers(site.matches) == [1]
-    assert all(status.read < status.size for status in site.follower.files() if status.file.pid != 9)
+    assert all(status.lag_bytes for status in site.follower.files() if not status.path.endswith(".9"))
 
 
 def test_a_poll_reads_something_even_when_checking_took_all_its_time(
