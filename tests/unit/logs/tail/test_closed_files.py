@@ -74,6 +74,22 @@ def test_a_file_is_opened_again_only_when_it_changed(tmp_path: Path, source: Log
     assert kept.unread == 5
 
 
+def test_all_files_are_checked_a_few_at_a_time(
+    tmp_path: Path, source: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closed_files, "_CHECKS", 10)
+    kept = ClosedFiles([])
+    for pid in range(25):
+        path, key = make(tmp_path / name(pid=pid))
+        close(kept, source, path, Cursor(path, *key, b"words", 5))
+    kept.check_some()  # begins the round
+    waiting = []
+    for _ in range(3):
+        kept.check_some()
+        waiting.append(kept.waiting)
+    assert waiting == [10, 20, 25]
+
+
 def test_refused_files_are_retried_in_turn(
     tmp_path: Path, source: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -179,6 +179,15 @@ def test_a_rewritten_file_is_no_history(log: Path, follow: Open) -> None:
     assert [file_match.history for file_match in settle(followed)] == [False]
 
 
+def test_a_cursor_is_given_only_when_it_moved(log: Path, follow: Open) -> None:
+    followed = follow()
+    append(log, HEADER + line(1))
+    settle(followed)
+    assert followed.moved_cursor() is not None
+    assert followed.moved_cursor() is None
+    assert follow(followed.reported).moved_cursor() is None
+
+
 def read(followed: FollowedFile, limit: int = 1 << 30) -> int:
     """Read once; how many bytes it was."""
     before = followed.bytes_read
