@@ -239,7 +239,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
         "settings": [asdict(setting) for setting in plan.settings],
         "environment": {
             "set": outlook.given.set,
-            "kept": [asdict(kept) for kept in outlook.given.kept],
+            "kept": [kept._asdict() for kept in outlook.given.kept],
         },
         "unusable": outlook.unusable,
         "standing": None if standing is None else {**times("decided", standing.decided), "same": outlook.stands},

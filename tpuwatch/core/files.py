@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from typing import TYPE_CHECKING, Final
 
@@ -53,7 +52,7 @@ def create_private(path: Path) -> None:
 
     It gets its name after it is closed here: closing a file releases the locks that the process holds on it.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    fresh = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     os.close(open_private(fresh, os.O_RDWR))
     try:
         with contextlib.suppress(FileExistsError):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
-
-from tpuwatch.core.units import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +29,10 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
 
 def length(seconds: float) -> str:
     """A duration for people; never negative, never endless."""
+    import math
+
+    from tpuwatch.core.units import format_seconds
+
     bounded = min(max(seconds, 0.0), _MAX_SECONDS) if math.isfinite(seconds) else _MAX_SECONDS
     if bounded < 1:
         return "less than 1 s"

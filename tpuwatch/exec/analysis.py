@@ -11,11 +11,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.config import StartConfig, read_config
-from tpuwatch.core import ConfigError
+from tpuwatch.core import ConfigError, SystemClock
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.launches import LaunchTracker, Origin
 from tpuwatch.libtpu import LOG_DIR
-from tpuwatch.logs import LogDirectory, LogParser, RefusedError, StreamKind
+from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
 from tpuwatch.model import LAUNCH_VARIABLE, Outcome
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ _PUNCH = 0x03  # fallocate's FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 DEFAULT_DIRECTORY: Final = "/tmp/tpu_logs"  # noqa: S108 (where libtpu writes)
 FALLBACK: Final = "/tmp"  # noqa: S108 (where it writes when it cannot write to its directory)
 MAX_FILES: Final = 256  # of one command
-_SCAN_SHARE = 20  # a directory is not read again before this many times what that took
 _SLACK_SECONDS = 2.0  # names have whole seconds
 _CLOCK_SECONDS = 0.05  # by which the times of files may lag
 _MAX_ENVIRON = 1 << 20
@@ -200,7 +199,7 @@ class LaunchLogs:
     def __init__(self, directory: str, launch: str, started: float) -> None:
         """`launch`: the mark in the environment. `started`: seconds since the epoch."""
         paths = dict.fromkeys((os.path.abspath(directory or DEFAULT_DIRECTORY), FALLBACK))  # noqa: PTH100 (as libtpu takes it)
-        self._places = [_Place(path) for path in paths]
+        self._discovery = Discovery(paths, (), clock=SystemClock(), rescan_seconds=0.0, first_run=False)
         self._mark = f"{LAUNCH_VARIABLE}={launch}".encode()
         self._started = started
         self._found = 0
@@ -210,20 +209,19 @@ class LaunchLogs:
 
         `force`: read each directory, even one that takes long and was read a moment ago.
         """
-        for place in self._places:
-            for path in place.fresh(force=force):
-                file = place.source.describe(path)
-                if self._found >= MAX_FILES or (file.started or 0.0) < self._started - _SLACK_SECONDS:
-                    continue
-                try:
-                    descriptor = place.source.open(path)
-                except (OSError, RefusedError):
-                    continue
-                if self._is_ours(file, os.fstat(descriptor)):
-                    self._found += 1
-                    yield file, descriptor
-                else:
-                    os.close(descriptor)
+        for source, path, *_ in self._discovery.scan(force=force).appeared:
+            file = source.describe(path)
+            if self._found >= MAX_FILES or (file.started or 0.0) < self._started - _SLACK_SECONDS:
+                continue
+            try:
+                descriptor = source.open(path)
+            except (OSError, RefusedError):
+                continue
+            if self._is_ours(file, os.fstat(descriptor)):
+                self._found += 1
+                yield file, descriptor
+            else:
+                os.close(descriptor)
 
     def _is_ours(self, file: LogFile, entry: os.stat_result) -> bool:
         try:
@@ -236,29 +234,3 @@ class LaunchLogs:
         if variables != [b""]:
             return self._mark in variables
         return entry.st_uid == os.geteuid() and entry.st_mtime >= self._started - _CLOCK_SECONDS
-
-
-class _Place:
-    """One directory, and what was seen in it."""
-
-    def __init__(self, path: str) -> None:
-        self.source = LogDirectory(path)
-        self._seen: set[str] = set()
-        self._stamp: tuple[int, ...] | None = None
-        self._settled = False  # read once more after the stamp was new: the times of directories are coarse
-        self._not_before = float("-inf")
-
-    def fresh(self, *, force: bool) -> list[str]:
-        """The paths that were not there before."""
-        stamp, now = self.source.stamp(), time.monotonic()
-        if not force and ((stamp == self._stamp and self._settled) or now < self._not_before):
-            return []
-        try:
-            found = self.source.find()
-        except (OSError, RefusedError):
-            found = {}
-        fresh = [path for path in found if path not in self._seen]
-        self._seen = set(found)
-        self._settled, self._stamp = stamp == self._stamp, stamp
-        self._not_before = now + _SCAN_SHARE * (time.monotonic() - now)
-        return fresh

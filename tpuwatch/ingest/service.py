@@ -13,7 +13,7 @@ from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
 from tpuwatch.launches import MARKS, LaunchTracker, Life
 from tpuwatch.logs import Catalogue, Follower, Scanner, load_catalogue, with_marks, with_threshold
-from tpuwatch.model import Answer, Cause, FileProblem, FileStatus, Logs
+from tpuwatch.model import Answer, Cause, FileProblem, Logs
 from tpuwatch.model import Problem as Silence
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.launches import ExecRecord
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Event, Host, Launch
+    from tpuwatch.model import Event, FileStatus, Host, Launch
     from tpuwatch.store import EventStore
 
 _LOGGED_EVENTS = 20  # in tpuwatch's own log, between two calls of `log_suppressed`
@@ -110,9 +110,7 @@ class LogService:
 
     def files(self) -> list[FileStatus]:
         """The followed files, those with the most unread bytes first."""
-        known = self.ingest.follower.files()
-        files = [FileStatus(one.file.path, one.size, one.read, one.written) for one in known]
-        return sorted(files, key=lambda file: -file.lag_bytes)
+        return sorted(self.ingest.follower.files(), key=lambda file: -file.lag_bytes)
 
     def problems(self) -> list[FileProblem]:
         """What cannot be followed."""

@@ -8,37 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import secrets
 import stat
-import time
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean, printable
-from tpuwatch.model import WORKLOAD_PATTERN, Cause, Launch, Outcome
+from tpuwatch.core import clean
+from tpuwatch.model import Cause, Launch, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
-
-__all__ = [
-    "DIRECTORY",
-    "KEPT",
-    "ExecRecord",
-    "Taken",
-    "discard_record",
-    "launch_from",
-    "make_drop_box",
-    "read_records",
-    "take_records",
-    "trim_records",
-    "write_record",
-]
 
 DIRECTORY: Final = "launches"  # in the tune directory
 BOX_MODE: Final = 0o1733  # all users may add a file, none may list it or touch the files of others
@@ -54,18 +38,7 @@ _WRITE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 10  # of a record's file
-MAX_LAUNCHES: Final = 16  # of one command
-_MAX_NAMES: Final = 100  # variables, causes
-_MAX_VALUE: Final = 4096  # characters of a variable's value
-_TEXT: Final = 200
-_TIMES: Final = (946_684_800.0, 4_102_444_800.0)  # the years 2000 to 2100
-_MAX_SECONDS: Final = 1e9
-_MAX_SIZE: Final = 1 << 50
 _LEEWAY_SECONDS: Final = 60.0  # that clocks may differ by, or be set by meanwhile
-_ID: Final = re.compile(r"[0-9A-Za-z_-]{1,64}")
-_VARIABLE: Final = re.compile(r"(TPU|LIBTPU|TPUWATCH)_[A-Z0-9_]{1,80}")
-_BOOT_ID: Final = re.compile(r"[0-9a-f-]{0,64}")
-_WORKLOAD: Final = re.compile(WORKLOAD_PATTERN)
 _LAUNCH_FIELDS: Final = tuple(field.name for field in fields(Launch))
 
 
@@ -133,19 +106,18 @@ def write_record(directory: Path, record: ExecRecord) -> Path:
     return box / name
 
 
-def read_records(directory: Path, *, owner_check: bool = True) -> list[ExecRecord]:
-    """The records in a tune directory, the oldest first, KEPT at most: the newest. What is no record is left out.
+def read_records(directory: Path) -> list[ExecRecord]:
+    """The records of this user and root in a tune directory, the oldest first, KEPT at most: the newest.
 
-    `owner_check`: only those that this user or root has written. Raises OSError unless there are none.
+    What is no record is left out. Raises OSError unless there are none.
     """
     found = []
     try:
         with _opened(directory / DIRECTORY) as where:
-            names = sorted(filter(_NAME.fullmatch, islice(_names(where), _MAX_LISTED)), key=_age)
-            for name in names[-KEPT:]:
+            for name in _records(where)[-KEPT:]:
                 with contextlib.suppress(OSError, ValueError):
                     record, owner = _read(where, name)
-                    if not owner_check or owner in (0, os.geteuid()):
+                    if owner in (0, os.geteuid()):
                         found.append(record)
     except FileNotFoundError:
         return []
@@ -155,26 +127,21 @@ def read_records(directory: Path, *, owner_check: bool = True) -> list[ExecRecor
 def trim_records(directory: Path, kept: int = KEPT) -> None:
     """Remove all but the newest `kept` records from a user's own directory. Raises OSError."""
     with _opened(directory / DIRECTORY) as where:
-        names = sorted(filter(_NAME.fullmatch, islice(_names(where), _MAX_LISTED)), key=_age)
-        for name in names[: max(0, len(names) - kept)]:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=where)
+        names = _records(where)
+        _unlink(where, names[: max(0, len(names) - kept)])
 
 
-def take_records(
-    directory: Path, *, skip: Collection[str] = (), limit: int = MAX_TAKEN, now: float | None = None
-) -> Taken:
+def take_records(directory: Path, *, now: float, skip: Collection[str] = (), limit: int = MAX_TAKEN) -> Taken:
     """Look into the drop box of the daemon's tune directory: into `limit` files that are not to be skipped.
 
     `now`: seconds since the epoch. Raises OSError when the drop box itself cannot be looked at.
     """
-    now = time.time() if now is None else now
     records: list[ExecRecord] = []
     why: list[str] = []
     refused = looked = 0
     more = False
     with _opened(directory / DIRECTORY) as where:
-        for name in sorted(islice(_names(where), _MAX_LISTED), key=_age):
+        for name in _names(where):
             if name in skip or _unfinished(where, name, now):
                 continue
             if looked >= limit:
@@ -182,7 +149,9 @@ def take_records(
                 break
             looked += 1
             try:
-                record, owner = _read(where, name, now + _AHEAD_SECONDS)
+                record, owner = _read(where, name)
+                if record.ended > now + _AHEAD_SECONDS:
+                    raise ValueError("it is of the future")  # noqa: TRY301 (one of the things that may be wrong)
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:
@@ -198,9 +167,7 @@ def take_records(
 def discard_record(directory: Path, names: Iterable[str]) -> None:
     """Remove records that were taken. Raises OSError."""
     with _opened(directory / DIRECTORY) as where:
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=where)
+        _unlink(where, names)
 
 
 @contextlib.contextmanager
@@ -212,14 +179,25 @@ def _opened(directory: Path, flags: int = os.O_NOFOLLOW) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _names(where: int) -> Iterator[str]:
+def _names(where: int) -> list[str]:
+    """All names there, the oldest first."""
     readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=where)
     try:
         with os.scandir(readable) as entries:
-            for entry in entries:
-                yield entry.name
+            return sorted((entry.name for entry in islice(entries, _MAX_LISTED)), key=_age)
     finally:
         os.close(readable)
+
+
+def _records(where: int) -> list[str]:
+    """The names that are a record's, the oldest first."""
+    return list(filter(_NAME.fullmatch, _names(where)))
+
+
+def _unlink(where: int, names: Iterable[str]) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=where)
 
 
 def _age(name: str) -> tuple[int, str]:
@@ -238,8 +216,8 @@ def _unfinished(where: int, name: str, now: float) -> bool:
     return now - changed < _UNFINISHED_SECONDS
 
 
-def _read(where: int, name: str, latest: float = math.inf) -> tuple[ExecRecord, int]:
-    """A record that has ended by `latest`, and its owner's number. Raises OSError, and ValueError for what is none."""
+def _read(where: int, name: str) -> tuple[ExecRecord, int]:
+    """A record, and its owner's number. Raises OSError, and ValueError for what is none."""
     if not _NAME.fullmatch(name):
         raise ValueError("its name is not a record's")
     descriptor = os.open(name, _READ_FLAGS, dir_fd=where)
@@ -256,10 +234,7 @@ def _read(where: int, name: str, latest: float = math.inf) -> tuple[ExecRecord, 
             raw += piece
     if len(raw) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES} bytes")
-    record = replace(loads(raw), file=name)
-    if record.ended > latest:
-        raise ValueError("it is of the future")
-    return record, found.st_uid
+    return replace(loads(raw), file=name), found.st_uid
 
 
 def _removed(where: int, name: str) -> bool:
@@ -314,32 +289,29 @@ def loads(raw: bytes) -> ExecRecord:
         raise ValueError("it is no table")  # noqa: TRY004 (all that is wrong with a file is a ValueError)
     if document.get("version") != VERSION:
         raise ValueError(f"its version is not {VERSION}")
-    found: dict[str, Any] = {name: _checked(document, name, check) for name, check in _RECORD.items()}
+    found = _checked(document)
     if found["ended"] < found["started"]:
         raise ValueError("it ends before it starts")
+    found["launches"] = tuple(Launch(**launch) for launch in found["launches"])
     first, last = found["started"] - _LEEWAY_SECONDS, found["ended"] + _LEEWAY_SECONDS
     if not all(first <= launch.started <= last for launch in found["launches"]):
         raise ValueError("a launch in it is of another time")
     return ExecRecord(**found)
 
 
-def _checked(document: dict[str, Any], name: str, check: Callable[[Any], Any]) -> Any:
-    if name not in document:
-        raise ValueError(f"it has no {name}")
+def _checked(document: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record. Raises ValueError with the name of the first that is wrong."""
+    from pydantic import ValidationError
+
+    from tpuwatch.launches.record_schema import RecordSchema
+
     try:
-        return check(document[name])
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"its {name} cannot be right") from error
-
-
-def _launch(document: Any) -> Launch:
-    if not isinstance(document, dict):
-        raise TypeError("no table")
-    found = {name: _checked(document, name, check) for name, check in _LAUNCH.items() if name in document}
-    for needed in ("pid", "started"):
-        if needed not in found:
-            raise ValueError(f"no {needed}")
-    return Launch(**found)
+        return RecordSchema.model_validate(document).model_dump()
+    except ValidationError as error:
+        fault = error.errors()[0]
+        name, *inner = fault["loc"]
+        missing = fault["type"] == "missing" and not inner
+        raise ValueError(f"it has no {name}" if missing else f"its {name} cannot be right") from error
 
 
 def launch_from(document: Mapping[str, Any]) -> Launch:
@@ -353,118 +325,3 @@ def launch_from(document: Mapping[str, Any]) -> Launch:
     found["outcome"] = Outcome(found["outcome"])
     found["cause"] = Cause(found["cause"]) if found.get("cause") else None
     return Launch(**found)
-
-
-# -- the checks of single values
-
-
-def _matching(pattern: re.Pattern[str]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError("other characters")
-        return value
-
-    return check
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("no text")
-    return clean(value.encode("utf-8", "replace").decode(), _TEXT)
-
-
-def _whole(low: int, high: int) -> Callable[[Any], int]:
-    def check(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise ValueError("out of its range")
-        return value
-
-    return check
-
-
-def _number(low: float, high: float) -> Callable[[Any], float]:
-    def check(value: Any) -> float:
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-            raise ValueError("no number")
-        if not low <= value <= high:
-            raise ValueError("out of its range")
-        return float(value)
-
-    return check
-
-
-def _or_none(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else check(value)
-
-
-def _several(check: Callable[[Any], Any], limit: int) -> Callable[[Any], tuple[Any, ...]]:
-    def several(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, list) or len(value) > limit:
-            raise ValueError("no list, or too long")
-        return tuple(check(one) for one in value)
-
-    return several
-
-
-def _pairs(name: Callable[[Any], str], value: Callable[[Any], Any]) -> Callable[[Any], dict[str, Any]]:
-    def pairs(found: Any) -> dict[str, Any]:
-        if not isinstance(found, dict) or len(found) > _MAX_NAMES:
-            raise ValueError("no table, or too long")
-        return {name(key): value(entry) for key, entry in found.items()}
-
-    return pairs
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _MAX_VALUE:
-        raise ValueError("no text, or too long")
-    return printable(value)
-
-
-def _cause(value: Any) -> str:
-    if not Cause(value).is_fault:
-        raise ValueError("no fault")
-    return Cause(value).value
-
-
-_time = _number(*_TIMES)
-_size = _or_none(_whole(0, _MAX_SIZE))
-_status = _or_none(_whole(0, 255))
-_variable = _matching(_VARIABLE)
-
-_LAUNCH: Final[dict[str, Callable[[Any], Any]]] = {
-    "pid": _whole(1, (1 << 31) - 1),
-    "started": _time,
-    "user": _text,
-    "host": _text,
-    "build": _text,
-    "chips": _or_none(_whole(0, 1 << 16)),
-    "chip_kind": _text,
-    "premapped_bytes": _size,
-    "premapped_threshold_bytes": _size,
-    "premapped_partitions": _or_none(_whole(0, 1 << 31)),
-    "init_seconds": _or_none(_number(0, _MAX_SECONDS)),
-    "outcome": Outcome,
-    "cause": _or_none(Cause),
-    "last_heard": _or_none(_time),
-    "environment": _pairs(_variable, _value),
-    "workload": _matching(re.compile(f"({WORKLOAD_PATTERN})?")),
-    "faults": _pairs(_cause, _number(0, _MAX_SECONDS)),
-    "premapped_failures": _whole(0, 1 << 31),
-    "premapped_need_bytes": _size,
-    "premapped_asked_bytes": _size,
-    "boot_id": _matching(_BOOT_ID),
-    "ended": _or_none(_time),
-    "exit_status": _status,
-}
-_RECORD: Final[dict[str, Callable[[Any], Any]]] = {
-    "id": _matching(_ID),
-    "workload": _matching(_WORKLOAD),
-    "started": _time,
-    "ended": _time,
-    "exit_status": _status,
-    "launches": _several(_launch, MAX_LAUNCHES),
-    "given": _several(_variable, _MAX_NAMES),
-    "kept": _several(_variable, _MAX_NAMES),
-    "causes": _several(_cause, _MAX_NAMES),
-}

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.libtpu.flags import ARGUMENTS, UNBUFFERED, merged, whole_flags
 from tpuwatch.model import VariableSetting
@@ -47,8 +46,7 @@ _WHY_NOT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LogFacts:
+class LogFacts(NamedTuple):  # in a fifth of the time that a dataclass takes to make: `tpuwatch exec` waits for it
     """The state of a directory for libtpu's logs."""
 
     directory: str  # an absolute path
@@ -56,8 +54,7 @@ class LogFacts:
     free_bytes: int | None = None  # on its disk, for this user; None where that is not known
 
 
-@dataclass(frozen=True, slots=True)
-class Visible:
+class Visible(NamedTuple):
     """The variables for the next launch, and what stands in the way, in sentences."""
 
     settings: tuple[VariableSetting, ...]

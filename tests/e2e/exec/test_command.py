@@ -7,12 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.exec.running import Place
-from tpuwatch.exec.command import shell_status
-
-
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (3 << 8, 3), (9, 137), (15 | 0x80, 143)])
-def test_a_wait_status_is_reported_as_a_shell_does(status: int, code: int) -> None:
-    assert shell_status(status) == code
 
 
 def _script(path: Path, text: str, mode: int = 0o755) -> None:
@@ -38,7 +32,9 @@ def test_the_first_in_path_that_can_be_executed_is_it(place: Place) -> None:
             "no-such", 127, "tpuwatch: no-such: there is no such command in PATH; check its name", id="nothing"
         ),
         pytest.param("", 127, "an empty name: there is no such command in PATH", id="no name"),
-        pytest.param("directory", 127, "directory: there is no such command in PATH", id="directory in PATH"),
+        pytest.param(
+            "directory", 127, "directory: there is no such command in PATH; check its name", id="directory in PATH"
+        ),
         pytest.param("dangling", 127, "dangling: there is no such command in PATH", id="link to nothing in PATH"),
         pytest.param("plain", 126, "run `chmod +x` on it", id="file in PATH that is not executable"),
         pytest.param("lost", 126, "the program that its first line names is not there", id="script without a runner"),

@@ -75,7 +75,7 @@ class Pipeline:
         seconds = time.perf_counter() - start
         time.sleep(SETTLE_SECONDS)  # the last record waits for a quiet moment, which is a matter of the clock alone
         self.turn()
-        size = sum(status.size for status in self.follower.files())
+        size = sum(status.size_bytes for status in self.follower.files())
         return Caught(seconds, size, sum(self.store.counts().values()))
 
     def close(self) -> None:

@@ -73,7 +73,8 @@ def test_all_after_the_command_is_its_own(place: Place) -> None:
 def test_little_is_loaded_before_the_command_starts() -> None:
     code = (
         "import sys, tpuwatch.cli.exec, tpuwatch.exec.preparation, tpuwatch.exec.command\n"
-        "heavy = {'pydantic', 'hyperscan', 'prometheus_client', 'http', 'socket', 'asyncio', 'watchdog', 'grpc'}\n"
+        "heavy = {'pydantic', 'hyperscan', 'prometheus_client', 'http', 'socket', 'asyncio', 'watchdog', 'grpc',\n"
+        "         'secrets', 'shlex'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)

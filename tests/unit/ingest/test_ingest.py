@@ -246,31 +246,10 @@ def test_a_turn_that_fails_in_the_middle_loses_nothing(machine: Machine, monkeyp
     assert machine.metric(EVENTS) == 2
 
 
-def test_launches_that_were_not_stored_are_stored_by_a_new_follower(machine: Machine) -> None:
-    machine.turns()
-    make_room = machine.fill_disk()
-    begun = line(1).replace("TESTEVENT 1", "Starting premapped memory manager initialization...")
-    machine.write(HEADER + begun + storm(2))
-    machine.turns()
-    assert machine.ingest.blocked
-    make_room()
-    machine.ingest.replace_follower(machine.follower())
-    machine.turns()
-    assert [launch.pid for launch in machine.store.launches()] == [DEAD_PID]
-
-
 def notice() -> Event:
     when = 1_790_000_000.0
     text = "maintenance-event: TERMINATE_ON_HOST_MAINTENANCE"
     return Event(b"notice", "test-event", Cause.HANG, when, when, "", None, "metadata", 0, text)
-
-
-def test_an_added_event_is_stored_with_the_next_turn(machine: Machine) -> None:
-    machine.ingest.turn()
-    machine.ingest.add_event(notice())
-    machine.ingest.turn()
-    assert [event.file for event in machine.store.events()] == ["metadata"]
-    assert [event.file for event in machine.new_events] == ["metadata"]
 
 
 def test_an_added_event_that_was_not_stored_survives_a_new_follower(machine: Machine) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.daemon.test_daemon_reload import Site, site
-from tests.unit.ingest.test_ingest import EVENTS, Machine, machine
+from tests.unit.ingest.test_ingest import Machine, machine
 from tests.unit.logs.sites import SLOW, dull, line, name, parse_slowly
 from tpuwatch.daemon.daemon import LOGS
 from tpuwatch.ingest.ingest import SAVE_SECONDS
@@ -47,20 +47,6 @@ def test_each_turn_stores_how_far_it_came(machine: Machine, monkeypatch: pytest.
     assert 3 < turns <= size / SLOW / MAX_POLL_SECONDS
     machine.turns()
     assert sorted(machine.numbers()) == sorted(100 * pid + n for pid in range(2) for n in range(40))
-
-
-def test_events_of_other_files_do_not_wait_for_a_slow_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.turns()
-    parse_slowly(machine.clock, monkeypatch)
-    machine.write(dull(50_000), name(pid=1))
-    machine.clock.advance(1.0)
-    machine.ingest.turn()
-    assert machine.ingest.due_in == 0.0
-    machine.write(line(1) + dull(1), name(pid=2))
-    for _ in range(4):
-        machine.ingest.turn()
-    assert machine.metric(EVENTS) == 1
-    assert machine.ingest.due_in == 0.0
 
 
 def test_the_watchdog_sees_progress_while_slow_logs_are_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

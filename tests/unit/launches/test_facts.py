@@ -226,22 +226,14 @@ def test_what_is_remembered_of_failures_is_bounded(monkeypatch: pytest.MonkeyPat
 # -- workload, boot, end
 
 
-def test_the_environment_names_the_workload() -> None:
+@pytest.mark.parametrize(("name", "workload"), [("train-1", "train-1"), ("../../etc/passwd", "")])
+def test_the_environment_names_the_workload_unless_that_is_no_name(name: str, workload: str) -> None:
     processes = Named((PID, T - 2))
-    processes.variables = {"TPUWATCH_WORKLOAD": "train-1", "TPUWATCH_SET": "TPU_LOG_DIR"}
+    processes.variables = {"TPUWATCH_WORKLOAD": name, "TPUWATCH_SET": "TPU_LOG_DIR"}
     tracker = LaunchTracker(processes=processes)
     found = begin(tracker)
     tracker.tick(T + 1)
-    assert (found.workload, found.environment) == ("train-1", processes.variables)
-
-
-def test_a_name_that_is_none_is_not_taken() -> None:
-    processes = Named((PID, T - 2))
-    processes.variables = {"TPUWATCH_WORKLOAD": "../../etc/passwd"}
-    tracker = LaunchTracker(processes=processes)
-    found = begin(tracker)
-    tracker.tick(T + 1)
-    assert found.workload == ""
+    assert (found.workload, found.environment) == (workload, processes.variables)
 
 
 @pytest.mark.parametrize(

@@ -134,10 +134,6 @@ def test_chips_that_are_numbered_over_the_host_keep_their_numbers() -> None:
     assert ids(1, place=1) == ["1"]
 
 
-def test_an_id_is_never_given_twice() -> None:
-    assert ids(0, place=1, taken=("0", "1", "2", "3")) == ["4"]
-
-
 def test_a_process_cannot_have_any_number_of_chips() -> None:
     assert len(ids(*range(1000))) == MAX_CHIPS
 

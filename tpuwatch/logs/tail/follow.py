@@ -10,21 +10,22 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
-from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError
+from tpuwatch.logs.tail.files import Refusal, RefusedError
 from tpuwatch.logs.tail.followed_file import FileMatch, FollowedFile
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
+from tpuwatch.model import FileStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tpuwatch.core import Clock
     from tpuwatch.logs.parse.scan import Scanner
-    from tpuwatch.logs.tail.files import FileKey
+    from tpuwatch.logs.tail.files import FileKey, LogFile
     from tpuwatch.logs.tail.sources import Source
     from tpuwatch.model import Cursor
 
@@ -59,15 +60,6 @@ class FileCounters:
 
     truncations: int = 0  # files cut off or rewritten
     refusals: Counter[Refusal] = field(default_factory=Counter)
-
-
-class KnownFile(NamedTuple):
-    """A known file, for status output."""
-
-    file: LogFile
-    size: int  # bytes
-    read: int  # bytes
-    written: float | None  # when it last changed, in seconds since the epoch
 
 
 class Follower:
@@ -372,14 +364,14 @@ class Follower:
         """Bytes that are known to exist and are not read yet."""
         return self._closed.unread + sum(log.unread for log in self._open.values())
 
-    def files(self) -> Iterator[KnownFile]:
+    def files(self) -> Iterator[FileStatus]:
         """All known files, those that are open first."""
         for log in self._open.values():
-            yield KnownFile(log.file, log.size, log.position, log.mtime_ns / 1e9)
+            yield FileStatus(log.file.path, log.size, log.position, log.mtime_ns / 1e9)
         for name in self._closed:  # a waiting file is read up to its cursor, any other to its end
             read = name.offset if self._closed.is_waiting(name) else name.size
             written = None if name.mtime_ns < 0 else name.mtime_ns / 1e9
-            yield KnownFile(name.source.describe(name.path), name.size, read, written)
+            yield FileStatus(name.path, name.size, read, written)
 
     def present(self) -> Iterator[FileKey]:
         """All files that have a name or are open."""

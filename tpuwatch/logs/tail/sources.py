@@ -11,7 +11,7 @@ import itertools
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from tpuwatch.logs.parse.parser import StreamKind
 from tpuwatch.logs.tail.files import (
@@ -40,25 +40,6 @@ _SCAN_SHARE = 20  # a scan is not repeated before this many times its own durati
 _UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps
 
 
-class Source(Protocol):
-    """A place where logs are found."""
-
-    def stamp(self) -> tuple[int, ...] | None:
-        """A value that changes when names appear or vanish; None if there is none."""
-
-    def find(self) -> Found:
-        """The logs that exist now. Raises FileNotFoundError or RefusedError for the source itself."""
-
-    def open(self, path: str) -> int:
-        """Open one of them; raises as open_log does."""
-
-    def describe(self, path: str) -> LogFile:
-        """The file as described by its path."""
-
-    def directories(self) -> dict[str, str]:
-        """The directories to watch for writes, and the prefix of the relevant names in each."""
-
-
 class LogDirectory:
     """A directory that libtpu writes to."""
 
@@ -75,7 +56,10 @@ class LogDirectory:
         return (entry.st_dev, entry.st_ino, entry.st_mtime_ns, entry.st_ctime_ns)
 
     def find(self) -> Found:
-        """The directory's tpu_driver files, other than the links to the newest."""
+        """The directory's tpu_driver files, other than the links to the newest.
+
+        Raises FileNotFoundError or RefusedError for the directory itself.
+        """
         directory = open_directory(self._path)
         try:
             device = os.fstat(directory).st_dev
@@ -91,6 +75,7 @@ class LogDirectory:
             os.close(directory)
 
     def open(self, path: str) -> int:
+        """Open one of them; raises as open_log does."""
         directory = open_directory(self._path)
         try:
             return open_log(directory, path)
@@ -98,14 +83,16 @@ class LogDirectory:
             os.close(directory)
 
     def describe(self, path: str) -> LogFile:
+        """The file as described by its path."""
         return libtpu_file(path)
 
     def directories(self) -> dict[str, str]:
+        """The directories to watch for writes, and the prefix of the relevant names in each."""
         return {self._path: LIBTPU_PREFIX}
 
 
 class JobGlob:
-    """Files that jobs write their output to, named by a glob ('**' crosses directories)."""
+    """Files that jobs write their output to, named by a glob ('**' crosses directories). Used as a LogDirectory is."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = os.path.abspath(pattern)
@@ -114,7 +101,7 @@ class JobGlob:
         self._found: Found = {}
 
     def stamp(self) -> None:
-        return None
+        """None: what matches may change without a sign."""
 
     def find(self) -> Found:
         """The files that match now; links are followed to identify the file."""
@@ -140,6 +127,9 @@ class JobGlob:
 
     def directories(self) -> dict[str, str]:
         return dict.fromkeys([self._root, *map(os.path.dirname, self._found)], "")
+
+
+Source = LogDirectory | JobGlob  # a place where logs are found
 
 
 class Appearance(NamedTuple):
@@ -237,12 +227,12 @@ class Discovery:
         self._rescan_seconds = rescan_seconds
         self._watched = [WatchedSource(source, history=first_run) for source in sources]
 
-    def scan(self) -> Changes:
-        """Scan the sources that may have changed. One that cannot be read keeps its files."""
+    def scan(self, *, force: bool = False) -> Changes:
+        """Scan the sources that may have changed, or all with `force`. One that cannot be read keeps its files."""
         changes = Changes()
         now = self._clock.monotonic()
         for watched in self._watched:
-            if watched.due(now, self._rescan_seconds):
+            if force or watched.due(now, self._rescan_seconds):
                 watched.scan(self._clock, changes)
         changes.appeared.sort(key=_started)
         return changes

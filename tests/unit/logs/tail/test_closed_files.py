@@ -43,34 +43,6 @@ def test_a_cursor_is_returned_as_it_was_added(tmp_path: Path, source: LogDirecto
     assert kept.cursor(resting) == cursor
 
 
-def test_a_new_file_starts_at_0_and_its_history_ends_at_its_size(tmp_path: Path, source: LogDirectory) -> None:
-    path, key = make(tmp_path / name())
-    kept = ClosedFiles([])
-    assert kept.add(source, path, key, history=False) is None
-    assert kept.unread == 5
-    assert ClosedFiles([]).add(source, path, key, history=True) == Cursor(path, *key, b"", 0, history_until=5)
-
-
-def test_a_file_keeps_its_cursor_under_a_new_name(tmp_path: Path, source: LogDirectory) -> None:
-    path, key = make(tmp_path / name())
-    kept = ClosedFiles([Cursor("/elsewhere", *key, b"w", 3)])
-    assert kept.add(source, path, key, history=True) is None  # known, so it is not history again
-    [resting] = kept.take_waiting(10)
-    assert kept.cursor(resting).offset == resting.offset == 3
-
-
-def test_the_cursor_of_a_file_without_a_name_is_kept(tmp_path: Path, source: LogDirectory) -> None:
-    path, key = make(tmp_path / name())
-    kept = ClosedFiles([])
-    close(kept, source, path, Cursor(path, *key, b"w", 5))
-    kept.remove(path)
-    assert list(kept) == []
-    kept.add(source, path + ".1", key, history=False)
-    [resting] = kept
-    assert kept.cursor(resting).offset == 5
-    assert kept.unread == 0
-
-
 def test_a_name_that_moves_to_another_file_leaves_the_cursor_of_the_first(tmp_path: Path, source: LogDirectory) -> None:
     path, key = make(tmp_path / name())
     kept = ClosedFiles([])

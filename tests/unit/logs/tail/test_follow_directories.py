@@ -69,16 +69,6 @@ def test_a_directory_deleted_under_its_files_loses_no_unread_tail_and_may_come_b
     assert site.settle() == [3]
 
 
-def test_a_directory_replaced_by_another_between_two_polls(site: Site) -> None:
-    site.append(name(), HEADER + line(1))
-    assert site.settle() == [1]
-    site.append(name(), line(2))
-    site.logs.rename(site.root / "old")
-    site.logs.mkdir()
-    site.append(name(pid=2), HEADER + line(3))
-    assert sorted(site.settle()) == [2, 3]
-
-
 def test_a_parent_replaced_and_put_back_reads_nothing_twice(tmp_path: Path) -> None:
     parent = tmp_path / "parent"
     parent.mkdir()

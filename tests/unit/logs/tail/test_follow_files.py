@@ -133,7 +133,7 @@ def test_rename_neither_reads_again_nor_loses_the_unread_tail(site: Site) -> Non
     assert sorted(site.settle()) == [2, 3]
     site.append(name() + ".1", line(4))
     assert site.settle() == [4]
-    assert {status.file.path for status in site.follower.files()} == {f"{path}.1", str(path)}
+    assert {status.path for status in site.follower.files()} == {f"{path}.1", str(path)}
 
 
 def test_a_file_moved_to_another_watched_directory_is_not_read_again(tmp_path: Path) -> None:
@@ -247,5 +247,5 @@ def test_status_tells_what_was_read_and_when_it_was_written(site: Site) -> None:
     path = site.append(name(), HEADER)
     site.settle()
     (known,) = site.follower.files()
-    assert (known.file.path, known.size, known.read) == (str(path), len(HEADER), len(HEADER))
-    assert known.written == pytest.approx(path.stat().st_mtime)
+    assert (known.path, known.size_bytes, known.read_bytes) == (str(path), len(HEADER), len(HEADER))
+    assert known.last_written == pytest.approx(path.stat().st_mtime)

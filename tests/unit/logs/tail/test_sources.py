@@ -37,18 +37,6 @@ def tick(path: Path, number: int) -> None:
     os.utime(path, (number, number))
 
 
-def test_a_new_name_is_seen_at_once_by_the_directorys_time(tmp_path: Path) -> None:
-    clock = ManualClock()
-    found = discovery(tmp_path, clock)
-    found.scan()
-    (tmp_path / name()).touch()
-    tick(tmp_path, 1)
-    [(_, path, key, history)] = found.scan().appeared
-    assert path == str(tmp_path / name())
-    assert key == ((tmp_path / name()).stat().st_dev, (tmp_path / name()).stat().st_ino)
-    assert not history
-
-
 class CoarseDirectory(LogDirectory):
     """A directory whose times never change, and which counts how often it is read."""
 
@@ -94,26 +82,6 @@ def test_reading_a_directory_takes_a_bounded_share_of_the_time(tmp_path: Path) -
         tick(tmp_path, number)
         scans += bool(found.scan().appeared)
     assert 5 <= scans <= 20  # each takes 0.01 s by this clock, and there are 2 s and a bit
-
-
-def test_what_vanished_is_reported(tmp_path: Path) -> None:
-    (tmp_path / name()).touch()
-    found = discovery(tmp_path, ManualClock())
-    [(_, path, key, _)] = found.scan().appeared
-    assert found.key_of(path) == key
-    (tmp_path / name()).unlink()
-    tick(tmp_path, 1)
-    assert found.scan().vanished == [(path, key)]
-    assert found.key_of(path) is None
-
-
-def test_only_the_first_look_of_the_first_run_finds_history(tmp_path: Path) -> None:
-    (tmp_path / name()).touch()
-    found = discovery(tmp_path, ManualClock(), first_run=True)
-    assert [history for *_, history in found.scan().appeared] == [True]
-    (tmp_path / name("ERROR")).touch()
-    tick(tmp_path, 1)
-    assert [history for *_, history in found.scan().appeared] == [False]
 
 
 def test_directories_are_where_logs_are_or_may_come(tmp_path: Path) -> None:
