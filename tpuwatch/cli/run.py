@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     config = options.load(args)
     set_up_logging(config.log.format, config.log.level)
     daemon = Daemon(lambda: options.load(args), clock=SystemClock())
-    daemon.obey_signals()
+    daemon.handle_signals()
     gc.collect()
     gc.freeze()  # what start-up left behind stays; the collector need not look at it again
     daemon.run()

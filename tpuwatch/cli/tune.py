@@ -167,7 +167,7 @@ def _print(
         tune.print_change(console, change)
     if not (args.apply or args.reset or args.dry_run):
         advises = directory == config.tune_dir and config.tune.mode == "observe"
-        tune.print_standing(console, outlooks, directory, advises=advises)
+        tune.print_stored(console, outlooks, directory, advises=advises)
     names = [outlook.plan.workload for outlook in outlooks]
     written = [change.path for change in changes if change.path.suffix == ".env" and not args.dry_run]
     tune.print_use(console, names, written)
@@ -231,7 +231,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
     from tpuwatch.core import times
     from tpuwatch.web import serializers
 
-    plan, decision, standing = outlook.plan, outlook.plan.decision, outlook.standing
+    plan, decision, stored = outlook.plan, outlook.plan.decision, outlook.stored
     return {
         "workload": plan.workload,
         **times("decided", plan.decided),
@@ -242,7 +242,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
             "kept": [kept._asdict() for kept in outlook.given.kept],
         },
         "unusable": outlook.unusable,
-        "standing": None if standing is None else {**times("decided", standing.decided), "same": outlook.stands},
+        "stored": None if stored is None else {**times("decided", stored.decided), "same": outlook.stands},
         "host": asdict(outlook.host),
         "warnings": list(outlook.warnings),
         **times("reset", outlook.reset),

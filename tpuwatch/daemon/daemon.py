@@ -131,7 +131,7 @@ class Daemon:
         self._reloading = True
         self._waker.wake()
 
-    def obey_signals(self) -> None:
+    def handle_signals(self) -> None:
         """SIGTERM and SIGINT stop the daemon, SIGHUP reloads its configuration."""
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         signal.signal(signal.SIGINT, lambda *_: self.stop())

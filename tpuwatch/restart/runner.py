@@ -131,15 +131,15 @@ class RestartRunner:
 
         It was begun, so that "observe" does not forbid it: a node is never left stopped.
         """
-        standing = [one for one in reading.stored.values() if one.record.open]
-        if not standing:
+        unfinished = [one for one in reading.stored.values() if one.record.open]
+        if not unfinished:
             return False
         own = next((one for one in nodes if one.own), None)
         placed = {target: one for one in nodes if (target := target_of(one)) is not None}
         watched = {target: one for target, one in placed.items() if not may_be_own(target, snapshot)}
         now = self._clock.monotonic()
         wrote = False
-        for stored in standing:
+        for stored in unfinished:
             target = stored.record.target
             if self.drivers.drives(target) or now < self._left.get(target, now) or not self.drivers.has_room:
                 continue

@@ -134,17 +134,17 @@ def print_prune(console: Console, result: PruneResult, *, dry_run: bool) -> None
     console.line(result.summary().replace("Removed", "Would remove") if dry_run else result.summary())
 
 
-def print_standing(console: Console, outlooks: Iterable[Outlook], directory: Path, *, advises: bool) -> None:
+def print_stored(console: Console, outlooks: Iterable[Outlook], directory: Path, *, advises: bool) -> None:
     """Whether the plans that stand give what is decided now. `advises`: a daemon is here, and writes plans alone."""
-    missing = [outlook.plan.workload for outlook in outlooks if outlook.standing is None and not outlook.unusable]
+    missing = [outlook.plan.workload for outlook in outlooks if outlook.stored is None and not outlook.unusable]
     if missing:
         text = f"No plan of {listed(missing)} is in {directory} yet: --apply writes it."
         _print(console, text, indent=0, style="dim")
     for outlook in outlooks:
         if outlook.unusable:
             _print(console, f"{outlook.unusable}. --apply writes it again.", indent=0, style="yellow")
-        if outlook.standing is not None and not outlook.stands:
-            when = f"{_when(outlook.standing.decided)} UTC"
+        if outlook.stored is not None and not outlook.stands:
+            when = f"{_when(outlook.stored.decided)} UTC"
             name = outlook.plan.workload
             text = f"The plan of {name} in {directory}, of {when}, gives other values: --apply writes this one."
             _print(console, text, indent=0, style="yellow")

@@ -29,7 +29,7 @@ def read_host(
     environ: Mapping[str, str] | None = None,
     others: Iterable[Launch] = (),
     own: Iterable[Launch] = (),
-    standing: str = "",
+    stored: str = "",
     root: Path = Path("/"),
 ) -> TuneHost:
     """Read it from the machine below `root`.
@@ -37,7 +37,7 @@ def read_host(
     `launches`: those of the machine, the latest last; their chips show the generation where neither `accelerator`, the
     node's type, nor `environ` does. `pids`: processes in whose cgroups the next launch will run. `others`: launches of
     other workloads whose processes live; what they have premapped is taken. `own`: the same of its own workload, whose
-    buffers the next launch finds free again. `standing`: the generation by the plan that stands, where nothing else
+    buffers the next launch finds free again. `stored`: the generation by the plan that stands, where nothing else
     determines it.
     """
     memory = read_memory(ProcFs(root / "proc"), root, pids, 0)
@@ -46,7 +46,7 @@ def read_host(
         available += sum(one.premapped_bytes or 0 for one in own if one.init_seconds is not None)
         available = available if memory.total is None else min(available, memory.total)
     return TuneHost(
-        generation=_known_generation(accelerator, environ or {}, launches) or generation(standing),
+        generation=_known_generation(accelerator, environ or {}, launches) or generation(stored),
         total_bytes=memory.total,
         available_bytes=available,
         taken_bytes=sum(one.premapped_bytes or 0 for one in others),

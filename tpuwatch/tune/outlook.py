@@ -90,7 +90,7 @@ class Outlook:
     launches: Sequence[Launch]
     host: TuneHost
     given: LaunchEnvironment  # what the plan makes of this command's own environment
-    standing: TunePlan | None  # the plan that is in the tune directory
+    stored: TunePlan | None  # the plan that is in the tune directory
     unusable: str = ""  # why that cannot be used, a clause
     reset: float | None = None  # since when launches count, in seconds since the epoch; None: from the first
     warnings: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class Outlook:
     @property
     def unseen(self) -> bool:
         """Whether it is the plan that stands, of whose launches nothing could be read."""
-        return self.plan is self.standing
+        return self.plan is self.stored
 
     @property
     def is_wrong(self) -> bool:
@@ -109,7 +109,7 @@ class Outlook:
     @property
     def stands(self) -> bool:
         """Whether the plan in the tune directory gives what is decided now."""
-        return self.standing is not None and _values(self.standing) == _values(self.plan)
+        return self.stored is not None and _values(self.stored) == _values(self.plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,12 @@ def look_ahead(
     resets = {**read_resets(context.directory), **forgotten}
     found = launches_by_workload(history.launches, resets, context.now)
     alive = _alive(history.launches)
-    standing = _standing(context, wanted)
+    stored = _stored(context, wanted)
     if history.kind == UNREAD:
-        return [_as_it_stands(context, plan, found, alive) for plan, _ in standing.values() if plan is not None]
-    reset = [name for name in standing if name in resets and name not in found]
+        return [_as_it_stands(context, plan, found, alive) for plan, _ in stored.values() if plan is not None]
+    reset = [name for name in stored if name in resets and name not in found]
     names = [wanted] if wanted else [*reset, *found] or [DEFAULT_WORKLOAD]
-    return [_decided(context, name, found, alive, standing.get(name, (None, "")), resets.get(name)) for name in names]
+    return [_decided(context, name, found, alive, stored.get(name, (None, "")), resets.get(name)) for name in names]
 
 
 def _decided(
@@ -146,11 +146,11 @@ def _decided(
     name: str,
     found: Mapping[str, list[Launch]],
     alive: Mapping[str, list[Launch]],
-    standing: tuple[TunePlan | None, str],
+    stored: tuple[TunePlan | None, str],
     reset: float | None,
 ) -> Outlook:
     tune, launches = context.config.tune, found.get(name, [])
-    known = standing[0].generation if standing[0] is not None else ""
+    known = stored[0].generation if stored[0] is not None else ""
     machine = _host(context, name, found, alive, known)
     counted = latest_runs(launches, machine, tune.window_launches)
     host = host_as_observed(counted, machine)
@@ -158,7 +158,7 @@ def _decided(
     plan = make_plan(context.config, launches, host, name, context.now, places)
     warnings = log_settings.settings(places, log_mib=tune.log_mib, stderr_level=tune.stderr_level).warnings
     given = launch_environment(plan, context.environ)
-    return Outlook(plan, counted, host, given, *standing, reset, warnings)
+    return Outlook(plan, counted, host, given, *stored, reset, warnings)
 
 
 def _as_it_stands(
@@ -169,7 +169,7 @@ def _as_it_stands(
 
 
 def _host(
-    context: TuneContext, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]], standing: str
+    context: TuneContext, name: str, found: Mapping[str, list[Launch]], alive: Mapping[str, list[Launch]], stored: str
 ) -> TuneHost:
     return read_host(
         launches=[one for several in found.values() for one in several],
@@ -177,11 +177,11 @@ def _host(
         pids=[os.getpid(), *(one.pid for one in alive.get(name, ()))],
         own=alive.get(name, ()),
         others=[one for other, several in alive.items() for one in several if other != name],
-        standing=standing,
+        stored=stored,
     )
 
 
-def _standing(context: TuneContext, wanted: str | None) -> dict[str, tuple[TunePlan | None, str]]:
+def _stored(context: TuneContext, wanted: str | None) -> dict[str, tuple[TunePlan | None, str]]:
     """The plans in the tune directory, each with why it cannot be used."""
     names = [wanted] if wanted else sorted(plan_times(context.directory))
     return {name: _read(context.directory, name) for name in names}

@@ -204,7 +204,7 @@ class Planner:
             _log.info("The plan of %s is removed: it was not launched for %.0f days.", name, UNSEEN_SECONDS / 86_400)
         return gone
 
-    def _host(self, workload: str, launches: Sequence[Launch], standing: str) -> TuneHost:
+    def _host(self, workload: str, launches: Sequence[Launch], stored_generation: str) -> TuneHost:
         snapshot = self._snapshot()
         logs = snapshot.logs.value
         alive = [one for one in logs.launches if one.pid in logs.alive] if logs is not None else []
@@ -215,7 +215,7 @@ class Planner:
             pids=[one.pid for one in own],
             own=own,
             others=[one for one in alive if one not in own],
-            standing=standing,
+            stored=stored_generation,
         )
         if own and host.total_bytes is not None:
             self._limits[workload] = host.total_bytes

@@ -61,7 +61,7 @@ def test_what_is_asked_for(store: EventStore, capsys: pytest.CaptureFixture[str]
     assert 10 in ids(capsys)
 
 
-def test_nothing_to_tell(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_to_report(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
     store.commit([], [])
     assert main(["events"]) == 0
     assert capsys.readouterr().out == "No events.\n"

@@ -119,7 +119,7 @@ def test_as_json(machine: Machine) -> None:
     assert (workload["workload"], workload["step"], workload["size_bytes"]) == ("train", "keep", 6 * GIB)
     assert workload["reasons"]
     assert workload["need_bytes"] == 9 * GIB // 2
-    assert workload["standing"] is None
+    assert workload["stored"] is None
     assert workload["reset"] is None
     assert workload["environment"]["set"]["TPUWATCH_WORKLOAD"] == "train"
     assert [one["premapped_bytes"] for one in workload["launches"]] == [4 * GIB, 6 * GIB, 6 * GIB]

@@ -40,7 +40,7 @@ def test_apply_writes_the_plan_and_the_environment_file(machine: Machine) -> Non
     assert environment(plans / "train.env")[SIZE] == str(23 * GIB // 4)
     assert {path.stat().st_mode & 0o777 for path in plans.iterdir()} == {0o644}
     (workload,) = machine.json()["workloads"]
-    assert workload["standing"]["same"] is True
+    assert workload["stored"]["same"] is True
     assert "--apply" not in machine.run()[1]
 
 
@@ -51,7 +51,7 @@ def test_a_plan_that_is_out_of_date_is_reported(machine: Machine) -> None:
     out = machine.run()[1]
     assert out.startswith("train: overridden with 8 GiB\n")
     assert "gives other values: --apply writes this one." in flat(out)
-    assert machine.json()["workloads"][0]["standing"]["same"] is False
+    assert machine.json()["workloads"][0]["stored"]["same"] is False
 
 
 def test_a_plan_that_is_damaged_is_reported_and_replaced(machine: Machine) -> None:

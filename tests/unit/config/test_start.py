@@ -81,7 +81,7 @@ def test_a_bad_value_is_refused_as_the_whole_one_refuses_it(tmp_path: Path, text
 
 
 @pytest.mark.parametrize("content", [b"[tune", b"\xff", None], ids=["no TOML", "no text", "no file"])
-def test_a_file_that_cannot_be_read_is_told_in_the_same_words(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_cannot_be_read_is_reported_in_the_same_words(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "config.toml"
     if content is not None:
         path.write_bytes(content)

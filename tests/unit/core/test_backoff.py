@@ -122,7 +122,7 @@ def test_an_absurd_retry_after_neither_stops_nor_hastens_it(absurd: float) -> No
     assert 0.0 <= pace.due_in <= MAX_RETRY_AFTER + 30.0
 
 
-def test_the_breaker_opens_after_failures_in_a_row_and_tells_a_person() -> None:
+def test_the_breaker_opens_after_failures_in_a_row_and_notifies() -> None:
     pace, clock = pacing()
     fail(pace, TRIP_AFTER - 1)
     assert pace.breaker_notice == ""

@@ -135,12 +135,12 @@ def test_what_can_be_a_number_of_something(number: float, possible: bool) -> Non
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 10**400, -(10**400), 1e300])
-def test_what_is_no_number_of_anything_is_told_in_words(number: float) -> None:
+def test_what_is_no_number_of_anything_is_reported_in_words(number: float) -> None:
     assert format_size(number) == "an unknown amount"
     assert format_seconds(number) == "an unknown time"
 
 
 @given(st.integers() | st.floats() | st.integers(0, 9000).map(lambda power: -(3**power)))
-def test_every_number_can_be_told(number: float) -> None:
+def test_every_number_can_be_reported(number: float) -> None:
     assert format_size(number)
     assert format_seconds(number)

@@ -91,7 +91,7 @@ def test_a_reply_that_drips_costs_the_deadline_and_no_more(text: bytes) -> None:
     ],
     ids=["no HTTP", "nothing", "half"],
 )
-def test_what_is_no_reply_is_told_as_google_auth_expects_it(text: bytes, told: str) -> None:
+def test_what_is_no_reply_is_reported_as_google_auth_expects_it(text: bytes, told: str) -> None:
     with answered(text) as (request, _), pytest.raises(TransportError, match=told):
         request(request.url)
 

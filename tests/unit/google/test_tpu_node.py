@@ -21,7 +21,7 @@ def convert(message: Any, previous: CloudNode | None = None, now: float = 100.0)
     return NodeConverter("lab", "us-a", now).convert(message, "train-1", previous)
 
 
-def test_everything_that_the_api_tells_is_taken_over() -> None:
+def test_everything_that_the_api_shows_is_taken_over() -> None:
     message = raw(
         state="READY",
         health="UNHEALTHY_TENSORFLOW",
@@ -97,7 +97,7 @@ def test_every_state_and_health_of_the_package_has_its_name() -> None:
         assert convert(raw(health=health)).health == ("" if health == 0 else health.name)
 
 
-def test_the_alpha_tells_of_maintenance() -> None:
+def test_the_alpha_reports_maintenance() -> None:
     message = raw(
         tpu_v2alpha1,
         state="READY",

@@ -116,7 +116,7 @@ def test_threads_of_the_kernel_are_looked_at_rarely_but_not_never(machine: Machi
 # -- the lock
 
 
-def test_the_lock_tells_its_holder_even_where_nothing_else_can_be_seen(
+def test_the_lock_shows_its_holder_even_where_nothing_else_can_be_seen(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine.process(40, files=("/dev/vfio/0",), uid=1001)

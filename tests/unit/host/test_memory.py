@@ -77,7 +77,7 @@ def test_pinned_memory_is_what_the_kernel_or_the_holders_say_whichever_is_more(m
     assert read(machine, pinned=50 * KIB).pinned == 50 * KIB
 
 
-def test_a_kernel_that_tells_nothing_is_no_fault(machine: Machine) -> None:
+def test_a_kernel_that_reports_nothing_is_no_fault(machine: Machine) -> None:
     machine.write("proc/meminfo", "")
     assert read(machine, 40) == Memory()
 

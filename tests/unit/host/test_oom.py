@@ -17,9 +17,7 @@ from tpuwatch.host import oom
         pytest.param({}, {"a": 5}, False, id="not known before"),
     ],
 )
-def test_only_a_counter_that_grew_tells_of_a_kill(
-    before: dict[str, int], after: dict[str, int], expected: bool
-) -> None:
+def test_only_a_counter_that_grew_reports_a_kill(before: dict[str, int], after: dict[str, int], expected: bool) -> None:
     assert oom.grew(before, after) is expected
 
 

@@ -92,7 +92,7 @@ def test_threads_of_the_kernel_are_nobodys_process(machine: Machine) -> None:
     assert processes(machine).numbered({40}) == {}
 
 
-def test_a_kernel_that_tells_no_numbers_of_namespaces(machine: Machine) -> None:
+def test_a_kernel_that_shows_no_numbers_of_namespaces(machine: Machine) -> None:
     machine.process(40)
     machine.write("proc/40/status", "Name:\tx\nPid:\t40\n")
     assert [one.pid for one in processes(machine).numbered({40})[40]] == [40]

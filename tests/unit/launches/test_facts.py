@@ -129,7 +129,7 @@ def test_a_fault_in_output_is_nobodys_when_two_run() -> None:
         pytest.param(4 * GIB, {"requested_bytes": "3", "free_bytes": -1}, None, None, id="no numbers"),
     ],
 )
-def test_a_failure_tells_what_was_needed(
+def test_a_failure_shows_what_was_needed(
     size: int | None, details: Mapping[str, Any], need: int | None, asked: int | None
 ) -> None:
     tracker = LaunchTracker()

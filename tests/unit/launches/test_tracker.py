@@ -231,7 +231,7 @@ def test_a_number_is_not_enough_to_know_a_process_by(processes: FakeProcesses, e
     assert outcomes(tracker) == []
 
 
-def test_a_log_of_another_host_tells_nothing_of_the_processes_here() -> None:
+def test_a_log_of_another_host_reports_nothing_of_the_processes_here() -> None:
     tracker = LaunchTracker(processes=FakeProcesses((PID, T - 2)))
     begin(tracker, Origin(PID, "alice", "another-vm"))
     assert life(tracker) is Life.UNKNOWN

@@ -82,7 +82,7 @@ def test_a_reset_is_of_the_queued_resource_and_found_by_its_nodes(cloud: Cloud, 
     assert [(one.name, one.verb) for one in sight.operations] == [(reset.operation, "reset")]
 
 
-def test_a_failed_operation_tells_why(cloud: Cloud, api: CloudNodeApi) -> None:
+def test_a_failed_operation_shows_why(cloud: Cloud, api: CloudNodeApi) -> None:
     cloud.add(state="STOPPED")
     cloud.world.capacity["us-east5-a"] = 0
     api.call(ApiCall.START, TARGET, "")
@@ -150,7 +150,7 @@ def test_a_list_that_does_not_end_and_a_page_that_fails_void_the_list(
     assert (sight.listed, sight.operations) == (False, ())
 
 
-def test_more_operations_than_are_told_are_no_whole_list(
+def test_more_operations_than_are_reported_are_no_whole_list(
     cloud: Cloud, api: CloudNodeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cloud.add(state="STOPPED")
@@ -178,7 +178,7 @@ def test_a_refusal_says_so(cloud: Cloud, api: CloudNodeApi, code: str) -> None:
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "UNKNOWN", "CANCELLED"])
 @pytest.mark.parametrize("done", [True, False])
-def test_what_may_have_been_carried_out_is_not_told_as_refused(
+def test_what_may_have_been_carried_out_is_not_reported_as_refused(
     cloud: Cloud, api: CloudNodeApi, code: str, done: bool
 ) -> None:
     cloud.add()

@@ -233,7 +233,7 @@ def test_nobody_is_called_before_the_second_signal_had_its_time(side: Side) -> N
     assert (call["blocked"].value, call["time_epoch"]) == ("own_node", NOW + 300 + 120 + 600)
 
 
-def test_a_call_for_a_person_is_told_when_it_is_one(side: Side, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_for_a_person_is_reported_when_it_is_one(side: Side, caplog: pytest.LogCaptureFixture) -> None:
     watch = side.watch(confirm_seconds=120.0)
     for _ in range(100):
         side.judge("train-1", Verdict.NODE_STUCK, Action.MANUAL, Signal.CLOUD, confidence=Confidence.LOW)

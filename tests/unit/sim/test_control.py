@@ -103,7 +103,9 @@ def test_actions_arrive(site: Site, method: str, path: str, body: object, action
         ("/lanch", {}, 404, "there is no POST /lanch; there are GET /state, POST /fault"),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(site: Site, path: str, body: object, status: int, answer: str) -> None:
+def test_a_wrong_request_is_answered_with_what_is_wrong(
+    site: Site, path: str, body: object, status: int, answer: str
+) -> None:
     code, document = site.ask("POST", path, body)
     assert code == status
     assert answer in document["error"]

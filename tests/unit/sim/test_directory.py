@@ -34,7 +34,7 @@ def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
         SimulatorDirectory(tmp_path / "file" / "below")
 
 
-def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -47,7 +47,7 @@ def connected(server: LocalServer, path: str = "/") -> http.client.HTTPConnectio
     return connection
 
 
-def test_connections_are_bounded_and_one_too_many_is_told(server: LocalServer) -> None:
+def test_connections_are_bounded_and_one_too_many_is_reported(server: LocalServer) -> None:
     held = [connected(server), connected(server)]
     host, _, port = server.address.partition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS) as third:
@@ -59,7 +59,7 @@ def test_connections_are_bounded_and_one_too_many_is_told(server: LocalServer) -
         connection.close()
 
 
-def test_an_error_in_one_request_is_told_and_stays_its_own(
+def test_an_error_in_one_request_is_reported_and_stays_its_own(
     server: LocalServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR), pytest.raises(http.client.RemoteDisconnected):

@@ -208,7 +208,7 @@ def test_proxies_are_passed_by_for_us_as_well_as_for_whom_they_were(
     assert running.environment()["no_proxy"] == "example.com,127.0.0.1"
 
 
-def test_time_runs_as_fast_as_it_is_told(tmp_path: Path, told: queue.SimpleQueue[tuple[float, str]]) -> None:
+def test_time_runs_as_fast_as_it_is_reported(tmp_path: Path, told: queue.SimpleQueue[tuple[float, str]]) -> None:
     with simulate(tmp_path, speed=10_000.0) as simulator:
         simulator.start(lambda at, what: told.put((at, what)))
         happened = [told.get(timeout=DEADLINE) for _ in range(3)]

@@ -40,7 +40,7 @@ def test_starts_on_a_line_give_that_line() -> None:
         pytest.param(line(2.0, 1.5, 16, 16.25), id="sizes-too-near-to-each-other"),
     ],
 )
-def test_one_size_tells_no_slope(starts: list[tuple[int, float]]) -> None:
+def test_one_size_shows_no_slope(starts: list[tuple[int, float]]) -> None:
     assert fit_line(starts) is None
 
 

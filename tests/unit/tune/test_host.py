@@ -85,10 +85,10 @@ def test_the_generation_is_the_nodes_else_the_environments_else_the_chips(root: 
     assert read_host(root=root, accelerator="", environ=environ, launches=launches).generation == "v6e"
     assert read_host(root=root, launches=launches).generation == "v5e"
     assert read_host(root=root).generation == ""
-    assert read_host(root=root, standing="v4").generation == "v4"
-    assert read_host(root=root, standing="v4", launches=launches).generation == "v5e"
+    assert read_host(root=root, stored="v4").generation == "v4"
+    assert read_host(root=root, stored="v4", launches=launches).generation == "v5e"
 
 
-def test_a_machine_that_tells_nothing_is_not_known(tmp_path: Path) -> None:
+def test_a_machine_that_reports_nothing_is_not_known(tmp_path: Path) -> None:
     host = read_host(root=tmp_path)
     assert (host.total_bytes, host.available_bytes, host.generation) == (None, None, "")

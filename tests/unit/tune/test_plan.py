@@ -173,7 +173,7 @@ def test_the_words_of_an_older_plan_are_translated(tmp_path: Path, word: bytes, 
     assert read_plan(tmp_path, "bert") == old
 
 
-def test_a_plan_of_an_older_tpuwatch_tells_no_generation() -> None:
+def test_a_plan_of_an_older_tpuwatch_shows_no_generation() -> None:
     older = json.loads(document())
     del older["generation"]
     assert load_plan(json.dumps(older).encode()) == replace(PLAN, generation="")

@@ -173,7 +173,7 @@ def test_a_running_launch_of_another_workload_is_beside_it(advising: Side, monke
     assert [one.pid for one in seen[-1]["others"]] == [5]
     advising.launched(launch(pid=6, started=NOW + 5))
     advising.settle()
-    assert [one["standing"] for one in seen] == ["", "v5e"]
+    assert [one["stored"] for one in seen] == ["", "v5e"]
 
 
 def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(

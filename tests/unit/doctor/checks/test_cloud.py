@@ -173,7 +173,7 @@ def test_scopes(place: Place) -> None:
     ],
     ids=lambda value: value.reason or value.code if isinstance(value, InjectedFault) else None,
 )
-def test_an_api_that_does_not_tell(place: Place, server: Cloud, fault: InjectedFault, status: str, fix: str) -> None:
+def test_an_api_that_does_not_answer(place: Place, server: Cloud, fault: InjectedFault, status: str, fix: str) -> None:
     server.world.faults.set(fault)
     environment = outside(place, server)
     expect("api", environment, f"{status}: ", fix)

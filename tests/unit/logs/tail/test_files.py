@@ -41,7 +41,7 @@ def refusal(directory: int, path: Path, *, follow: bool = False) -> Refusal:
     return caught.value.reason
 
 
-def test_a_name_tells_host_user_severity_start_and_process() -> None:
+def test_a_name_shows_host_user_severity_start_and_process() -> None:
     path = "/logs/tpu_driver.t1v-n-1.us-central2-b.c.p.internal.alice.log.WARNING.20261120-142813.24278"
     started = time.mktime((2026, 11, 20, 14, 28, 13, 0, 0, -1))
     host = "t1v-n-1.us-central2-b.c.p.internal"

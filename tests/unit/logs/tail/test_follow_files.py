@@ -243,7 +243,7 @@ def test_old_files_are_read_in_the_order_in_which_they_were_begun(site: Site) ->
     assert site.settle() == sorted(days)
 
 
-def test_status_tells_what_was_read_and_when_it_was_written(site: Site) -> None:
+def test_status_shows_what_was_read_and_when_it_was_written(site: Site) -> None:
     path = site.append(name(), HEADER)
     site.settle()
     (known,) = site.follower.files()

@@ -216,7 +216,7 @@ def test_who_wants_an_end_is_not_held_up(server: StorageServer, machine: Machine
         (InjectedFault(code="UNAUTHENTICATED", message="Invalid Credentials"), "no valid credentials"),
     ],
 )
-def test_what_a_person_must_change_is_told_and_not_tried_again(
+def test_what_a_person_must_change_is_reported_and_not_tried_again(
     server: StorageServer, machine: Machine, fault: InjectedFault, words: str
 ) -> None:
     server.faults.set(fault)

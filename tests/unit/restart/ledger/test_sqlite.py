@@ -88,7 +88,7 @@ def test_a_link_is_not_followed(tmp_path: Path, opened: Open) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_a_killed_writer_was_told_is_there(tmp_path: Path, opened: Open) -> None:
+def test_what_a_killed_writer_was_given_is_there(tmp_path: Path, opened: Open) -> None:
     with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
         reported = [next(writer.stdout) for _ in range(20)]

@@ -80,14 +80,14 @@ def test_what_was_asked_for_is_part_of_the_evidence() -> None:
     assert decision.signals == ("cloud", "runtime")
 
 
-def test_failures_tell_the_daemon_to_open_the_breaker() -> None:
+def test_failures_make_the_daemon_open_the_breaker() -> None:
     decision = decide(situation(ledger=ledger_view(*others(3, phase=Phase.FAILED))), ALL_ON)
     assert decision.opens_breaker == "3 restarts have failed within 24 h: of other-0, other-1 and other-2."
     again = decide(situation(ledger=ledger_view(fleet=Fleet(Breaker(NOW, decision.opens_breaker)))), ALL_ON)
     assert (again.blocked, again.opens_breaker) == (Blocked.BREAKER, "")
 
 
-def test_when_it_is_over_is_told_where_it_is_known() -> None:
+def test_when_it_is_over_is_reported_where_it_is_known() -> None:
     blocked = situation(ledger=past(attempt(5 * MINUTE, phase=Phase.FAILED)))
     decision = decide(blocked, ALL_ON)
     assert decision.retry_at == NOW + 5 * MINUTE

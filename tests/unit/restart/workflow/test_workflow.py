@@ -256,7 +256,7 @@ def test_a_lost_stop_that_shows_is_adopted(state: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["UNAVAILABLE", "DEADLINE_EXCEEDED", "INTERNAL", "UNKNOWN", "CANCELLED", "ABORTED"])
-def test_codes_that_do_not_tell_whether_it_was_carried_out(code: str) -> None:
+def test_codes_that_do_not_report_whether_it_was_carried_out(code: str) -> None:
     assert answered(intent(), ApiCall.STOP, CallAnswer(code=code), T, LIMITS) == intent()
 
 

@@ -39,7 +39,7 @@ def test_codes_have_the_numbers_that_grpc_gives_them() -> None:
     assert code_number("NO_SUCH_CODE") == 2
 
 
-def test_an_error_tells_its_reason_and_when_to_come_back(cloud: Cloud) -> None:
+def test_an_error_shows_its_reason_and_when_to_come_back(cloud: Cloud) -> None:
     cloud.add()
     cloud.world.faults.set(
         InjectedFault(

@@ -184,7 +184,7 @@ def test_a_machine_without_a_service_account() -> None:
     assert get(pages, "instance/service-accounts/default/?recursive=true").status == 404
 
 
-def test_a_vanished_node_s_machine_goes_on_to_tell_what_was_known() -> None:
+def test_a_vanished_node_s_machine_goes_on_to_report_what_was_known() -> None:
     world, node = world_of()
     pages = Pages(world, node.path)
     world.remove(node.path)

@@ -106,7 +106,7 @@ def test_wait_for_change_answers_when_the_value_changes(site: Site) -> None:
     assert answers[0].headers["ETag"] != etag
 
 
-def test_wait_for_change_sees_what_nobody_told_of_and_an_announcement(site: Site) -> None:
+def test_wait_for_change_sees_what_nobody_reported_and_an_announcement(site: Site) -> None:
     path = f"{ROOT}instance/upcoming-maintenance?alt=json&wait_for_change=true"
     etag = site.get(f"{ROOT}instance/upcoming-maintenance?alt=json").headers["ETag"]
     thread, answers = waiting(lambda: site.get(f"{path}&last_etag={etag}"))

@@ -123,7 +123,7 @@ def test_samples_of_a_phase_stay_when_the_next_begins(monitoring: Monitoring) ->
     assert [point.value.int64_value for point in idle[0].points] == [150, 90, 30, 0, 0, 0]
 
 
-def test_memory_is_told_only_while_a_runtime_tells_it(monitoring: Monitoring) -> None:
+def test_memory_is_reported_only_while_a_runtime_shows_it(monitoring: Monitoring) -> None:
     monitoring.clock.advance(300)
     assert monitoring.list(MEMORY_USED) == []
     assert monitoring.list(IDLE)  # the chips idle whether or not a program runs
@@ -226,7 +226,7 @@ def failure_of(monitoring: Monitoring, *batch: Any) -> tuple[str, Any]:
     return failed.value.message, summary
 
 
-def test_a_call_that_fails_in_part_writes_the_rest_and_tells(monitoring: Monitoring) -> None:
+def test_a_call_that_fails_in_part_writes_the_rest_and_shows(monitoring: Monitoring) -> None:
     good = series(START, metric={"type": CUSTOM, "labels": {"verdict": "idle"}})
     message, summary = failure_of(monitoring, series(START), series(START, 2.0), good)
     assert message.startswith("One or more TimeSeries could not be written: ")

@@ -91,7 +91,7 @@ def test_nothing_befalls_a_node_that_has_been_replaced(world: World) -> None:
         ("v6e-256", 64, 4, 32),
     ],
 )
-def test_the_accelerator_s_type_tells_hosts_and_chips(kind: str, hosts: int, chips: int, gib: int) -> None:
+def test_the_accelerator_s_type_shows_hosts_and_chips(kind: str, hosts: int, chips: int, gib: int) -> None:
     assert shape_of(kind) == (hosts, chips, gib * GIB)
 
 

@@ -101,7 +101,7 @@ def test_each_mistake_is_named_with_what_is_right(file: Path, text: str, answer:
     assert answer in told[0]
 
 
-def test_all_mistakes_are_told_at_once_but_not_without_end(file: Path) -> None:
+def test_all_mistakes_are_reported_at_once_but_not_without_end(file: Path) -> None:
     assert len(wrong(file, NODE + "x = 1\ny = 2\n")) == 2
     told = wrong(file, NODE + "".join(f"x{number} = 1\n" for number in range(500)))
     assert len(told) == 21

@@ -50,12 +50,12 @@ def test_steps_happen_at_their_times_in_order(clock: ManualClock, told: list[tup
     assert play() == []
 
 
-def test_a_step_may_be_told_in_its_own_words(clock: ManualClock, told: list[tuple[float, str]]) -> None:
+def test_a_step_may_be_reported_in_its_own_words(clock: ManualClock, told: list[tuple[float, str]]) -> None:
     Timeline([step(0, "x", "Look.")], clock, do).play_due(lambda at, what: told.append((at, what)))
     assert told == [(0, "Look.")]
 
 
-def test_a_step_that_cannot_be_done_is_told_and_the_next_one_comes(
+def test_a_step_that_cannot_be_done_is_reported_and_the_next_one_comes(
     clock: ManualClock, told: list[tuple[float, str]]
 ) -> None:
     timeline = Timeline([step(0, "fail", "All is well."), step(0, "x")], clock, do)
