@@ -106,7 +106,7 @@ class Rule:
     tentative: Tentative | None = None
     above: Mapping[str, float] | None = None
     recovers: bool = False
-    once: bool = False  # one match per stream is enough
+    enough: int = 0  # so many matches of a stream, or after a fault in it, and no more; 0: all
     cleared_by: str | None = None
     rank: int = 0
     steps: tuple[RemedyRule, ...] = ()

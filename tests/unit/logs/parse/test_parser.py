@@ -59,7 +59,7 @@ id = "first-step"
 mark = "compiled"
 summary = "x"
 match = ['step [0-9]+ was taken']
-once = true
+enough = 1
 """
 
 

@@ -17,7 +17,7 @@ def scanner() -> Scanner:
 
 def called(scanner: Scanner, text: bytes) -> set[str]:
     """The rules that the fast pass calls for."""
-    return {rule.id for _, index in scanner.scan(text) for rule in scanner.rules[index]}
+    return {rule.id for hit in scanner.scan(text, 0, len(text)) for rule in hit.rules}
 
 
 def recognised(scanner: Scanner, text: bytes) -> set[str]:
@@ -25,16 +25,15 @@ def recognised(scanner: Scanner, text: bytes) -> set[str]:
     return {rule.id for rule in scanner.catalogue.rules if rule.search(text) is not None}
 
 
-def test_a_hit_has_the_end_of_its_literal(scanner: Scanner) -> None:
+def test_a_hit_has_the_position_of_its_literal(scanner: Scanner) -> None:
     literal = scanner.rules.index(next(rules for rules in scanner.rules if rules))
     anchor = next(iter(scanner.rules[literal][0].anchors))
     text = b"x" * 1000 + anchor.literal + b"y"
-    ends = [end for end, index in scanner.scan(text) if scanner.lengths[index] == len(anchor.literal)]
-    assert 1000 + len(anchor.literal) in ends
+    assert (1000, literal) in [hit[:2] for hit in scanner.scan(text, 0, len(text))]
 
 
 def test_no_rules_find_nothing() -> None:
-    assert Scanner(Catalogue(())).scan(b"anything") == []
+    assert Scanner(Catalogue(())).scan(b"anything", 0, 8) == []
 
 
 def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> None:
