@@ -197,7 +197,7 @@ class LogParser:
         rules, after = self._called(hits, at, self._reach(record, position, end))
         if any(rule.report for rule in rules):
             report = next(hit.literal for hit in hits[at:after] if any(rule.report for rule in hit.rules))
-            again = next((hit.position for hit in hits[after:] if hit.literal == report), end)
+            again = next((hits[i].position for i in range(after, len(hits)) if hits[i].literal == report), end)
             record = self._buffer.extend(record, end, again)
             rules, after = self._called(hits, at, self._reach(record, position, end))
         return record, rules, after

@@ -15,7 +15,7 @@ import hyperscan
 
 from tpuwatch.logs.parse.frame import without_colours
 from tpuwatch.logs.parse.records import MAX_RECORD
-from tpuwatch.logs.rules.raw_pattern import raw_pattern
+from tpuwatch.logs.rules.raw_pattern import RawPattern, raw_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,13 +35,18 @@ class Hit(NamedTuple):
     rules: tuple[Rule, ...]
 
 
+def _in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="patterns", daemon=True).start()
+
+
 class Scanner:
     """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space.
 
     The patterns are compiled in a thread of their own when enough dense text was seen, and used when they are ready.
     """
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, background: Callable[[Callable[[], None]], None] = _in_thread) -> None:
+        """`background` runs the compilation of the patterns beside the caller."""
         self.catalogue = catalogue
         self.order = {rule: place for place, rule in enumerate(catalogue.rules)}
         rules: dict[tuple[bytes, bool], list[Rule]] = {}
@@ -61,7 +66,8 @@ class Scanner:
             )
         self._patterns: _Patterns | None = None
         self._dense = 0  # literals seen in dense blocks
-        self._compiling: threading.Thread | None = None
+        self._background = background
+        self._begun = False  # to compile the patterns
 
     def scan(self, block: bytes, start: int, end: int) -> list[Hit]:
         """The literals from `start` up to `end` where a rule may match, in order."""
@@ -71,9 +77,9 @@ class Scanner:
             if self._patterns is not None:
                 return self._patterns.confirm(found, block, text, place)
             self._dense += len(found)
-            if self._dense > _MANY and self._compiling is None:
-                self._compiling = threading.Thread(target=self.compile_patterns, name="patterns", daemon=True)
-                self._compiling.start()
+            if self._dense > _MANY and not self._begun:
+                self._begun = True
+                self._background(self.compile_patterns)
         rules = self.rules
         return [Hit(position, literal, rules[literal]) for position, literal in found]
 
@@ -81,9 +87,7 @@ class Scanner:
         """Make the second pass ready."""
         self._patterns = _Patterns(self.catalogue.rules, self.rules)
 
-    def _find_literals(
-        self, text: bytes, place: Callable[[int], int], start: int, end: int
-    ) -> list[tuple[int, int]]:
+    def _find_literals(self, text: bytes, place: Callable[[int], int], start: int, end: int) -> list[tuple[int, int]]:
         hits: list[tuple[int, int]] = []
         if self._literals is None:
             return hits
@@ -104,21 +108,22 @@ class _Patterns:
 
     def __init__(self, rules: tuple[Rule, ...], called: list[tuple[Rule, ...]]) -> None:
         """`called`: the rules of each literal."""
+        self._called = called
         # Where the literal of a report is repeated another report begins, whether it matches or not. And a rule that
         # matches each line of a healthy log would only slow the pass; of those few matches are wanted.
         passed = [rule for rule in rules if not (rule.report or rule.enough)]
-        self._called = called
-        self._unconfirmed = [tuple(rule for rule in some if rule.report or rule.enough) for some in called]
+        try:
+            self._compile(passed)
+        except (hyperscan.error, ValueError):  # of a user's rule
+            self._compile([rule for rule in passed if _compiles(rule)])
+
+    def _compile(self, passed: list[Rule]) -> None:
+        """Compile the patterns of these rules; the literals of the others stay unconfirmed."""
+        self._unconfirmed = [tuple(rule for rule in some if rule not in passed) for some in self._called]
         self._rules = [rule for rule in passed for _ in rule.match]
         raw = [raw_pattern(pattern) for rule in passed for pattern in rule.match]
         self._reach = [MAX_RECORD if one.multiline else 0 for one in raw]  # 0: to the start of the line
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=[one.expression for one in raw],
-            ids=list(range(len(raw))),
-            elements=len(raw),
-            flags=[hyperscan.HS_FLAG_CASELESS if one.ignore_case else 0 for one in raw],
-        )
+        self._database = _compiled(raw)
 
     def confirm(
         self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Callable[[int], int]
@@ -146,3 +151,22 @@ class _Patterns:
             for at, (position, literal) in enumerate(literals)
             if at in confirmed or unconfirmed[literal]
         ]
+
+
+def _compiled(patterns: list[RawPattern]) -> hyperscan.Database:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[one.expression for one in patterns],
+        ids=list(range(len(patterns))),
+        elements=len(patterns),
+        flags=[hyperscan.HS_FLAG_CASELESS if one.ignore_case else 0 for one in patterns],
+    )
+    return database
+
+
+def _compiles(rule: Rule) -> bool:
+    try:
+        _compiled([raw_pattern(pattern) for pattern in rule.match])
+    except (hyperscan.error, ValueError):
+        return False
+    return True
