@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _TEXT_KEPT = 2000  # bytes of a record that a match holds
 _CACHED = 64  # records whose details are cached
 _MISSING: dict[str, Any] = {}
+_REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
 _PENDING = 8  # tentative matches of a stream that may wait at the same time
 
 
@@ -115,6 +116,7 @@ class LogParser:
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
+        self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
 
@@ -146,6 +148,8 @@ class LogParser:
         state: dict[str, Any] = {"done": self._done, "salt": self._salt}
         if self._times.created:
             state["created"] = list(self._times.created)
+        if ended := {name: stop for name, stop in self._ended.items() if stop > self.offset}:
+            state["ended"] = ended
         if self._pending:
             state["pending"] = [_to_state(pending) for pending in self._pending]
         return state
@@ -166,7 +170,7 @@ class LogParser:
         self.open = False
         while at < len(hits):
             position, _, called = hits[at]
-            if self._enough and self._enough.issuperset(called):
+            if (self._enough and self._enough.issuperset(called)) or self._continue(called, position):
                 at += 1
                 continue
             record, rules, after = self._gather(hits, at, end)
@@ -189,6 +193,15 @@ class LogParser:
         if first >= end:
             return []
         return self._scanner.scan(self._buffer.data, first, end)
+
+    def _continue(self, rules: Iterable[Rule], position: int) -> bool:
+        """Whether a hit of `rules` only continues a report."""
+        place = self._buffer.offset + position
+        names = {_name(rule) for rule in rules if rule.continues and place <= self._ended.get(_name(rule), -1)}
+        if not names or not all(rule.continues and _name(rule) in names for rule in rules):
+            return False
+        self._ended |= dict.fromkeys(names, place + _REPORT_GAP)
+        return True
 
     def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int]:
         """The record of hit `at`, the rules of the hits in it (unframed: on its line), and the next hit."""
@@ -237,12 +250,14 @@ class LogParser:
                 matches[name] = match
         if self._pending and matches:  # a certain match makes the tentative one unnecessary
             self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
-        self._count(matches.values())
+        self._count(matches.values(), self._buffer.offset + record.stop)
         return list(matches.values())
 
-    def _count(self, matches: Iterable[Match]) -> None:
-        """Count the matches of rules of which some are enough; after a fault, facts count anew."""
+    def _count(self, matches: Iterable[Match], stop: int) -> None:
+        """Note where reports ended, and how many matches there were of rules of which some are enough."""
         for match in matches:
+            if match.rule.report:
+                self._ended[_name(match.rule)] = stop + _REPORT_GAP
             if match.rule.cause is not None:
                 self._matched.clear()
                 self._enough.clear()
