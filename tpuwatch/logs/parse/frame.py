@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import re
 import time
-from typing import NamedTuple
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # Prefixes that launchers, container engines and journald put before each line; they are removed.
 _DECORATION = re.compile(
@@ -114,6 +118,18 @@ def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> byte
         line = line[decoration_length(line) :]
     match = pattern.match(line)
     return line[match.end() :] if match else line
+
+
+def without_colours(text: bytes) -> tuple[bytes, Callable[[int], int]]:
+    """`text` without colours, and what gives for the end of a stretch of it the end in `text`."""
+    if b"\x1b" not in text:
+        return text, lambda end: end
+    starts, removed, total = [], [0], 0
+    for match in _ANSI.finditer(text):
+        starts.append(match.start() - total)
+        total += match.end() - match.start()
+        removed.append(total)
+    return _ANSI.sub(b"", text), lambda end: end + removed[bisect_left(starts, end)]
 
 
 class Times:

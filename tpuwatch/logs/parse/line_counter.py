@@ -45,22 +45,24 @@ class LineCounter:
     def __init__(self, memory: int) -> None:
         """`memory`: how many bytes before the newest may still be queried."""
         self._memory = memory
-        self._chunks: deque[tuple[int, bytes]] = deque()
+        self._chunks: deque[tuple[int, int, bytes]] = deque()  # offset, line at the offset, data
         self._size = 0
-        self._base = 0  # newlines before the first chunk
+        self._line = 1  # at the end of the newest chunk
+        self._last = (0, 1)  # the last query that was answered: offset and line
 
     def append(self, data: bytes) -> None:
         """Take the stream's next bytes, as they are in the file."""
         while len(self._chunks) > 1 and self._chunks[1][0] < self._size - self._memory:
-            self._base += self._chunks.popleft()[1].count(b"\n")
-        self._chunks.append((self._size, data))
+            self._chunks.popleft()
+        self._chunks.append((self._size, self._line, data))
         self._size += len(data)
+        self._line += data.count(b"\n")
 
     def line(self, offset: int) -> int:
         """The number, from 1, of the line that holds the byte at `offset`."""
-        lines = self._base + 1
-        for start, data in self._chunks:
-            if offset <= start:
-                break
-            lines += data.count(b"\n", 0, offset - start)
-        return lines
+        for start, line, data in reversed(self._chunks):
+            if start < offset or start == self._chunks[0][0]:
+                at, line = self._last if start <= self._last[0] <= offset else (start, line)
+                self._last = (offset, line + data.count(b"\n", at - start, max(offset - start, 0)))
+                return self._last[1]
+        return 1

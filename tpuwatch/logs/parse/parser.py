@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 from bisect import bisect_right
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 
     from tpuwatch.logs.parse.frame import Header
     from tpuwatch.logs.parse.records import CleanText, LogRecord
-    from tpuwatch.logs.parse.scan import Scanner
+    from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
 _TEXT_KEPT = 2000  # bytes of a record that a match holds
 _CACHED = 64  # records whose details are cached
 _MISSING: dict[str, Any] = {}
+_REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
 _PENDING = 8  # tentative matches of a stream that may wait at the same time
 
 
@@ -111,8 +113,10 @@ class LogParser:
         self._times = Times(now, tuple(created) if created else None)
         self._pending = self._from_state(state.get("pending", ()))
         self._cache: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
-        self._muted: set[int] = set()  # literals of rules that match once per stream and have matched
+        self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
+        self._enough: set[Rule] = set()  # those that have so many
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
+        self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
 
@@ -144,6 +148,8 @@ class LogParser:
         state: dict[str, Any] = {"done": self._done, "salt": self._salt}
         if self._times.created:
             state["created"] = list(self._times.created)
+        if ended := {name: stop for name, stop in self._ended.items() if stop > self.offset}:
+            state["ended"] = ended
         if self._pending:
             state["pending"] = [_to_state(pending) for pending in self._pending]
         return state
@@ -163,8 +169,8 @@ class LogParser:
         done, keep, at = end, -1, 0
         self.open = False
         while at < len(hits):
-            position, index = hits[at]
-            if index in self._muted:
+            position, _, called = hits[at]
+            if (self._enough and self._enough.issuperset(called)) or self._continue(called, position):
                 at += 1
                 continue
             record, rules, after = self._gather(hits, at, end)
@@ -181,26 +187,30 @@ class LogParser:
         buffer.drop(buffer.context(end) if keep < 0 else keep)
         return matches
 
-    def _hits(self, end: int) -> list[tuple[int, int]]:
-        """The unprocessed literals up to `end`, as (position, index into the scanner's rules), in order."""
+    def _hits(self, end: int) -> list[Hit]:
+        """The unprocessed literals up to `end`, in order."""
         first = max(0, self._done - self._buffer.offset)
         if first >= end:
             return []
-        lengths, hits = self._scanner.lengths, []
-        for stop, index in self._scanner.scan(self._buffer.data):
-            start = stop - lengths[index]
-            if start >= first and stop <= end:
-                hits.append((start, index))
-        hits.sort()
-        return hits
+        return self._scanner.scan(self._buffer.data, first, end)
 
-    def _gather(self, hits: list[tuple[int, int]], at: int, end: int) -> tuple[LogRecord, Iterable[Rule], int]:
+    def _continue(self, rules: Iterable[Rule], position: int) -> bool:
+        """Whether a hit of `rules` only continues a report."""
+        place = self._buffer.offset + position
+        names = {_name(rule) for rule in rules if rule.continues and place <= self._ended.get(_name(rule), -1)}
+        if not names or not all(rule.continues and _name(rule) in names for rule in rules):
+            return False
+        self._ended |= dict.fromkeys(names, place + _REPORT_GAP)
+        return True
+
+    def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int]:
         """The record of hit `at`, the rules of the hits in it (unframed: on its line), and the next hit."""
-        position = hits[at][0]
+        position = hits[at].position
         record = self._buffer.record(position, end)
         rules, after = self._called(hits, at, self._reach(record, position, end))
         if any(rule.report for rule in rules):
-            again = next((hits[i][0] for i in range(after, len(hits)) if hits[i][1] == hits[at][1]), end)
+            report = next(hit.literal for hit in hits[at:after] if any(rule.report for rule in hit.rules))
+            again = next((hits[i].position for i in range(after, len(hits)) if hits[i].literal == report), end)
             record = self._buffer.extend(record, end, again)
             rules, after = self._called(hits, at, self._reach(record, position, end))
         return record, rules, after
@@ -208,14 +218,14 @@ class LogParser:
     def _reach(self, record: LogRecord, position: int, end: int) -> int:
         return record.stop if record.header is not None else self._buffer.line_end(position, end)
 
-    def _called(self, hits: list[tuple[int, int]], at: int, upto: int) -> tuple[dict[Rule, None], int]:
-        rules = self._scanner.rules
-        called = dict.fromkeys(rules[hits[at][1]])
+    def _called(self, hits: list[Hit], at: int, upto: int) -> tuple[list[Rule], int]:
+        """The rules of the hits from `at` up to `upto`, in the catalogue's order, and the hit after these."""
+        called = set(hits[at].rules)
         after = at + 1
-        while after < len(hits) and hits[after][0] < upto:
-            called.update(dict.fromkeys(rules[hits[after][1]]))
+        while after < len(hits) and hits[after].position < upto:
+            called.update(hits[after].rules)
             after += 1
-        return called, after
+        return sorted(called, key=self._scanner.order.__getitem__), after
 
     # -- matches
 
@@ -224,6 +234,8 @@ class LogParser:
         matches: dict[str, Match] = {}
         clean = self._buffer.clean(record)
         for rule in rules:
+            if rule in self._enough:
+                continue
             if record.header is not None:
                 match = self._match_framed(rule, record.start, record.header, clean.text)
             else:
@@ -233,14 +245,26 @@ class LogParser:
             if rule.tentative is not None:
                 self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
                 continue
-            if rule.once:
-                self._muted |= self._scanner.literals_of(rule)
             name = _name(rule)
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match
         if self._pending and matches:  # a certain match makes the tentative one unnecessary
             self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
+        self._count(matches.values(), self._buffer.offset + record.stop)
         return list(matches.values())
+
+    def _count(self, matches: Iterable[Match], stop: int) -> None:
+        """Note where reports ended, and how many matches there were of rules of which some are enough."""
+        for match in matches:
+            if match.rule.report:
+                self._ended[_name(match.rule)] = stop + _REPORT_GAP
+            if match.rule.cause is not None:
+                self._matched.clear()
+                self._enough.clear()
+            elif match.rule.enough:
+                self._matched[match.rule] += 1
+                if self._matched[match.rule] >= match.rule.enough:
+                    self._enough.add(match.rule)
 
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
         if rule.severities and header.severity not in rule.severities:

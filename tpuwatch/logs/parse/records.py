@@ -43,6 +43,18 @@ class CleanText(NamedTuple):
     offsets: list[int]  # and in the buffer
 
 
+class _Line:
+    """What is known of one line; cleaned when that is first asked for."""
+
+    __slots__ = ("breaks", "clean", "header", "stop")
+
+    def __init__(self, stop: int, header: Header | None, *, breaks: bool) -> None:
+        self.stop = stop  # where the next line begins: an offset in the stream
+        self.header = header
+        self.breaks = breaks  # begins a new record of unframed text
+        self.clean: bytes | None = None
+
+
 class RecordBuffer:
     """Bytes of a stream from `offset` on. All positions below are positions in `data`."""
 
@@ -52,7 +64,7 @@ class RecordBuffer:
         self.data = b""
         self._text = text
         self._pattern = TEXT_HEADER if text else LIBTPU_HEADER
-        self._last: tuple[int, Header | None] | None = None  # the offset parsed last, and the header there
+        self._lines: dict[int, _Line] = {}  # by offset: records near each other share lines, each is parsed once
         self._walked: tuple[int, int, Header | None] | None = None  # offsets of the last line searched, and its header
 
     def append(self, data: bytes) -> None:
@@ -60,13 +72,13 @@ class RecordBuffer:
         if self._text and b"\r" in data:  # the carriage return of a progress bar begins a line; lengths must not change
             data = data.replace(b"\r\n", b" \n").replace(b"\r", b"\n")
         self.data = self.data + data if self.data else data
-        self._last = None  # an incomplete line may be a header now
 
     def drop(self, size: int) -> None:
         """Forget the first `size` bytes."""
         if size:
             self.offset += size
             self.data = self.data[size:]
+            self._lines = {offset: line for offset, line in self._lines.items() if offset >= self.offset}
 
     def complete(self) -> int:
         """The end of the complete lines; an overlong line is processed in pieces."""
@@ -128,14 +140,25 @@ class RecordBuffer:
         if record.header is not None and self._is_plain(raw, record.header):
             return CleanText(raw[record.header.length :], [0], [record.start])
         lines, starts, offsets, size, at = [], [], [], 0, record.start
-        for line in raw.removesuffix(b"\n").split(b"\n"):
-            clean = clean_line(line, self._pattern, self._text) + b"\n"
+        while at < record.stop:
+            line = self._line(at)
+            stop = min(line.stop - self.offset, record.stop)
+            clean = self._clean(line, at, stop)
             lines.append(clean)
             starts.append(size)
             offsets.append(at)
             size += len(clean)
-            at += len(line) + 1
+            at = stop
         return CleanText(b"".join(lines), starts, offsets)
+
+    def _clean(self, line: _Line, start: int, stop: int) -> bytes:
+        """The text of a line without decorations, ended by a newline; kept if it is the whole line."""
+        if line.clean is not None and line.stop == self.offset + stop:
+            return line.clean
+        clean = clean_line(self.data[start:stop].removesuffix(b"\n"), self._pattern, self._text) + b"\n"
+        if line.stop == self.offset + stop:
+            line.clean = clean
+        return clean
 
     def _is_plain(self, raw: bytes, header: Header) -> bool:
         """Whether only the header must be removed from a framed record. (Only unframed text needs line positions.)"""
@@ -173,16 +196,30 @@ class RecordBuffer:
                 return stop, header, True
         return stop, header, True
 
+    def _line(self, start: int) -> _Line:
+        """The line at `start`, up to its newline or the end of the data."""
+        line = self._lines.get(self.offset + start)
+        if line is None:
+            newline = self.data.find(b"\n", start)
+            stop = newline + 1 if newline >= 0 else len(self.data)
+            header = parse_header(self.data, start, self._pattern, self._text)
+            breaks = header is None and self._text and self._is_break(start)
+            line = _Line(self.offset + stop, header, breaks=breaks)
+            if newline >= 0:  # an incomplete line may be a header, or another, when more has come
+                self._lines[self.offset + start] = line
+        return line
+
     def _header(self, start: int) -> Header | None:
         if not self._text and self.data[start : start + 1] not in _FIRST:
             return None  # one byte excludes most lines without a header
-        if self._last is None or self._last[0] != self.offset + start:  # the end of one record is the start of the next
-            self._last = (self.offset + start, parse_header(self.data, start, self._pattern, self._text))
-        return self._last[1]
+        return self._line(start).header
 
     def _breaks(self, start: int) -> bool:
         """Whether an unframed line begins a new record."""
-        return self._text and TEXT_BREAK.match(self.data, start + decoration_length(self.data, start)) is not None
+        return self._text and self._line(start).breaks
+
+    def _is_break(self, start: int) -> bool:
+        return TEXT_BREAK.match(self.data, start + decoration_length(self.data, start)) is not None
 
     def _line_start(self, position: int) -> int:
         lowest = max(0, position - MAX_RECORD)

@@ -1,53 +1,172 @@
-"""The fast pass: finds the literals of all rules in a block of bytes.
+"""The fast passes: find the places in a block of bytes where rules may match. The parser decides.
 
-Hyperscan searches for all literals at once, at several gigabytes a second, whatever the text is. Its hits are
-candidates: the parser frames the record around each, and the rule's own patterns decide.
+The first pass finds the literals of all rules at once, at gigabytes a second in a log where they are rare. In a log
+that has them in each line (`loss`, `barrier`), framing a record around each would cost a hundred times more. There a
+second pass, for the rules' whole patterns, leaves the few literals that are part of a match. Both are by Hyperscan.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple
 
 import hyperscan
 
+from tpuwatch.logs.parse.frame import without_colours
+from tpuwatch.logs.parse.records import MAX_RECORD
+from tpuwatch.logs.rules.raw_pattern import RawPattern, raw_pattern
+
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule
+
+_FEW = 32  # literals in a block that cost less than a second pass
+_SPARSE_BYTES = 4096  # the mean distance of literals that do
+_MANY = 2000  # literals in dense blocks, after which the patterns are compiled, which takes half a second
+
+
+class Hit(NamedTuple):
+    """A place where rules may match."""
+
+    position: int  # of the literal's first byte
+    literal: int  # its number
+    rules: tuple[Rule, ...]
+
+
+def _in_thread(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="patterns", daemon=True).start()
 
 
 class Scanner:
-    """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space."""
+    """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space.
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    The patterns are compiled in a thread of their own when enough dense text was seen, and used when they are ready.
+    """
+
+    def __init__(self, catalogue: Catalogue, background: Callable[[Callable[[], None]], None] = _in_thread) -> None:
+        """`background` runs the compilation of the patterns beside the caller."""
         self.catalogue = catalogue
+        self.order = {rule: place for place, rule in enumerate(catalogue.rules)}
         rules: dict[tuple[bytes, bool], list[Rule]] = {}
         for rule in catalogue.rules:
             for anchor in rule.anchors:
                 rules.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
         self.rules: list[tuple[Rule, ...]] = [tuple(found) for found in rules.values()]
         self.lengths: list[int] = [len(literal) for literal, _ in rules]
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK) if rules else None
-        if self._database is not None:
-            self._database.compile(
+        self._literals = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK) if rules else None
+        if self._literals is not None:
+            self._literals.compile(
                 expressions=[literal for literal, _ in rules],
                 ids=list(range(len(rules))),
                 elements=len(rules),
                 flags=[hyperscan.HS_FLAG_CASELESS if ignore_case else 0 for _, ignore_case in rules],
                 literal=True,
             )
+        self._patterns: _Patterns | None = None
+        self._dense = 0  # literals seen in dense blocks
+        self._background = background
+        self._begun = False  # to compile the patterns
 
-    def scan(self, block: bytes) -> list[tuple[int, int]]:
-        """Each literal found, as (offset of its end, index into `rules`), in order of the offset."""
+    def scan(self, block: bytes, start: int, end: int) -> list[Hit]:
+        """The literals from `start` up to `end` where a rule may match, in order."""
+        text, place = without_colours(block)
+        found = self._find_literals(text, place, start, end)
+        if len(found) > _FEW + (end - start) // _SPARSE_BYTES:
+            if self._patterns is not None:
+                return self._patterns.confirm(found, block, text, place)
+            self._dense += len(found)
+            if self._dense > _MANY and not self._begun:
+                self._begun = True
+                self._background(self.compile_patterns)
+        rules = self.rules
+        return [Hit(position, literal, rules[literal]) for position, literal in found]
+
+    def compile_patterns(self) -> None:
+        """Make the second pass ready."""
+        self._patterns = _Patterns(self.catalogue.rules, self.rules)
+
+    def _find_literals(self, text: bytes, place: Callable[[int], int], start: int, end: int) -> list[tuple[int, int]]:
         hits: list[tuple[int, int]] = []
-        if self._database is None:
+        if self._literals is None:
             return hits
-        append = hits.append
+        append, lengths = hits.append, self.lengths
 
-        def found(index: int, _start: int, end: int, _flags: int, _context: object) -> None:
-            append((end, index))
+        def found(index: int, _start: int, stop: int, _flags: int, _context: object) -> None:
+            position = place(stop - lengths[index] + 1) - 1
+            if position >= start and place(stop) <= end:
+                append((position, index))
 
-        self._database.scan(block, match_event_handler=found)
+        self._literals.scan(text, match_event_handler=found)
+        hits.sort()
         return hits
 
-    def literals_of(self, rule: Rule) -> set[int]:
-        """The indices of the literals that belong to this rule only."""
-        return {index for index, called in enumerate(self.rules) if called == (rule,)}
+
+class _Patterns:
+    """The second pass: which literals of a block are part of a match of a whole pattern."""
+
+    def __init__(self, rules: tuple[Rule, ...], called: list[tuple[Rule, ...]]) -> None:
+        """`called`: the rules of each literal."""
+        self._called = called
+        # Where the literal of a report is repeated another report begins, whether it matches or not. And a rule that
+        # matches each line of a healthy log would only slow the pass; of those few matches are wanted.
+        passed = [rule for rule in rules if not (rule.report or rule.enough)]
+        try:
+            self._compile(passed)
+        except (hyperscan.error, ValueError):  # of a user's rule
+            self._compile([rule for rule in passed if _compiles(rule)])
+
+    def _compile(self, passed: list[Rule]) -> None:
+        """Compile the patterns of these rules; the literals of the others stay unconfirmed."""
+        self._unconfirmed = [tuple(rule for rule in some if rule not in passed) for some in self._called]
+        self._rules = [rule for rule in passed for _ in rule.match]
+        raw = [raw_pattern(pattern) for rule in passed for pattern in rule.match]
+        self._reach = [MAX_RECORD if one.multiline else 0 for one in raw]  # 0: to the start of the line
+        self._database = _compiled(raw)
+
+    def confirm(
+        self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Callable[[int], int]
+    ) -> list[Hit]:
+        """Those literals of `block` that may be part of a match. `text`: the block without colours."""
+        ends: list[tuple[int, int]] = []
+
+        def found(pattern: int, _start: int, end: int, _flags: int, _context: object) -> None:
+            ends.append((end, pattern))
+
+        self._database.scan(text, match_event_handler=found)
+        confirmed: dict[int, tuple[Rule, ...]] = {}  # by index of the literal
+        upto: dict[Rule, int] = {}
+        for end, pattern in ends:
+            rule, reach, stop = self._rules[pattern], self._reach[pattern], place(end)
+            first = stop - reach if reach else block.rfind(b"\n", 0, stop - 1) + 1
+            first = bisect_left(literals, (max(first, upto.get(rule, 0)), 0))
+            upto[rule] = stop
+            for at in range(first, bisect_left(literals, (stop, 0))):
+                if rule in self._called[literals[at][1]]:
+                    confirmed[at] = (*confirmed.get(at, ()), rule)
+        unconfirmed = self._unconfirmed
+        return [
+            Hit(position, literal, (*unconfirmed[literal], *confirmed.get(at, ())))
+            for at, (position, literal) in enumerate(literals)
+            if at in confirmed or unconfirmed[literal]
+        ]
+
+
+def _compiled(patterns: list[RawPattern]) -> hyperscan.Database:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=[one.expression for one in patterns],
+        ids=list(range(len(patterns))),
+        elements=len(patterns),
+        flags=[hyperscan.HS_FLAG_CASELESS if one.ignore_case else 0 for one in patterns],
+    )
+    return database
+
+
+def _compiles(rule: Rule) -> bool:
+    try:
+        _compiled([raw_pattern(pattern) for pattern in rule.match])
+    except (hyperscan.error, ValueError):
+        return False
+    return True

@@ -40,8 +40,8 @@ def anchors(pattern: str) -> tuple[Anchor, ...]:
 
     Raises re.error when Python cannot parse the pattern.
     """
-    parsed = _sre.parse(pattern)
-    ignore_case = bool(parsed.state.flags & re.IGNORECASE) or _ignores_case(parsed)
+    parsed = parse_pattern(pattern)
+    ignore_case = ignores_case(parsed)
     literals = _Walk(ignore_case).sequence(parsed).best
     if not literals or min(len(literal.encode()) for literal in literals) < MIN_BYTES:
         return ()
@@ -63,15 +63,24 @@ def _covers(shorter: Anchor, longer: Anchor) -> bool:
     return not longer.ignore_case and shorter.literal in longer.literal
 
 
-def _ignores_case(nodes: Any) -> bool:
-    """Whether a group of the pattern ignores case: `(?i:…)`."""
+def parse_pattern(pattern: str) -> Any:
+    """The pattern as a tree of (code, argument) pairs. Raises re.error when Python cannot parse it."""
+    return _sre.parse(pattern)
+
+
+def ignores_case(parsed: Any) -> bool:
+    """Whether the pattern, or a group of it, ignores case: `(?i)` or `(?i:…)`."""
+    return bool(parsed.state.flags & re.IGNORECASE) or _has_caseless_group(parsed)
+
+
+def _has_caseless_group(nodes: Any) -> bool:
     for code, argument in nodes:
         name = str(code)
-        if name == "SUBPATTERN" and (argument[1] & re.IGNORECASE or _ignores_case(argument[3])):
+        if name == "SUBPATTERN" and (argument[1] & re.IGNORECASE or _has_caseless_group(argument[3])):
             return True
-        if name.endswith("_REPEAT") and _ignores_case(argument[2]):
+        if name.endswith("_REPEAT") and _has_caseless_group(argument[2]):
             return True
-        if name == "BRANCH" and any(_ignores_case(branch) for branch in argument[1]):
+        if name == "BRANCH" and any(_has_caseless_group(branch) for branch in argument[1]):
             return True
     return False
 

@@ -106,7 +106,8 @@ class Rule:
     tentative: Tentative | None = None
     above: Mapping[str, float] | None = None
     recovers: bool = False
-    once: bool = False  # one match per stream is enough
+    continues: bool = False  # a match that soon follows one of the same cause is part of that one's report
+    enough: int = 0  # so many matches of a stream, or after a fault in it, and no more; 0: all
     cleared_by: str | None = None
     rank: int = 0
     steps: tuple[RemedyRule, ...] = ()

@@ -15,6 +15,7 @@ from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model import Cause
 
 NOW = 1_790_000_000.0
 RULES = """
@@ -59,7 +60,7 @@ id = "first-step"
 mark = "compiled"
 summary = "x"
 match = ['step [0-9]+ was taken']
-once = true
+enough = 1
 """
 
 
@@ -363,3 +364,33 @@ def test_real_logs_give_the_same_matches_however_they_are_cut() -> None:
             at += size
         found += cut.finish()
         assert sorted(expected) == sorted((match.key, match.offset) for match in found), path
+
+
+ALLOCATION = """  {number}. Size: 128.00M
+     Operator: op_type="Mul" op_name="gradients/layer_{number}/mul"
+     Shape: f32[64,128,56,56]
+     Unpadded size: 98.00M
+     Allocation type: HLO temp
+     ==========================
+"""
+REPORT = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 19.46G of 15.48G hbm.\n" + "".join(
+    ALLOCATION.format(number=number) for number in range(1000)
+)
+
+
+@pytest.mark.parametrize("ranks", [1, 8])
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_report_of_any_length_is_one_failure_of_each_rank(ranks: int, *, cut: bool) -> None:
+    scanner = Scanner(load_catalogue())
+    lines = REPORT.splitlines()[: 7000 // ranks]
+    text = "".join(f"[rank{rank}]: {line}\n" for line in lines for rank in range(ranks)).encode()
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW)
+    found = []
+    for start in range(0, len(text), 10_000 if cut else len(text)):
+        found += parser.feed(text[start : start + (10_000 if cut else len(text))])
+        if cut:  # as after a restart
+            rest = text[parser.offset : start + 10_000]
+            parser = LogParser(scanner, StreamKind.TEXT, now=NOW, offset=parser.offset, state=parser.state())
+            found += parser.feed(rest)
+    found += parser.finish()
+    assert [match.rule.cause for match in found] == [Cause.HBM_OOM_COMPILE] * ranks

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue
+from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue, with_marks
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +19,7 @@ def scanner() -> Scanner:
 
 def called(scanner: Scanner, text: bytes) -> set[str]:
     """The rules that the fast pass calls for."""
-    return {rule.id for _, index in scanner.scan(text) for rule in scanner.rules[index]}
+    return {rule.id for hit in scanner.scan(text, 0, len(text)) for rule in hit.rules}
 
 
 def recognised(scanner: Scanner, text: bytes) -> set[str]:
@@ -25,16 +27,15 @@ def recognised(scanner: Scanner, text: bytes) -> set[str]:
     return {rule.id for rule in scanner.catalogue.rules if rule.search(text) is not None}
 
 
-def test_a_hit_has_the_end_of_its_literal(scanner: Scanner) -> None:
+def test_a_hit_has_the_position_of_its_literal(scanner: Scanner) -> None:
     literal = scanner.rules.index(next(rules for rules in scanner.rules if rules))
     anchor = next(iter(scanner.rules[literal][0].anchors))
     text = b"x" * 1000 + anchor.literal + b"y"
-    ends = [end for end, index in scanner.scan(text) if scanner.lengths[index] == len(anchor.literal)]
-    assert 1000 + len(anchor.literal) in ends
+    assert (1000, literal) in [hit[:2] for hit in scanner.scan(text, 0, len(text))]
 
 
 def test_no_rules_find_nothing() -> None:
-    assert Scanner(Catalogue(())).scan(b"anything") == []
+    assert Scanner(Catalogue(())).scan(b"anything", 0, 8) == []
 
 
 def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> None:
@@ -50,3 +51,46 @@ def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> N
         text = "".join(pieces).encode()
         missed = recognised(scanner, text) - called(scanner, text)
         assert not missed, (missed, text)
+
+
+DENSE = b"".join(b"step %d loss %d.5 grad_norm 1.0 barrier ok\n" % (step, step) for step in range(3000))
+
+
+def test_a_second_pass_leaves_the_literals_of_matches_in_dense_text() -> None:
+    work: list[Callable[[], None]] = []
+    scanner = Scanner(without_progress(load_catalogue()), background=work.append)
+    text = DENSE + b"step 7 loss is nan\n"
+    first = scanner.scan(text, 0, len(text))
+    assert len(first) > 3000
+    assert len(work) == 1
+    assert len(scanner.scan(text, 0, len(text))) == len(first)  # until the patterns are compiled
+    assert len(work) == 1
+    work[0]()
+    hits = scanner.scan(text, 0, len(text))
+    assert {hit.position for hit in hits} <= set(range(len(DENSE), len(text)))
+    assert "numeric-fault" in {rule.id for hit in hits for rule in hit.rules}
+
+
+def test_literals_that_are_rare_need_no_second_pass() -> None:
+    work: list[Callable[[], None]] = []
+    scanner = Scanner(load_catalogue(), background=work.append)
+    sparse = (b"x" * 8000 + b"\nloss\n") * 100
+    for _ in range(100):
+        scanner.scan(sparse, 0, len(sparse))
+    assert not work
+
+
+def test_a_pattern_that_hyperscan_refuses_leaves_its_literals(tmp_path: Path) -> None:
+    tmp_path.joinpath("own.toml").write_text(
+        '[[rule]]\nid = "own"\ncause = "hang"\nsummary = "s"\nmatch = [\'loss (?:(?:a|bc){1,9}d?){90}x\']\n',
+        encoding="utf-8",
+    )
+    scanner = Scanner(without_progress(load_catalogue([tmp_path])))
+    assert scanner.catalogue.rule("own")
+    scanner.compile_patterns()
+    called = {rule.id for hit in scanner.scan(DENSE, 0, len(DENSE)) for rule in hit.rules}
+    assert called == {"own"}
+
+
+def without_progress(catalogue: Catalogue) -> Catalogue:
+    return with_marks(catalogue, ())

@@ -1,0 +1,62 @@
+"""A pattern for raw bytes matches wherever the rule's own matches the clean text."""
+
+from __future__ import annotations
+
+import re
+
+import hyperscan
+import pytest
+
+from tpuwatch.logs.rules.catalogue import Rule, load_catalogue
+from tpuwatch.logs.rules.raw_pattern import raw_pattern
+
+RULES = load_catalogue().rules
+PREFIX = b"(worker pid=4711) 2026-01-01T00:00:00Z stdout F "
+
+
+def found(pattern: str, text: bytes) -> bool:
+    raw = raw_pattern(pattern)
+    database = hyperscan.Database()
+    database.compile(
+        expressions=[raw.expression],
+        ids=[0],
+        elements=1,
+        flags=[hyperscan.HS_FLAG_CASELESS if raw.ignore_case else 0],
+    )
+    hits: list[int] = []
+    database.scan(text, match_event_handler=lambda _id, _start, end, _flags, _context: hits.append(end))
+    return bool(hits)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "expected"),
+    [
+        (r"\bout of\s+memory$", b"xout of memory!", True),  # boundaries are dropped
+        (r"out of\s+memory", b"out of\n" + PREFIX + b"memory", True),  # what stands before the next line too
+        (r"out of memory", b"out of\nmemory", False),
+        (r"size: [^\n]{1,3}B", "size: ééé B".encode(), True),  # characters of several bytes
+        (r"error.code", b"error\ncode", False),
+        (r"(?s:error.{0,9}code)", b"error\n" + PREFIX + b"code", True),
+        (r"(?s:error.)code.x", b"error\ncode\nx", False),  # the flag ends with its group
+        (r"(?i)Killed [0-9]+", b"kILLED 7", True),
+        (r"Killed", b"killed", False),
+        (r"предел [0-9]", "предел 7".encode(), True),
+        (r"[äö]rger", "örger".encode(), True),
+        (r"lost [^:\s]+ of", "lost № of".encode(), True),
+    ],
+)
+def test_it_matches_where_the_clean_text_would(pattern: str, text: bytes, *, expected: bool) -> None:
+    assert found(pattern, text) is expected
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_each_example_of_a_rule_is_found(rule: Rule) -> None:
+    for example in rule.examples:
+        prefixed = "\n".join(PREFIX.decode() + line for line in example.split("\n")).encode()
+        for text in (example.encode(), prefixed):
+            assert rule.search(example.encode()) is None or any(found(pattern, text) for pattern in rule.match)
+
+
+def test_a_pattern_that_cannot_be_parsed_is_an_error() -> None:
+    with pytest.raises(re.error):
+        raw_pattern("(")
