@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import TpuwatchError, format_size
-from tpuwatch.exec.messages import print_message
+from tpuwatch.exec.messages import PREFIX, print_message
 from tpuwatch.exec.preparation import names
 from tpuwatch.host import ProcFs
 from tpuwatch.launches import launch_from
@@ -199,17 +199,17 @@ def print_summary(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) 
 
     findings = findings_to_report(end)
     try:
-        console = Console(sys.stderr)
+        console = Console(sys.stderr, prefix=PREFIX)
         if findings:
-            console.line(f"tpuwatch: the command ended with status {end.status}.", style="bold")
+            console.line(f"the command ended with status {end.status}.", style="bold")
         for number, finding in enumerate(findings[:_SHOWN], 1):
             print_finding(console, finding, number=number)
         if len(findings) > _SHOWN:
             console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
         if end.oom:
-            console.line("tpuwatch: the command was killed while the kernel freed memory: the host had too little.")
+            console.line("the command was killed while the kernel freed memory: the host had too little.")
         for line in tuning_lines(prepared, plan):
-            console.line(f"tpuwatch: {line}", hang=3)
+            console.line(line, hang=3)
     except (OSError, ValueError, AttributeError):
         return
 

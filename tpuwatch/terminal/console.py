@@ -18,9 +18,11 @@ def wants_colour(stream: TextIO) -> bool:
 class Console:
     """Writes wrapped and indented text; every line is flushed, so that it appears at once."""
 
-    def __init__(self, stream: TextIO, *, colour: bool | None = None, width: int = WIDTH) -> None:
+    def __init__(self, stream: TextIO, *, colour: bool | None = None, width: int = WIDTH, prefix: str = "") -> None:
+        """`prefix` begins each line, within the width."""
         self.stream = stream
-        self.width = width
+        self.width = width - len(prefix)
+        self._prefix = prefix
         self.colour = wants_colour(stream) if colour is None else colour
 
     def line(self, text: str = "", *, style: str = "", indent: int = 0, hang: int = 0) -> None:
@@ -34,12 +36,12 @@ class Console:
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            self.stream.write(f"{self._styled(line, style)}\n")
+            self.stream.write(f"{self._prefix}{self._styled(line, style)}".rstrip() + "\n")
         self.stream.flush()
 
     def row(self, text: str, *, style: str = "") -> None:
         """Write one line as it is, however long: a row of a table."""
-        self.stream.write(f"{self._styled(text.rstrip(), style)}\n")
+        self.stream.write(f"{self._prefix}{self._styled(text.rstrip(), style)}\n")
         self.stream.flush()
 
     def _styled(self, line: str, style: str) -> str:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.proof.bench import catch_up, faults, fleet, follow, idle, memory, mtail, node, restarts, startup, tune
+from tests.proof.bench import catch_up, faults, fleet, follow, idle, kinds, memory, mtail, node, restarts, startup, tune
 from tests.proof.bench import exec as execution
 from tests.proof.bench.figures import FULL, SMOKE, Bench, Figure, heading, row, summary
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "catch-up": catch_up.healthy,
     "storm": catch_up.storm,
+    "kinds": kinds.kinds,
     "follow": follow.slow,
     "follow-fast": follow.fast,
     "idle": idle.idle,

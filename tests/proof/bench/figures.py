@@ -45,6 +45,7 @@ class Scale:
 
     log: int = 1 << 30  # caught up on
     peer_log: int = 2 << 20  # the part of it that mtail is given
+    kind_log: int = 32 << 20  # of each kind; four times it as well
     storm: int = 32 << 20
     peer_storm: int = 1 << 20
     slow_seconds: float = 20.0  # followed at 50 lines a second
@@ -68,6 +69,7 @@ FULL = Scale()
 SMOKE = Scale(
     log=4 << 20,
     peer_log=64 << 10,
+    kind_log=256 << 10,
     storm=512 << 10,
     peer_storm=32 << 10,
     slow_seconds=1.0,

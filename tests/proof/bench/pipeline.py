@@ -16,6 +16,7 @@ from tpuwatch.metrics.registry import Metrics
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tpuwatch.logs.rules.catalogue import Catalogue
@@ -40,13 +41,13 @@ class Caught:
 class Pipeline:
     """What the daemon's loop turns, without the daemon."""
 
-    def __init__(self, logs: Path, state: Path, catalogue: Catalogue) -> None:
-        """Follows the directory `logs` and keeps the store in `state`; nothing of either has been read before."""
+    def __init__(self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = ()) -> None:
+        """Follows the directory `logs` and the files of `jobs` (globs), and keeps the store in `state`; nothing of either has been read before."""
         clock = SystemClock()
         self.store = EventStore.open(state, clock)
         self.follower = Follower(
             log_dirs=[str(logs)],
-            job_globs=[],
+            job_globs=list(jobs),
             scanner=Scanner(catalogue),
             clock=clock,
             cursors=self.store.cursors(),

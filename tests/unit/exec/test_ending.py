@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.tune.recorded import NOW, launch, record
+from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch.exec.ending import (
     RunResult,
     decide,
@@ -19,12 +21,18 @@ from tpuwatch.exec.ending import (
     tuning_lines,
     undecided_message,
 )
+from tpuwatch.exec.messages import PREFIX
 from tpuwatch.exec.preparation import PreparedRun
 from tpuwatch.launches.exec_records import write_record
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.tune import SIZE, THRESHOLD, SizeDecision, SizeStep, TunePlan, VariableSetting
+from tpuwatch.terminal.console import Console
+from tpuwatch.terminal.findings import print_finding
 from tpuwatch.tune.environment import LaunchEnvironment
 from tpuwatch.tune.plan import read_plan, write_plan
+from tpuwatch.web import serializers
 
 
 def test_the_generation_that_the_plan_knew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +139,19 @@ def test_a_kill_for_want_of_memory_is_a_fault_of_the_launch() -> None:
     (known,) = launches_of(_begun(_plan(), {"TPU_X": "1", "HOME": "/"}, {}), end)
     assert known.faults == {"host_oom": 0.75}
     assert (known.exit_status, known.ended, known.environment, known.workload) == (137, 1.0, {"TPU_X": "1"}, "job")
+
+
+def test_the_report_itself_is_no_failure() -> None:
+    """Where the output of the job is followed, the report that follows its failure is in it."""
+    scanner = Scanner(load_catalogue())
+    read_again = 0
+    for rule in scanner.catalogue.rules:
+        for example in rule.examples:
+            printed, findings = io.StringIO(), findings_in(example.encode(), scanner, "job.log")
+            console = Console(printed, prefix=PREFIX)
+            for number, finding in enumerate(findings, 1):
+                print_finding(console, serializers.finding(finding), number=number)
+            text = printed.getvalue()
+            assert not matches_in(text.encode(), scanner, "job.log"), text
+            read_again += bool(matches_in(text.replace(PREFIX, "").encode(), scanner, "job.log"))
+    assert read_again > 20  # without the prefix many would be

@@ -26,6 +26,7 @@ _DECORATION = re.compile(
     )""",
     re.VERBOSE,
 )
+_OWN = b"tpuwatch: "  # how each line of `tpuwatch exec` begins, whose report is no new failure
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 # The names of the groups differ because one pattern may hold both.
@@ -111,11 +112,13 @@ def decoration_length(text: bytes, start: int = 0) -> int:
 
 
 def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> bytes:
-    """`line` without colours, launchers' prefixes and header."""
+    """`line` without colours, launchers' prefixes and header. What tpuwatch wrote itself is empty."""
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
     if decorated:
         line = line[decoration_length(line) :]
+        if line.startswith(_OWN):
+            return b""
     match = pattern.match(line)
     return line[match.end() :] if match else line
 
