@@ -178,7 +178,10 @@ class LogParser:
                 done, keep, self.open = position, record.start, True
                 break
             self._resolve(position, matches)
-            matches += self._evaluate(record, position, rules)
+            found = self._evaluate(record, position, rules)
+            matches += found
+            if not found:
+                self._scanner.note_fruitless()
             at = after
         self._resolve(done, matches)
         if self._records is not None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 _FEW = 32  # literals in a block that cost less than a second pass
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
-_MANY = 2000  # literals in dense blocks, after which the patterns are compiled, which takes half a second
+_MANY = 1000  # records without a match, after which the patterns are compiled, which takes half a second
+_SKIPPED = 16  # dense blocks that are not passed again after one in which most literals were part of a match
 
 
 class Hit(NamedTuple):
@@ -42,7 +43,7 @@ def _in_thread(work: Callable[[], None]) -> None:
 class Scanner:
     """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space.
 
-    The patterns are compiled in a thread of their own when enough dense text was seen, and used when they are ready.
+    The patterns are compiled in a thread of their own when literals have often led to nothing, and used when ready.
     """
 
     def __init__(self, catalogue: Catalogue, background: Callable[[Callable[[], None]], None] = _in_thread) -> None:
@@ -65,23 +66,28 @@ class Scanner:
                 literal=True,
             )
         self._patterns: _Patterns | None = None
-        self._dense = 0  # literals seen in dense blocks
         self._background = background
-        self._begun = False  # to compile the patterns
+        self._fruitless = 0  # records
+        self._skip = 0  # dense blocks
 
     def scan(self, block: bytes, start: int, end: int) -> list[Hit]:
         """The literals from `start` up to `end` where a rule may match, in order."""
         text, place = without_colours(block)
         found = self._find_literals(text, place, start, end)
-        if len(found) > _FEW + (end - start) // _SPARSE_BYTES:
-            if self._patterns is not None:
-                return self._patterns.confirm(found, block, text, place)
-            self._dense += len(found)
-            if self._dense > _MANY and not self._begun:
-                self._begun = True
-                self._background(self.compile_patterns)
+        if self._patterns is not None and len(found) > _FEW + (end - start) // _SPARSE_BYTES:
+            if not self._skip:
+                hits = self._patterns.confirm(found, block, text, place)
+                self._skip = _SKIPPED if len(hits) > len(found) // 2 else 0
+                return hits
+            self._skip -= 1
         rules = self.rules
         return [Hit(position, literal, rules[literal]) for position, literal in found]
+
+    def note_fruitless(self) -> None:
+        """Note a record in which a literal was found and no rule matched."""
+        self._fruitless += 1
+        if self._fruitless == _MANY:
+            self._background(self.compile_patterns)
 
     def compile_patterns(self) -> None:
         """Make the second pass ready."""
