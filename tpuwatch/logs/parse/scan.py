@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule
 
+    Place = Callable[[int], int]
+
 _FEW = 32  # literals in a block that cost less than a second pass
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
 _MANY = 1000  # records without a match, after which the patterns are compiled, which takes half a second
@@ -76,8 +78,8 @@ class Scanner:
         found = self._find_literals(text, place, start, end)
         if self._patterns is not None and len(found) > _FEW + (end - start) // _SPARSE_BYTES:
             if not self._skip:
-                hits = self._patterns.confirm(found, block, text, place)
-                self._skip = _SKIPPED if len(hits) > len(found) // 2 else 0
+                hits, confirmed = self._patterns.confirm(found, block, text, place)
+                self._skip = _SKIPPED if confirmed > len(found) // 2 else 0
                 return hits
             self._skip -= 1
         rules = self.rules
@@ -93,20 +95,23 @@ class Scanner:
         """Make the second pass ready."""
         self._patterns = _Patterns(self.catalogue.rules, self.rules)
 
-    def _find_literals(self, text: bytes, place: Callable[[int], int], start: int, end: int) -> list[tuple[int, int]]:
-        hits: list[tuple[int, int]] = []
+    def _find_literals(self, text: bytes, place: Place | None, start: int, end: int) -> list[tuple[int, int]]:
+        """The literals in `text`, as (position, number), in order."""
         if self._literals is None:
-            return hits
-        append, lengths = hits.append, self.lengths
+            return []
+        ends: list[tuple[int, int]] = []
+        append, lengths = ends.append, self.lengths
 
-        def found(index: int, _start: int, stop: int, _flags: int, _context: object) -> None:
-            position = place(stop - lengths[index] + 1) - 1
-            if position >= start and place(stop) <= end:
-                append((position, index))
+        def found(literal: int, _start: int, stop: int, _flags: int, _context: object) -> None:
+            append((stop, literal))
 
         self._literals.scan(text, match_event_handler=found)
+        if place is None:
+            hits = [(stop - lengths[literal], literal) for stop, literal in ends if stop <= end]
+        else:
+            hits = [(place(stop - lengths[literal] + 1) - 1, literal) for stop, literal in ends if place(stop) <= end]
         hits.sort()
-        return hits
+        return hits[bisect_left(hits, (start, 0)) :]
 
 
 class _Patterns:
@@ -132,9 +137,9 @@ class _Patterns:
         self._database = _compiled(raw)
 
     def confirm(
-        self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Callable[[int], int]
-    ) -> list[Hit]:
-        """Those literals of `block` that may be part of a match. `text`: the block without colours."""
+        self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Place | None
+    ) -> tuple[list[Hit], int]:
+        """Those literals that may be part of a match, and how many are. `text`: the block without colours."""
         ends: list[tuple[int, int]] = []
 
         def found(pattern: int, _start: int, end: int, _flags: int, _context: object) -> None:
@@ -144,7 +149,7 @@ class _Patterns:
         confirmed: dict[int, tuple[Rule, ...]] = {}  # by index of the literal
         upto: dict[Rule, int] = {}
         for end, pattern in ends:
-            rule, reach, stop = self._rules[pattern], self._reach[pattern], place(end)
+            rule, reach, stop = self._rules[pattern], self._reach[pattern], place(end) if place else end
             first = stop - reach if reach else block.rfind(b"\n", 0, stop - 1) + 1
             first = bisect_left(literals, (max(first, upto.get(rule, 0)), 0))
             upto[rule] = stop
@@ -152,11 +157,12 @@ class _Patterns:
                 if rule in self._called[literals[at][1]]:
                     confirmed[at] = (*confirmed.get(at, ()), rule)
         unconfirmed = self._unconfirmed
-        return [
+        hits = [
             Hit(position, literal, (*unconfirmed[literal], *confirmed.get(at, ())))
             for at, (position, literal) in enumerate(literals)
             if at in confirmed or unconfirmed[literal]
         ]
+        return hits, len(confirmed)
 
 
 def _compiled(patterns: list[RawPattern]) -> hyperscan.Database:
