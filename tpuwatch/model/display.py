@@ -38,8 +38,8 @@ _TONES: Final[dict[str, Tone]] = {
     Verdict.UNKNOWN.value: "warn",
     Verdict.HEALTHY.value: "good",
 }
-_HELP: Final[dict[str, str]] = {
-    Action.NONE.value: "nothing",
+_ACTIONS: Final[dict[str, str]] = {
+    Action.NONE.value: "none",
     Action.WAIT.value: "wait",
     Action.CHECKPOINT.value: "checkpoint the job",
     Action.FIX_PROGRAM.value: "fix the program",
@@ -48,7 +48,7 @@ _HELP: Final[dict[str, str]] = {
     Action.RESTART_NODE.value: "restart the node",
     Action.RESET_QUEUED_RESOURCE.value: "reset the queued resource",
     Action.RECREATE.value: "recreate the node",
-    Action.MANUAL.value: "ask a person",
+    Action.MANUAL.value: "manual",
 }
 
 
@@ -77,9 +77,9 @@ def verdict_words(verdict: str) -> str:
     return verdict.replace("_", " ")
 
 
-def help_words(action: str) -> str:
-    """What would help: `restart the runtime`."""
-    return _HELP.get(action, action.replace("_", " "))
+def action_words(action: str) -> str:
+    """An action in words: `restart the runtime`."""
+    return _ACTIONS.get(action, action.replace("_", " "))
 
 
 def cloud_words(state: str, health: str) -> str:

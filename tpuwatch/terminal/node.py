@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import format_seconds, format_size, printable
-from tpuwatch.model import Action, Problem, cloud_words, help_words, is_bad, tone, verdict_words
+from tpuwatch.model import Action, Problem, action_words, cloud_words, is_bad, tone, verdict_words
 from tpuwatch.terminal.findings import print_remedy
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.console import Console
 
 STYLES: dict[Tone, str] = {"good": "green", "plain": "", "warn": "yellow", "bad": "red"}
-COLUMNS = ("NODE", "ZONE", "CLOUD SAYS", "VERDICT", "SINCE", "WHAT WOULD HELP")
+COLUMNS = ("NODE", "ZONE", "CLOUD SAYS", "VERDICT", "SINCE", "ACTION")
 _MAX_HOLDERS = 3
 _BEGINNING = 60  # of a sentence: enough to know it by
 _EXPECTED_PROBLEMS = (Problem.OFF.value, Problem.ABSENT.value)  # needs no action
@@ -58,10 +58,10 @@ def print_node(
             continue
         console.line(printable(f"Not known: {missing}"), indent=3, hang=2, style="dim")
     if node["remedy"]:
-        aim = "" if node["action"] == Action.NONE.value else f" ({help_words(node['action'])})"
+        aim = "" if node["action"] == Action.NONE.value else f" ({action_words(node['action'])})"
         print_remedy(console, node, indent=3, title=f"What to do{aim}")
     elif is_bad(verdict):
-        console.line(f"What would help: {help_words(node['action'])}.", indent=3, style="bold")
+        console.line(f"Action: {action_words(node['action'])}.", indent=3, style="bold")
 
 
 def print_machine(console: Console, status: Mapping[str, Any]) -> None:
@@ -116,7 +116,7 @@ def _row(node: Mapping[str, Any], now: float) -> tuple[str, ...]:
         cloud_words(cloud["state"], cloud["health"]) if cloud else "-",
         verdict_words(node["verdict"]),
         _age(node["since_epoch"], now, "") if node["since_epoch"] is not None else "-",
-        help_words(node["action"]),
+        action_words(node["action"]),
     )
     return tuple(map(printable, cells))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tpuwatch.core import format_seconds, format_size, iso
-from tpuwatch.model import Verdict, cloud_words, help_words, is_bad, tone, verdict_words, worst_first
+from tpuwatch.model import Verdict, action_words, cloud_words, is_bad, tone, verdict_words, worst_first
 from tpuwatch.web.serializers import describe_buffer, restart_sentences
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _environment() -> Environment:
         clock=_clock,
         duration=format_seconds,
         first_line=_first_line,
-        help_words=help_words,
+        action_words=action_words,
         iso=iso,
         percent="{:.0%}".format,
         size=format_size,

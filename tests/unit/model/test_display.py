@@ -30,9 +30,9 @@ def test_unknown_is_not_unhealthy() -> None:
 
 
 def test_every_action_has_words_of_its_own() -> None:
-    assert len({display.help_words(action) for action in Action}) == len(Action)
-    assert display.help_words(Action.RESET_QUEUED_RESOURCE) == "reset the queued resource"
-    assert display.help_words("of_tomorrow") == "of tomorrow"
+    assert len({display.action_words(action) for action in Action}) == len(Action)
+    assert display.action_words(Action.RESET_QUEUED_RESOURCE) == "reset the queued resource"
+    assert display.action_words("of_tomorrow") == "of tomorrow"
 
 
 def test_the_worst_first_then_the_own_one_then_by_name() -> None:

@@ -73,7 +73,7 @@ def test_a_bad_node_without_steps_prints_the_action_that_would_help() -> None:
     judgement = samples.judgement(Verdict.NODE_STUCK, remedy=(), action=Action.MANUAL, since=None)
     text = node_text(samples.node("", judgement=judgement))
     assert text.startswith("this machine: node stuck (medium)\n")
-    assert text.endswith("   What would help: ask a person.\n")
+    assert text.endswith("   Action: manual.\n")
 
 
 def test_colours_follow_the_verdict() -> None:
@@ -169,10 +169,10 @@ def test_one_line_for_each_node_in_columns() -> None:
         samples.node("train-3", Verdict.UNKNOWN, cloud=None, zone=""),
         samples.node(),
     ) == [
-        "NODE            ZONE           CLOUD SAYS     VERDICT    SINCE   WHAT WOULD HELP",
+        "NODE            ZONE           CLOUD SAYS     VERDICT    SINCE   ACTION",
         "train-2         us-central2-b  PREEMPTED      preempted  12 min  restart the runtime",
         "train-3         -              -              unknown    12 min  restart the runtime",
-        "train-1 (here)  us-central2-b  READY/HEALTHY  healthy    2 h     nothing",
+        "train-1 (here)  us-central2-b  READY/HEALTHY  healthy    2 h     none",
     ]
 
 

@@ -49,7 +49,7 @@ def test_a_bad_verdict_is_shown_open_with_all_its_parts() -> None:
     assert text(html) == (
         "libtpu's runtime has not answered for 12 min while process 4242 holds the TPU."
         " train-1 runtime stuck since 2026-11-20 13:32:14 UTC, 12 min ago · medium"
-        " · what would help: restart the runtime"
+        " · action: restart the runtime"
         " Why Port 8431 takes connections and answers nothing. runtime, 8 s ago"
         " Process 4242 of alice holds 4 devices and has used no CPU since. host, 2 s ago"
         " The last line of its log was written 12 min ago. logs"
@@ -69,7 +69,7 @@ def test_another_verdict_is_folded(verdict: Verdict, tone: str) -> None:
     html = own_node(samples.node(verdict=verdict, cloud=None))
     assert html.startswith(f'<article class="node {tone}">')
     assert html.count("<details><summary>Why tpuwatch thinks so</summary>") == 1
-    assert "what would help" not in html
+    assert "action" not in html
 
 
 def test_the_cloud_may_report_little() -> None:
