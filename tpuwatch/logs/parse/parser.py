@@ -116,6 +116,7 @@ class LogParser:
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
+        self._under: dict[str, int] = dict(state.get("under", {}))  # by cause: the header that it was last found under
         self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
@@ -150,6 +151,8 @@ class LogParser:
             state["created"] = list(self._times.created)
         if ended := {name: stop for name, stop in self._ended.items() if stop > self.offset}:
             state["ended"] = ended
+        if under := {name: place for name, place in self._under.items() if place >= self.offset}:
+            state["under"] = under
         if self._pending:
             state["pending"] = [_to_state(pending) for pending in self._pending]
         return state
@@ -276,6 +279,7 @@ class LogParser:
         details = self._read(rule, text)
         if details is None:
             return None
+        self._is_first_under(start, _name(rule))
         offset = self._buffer.offset + start
         return Match(
             rule,
@@ -306,6 +310,8 @@ class LogParser:
 
     def _match_unframed(self, rule: Rule, record: LogRecord, position: int, clean: CleanText) -> Match | None:
         """A match that touches the line at `position`, unless a match of the same cause covers it already."""
+        if rule.severities and record.above is not None and record.above[1].severity not in rule.severities:
+            return None
         here = bisect_right(clean.offsets, position) - 1
         first = clean.starts[here]
         last = clean.starts[here + 1] if here + 1 < len(clean.starts) else len(clean.text)
@@ -330,8 +336,20 @@ class LogParser:
             None,
             text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
             rule.details(text),
-            _unframed_key(self._salt, offset, name),
+            self._key_under(record.above, name) or _unframed_key(self._salt, offset, name),
         )
+
+    def _key_under(self, above: tuple[int, Header] | None, name: str) -> bytes | None:
+        """The key of a cause's first match under a header: that of the record, which libtpu's log may have too."""
+        if above is None or not self._is_first_under(above[0], name):
+            return None
+        return _framed_key(above[1], self._buffer.clean_line(above[0]), name)
+
+    def _is_first_under(self, start: int, name: str) -> bool:
+        """Whether a cause has not been found under the header at `start` before; it has now."""
+        place = self._buffer.offset + start
+        before, self._under[name] = self._under.get(name), place
+        return before != place
 
     def _resolve(self, upto: int, matches: list[Match]) -> None:
         """Decide tentative matches by the text below `upto`: confirmed ones are matches, cleared ones are dropped."""

@@ -34,6 +34,7 @@ class LogRecord(NamedTuple):
     stop: int
     header: Header | None  # None: unframed
     closed: bool  # final: nothing that follows belongs to it
+    above: tuple[int, Header] | None = None  # unframed, in a job's output: the header before, and its position
 
 
 class CleanText(NamedTuple):
@@ -92,13 +93,14 @@ class RecordBuffer:
         start, header = self._walk_back(line)
         if header is not None and (start == line or not self._text):
             return LogRecord(start, *self._stop(line, position, end, header, MAX_RECORD, MAX_RECORD))
+        above = (start, header) if header is not None else None
         start = line
         for _ in range(_BACK_LINES):
             if start == 0 or line - start > _BACK_BYTES or self._breaks(start) or self._header(start) is not None:
                 break
             start = self._line_start(start - 1)
         start = max(start, line - _BACK_BYTES)
-        return LogRecord(start, *self._stop(line, position, end, None, _AHEAD_BYTES, _AHEAD_LINES))
+        return LogRecord(start, *self._stop(line, position, end, None, _AHEAD_BYTES, _AHEAD_LINES), above)
 
     def extend(self, record: LogRecord, end: int, again: int) -> LogRecord:
         """The record with the following records or lines that continue its report, up to `again` at most.
@@ -111,7 +113,7 @@ class RecordBuffer:
             stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None, MAX_RECORD, MAX_RECORD)
             if again < stop:
                 stop, closed = self._line_start(again), True
-            return LogRecord(record.start, stop, header, closed)
+            return LogRecord(record.start, stop, header, closed, record.above)
         closed = record.closed
         while stop < end and stop - record.start < MAX_RECORD:
             following = self._header(stop)
@@ -151,6 +153,11 @@ class RecordBuffer:
             size += len(clean)
             at = stop
         return CleanText(b"".join(lines), starts, offsets)
+
+    def clean_line(self, start: int) -> bytes:
+        """The clean text of the line at `start`, without its newline."""
+        line = self._line(start)
+        return self._clean(line, start, line.stop - self.offset).removesuffix(b"\n")
 
     def _clean(self, line: _Line, start: int, stop: int) -> bytes:
         """The text of a line without decorations, ended by a newline; kept if it is the whole line."""

@@ -394,3 +394,18 @@ def test_a_report_of_any_length_is_one_failure_of_each_rank(ranks: int, *, cut: 
             found += parser.feed(rest)
     found += parser.finish()
     assert [match.rule.cause for match in found] == [Cause.HBM_OOM_COMPILE] * ranks
+
+
+def test_a_record_of_several_lines_has_the_key_of_its_copy_in_a_jobs_output() -> None:
+    scanner = Scanner(load_catalogue())
+    record = "E0901 10:00:00.000000 4711 a.cc:1] The step has failed.\nRan out of memory in memory space vmem\n"
+    keys = []
+    for kind, text in (
+        (StreamKind.LIBTPU, record),
+        (StreamKind.TEXT, record + "Ran out of memory in memory space vmem\n"),
+    ):
+        parser = LogParser(scanner, kind, now=NOW)
+        keys.append([match.key for match in (*parser.feed(text.encode()), *parser.finish())])
+    assert len(keys[0]) == 1
+    assert keys[1][0] == keys[0][0]
+    assert len(set(keys[1])) == 2  # what is printed besides is another failure
