@@ -43,14 +43,17 @@ _TYPES: dict[str, type] = {
     "once": bool,
     "cleared_by": str,
     "rank": int,
+    "general": bool,
     "remedy": list,
     "examples": list,
+    "expected": list,
     "counterexamples": list,
 }
 _TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a table", int: "a whole number"}
 _PATTERNS = ("match", "unless", "capture")
 _STRINGS = (*_PATTERNS, "examples", "counterexamples")
 _MACRO = re.compile("|".join(map(re.escape, MACROS)))
+_HALF_BYTES = 12  # a literal is halved when each half has at least as many bytes
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -105,7 +108,18 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
             continue
         for path in paths:
             _load_file(path, rules, refused, _run_examples)
-    return Catalogue(tuple(rules.values()), tuple(refused))
+    return Catalogue(tuple(_giving_way(rules.values())), tuple(refused))
+
+
+def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules, each of a higher rank with those of its cause that rank before it."""
+    rules = list(rules)
+    for rule in rules:
+        if rule.cause is None or rule.rank <= 0:
+            yield rule
+        else:
+            before = (other for other in rules if other.cause is rule.cause and other.rank < rule.rank)
+            yield replace(rule, better=tuple(other for other in before if not other.tentative))
 
 
 def _load_file(
@@ -161,8 +175,12 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         cause=cause,
         mark=table.get("mark"),
         summary=table["summary"],
-        **patterns,
-        anchors=fewest(tuple(anchor for text in patterns["match"] for anchor in _anchors(text))),
+        match=patterns["match"],
+        unless=patterns["unless"],
+        capture=patterns["capture"],
+        anchors=fewest(
+            tuple(_literals(patterns["match"], halved=cause is not None and not table.get("report", False)))
+        ),
         severities=_severities(table.get("severity", "")),
         report=table.get("report", False),
         tentative=_tentative(table.get("tentative")),
@@ -171,8 +189,10 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         once=table.get("once", False),
         cleared_by=table.get("cleared_by"),
         rank=table.get("rank", 0),
+        general=table.get("general", False),
         steps=tuple(_steps(table.get("remedy", ()))),
         examples=tuple(table.get("examples", ())),
+        expected=_expected(table),
         counterexamples=tuple(table.get("counterexamples", ())),
         family=family,
     )
@@ -208,6 +228,28 @@ def _expanded(pattern: str) -> str:
     return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
 
 
+def _literals(patterns: Iterable[str], *, halved: bool) -> Iterator[Anchor]:
+    """The literals that the scan looks for.
+
+    A report begins where its literal is, and ends where it is again: whole ones
+    only. Programs do not wrap the facts that are marks."""
+    for pattern in patterns:
+        for anchor in _anchors(pattern):
+            yield from _halves(anchor) if halved else (anchor,)
+
+
+def _halves(anchor: Anchor) -> Iterator[Anchor]:
+    """A long literal as two: a message that is wrapped once still contains one of them whole."""
+    literal = anchor.literal
+    spaces = [place for place in range(_HALF_BYTES, len(literal) - _HALF_BYTES) if literal[place] == ord(" ")]
+    if len(literal) < 2 * _HALF_BYTES or not spaces:
+        yield anchor
+        return
+    middle = min(spaces, key=lambda place: abs(2 * place - len(literal)))
+    yield replace(anchor, literal=literal[:middle])
+    yield replace(anchor, literal=literal[middle + 1 :])
+
+
 def _anchors(pattern: str) -> tuple[Anchor, ...]:
     try:
         found = anchors(pattern)
@@ -232,6 +274,15 @@ def _tentative(table: Mapping[str, Any] | None) -> Tentative | None:
     if not all(len(table.get(key, "")) >= MIN_BYTES for key in ("confirm", "clear")):
         raise _FaultError(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
     return Tentative(table["confirm"].encode(), table["clear"].encode())
+
+
+def _expected(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    expected, examples = table.get("expected", ()), table.get("examples", ())
+    if not all(isinstance(details, dict) for details in expected):
+        raise _FaultError("'expected' must be a list of tables of details, one for each example")
+    if len(expected) > len(examples):
+        raise _FaultError(f"'expected' has {len(expected)} tables for {len(examples)} examples; give one for each")
+    return tuple(expected)
 
 
 def _thresholds(table: Mapping[str, Any] | None) -> dict[str, float]:
@@ -261,6 +312,12 @@ def _run_examples(rule: Rule) -> None:
     for text in rule.examples:
         if rule.search(text.encode()) is None:
             raise _FaultError(f"it does not recognise its own example {text[:60]!r}; fix the pattern or the example")
+    for text, expected in zip(rule.examples, rule.expected, strict=False):
+        details = rule.details(text.encode())
+        for name, value in expected.items():
+            if details.get(name) != value:
+                fault = f"gives {name} = {details.get(name)!r} and not {value!r} for its example {text[:60]!r}"
+                raise _FaultError(f"it {fault}; fix the capture or what is expected")
     for text in rule.counterexamples:
         if rule.search(text.encode()) is not None:
             raise _FaultError(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")

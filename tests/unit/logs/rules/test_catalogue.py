@@ -64,6 +64,8 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "progress",
         "tpu_named",
         "other_accelerator",
+        "other_vendor",
+        "no_metadata",
     }
 
 
