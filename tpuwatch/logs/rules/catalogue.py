@@ -53,7 +53,7 @@ _TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a 
 _PATTERNS = ("match", "unless", "capture")
 _STRINGS = (*_PATTERNS, "examples", "counterexamples")
 _MACRO = re.compile("|".join(map(re.escape, MACROS)))
-_HALF_BYTES = 12  # a literal is halved when each half has at least as many bytes
+_HALF_BYTES = 16  # a literal is halved when each half has at least as many bytes
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -239,15 +239,15 @@ def _literals(patterns: Iterable[str], *, halved: bool) -> Iterator[Anchor]:
 
 
 def _halves(anchor: Anchor) -> Iterator[Anchor]:
-    """A long literal as two: a message that is wrapped once still contains one of them whole."""
+    """A long literal as two of some words each: a message that is wrapped once still contains one of them whole."""
     literal = anchor.literal
     spaces = [place for place in range(_HALF_BYTES, len(literal) - _HALF_BYTES) if literal[place] == ord(" ")]
-    if len(literal) < 2 * _HALF_BYTES or not spaces:
+    middle = min(spaces, key=lambda place: abs(2 * place - len(literal)), default=0)
+    halves = (literal[:middle], literal[middle + 1 :])
+    if all(b" " in half.strip() for half in halves):
+        yield from (replace(anchor, literal=half) for half in halves)
+    else:
         yield anchor
-        return
-    middle = min(spaces, key=lambda place: abs(2 * place - len(literal)))
-    yield replace(anchor, literal=literal[:middle])
-    yield replace(anchor, literal=literal[middle + 1 :])
 
 
 def _anchors(pattern: str) -> tuple[Anchor, ...]:

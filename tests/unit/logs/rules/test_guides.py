@@ -149,8 +149,8 @@ def test_what_libtpu_prints_without_metadata_is_a_hint_beside_other_findings() -
     [
         "NotImplementedError: Mosaic kernels cannot be automatically\n  partitioned. Please wrap the call.",
         "> RESOURCE_EXHAUSTED: Allocation (size=1179648) would exceed memory\n> (size=1048576) ('prefetched SMEM').",
-        "(EngineCore_0 pid=7) ERROR 11-22 10:11:12 [core.py:1] Failed to initialize TPU\n"
-        "(EngineCore_0 pid=7) ERROR 11-22 10:11:12 [core.py:1] system with error: it is not there",
+        "(EngineCore_0 pid=7) ERROR 11-22 10:11:12 [core.py:1] TPU backend initialization is taking\n"
+        "(EngineCore_0 pid=7) ERROR 11-22 10:11:12 [core.py:1] more than 60.0 seconds.",
         "The Google Cloud CLI component\nmanager is disabled for this\ninstallation.",
     ],
 )
