@@ -44,7 +44,7 @@ GUIDE = [
     ),
     ("RuntimeError: Cannot find any TPU cores in the system.", Cause.NO_TPU_FOUND, "runtime version"),
     ("Failed to establish SliceBuilder grpc channel to 10.0.0.2:8471.", Cause.CONNECT_FAILED, "8470 to 8479"),
-    ("Job ended: exit code 139", Cause.COMPILER_CRASH, "SIGSEGV"),
+    ("The job on the TPU VM ended with exit code 139", Cause.COMPILER_CRASH, "SIGSEGV"),
     ("KeyboardInterrupt", Cause.INTERRUPTED, "SIGQUIT"),
     ("TPU Execute is taking a long time.", Cause.HANG, "SIGQUIT"),
     # Who may do what, and from where.
