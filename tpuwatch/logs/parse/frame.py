@@ -22,11 +22,13 @@ _DECORATION = re.compile(
     | \[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\n]{0,12}\]:?\ ?     # launchers, Airflow
     | \[pod/[\w.-]{1,80}/[\w.-]{1,80}\]\ ?                # kubectl logs --prefix
     | \[[\w.-]{1,60}-w-?\d{1,4}\]:?\ ?                    # a worker's name
-    | (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\ {1,5}\d\d-\d\d\ \d\d:\d\d:\d\d\ \[[^\]\n]{1,80}\]\ ?  # vllm
+    | (?:ERROR|CRITICAL)\ {1,5}\d\d-\d\d\ \d\d:\d\d:\d\d\ \[[^\]\n]{1,80}\]\ ?  # vllm: before each line of a traceback
     | (?:>\ ?){1,4}(?=\S)                                  # quoted mail
     )(?:\x1b\[[0-9;]{0,16}m){0,3}""",
     re.VERBOSE,
 )
+# A logger's own header, which is removed too, but begins a record.
+_LOGGER = re.compile(rb"(?:DEBUG|INFO|WARNING) {1,5}\d\d-\d\d \d\d:\d\d:\d\d \[[^\]\n]{1,80}\] ?")
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 # The names of the groups differ because one pattern may hold both.
@@ -117,7 +119,7 @@ def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> byte
         line = _ANSI.sub(b"", line)
     if decorated:
         line = line[decoration_length(line) :]
-    match = pattern.match(line)
+    match = pattern.match(line) or (_LOGGER.match(line) if decorated else None)
     return line[match.end() :] if match else line
 
 
