@@ -6,6 +6,7 @@ Pure: the same records give the same findings, in whichever file they are read.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -17,28 +18,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tpuwatch.logs import Match, Rule
-    from tpuwatch.model import Event
+    from tpuwatch.model import Event, Remedy
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
 _MAX_RECORDS = 1000  # kept of one cause
 _MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies
-_PROGRESS, _OTHER_ACCELERATOR = "progress", "other_accelerator"
-# What only texts about a TPU contain: these marks, or these words in a recognised record.
-_TPU_MARKS = frozenset({"tpu_named", "banner", "chips", "premapped", "init_started", "init_done"})
-_TPU_WORDS = re.compile(
-    r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|mosaic|pjrt|megascale)\b|jax_worker|/dev/(?:accel|vfio)"
+# Beside these it matters that libtpu had no metadata.
+_HINTED = frozenset(
+    {Cause.NO_TPU_FOUND, Cause.INIT_FAILED, Cause.METADATA_UNREACHABLE, Cause.MESH_ERROR, Cause.SLOW_INIT}
 )
+_BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one tells of the same failure
+_PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
+# What only texts about a TPU contain: these marks, or these words in a recognised record.
+_CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
+_TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
+_TPU_WORDS = re.compile(r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
 
 # A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
 _SOURCE_CODE = re.compile(
     r"""
       \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
+    | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
     | \s{2,}[\w.]+\ =\ \(?[frbu]{0,2}["']
+    | \s+(?:log\w{0,9}|echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
-    | \s{2,}[frbu]{0,2}(?:"[^"\n]*"|'[^'\n]*')[,)\s]*$
+    | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
     | \s{2,}(?:\#|//)\s
+    | [^`\n]{0,300}`[^`\n]{1,80}`[^`,\n]{0,20},\ `[^`\n]{1,80}`[^`,\n]{0,20},\ `  # a list of messages in a description
     """,
     re.VERBOSE | re.MULTILINE,
 )
@@ -68,6 +76,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
     """
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()
+    hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in records:
         if record.event is not None:
             if not record.event.severity and _SOURCE_CODE.match(record.event.text):
@@ -76,13 +85,24 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
             continue
         if record.rule.mark is not None:
             marks.add(record.rule.mark)
+            hints.update(dict.fromkeys(record.rule.remedy))
         if record.rule.mark == _PROGRESS:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
-    if _is_foreign(groups.values(), marks):
+    names_tpu = _names_tpu(groups.values(), marks)
+    if not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR}):
         return []
-    findings = [group.finding() for group in groups.values() if not group.explained(marks)]
-    return [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
+    places = _places(groups.values())
+    findings = [
+        group.finding()
+        for group in groups.values()
+        if not group.explained(marks) and not group.only_general(names_tpu, places)
+    ]
+    ordered = [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
+    for finding in ordered:
+        if finding.cause in _HINTED:
+            finding.remedy += tuple(hints)
+    return ordered
 
 
 def stream_kind(name: str, head: bytes) -> StreamKind:
@@ -91,11 +111,25 @@ def stream_kind(name: str, head: bytes) -> StreamKind:
     return StreamKind.LIBTPU if libtpu else StreamKind.TEXT
 
 
-def _is_foreign(groups: Iterable[_Group], marks: set[str]) -> bool:
-    """Whether the text names another accelerator and no TPU."""
-    if _OTHER_ACCELERATOR not in marks or not _TPU_MARKS.isdisjoint(marks):
-        return False
-    return not any(_TPU_WORDS.search(event.text) for group in groups for _, event in group.records)
+def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
+    """Whether the text names a TPU."""
+    if _OTHER_VENDOR in marks:
+        return not _CHIP_MARKS.isdisjoint(marks)
+    if not _TPU_MARKS.isdisjoint(marks):
+        return True
+    return any(_TPU_WORDS.search(event.text) for group in groups for _, event in group.records)
+
+
+def _places(groups: Iterable[_Group]) -> dict[str, list[int]]:
+    """Where in each file the faults are that specific rules recognised, in order."""
+    places: dict[str, list[int]] = {}
+    for group in groups:
+        for record, event in group.records:
+            if not record.rule.general:
+                places.setdefault(event.file, []).append(event.offset)
+    for offsets in places.values():
+        offsets.sort()
+    return places
 
 
 @dataclass(slots=True)
@@ -126,6 +160,12 @@ class _Group:
         continued = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
         return all((rule.recovers and continued) or rule.cleared_by in marks for rule in self.rules)
 
+    def only_general(self, names_tpu: bool, places: Mapping[str, list[int]]) -> bool:
+        """Whether only general rules speak here, of no TPU or where specific rules tell of the same failure."""
+        if not all(rule.general for rule in self.rules):
+            return False
+        return not names_tpu or all(_any_near(places.get(event.file, []), event.offset) for _, event in self.records)
+
     def finding(self) -> tuple[tuple[int, int, int], Finding]:
         """The finding and its sort key."""
         record, event = min(self.records, key=lambda pair: pair[0].rule.rank)
@@ -144,3 +184,8 @@ class _Group:
             remedy=record.rule.remedy_for(details),
         )
         return (record.rule.rank, _ORDER[event.cause], finding.first.offset), finding
+
+
+def _any_near(places: list[int], offset: int) -> bool:
+    at = bisect_left(places, offset - _BEFORE)
+    return at < len(places) and places[at] <= offset + _BEHIND

@@ -38,6 +38,11 @@ def corpus() -> list[Labelled]:
     return list(_judged(SHARED / "corpus" / "labels.tsv", SHARED / "corpus" / "texts"))
 
 
+def second_corpus() -> list[Labelled]:
+    """More of them, labelled before any rule was tried on them."""
+    return list(_judged(SHARED / "corpus-2" / "labels.tsv", SHARED / "corpus-2" / "texts"))
+
+
 def libtpu_runs() -> list[Labelled]:
     """What programs with a real libtpu wrote to their stderr."""
     return list(_judged(SHARED / "libtpu-logs" / "expected.tsv", SHARED / "libtpu-logs"))
@@ -72,7 +77,7 @@ def main() -> int:
     if not SHARED.is_dir():
         sys.stderr.write(f"{SHARED} is not there: nothing to measure\n")
         return 3
-    for title, texts in (("corpus", corpus()), ("libtpu runs", libtpu_runs())):
+    for title, texts in (("corpus", corpus()), ("second corpus", second_corpus()), ("libtpu runs", libtpu_runs())):
         sys.stdout.write("\n".join([title, *table(texts), ""]))
     return 0
 

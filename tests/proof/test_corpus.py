@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, table
+from tests.proof.corpus_table import NONE, SHARED, Labelled, corpus, libtpu_runs, second_corpus, table
 
 needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the labelled texts are not beside the repository")
 
@@ -14,14 +16,17 @@ def wrong(texts: list[Labelled]) -> list[str]:
 
 
 @needs_texts
-def test_the_first_finding_is_right_on_what_people_posted() -> None:
-    texts = corpus()
+@pytest.mark.parametrize("posted", [corpus, second_corpus])
+def test_the_first_finding_is_right_on_what_people_posted(posted: Callable[[], list[Labelled]]) -> None:
+    texts = posted()
     assert len(wrong(texts)) <= 0.05 * len(texts), wrong(texts)
 
 
 @needs_texts
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    assert [text for text in [*corpus(), *libtpu_runs()] if text.accept == (NONE,) and text.found] == []
+    assert [
+        text for text in [*corpus(), *second_corpus(), *libtpu_runs()] if text.accept == (NONE,) and text.found
+    ] == []
 
 
 @needs_texts

@@ -114,6 +114,14 @@ def test_a_missing_tpu_is_no_fault_of_a_compilation_ahead_of_time() -> None:
     assert causes(compiled, missing) == []
 
 
+def test_a_missing_platform_counts_from_a_warning_on() -> None:
+    said = "Unable to initialize backend 'tpu': INVALID_ARGUMENT: TpuPlatform is not available."
+    assert causes(f"INFO:absl:{said}\n", "I0102 03:04:05.000006 7 model.py:8] Running the model") == []
+    assert causes(f"I0102 03:04:05.000006 7 xla_bridge.py:8] {said}") == []
+    assert causes(f"RuntimeError: {said}") == [Cause.NO_TPU_FOUND]
+    assert causes(f"INFO:absl:{said}\n", "WARNING:absl:No GPU/TPU found, falling back to CPU.") == [Cause.NO_TPU_FOUND]
+
+
 def test_a_warning_of_an_older_compiler_counts_when_no_code_came_of_it() -> None:
     warning = (
         "W0101 01:02:03.000000    4711 h.cc:1] Can't reduce memory use below 10.00GiB (1 bytes) by rematerialization; "

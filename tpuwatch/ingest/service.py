@@ -12,7 +12,7 @@ from tpuwatch.host import ProcFs
 from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
 from tpuwatch.launches import MARKS, LaunchTracker, Life
-from tpuwatch.logs import Catalogue, Follower, Scanner, load_catalogue, with_marks, with_threshold
+from tpuwatch.logs import Catalogue, Follower, Scanner, for_streams, load_catalogue, with_threshold
 from tpuwatch.model import Answer, Cause, FileProblem, Logs
 from tpuwatch.model import Problem as Silence
 
@@ -185,7 +185,7 @@ class LogService:
 
     def _load_rules(self) -> Catalogue:
         logs = self._config.logs
-        catalogue = with_marks(load_catalogue(logs.rules), MARKS)
+        catalogue = for_streams(load_catalogue(logs.rules), MARKS)
         catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
         for refused in catalogue.refused:
             _log.error("%s", refused)

@@ -11,7 +11,7 @@ from tests.proof.bench import generate, mtail, rules
 from tests.proof.bench.figures import Figure
 from tests.proof.bench.pipeline import Caught, Pipeline
 from tpuwatch.launches.tracker import MARKS
-from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue, with_marks
+from tpuwatch.logs.rules.catalogue import Catalogue, for_streams, load_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def healthy(bench: Bench) -> Iterator[Figure]:
     log = logs / generate.NAME
     size = generate.write(log, bench.scale.log, generate.healthy())
     newlines = size / _count_newlines(log) / 1e6
-    catalogue = with_marks(load_catalogue(), MARKS)  # as the daemon has it
+    catalogue = for_streams(load_catalogue(), MARKS)  # as the daemon has it
     caught = _catch_up(bench, "all", catalogue)
     yield Figure("healthy log: the whole pipeline", caught.speed, "MB/s")
     yield Figure("healthy log: counting newlines in Python", newlines, "MB/s")
@@ -45,7 +45,7 @@ def storm(bench: Bench) -> Iterator[Figure]:
     """A log with an event in every line."""
     logs = bench.directory("logs")
     generate.write(logs / generate.NAME, bench.scale.storm, generate.failures())
-    catalogue = with_marks(load_catalogue(), MARKS)  # as the daemon has it
+    catalogue = for_streams(load_catalogue(), MARKS)  # as the daemon has it
     caught = _catch_up(bench, "all", catalogue)
     yield Figure("a failure in each line: the whole pipeline", caught.speed, "MB/s")
     yield Figure("a failure in each line: events stored", caught.events / caught.seconds, "1/s")

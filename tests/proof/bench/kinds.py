@@ -14,7 +14,7 @@ from tests.proof.bench import generate, mtail, rules
 from tests.proof.bench.figures import Figure
 from tests.proof.bench.pipeline import Pipeline
 from tpuwatch.launches.tracker import MARKS
-from tpuwatch.logs.rules.catalogue import load_catalogue, with_marks
+from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -165,7 +165,7 @@ def _catch_up(directory: Path, log: Path) -> float:
     """Seconds that the daemon's pipeline takes to read a job's output."""
     state = directory / f"state-{log.stem}"
     state.mkdir()
-    pipeline = Pipeline(directory / "none", state, with_marks(load_catalogue(), MARKS), jobs=[str(log)])
+    pipeline = Pipeline(directory / "none", state, for_streams(load_catalogue(), MARKS), jobs=[str(log)])
     try:
         return pipeline.catch_up().seconds
     finally:

@@ -9,12 +9,19 @@ import pytest
 from tests.unit.whole_text import matches_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Rule, load_catalogue
+from tpuwatch.logs.rules.rule import show
 
 CATALOGUE = load_catalogue()
 SCANNER = Scanner(CATALOGUE)
 RULES = [pytest.param(rule, id=rule.id) for rule in CATALOGUE.rules]
 EXAMPLES = [
     pytest.param(rule, text, id=f"{rule.id}-{n}") for rule in CATALOGUE.rules for n, text in enumerate(rule.examples)
+]
+EXPECTED = [
+    pytest.param(rule, text, expected, id=f"{rule.id}-{n}")
+    for rule in CATALOGUE.rules
+    for n, (text, expected) in enumerate(zip(rule.examples, rule.expected, strict=False))
+    if expected
 ]
 COUNTEREXAMPLES = [
     pytest.param(rule, text, id=f"{rule.id}-{n}")
@@ -63,6 +70,16 @@ def test_an_example_is_recognised_in_a_job_and_in_a_log(rule: Rule, text: str) -
     severity = min(rule.severities or "E")
     log = f"{severity}0101 01:02:03.000000    4711 some.cc:12] {text.strip()}{settled}"
     assert recognised(log, "tpu_driver.vm.me.log.INFO.20260101-010203.4711") & same_kind(rule)
+
+
+@pytest.mark.parametrize(("rule", "text", "expected"), EXPECTED)
+def test_an_example_gives_its_details_and_the_summary_says_them(
+    rule: Rule, text: str, expected: dict[str, object]
+) -> None:
+    found = rule.details(text.encode())
+    assert {name: found.get(name) for name in expected} == expected
+    named = [name for name in expected if f"{{{name}}}" in rule.summary]
+    assert all(show(name, expected[name]) in rule.describe(found) for name in named)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 # Prefixes that launchers, container engines and journald put before each line; they are removed.
 _DECORATION = re.compile(
-    rb"""(?:
+    rb"""(?:\x1b\[[0-9;]{0,16}m){0,3}(?:
       \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?             # mpirun
     | \[(?:rank|worker|task|host|process)?[ :_-]?\d{1,6}\]:?\ ?
     | \([A-Za-z][\w. :-]{0,60}pid=\d{1,10}[^)\n]{0,60}\)\ ? # ray, vllm
@@ -23,10 +23,17 @@ _DECORATION = re.compile(
     | [\w.-]{1,60}[-_]\d{1,6}\ {0,8}\|\ ?                 # docker compose
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ ?   # journald, syslog
     | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:err|out)\ [FP]\ )?  # docker, CRI
-    )""",
+    | \[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\n]{0,12}\]:?\ ?     # launchers, Airflow
+    | \[pod/[\w.-]{1,80}/[\w.-]{1,80}\]\ ?                # kubectl logs --prefix
+    | \[[\w.-]{1,60}-w-?\d{1,4}\]:?\ ?                    # a worker's name
+    | (?:ERROR|CRITICAL)\ {1,5}\d\d-\d\d\ \d\d:\d\d:\d\d\ \[[^\]\n]{1,80}\]\ ?  # vllm: before each line of a traceback
+    | (?:>\ ?){1,4}(?=\S)                                  # quoted mail
+    )(?:\x1b\[[0-9;]{0,16}m){0,3}""",
     re.VERBOSE,
 )
 _OWN = b"tpuwatch: "  # how each line of `tpuwatch exec` begins, whose report is no new failure
+# A logger's own header, which is removed too, but begins a record.
+_LOGGER = re.compile(rb"(?:DEBUG|INFO|WARNING) {1,5}\d\d-\d\d \d\d:\d\d:\d\d \[[^\]\n]{1,80}\] ?")
 _ANSI = re.compile(rb"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b\n]{0,256}(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 # The names of the groups differ because one pattern may hold both.
@@ -101,7 +108,7 @@ def parse_header(text: bytes, start: int, pattern: re.Pattern[bytes], decorated:
 def decoration_length(text: bytes, start: int = 0) -> int:
     """The length of the launchers' prefixes of the line at `start`; the date of a TensorFlow header is not one."""
     at = start
-    for _ in range(3):  # for example a container's timestamp before a rank
+    for _ in range(4):  # for example a container's timestamp before a rank and a logger's header
         if TEXT_HEADER.match(text, at):
             break
         match = _DECORATION.match(text, at)
@@ -119,7 +126,7 @@ def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> byte
         line = line[decoration_length(line) :]
         if line.startswith(_OWN):
             return b""
-    match = pattern.match(line)
+    match = pattern.match(line) or (_LOGGER.match(line) if decorated else None)
     return line[match.end() :] if match else line
 
 

@@ -30,6 +30,9 @@ _MANY = 1000  # records without a match, after which the patterns are compiled, 
 _SKIPPED = 16  # dense blocks that are not passed again after one in which most literals were part of a match
 
 
+_WRAPPED = 2048  # bytes that a sentence with line breaks takes at most
+
+
 class Hit(NamedTuple):
     """A place where rules may match."""
 
@@ -133,7 +136,7 @@ class _Patterns:
         self._unconfirmed = [tuple(rule for rule in some if rule not in passed) for some in self._called]
         self._rules = [rule for rule in passed for _ in rule.match]
         raw = [raw_pattern(pattern) for rule in passed for pattern in rule.match]
-        self._reach = [MAX_RECORD if one.multiline else 0 for one in raw]  # 0: to the start of the line
+        self._reach = [MAX_RECORD if one.multiline else _WRAPPED if one.wraps else 0 for one in raw]
         self._database = _compiled(raw)
 
     def confirm(

@@ -23,7 +23,7 @@ from tpuwatch.model import Cause, Remedy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "load_catalogue", "with_marks", "with_threshold"]
+__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "for_streams", "load_catalogue", "with_threshold"]
 
 BUILT_IN = Path(__file__).parent
 
@@ -44,14 +44,17 @@ _TYPES: dict[str, type] = {
     "enough": int,
     "cleared_by": str,
     "rank": int,
+    "general": bool,
     "remedy": list,
     "examples": list,
+    "expected": list,
     "counterexamples": list,
 }
 _TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a table", int: "a whole number"}
 _PATTERNS = ("match", "unless", "capture")
 _STRINGS = (*_PATTERNS, "examples", "counterexamples")
 _MACRO = re.compile("|".join(map(re.escape, MACROS)))
+_HALF_BYTES = 16  # a literal is halved when each half has at least as many bytes
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -82,9 +85,12 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: flo
     return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused)
 
 
-def with_marks(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
-    """The catalogue with these marks only: each occurrence of a literal costs time."""
-    rules = (rule for rule in catalogue.rules if rule.mark is None or rule.mark in marks)
+def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
+    """The rules for files that grow: only these marks, as each occurrence of a literal costs time, and no general rule.
+
+    Whether a general rule counts shows in the whole text only.
+    """
+    rules = (rule for rule in catalogue.rules if not rule.general and (rule.mark is None or rule.mark in marks))
     return Catalogue(tuple(rules), catalogue.refused)
 
 
@@ -106,7 +112,18 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
             continue
         for path in paths:
             _load_file(path, rules, refused, _run_examples)
-    return Catalogue(tuple(rules.values()), tuple(refused))
+    return Catalogue(tuple(_giving_way(rules.values())), tuple(refused))
+
+
+def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules, each of a higher rank with those of its cause that rank before it."""
+    rules = list(rules)
+    for rule in rules:
+        if rule.cause is None or rule.rank <= 0:
+            yield rule
+        else:
+            before = (other for other in rules if other.cause is rule.cause and other.rank < rule.rank)
+            yield replace(rule, better=tuple(other for other in before if not other.tentative))
 
 
 def _load_file(
@@ -162,8 +179,12 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         cause=cause,
         mark=table.get("mark"),
         summary=table["summary"],
-        **patterns,
-        anchors=fewest(tuple(anchor for text in patterns["match"] for anchor in _anchors(text))),
+        match=patterns["match"],
+        unless=patterns["unless"],
+        capture=patterns["capture"],
+        anchors=fewest(
+            tuple(_literals(patterns["match"], halved=cause is not None and not table.get("report", False)))
+        ),
         severities=_severities(table.get("severity", "")),
         report=table.get("report", False),
         tentative=_tentative(table.get("tentative")),
@@ -173,8 +194,10 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         enough=table.get("enough", 0),
         cleared_by=table.get("cleared_by"),
         rank=table.get("rank", 0),
+        general=table.get("general", False),
         steps=tuple(_steps(table.get("remedy", ()))),
         examples=tuple(table.get("examples", ())),
+        expected=_expected(table),
         counterexamples=tuple(table.get("counterexamples", ())),
         family=family,
     )
@@ -210,6 +233,28 @@ def _expanded(pattern: str) -> str:
     return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
 
 
+def _literals(patterns: Iterable[str], *, halved: bool) -> Iterator[Anchor]:
+    """The literals that the scan looks for.
+
+    A report begins where its literal is, and ends where it is again: whole ones
+    only. Programs do not wrap the facts that are marks."""
+    for pattern in patterns:
+        for anchor in _anchors(pattern):
+            yield from _halves(anchor) if halved else (anchor,)
+
+
+def _halves(anchor: Anchor) -> Iterator[Anchor]:
+    """A long literal as two of some words each: a message that is wrapped once still contains one of them whole."""
+    literal = anchor.literal
+    spaces = [place for place in range(_HALF_BYTES, len(literal) - _HALF_BYTES) if literal[place] == ord(" ")]
+    middle = min(spaces, key=lambda place: abs(2 * place - len(literal)), default=0)
+    halves = (literal[:middle], literal[middle + 1 :])
+    if all(b" " in half.strip() for half in halves):
+        yield from (replace(anchor, literal=half) for half in halves)
+    else:
+        yield anchor
+
+
 def _anchors(pattern: str) -> tuple[Anchor, ...]:
     try:
         found = anchors(pattern)
@@ -234,6 +279,15 @@ def _tentative(table: Mapping[str, Any] | None) -> Tentative | None:
     if not all(len(table.get(key, "")) >= MIN_BYTES for key in ("confirm", "clear")):
         raise _FaultError(f"'tentative' needs 'confirm' and 'clear', each a fixed text of at least {MIN_BYTES} bytes")
     return Tentative(table["confirm"].encode(), table["clear"].encode())
+
+
+def _expected(table: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    expected, examples = table.get("expected", ()), table.get("examples", ())
+    if not all(isinstance(details, dict) for details in expected):
+        raise _FaultError("'expected' must be a list of tables of details, one for each example")
+    if len(expected) > len(examples):
+        raise _FaultError(f"'expected' has {len(expected)} tables for {len(examples)} examples; give one for each")
+    return tuple(expected)
 
 
 def _thresholds(table: Mapping[str, Any] | None) -> dict[str, float]:
@@ -263,6 +317,12 @@ def _run_examples(rule: Rule) -> None:
     for text in rule.examples:
         if rule.search(text.encode()) is None:
             raise _FaultError(f"it does not recognise its own example {text[:60]!r}; fix the pattern or the example")
+    for text, expected in zip(rule.examples, rule.expected, strict=False):
+        details = rule.details(text.encode())
+        for name, value in expected.items():
+            if details.get(name) != value:
+                fault = f"gives {name} = {details.get(name)!r} and not {value!r} for its example {text[:60]!r}"
+                raise _FaultError(f"it {fault}; fix the capture or what is expected")
     for text in rule.counterexamples:
         if rule.search(text.encode()) is not None:
             raise _FaultError(f"it recognises its own counterexample {text[:60]!r}; narrow the pattern")

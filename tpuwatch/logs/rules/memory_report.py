@@ -56,6 +56,22 @@ _ROW = re.compile(rf"\s*{_SIZE}\([ 0-9]{{1,4}}%\);\s*{_SIZE};\s*[0-9]+;\s*[0-9]+
 _SHAPE = re.compile(r"([a-z]+[0-9]*)[a-z0-9]*\[([0-9,<=]*)\](?:\{([0-9,]*)(?::T\(([0-9,]+)\))?)?")
 
 
+# HBM that the compiler has for a program, in GiB, and whose it is.
+_GENERATIONS = {
+    7.48: "a v2 core, which has 8 GB",
+    15.48: "a v3 core, which has 16 GB",
+    15.75: "a v5e chip, which has 16 GB",
+    31.24: "a v6e chip, which has 32 GB",
+    94.74: "half a tpu7x chip, which has 192 GB",
+    95.73: "a v5p chip, which has 95 GB",
+}
+
+
+def owner_of(limit_bytes: float) -> str | None:
+    """Which TPU has that much HBM for programs: `a v3 core, which has 16 GB`; None if no known one."""
+    return next((name for size, name in _GENERATIONS.items() if abs(limit_bytes / 2**30 - size) < 0.012), None)
+
+
 class Allocation(NamedTuple):
     """One buffer: its allocated size, and its size without padding if that is known."""
 
@@ -96,7 +112,7 @@ def parse(text: str) -> dict[str, Any]:
 def _padding(found: list[Allocation], lines: Iterable[str]) -> dict[str, Any]:
     whole, lost = sum(allocation.size for allocation in found), sum(allocation.padding for allocation in found)
     worst = max(found, key=lambda allocation: allocation.padding, default=None)
-    if not lost and (match := next(filter(None, map(_TEMPORARIES.search, lines)), None)):
+    if match := next(filter(None, map(_TEMPORARIES.search, lines)), None):  # of all, not of the largest alone
         unpadded, padded = _size(match[1]), _size(match[2])
         if unpadded is not None and padded is not None:
             whole, lost = padded, padded - unpadded

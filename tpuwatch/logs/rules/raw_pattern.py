@@ -2,7 +2,8 @@
 
 A rule's pattern is for clean text: a record without headers, launchers' prefixes and colours. The pattern made here
 matches wherever the clean one can, and seldom elsewhere: boundaries and anchors are dropped, and where the clean
-pattern can match a newline, whatever precedes the text of the next line may follow it.
+pattern can match a newline, whatever precedes the text of the next line may follow it. Only a sentence that is wrapped,
+and has a launcher's prefix before each of its lines, is missed: patterns for that take too long to compile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ import re
 from typing import Any, NamedTuple
 
 from tpuwatch.logs.rules.literals import ignores_case, parse_pattern
+from tpuwatch.logs.rules.rule import BETWEEN_WORDS
 
+_WRAP = "\ue000"  # stands for a space that may be a line break
+_WRAPPED = r"[\s>|#*]{1,}"
 _NEXT_LINE = r"\n[^\n]*"  # a newline, and any prefix of the line that it begins
 _ASCII = 127
 _CLASSES = frozenset({"ANY", "IN", "NOT_LITERAL"})
@@ -31,6 +35,7 @@ class RawPattern(NamedTuple):
     expression: bytes
     ignore_case: bool  # of all letters
     multiline: bool  # a match may be on several lines
+    wraps: bool  # a match may have line breaks between words
 
 
 def raw_pattern(pattern: str) -> RawPattern:
@@ -38,10 +43,11 @@ def raw_pattern(pattern: str) -> RawPattern:
 
     Raises re.error when Python cannot parse the pattern, ValueError for what Hyperscan does not know.
     """
-    parsed = parse_pattern(pattern)
+    wrapping = BETWEEN_WORDS.sub(_WRAP, pattern)
+    parsed = parse_pattern(wrapping)
     writer = _Writer(any_newline=bool(parsed.state.flags & re.DOTALL))
     expression = writer.sequence(_trimmed(list(parsed)))
-    return RawPattern(expression.encode(), ignores_case(parsed), writer.multiline)
+    return RawPattern(expression.encode(), ignores_case(parsed), writer.multiline, _WRAP in wrapping)
 
 
 def _trimmed(nodes: list[Any]) -> list[Any]:
@@ -73,6 +79,8 @@ class _Writer:
         return "".join(self._node(str(code), argument) for code, argument in nodes)
 
     def _node(self, code: str, argument: Any) -> str:
+        if code == "LITERAL" and argument == ord(_WRAP):
+            return _WRAPPED
         if code == "LITERAL":
             return self._next_line() if argument == ord("\n") else _character(argument)
         if code in _CLASSES:

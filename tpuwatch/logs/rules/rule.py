@@ -63,6 +63,8 @@ RECOVERING = frozenset(
 _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
 _MAX_TRIES = 16  # matches that `unless` may reject in one record
 
+# A plain space between words; a quantifier or class may not follow, nor an escape or class come before.
+BETWEEN_WORDS = re.compile(r"(?<=[a-z,])(?<!\\[a-z]) (?=[a-zA-Z]|\\[(\[])")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _NAME = re.compile(r"\{(\w+)\}")
 
@@ -90,7 +92,9 @@ class Rule:
     The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found near the match.
     `above`: details that must exceed a number. `recovers`: if training continues afterwards, it was no fault.
     `cleared_by`: if this mark is anywhere in the same text, it was no fault. `rank` moves the finding up (negative) or
-    down, before the order of causes.
+    down, before the order of causes. `general`: only the family of causes is certain, so a finding gives way to any
+    other fault told in the same lines, and counts only in a text that names a TPU. `better`: the rules of the same
+    cause that rank before this one; where one of them matches, this one does not.
     """
 
     id: str
@@ -110,8 +114,11 @@ class Rule:
     enough: int = 0  # so many matches of a stream, or after a fault in it, and no more; 0: all
     cleared_by: str | None = None
     rank: int = 0
+    general: bool = False
+    better: tuple[Rule, ...] = ()
     steps: tuple[RemedyRule, ...] = ()
     examples: tuple[str, ...] = ()
+    expected: tuple[Mapping[str, Any], ...] = ()  # details of the first examples
     counterexamples: tuple[str, ...] = ()
     family: str = ""
 
@@ -133,7 +140,7 @@ class Rule:
             if found is None:
                 return None
             begin, end = found.span()
-            if self._unless is None or self._unless.search(_around(text, begin, end)) is None:
+            if not self._excluded(_around(text, begin, end)):
                 return None if self.above and not _exceeds(self.details(text), self.above) else (begin, end)
             start = max(end, start + 1)
         return None
@@ -148,19 +155,26 @@ class Rule:
                     _keep(found, name.decode(), value.decode("utf-8", "replace"))
         if self.report:
             found = {**memory_report.parse(text.decode("utf-8", "replace")), **found}
+            if "limit_bytes" in found and (owner := memory_report.owner_of(found["limit_bytes"])) is not None:
+                found.setdefault("limit_of", owner)
         return found
 
     def describe(self, details: Mapping[str, Any]) -> str:
         """The summary with the details filled in; a part in [[ ]] is left out if one of its details is missing."""
         return _filled(self.summary, details)
 
+    def _excluded(self, around: bytes) -> bool:
+        if self._unless is not None and self._unless.search(around) is not None:
+            return True
+        return any(rule.search(around) is not None for rule in self.better)
+
     @cached_property
     def _match(self) -> Any:
-        return compiled("|".join(f"(?:{pattern})" for pattern in self.match))
+        return compiled("|".join(f"(?:{_wrapping(pattern)})" for pattern in self.match))
 
     @cached_property
     def _unless(self) -> Any:
-        return compiled("|".join(f"(?:{pattern})" for pattern in self.unless)) if self.unless else None
+        return compiled("|".join(f"(?:{_wrapping(pattern)})" for pattern in self.unless)) if self.unless else None
 
     @cached_property
     def _captures(self) -> tuple[Any, ...]:
@@ -183,6 +197,11 @@ def _around(text: bytes, begin: int, end: int) -> bytes:
         last = text.find(b"\n", last + 1)
         last = len(text) if last < 0 else last
     return text[max(first, begin - _BYTES_AROUND) : min(last, end + _BYTES_AROUND)]
+
+
+def _wrapping(pattern: str) -> str:
+    """The pattern with each space between two words matching a line break too: mail, terminals and Markdown wrap."""
+    return BETWEEN_WORDS.sub(r"(?: |\\s*\\n[\\s>|#*]*)", pattern)
 
 
 def compiled(pattern: str) -> Any:

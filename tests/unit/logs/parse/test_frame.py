@@ -125,3 +125,27 @@ def test_an_impossible_date_has_no_time_or_a_near_one(date: bytes) -> None:
 def test_tensorflow_has_the_year() -> None:
     when = at(Times(NOW), b"2022-10-15 18:07:41.250000: W a/b.cc:617] x")
     assert when == pytest.approx(time.mktime((2022, 10, 15, 18, 7, 41, 0, 0, -1)) + 0.25)
+
+
+@pytest.mark.parametrize("severity", [b"INFO", b"ERROR"])
+def test_a_loggers_header_is_removed_and_only_that_of_a_traceback_joins_the_line_to_the_one_before(
+    severity: bytes,
+) -> None:
+    line = b"(EngineCore_0 pid=4711) " + severity + b" 11-22 10:11:12 [core.py:398] said so"
+    assert clean_line(line, TEXT_HEADER, decorated=True) == b"said so"
+    breaks = TEXT_BREAK.match(line, decoration_length(line)) is not None
+    assert breaks is (severity == b"INFO")
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        b"[2025-01-02 03:04:05,678] ",
+        b"[pod/train-0-0-abcde/train] ",
+        b"[my-tpu-w-3] ",
+        b"> > ",
+        b"\x1b[36m(Worker pid=4711, ip=10.0.0.2)\x1b[0m ",
+    ],
+)
+def test_prefixes_of_launchers_terminals_and_mail_are_removed(prefix: bytes) -> None:
+    assert clean_line(prefix + b"said so", TEXT_HEADER, decorated=True) == b"said so"

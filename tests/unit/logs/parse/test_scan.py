@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue, with_marks
+from tpuwatch.logs.rules.catalogue import Catalogue, for_streams, load_catalogue
 
 
 @pytest.fixture(scope="module")
@@ -102,4 +102,4 @@ def test_a_pattern_that_hyperscan_refuses_leaves_its_literals(tmp_path: Path) ->
 
 
 def without_progress(catalogue: Catalogue) -> Catalogue:
-    return with_marks(catalogue, ())
+    return for_streams(catalogue, ())

@@ -37,12 +37,13 @@ def texts(rng: random.Random) -> Iterator[bytes]:
         pieces = []
         for _ in range(rng.randint(3, 60)):
             piece = rng.choice(examples)
-            if rng.random() < 0.3:
-                piece = piece.replace(" ", "\n", 1)  # wrapped
+            wrapped = rng.random() < 0.3
+            if wrapped:
+                piece = piece.replace(" ", "\n", 1)
             if rng.random() < 0.2:
                 at = rng.randint(0, len(piece))
                 piece = piece[:at] + "\x1b[1m" + piece[at:]  # a colour within
-            if rng.random() < 0.5:
+            if not wrapped and rng.random() < 0.5:
                 prefix = rng.choice(PREFIXES)
                 piece = "\n".join(prefix + line for line in piece.split("\n"))
             pieces.append(piece[: rng.randint(0, len(piece))] if rng.random() < 0.2 else piece)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.logs.rules.catalogue import BUILT_IN, Catalogue, load_catalogue, with_threshold
+from tpuwatch.logs.rules.catalogue import BUILT_IN, Catalogue, for_streams, load_catalogue, with_threshold
 from tpuwatch.model.events import Cause, Remedy
 
 GOOD = """
@@ -64,6 +64,8 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "progress",
         "tpu_named",
         "other_accelerator",
+        "other_vendor",
+        "no_metadata",
     }
 
 
@@ -184,3 +186,11 @@ def test_a_threshold_can_be_set() -> None:
     assert patient.rule(slow[0]).search(text) is None
     assert patient.rule(slow[0]).search(text.replace(b"20s", b"31s")) is not None
     assert [rule.id for rule in patient.rules] == [rule.id for rule in plain.rules]
+
+
+def test_files_that_grow_are_read_without_general_rules_and_with_the_marks_that_are_wanted() -> None:
+    catalogue = load_catalogue()
+    kept = for_streams(catalogue, {"banner"}).rules
+    assert {rule.mark for rule in kept} == {None, "banner"}
+    assert not any(rule.general for rule in kept)
+    assert any(rule.general for rule in catalogue.rules)

@@ -74,8 +74,8 @@ def test_a_list_of_allocations() -> None:
         },
         {"op": "small", "shape": "s32[]", "size_bytes": 512, "unpadded_bytes": 512, "expansion": 1.0},
     ]
-    assert details["padding_bytes"] == 1.75 * GIB
-    assert details["padding_ratio"] == 0.5
+    assert details["padding_bytes"] == pytest.approx(1.31 * GIB)  # of all, not of the largest alone
+    assert details["padding_ratio"] == 0.374
     assert details["padded_op"] == "jit(f)/iota"
 
 

@@ -33,7 +33,8 @@ def found(pattern: str, text: bytes) -> bool:
     [
         (r"\bout of\s+memory$", b"xout of memory!", True),  # boundaries are dropped
         (r"out of\s+memory", b"out of\n" + PREFIX + b"memory", True),  # what stands before the next line too
-        (r"out of memory", b"out of\nmemory", False),
+        (r"out of memory", b"out of\n> memory", True),  # a wrapped sentence
+        (r"out of memory", b"out of\nhost memory", False),
         (r"size: [^\n]{1,3}B", "size: ééé B".encode(), True),  # characters of several bytes
         (r"error.code", b"error\ncode", False),
         (r"(?s:error.{0,9}code)", b"error\n" + PREFIX + b"code", True),
