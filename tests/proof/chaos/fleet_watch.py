@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.proof.chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
@@ -17,6 +18,7 @@ from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.restart import TOUCHED
 from tpuwatch.model.signals import Answer, CloudNode, Evidence, Problem, Snapshot
 from tpuwatch.model.verdict import Action, JudgedNode
+from tpuwatch.restart.audit import Audit
 from tpuwatch.restart.candidates import Candidates
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.ledger.owner import LeaseWatch, Owner, ThisMachine
@@ -28,6 +30,7 @@ from tpuwatch.restart.starter import RestartStarter
 from tpuwatch.restart.workflow.types import PhaseLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from random import Random
 
     from tests.proof.chaos.fleet_cloud import Node
@@ -62,11 +65,11 @@ class Elsewhere(ThisMachine):
         return False
 
 
-class Unwritten:
+class Unwritten(Audit):
     """An audit that is kept nowhere."""
 
-    def note(self, entry: object) -> None:
-        """As Audit does."""
+    def write(self, entry: Mapping[str, Any]) -> None:
+        """Nothing."""
 
 
 class Hands:
@@ -120,7 +123,11 @@ class Watcher:
         self._start()
 
     def _start(self) -> None:
-        fleet, metrics, audit = self._fleet, Metrics(loops=[], refusals=[]), Unwritten()
+        fleet, metrics, audit = (
+            self._fleet,
+            Metrics(loops=[], refusals=[]),
+            Unwritten(Path(), self._name, self._fleet.agenda.clock),
+        )
         now = fleet.agenda.now
         self._answers: dict[str, Answer[CloudNode]] = {}
         self._versions: dict[str, int] = {}
@@ -132,7 +139,6 @@ class Watcher:
             metrics=metrics,
             audit=audit,
             clock=fleet.agenda.clock,
-            actor=self._name,
             send=fleet.people.called,
         )
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.launches.tracker import MARKS
 from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
 from tpuwatch.sim.host.logwriter import SimulatedProcess
@@ -22,7 +23,7 @@ from tpuwatch.sim.scenario.launch import LAUNCHES, play
 
 @pytest.fixture(scope="module")
 def scanner() -> Scanner:
-    return Scanner(load_catalogue())
+    return Scanner(for_streams(load_catalogue(), MARKS))
 
 
 def read(scanner: Scanner, kind: StreamKind, data: bytes) -> list[Match]:
@@ -41,7 +42,7 @@ def causes(matches: list[Match]) -> set[str]:
         ("premapped", 1, 1.6 + 3 * 0.4, {"premapped_exhausted"}),
         ("hbm-oom", 1, 2.1 + 0.8, {"hbm_oom_compile"}),
         ("slow-init", 0, 48.5 + 3 * 0.4, {"slow_init"}),
-        ("busy", 1, 0.0, {"tpu_in_use", "init_failed"}),
+        ("busy", 1, 0.0, {"tpu_in_use"}),
     ],
 )
 def test_launch_is_recognised(
