@@ -6,10 +6,11 @@ import difflib
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from tpuwatch.core import TpuwatchError, dumps, parse_time, times
+from tpuwatch.core import TpuwatchError, dumps, parse_time, redact, times
 from tpuwatch.model import Cause, RestartsStatus, TuneStatus, rank, worst_first
 from tpuwatch.web import page, serializers
 
@@ -102,7 +103,8 @@ def error_response(code: int) -> Response:
 
 
 def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(code, "application/json", f"{dumps(document)}\n".encode(), headers or {})
+    text = dumps(document, text=cache(redact))  # in a document of many nodes most strings are alike
+    return Response(code, "application/json", f"{text}\n".encode(), headers or {})
 
 
 class BadRequestError(Exception):
