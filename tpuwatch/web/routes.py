@@ -29,6 +29,7 @@ _PAGE_LIMIT = 50  # launches and events on the status page
 _ERRORS = {
     400: "The request is not valid HTTP.",
     405: "tpuwatch is read-only: use GET or HEAD.",
+    421: "The request's Host is not known to be a name of this server; if it is one, add it to `hosts` under [http].",
     431: "The request is too large.",
     505: "tpuwatch speaks HTTP/1.0 and HTTP/1.1.",
 }
@@ -97,7 +98,7 @@ class Routes:
 
 
 def error_response(code: int) -> Response:
-    """The response to a request that is not valid HTTP."""
+    """The response to a request that no route answers."""
     headers = {"Allow": "GET, HEAD"} if code == 405 else {}
     return _json(code, {"error": _ERRORS.get(code, _ERRORS[400])}, headers)
 

@@ -17,9 +17,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError
+from tpuwatch.web.known_hosts import KnownHosts
 from tpuwatch.web.routes import Response, Routes, error_response
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import View
@@ -47,13 +50,18 @@ _log = logging.getLogger(__name__)
 class HttpServer:
     """Serves a view and the metrics on one address, from threads of its own."""
 
-    def __init__(self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock, hosts: Collection[str] = ()
+    ) -> None:
         """Binds the address at once; requests are answered after `start`. Port 0 takes any free one.
 
+        `hosts`: names under which it is asked for besides those that it knows itself.
         Raises ConfigError, with what to do, when the address cannot be used.
         """
+        self._host = host
         self._server = _bind(host, port, Routes(view, metrics), metrics, clock)
         self._thread: threading.Thread | None = None
+        self.set_hosts(hosts)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -65,6 +73,12 @@ class HttpServer:
     def url(self) -> str:
         host, port = self.address
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def set_hosts(self, hosts: Collection[str]) -> None:
+        """From now on answer to these names, besides those that the server knows itself."""
+        machine = socket.gethostname()
+        own = (self._host, machine, machine.partition(".")[0])
+        self._server.hosts = KnownHosts(self.address[0], (*own, *hosts))
 
     def start(self) -> None:
         """Start to answer requests."""
@@ -151,6 +165,7 @@ class _Server(socketserver.TCPServer):
     allow_reuse_address = True
     allow_reuse_port = False  # a second tpuwatch on the same port must fail, not share it
     request_queue_size = 64
+    hosts: KnownHosts
 
     def __init__(self, family: int, address: Any, routes: Routes, metrics: Metrics, clock: Clock) -> None:
         self.address_family = family
@@ -227,6 +242,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if self.command not in ("GET", "HEAD"):
             self.send_error(405)
+            return
+        if not self.server.hosts.allow(self.headers.get_all("Host", ()), self.path.partition("?")[0]):
+            self._send(error_response(421))
             return
         self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
 

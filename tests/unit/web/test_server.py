@@ -148,6 +148,18 @@ def test_an_old_request_gets_a_head_too(site: Site, line: bytes) -> None:
     assert answer.endswith(b"\r\n\r\nok\n")
 
 
+def test_a_foreign_name_in_the_host_header_is_refused_until_it_is_configured(site: Site) -> None:
+    response, body = site.get("/api/v1/events", Host="rebound.example.org:9478")
+    assert response.status == 421
+    assert "`hosts` under [http]" in json.loads(body)["error"]
+    assert site.answered(421) == "1.0"
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example.org\r\n\r\n"
+    assert site.raw(request).startswith(b"HTTP/1.1 421 ")
+    site.server.set_hosts(["rebound.example.org"])
+    assert site.get("/api/v1/events", Host="rebound.example.org:9478")[0].status == 200
+    assert site.get("/", Host=f"{socket.gethostname()}:9478")[0].status == 200
+
+
 def test_hostile_headers_break_nothing(site: Site) -> None:
     request = (
         b"GET /metrics HTTP/1.1\r\nAccept: text/plain;version=\xff\xfe\r\nAccept-Encoding: \x00,;q=,\r\n: \r\n\r\n"
@@ -166,7 +178,7 @@ def test_a_request_has_a_size(site: Site, request_bytes: bytes) -> None:
 
 def test_a_request_may_come_byte_by_byte(site: Site) -> None:
     with site.connect() as connection:
-        for byte in b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n":
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":
             connection.sendall(bytes([byte]))
         assert read_all(connection).endswith(b"\r\n\r\nok\n")
 
