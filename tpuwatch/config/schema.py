@@ -21,6 +21,7 @@ from tpuwatch.config.types import (
     Directories,
     Endpoint,
     Globs,
+    HostNames,
     Listen,
     Mebibytes,
     Name,
@@ -186,6 +187,12 @@ class HttpConfig(Section):
     """Where metrics, status and API are served. There is no access control: listen only in a trusted network."""
 
     listen: Listen = Field(default="127.0.0.1:9478", description="Address and port to serve on.")
+    hosts: HostNames = Field(
+        default=(),
+        description="Names under which the page and the API are asked for through a proxy or public DNS. Other names "
+        "in a request's Host header are answered with status 421, for a web page could have its own name lead here; "
+        "addresses, localhost and this machine's name are always answered.",
+    )
 
     @property
     def address(self) -> tuple[str, int]:

@@ -154,6 +154,10 @@ Overrides = Annotated[
 Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
+HostNames = Annotated[
+    tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}$")], ...],
+    Allowed('a list of names without ports, such as ["tpu.example.com"]'),
+]
 Listen = Annotated[
     str, _only(split_listen), Allowed('"host:port", with an IPv6 address in brackets; port 0 takes any free one')
 ]

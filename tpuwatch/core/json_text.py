@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
 
 
-def dumps(document: Any, *, indent: int | None = None) -> str:
-    """A document as JSON text in ASCII, without a final newline. The result is always valid JSON."""
-    return json.dumps(plain(document), indent=indent, allow_nan=False)
+def dumps(document: Any, *, indent: int | None = None, text: Callable[[str], str] = str) -> str:
+    """A document as JSON text in ASCII, without a final newline. The result is always valid JSON.
+
+    `text` gives what is written for a string of the document; keys stay as they are.
+    """
+    return json.dumps(plain(document, text), indent=indent, allow_nan=False)
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, text: Callable[[str], str] = str) -> Any:
     """A value converted to the types of JSON."""
     if isinstance(value, Enum):
-        return plain(value.value)
+        return plain(value.value, text)
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return text(value).encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, (bool, int)):
@@ -32,10 +35,10 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, Mapping):
-        return {plain(str(key)): plain(entry) for key, entry in value.items()}
+        return {plain(str(key)): plain(entry, text) for key, entry in value.items()}
     if isinstance(value, Iterable):
-        return [plain(entry) for entry in value]
-    return plain(str(value))
+        return [plain(entry, text) for entry in value]
+    return plain(str(value), text)
 
 
 def iso(epoch: float | None) -> str | None:

@@ -301,7 +301,7 @@ class Daemon:
 
     def _serve(self, config: Config) -> HttpServer:
         host, port = config.http.address
-        return HttpServer(host, port, view=self._view, metrics=self.metrics, clock=self._clock)
+        return HttpServer(host, port, view=self._view, metrics=self.metrics, clock=self._clock, hosts=config.http.hosts)
 
     def _apply_reload(self) -> None:
         """Apply a new configuration, or keep the old one and report why."""
@@ -313,7 +313,7 @@ class Daemon:
             _require_same_ledger(config, self._config, drives=self._restart.drives)
             other = _restart_part(config) != _restart_part(self._config)
             restart = self._new_restart(config) if other else None
-            http = None if config.http == self._config.http else self._serve(config)
+            http = None if config.http.listen == self._config.http.listen else self._serve(config)
         except ConfigError as error:
             self.metrics.daemon.set_config(success=False, at=now)
             self._config_error = f"The configuration stays as it was: {error}"
@@ -333,6 +333,7 @@ class Daemon:
             self._http = http
             http.start()
             self._announce()
+        self._http.set_hosts(config.http.hosts)
         begin = []
         if _node_part(config) != _node_part(before):
             self._node.stop()

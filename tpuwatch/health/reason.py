@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import capital, clean, ended, length, listed
+from tpuwatch.core import capital, clean, ended, length, listed, redact
 from tpuwatch.health.facts import NODE_SYMPTOMS, Cpu, number
 from tpuwatch.model import Outcome, Problem, Signal
 
@@ -184,7 +184,7 @@ def event(facts: Facts, one: Event) -> Reason:
     """What the logs report: the cause, and the beginning of the record."""
     process = f" of process {one.pid}" if one.pid is not None else ""
     text = f"The log{process} reported {one.cause.value} {_ago(facts, one.when)}"
-    return facts.reason_of(Signal.LOGS, _with(text, clean(one.text, 120)), one.when)
+    return facts.reason_of(Signal.LOGS, _with(text, clean(redact(one.text), 120)), one.when)
 
 
 def announced(facts: Facts, maintenance: Maintenance, signal: Signal) -> Reason:

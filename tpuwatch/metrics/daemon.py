@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.metrics.families import Families
 
-HTTP_CODES: Final = ("200", "400", "404", "405", "431", "500", "503", "other")
+HTTP_CODES: Final = ("200", "400", "404", "405", "421", "431", "500", "503", "other")
 
 
 def add_build(new: Families) -> None:

@@ -76,7 +76,7 @@ class Event:
     pid: int | None
     file: str
     offset: int
-    text: str  # the record, cleaned and truncated
+    text: str  # the lines of the record that its rule matched, cleaned and truncated
     details: dict[str, Any] = field(default_factory=dict)
     history: bool = False  # written before tpuwatch first ran here: no alert, no action
     id: int | None = None  # the store's number for it

@@ -5,17 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
-from tpuwatch.core import TpuwatchError, printable
+from tpuwatch.core import SystemClock, TpuwatchError, printable
+from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tpuwatch.config import Config
 
-SECONDS = 5.0  # for one answer
+SECONDS = 10.0  # for one answer
+MAX_BYTES: Final = 128 << 20  # of one answer: 10,000 nodes with all that can be said of them
 
 
 def daemon_address(config: Config) -> str:
@@ -33,11 +35,9 @@ def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
 
     Raises TpuwatchError, with what to do, if there is no such answer.
     """
-    connection = http.client.HTTPConnection(address, timeout=SECONDS)
     try:
-        connection.request("GET", f"/api/v1/{name}{query}")
-        reply = connection.getresponse()
-        document = json.loads(reply.read())
+        status, body = _get(address, f"/api/v1/{name}{query}")
+        document = json.loads(body)
     except TimeoutError as error:
         raise TpuwatchError(
             f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
@@ -45,16 +45,26 @@ def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
         ) from error
     except (OSError, http.client.IncompleteRead) as error:
         raise _no_daemon(address, printable(str(error))) from error
-    except (http.client.HTTPException, ValueError, RecursionError) as error:
+    except (http.client.HTTPException, TooLargeError, ValueError, RecursionError) as error:
         raise _no_daemon(address, "some other program does") from error
-    finally:
-        connection.close()
-    if not isinstance(document, dict) or (reply.status == http.client.OK and key not in document):
+    if not isinstance(document, dict) or (status == http.client.OK and key not in document):
         raise _no_daemon(address, "some other program does")
-    if reply.status != http.client.OK:
-        reason = printable(str(document.get("error", reply.status)))
+    if status != http.client.OK:
+        reason = printable(str(document.get("error", status)))
         raise TpuwatchError(f"the daemon at {address} cannot serve its {name}: {reason}")
     return document
+
+
+def _get(address: str, target: str) -> tuple[int, bytes]:
+    """Status and body of the answer; it has SECONDS and MAX_BYTES in all, however it comes."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + SECONDS
+    request = http.client.HTTPConnection(address)
+    with Connector(clock).connection(request.host, request.port, deadline) as plain:
+        request.sock = DeadlineSocket(plain, deadline, clock, MAX_BYTES)  # has the methods used
+        request.request("GET", target)
+        with request.getresponse() as reply:
+            return reply.status, read_whole(reply)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tpuwatch.core import format_seconds, format_size, iso
+from tpuwatch.core import format_seconds, format_size, iso, redact
 from tpuwatch.model import Verdict, action_words, cloud_words, is_bad, tone, verdict_words, worst_first
 from tpuwatch.web.serializers import describe_buffer, restart_sentences
 
@@ -71,17 +71,20 @@ def _environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    def visible(value: Any) -> Any:
-        """Control characters, which could hide or reorder text, become visible."""
-        if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+    def shown(value: Any) -> Any:
+        """Text without secrets; control characters, which could hide or reorder text, become visible."""
+        if not isinstance(value, str) or isinstance(value, Markup):
             return value
-        return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in value)
+        text = redact(value)
+        if text.isprintable():
+            return text
+        return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=visible,
+        finalize=shown,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -164,6 +167,6 @@ def _clock(epoch: float) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line of a record that is not empty, cut."""
-    line = next((line for line in text.splitlines() if line.strip()), "")
+    """The first line of a record that is not empty, without secrets and then cut."""
+    line = redact(next((line for line in text.splitlines() if line.strip()), ""))
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"

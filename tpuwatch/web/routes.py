@@ -6,10 +6,11 @@ import difflib
 import logging
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from tpuwatch.core import TpuwatchError, dumps, parse_time, times
+from tpuwatch.core import TpuwatchError, dumps, parse_time, redact, times
 from tpuwatch.model import Cause, RestartsStatus, TuneStatus, rank, worst_first
 from tpuwatch.web import page, serializers
 
@@ -28,6 +29,7 @@ _PAGE_LIMIT = 50  # launches and events on the status page
 _ERRORS = {
     400: "The request is not valid HTTP.",
     405: "tpuwatch is read-only: use GET or HEAD.",
+    421: "The request's Host is not known to be a name of this server; if it is one, add it to `hosts` under [http].",
     431: "The request is too large.",
     505: "tpuwatch speaks HTTP/1.0 and HTTP/1.1.",
 }
@@ -96,13 +98,14 @@ class Routes:
 
 
 def error_response(code: int) -> Response:
-    """The response to a request that is not valid HTTP."""
+    """The response to a request that no route answers."""
     headers = {"Allow": "GET, HEAD"} if code == 405 else {}
     return _json(code, {"error": _ERRORS.get(code, _ERRORS[400])}, headers)
 
 
 def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(code, "application/json", f"{dumps(document)}\n".encode(), headers or {})
+    text = dumps(document, text=cache(redact))  # in a document of many nodes most strings are alike
+    return Response(code, "application/json", f"{text}\n".encode(), headers or {})
 
 
 class BadRequestError(Exception):

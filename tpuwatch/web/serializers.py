@@ -9,7 +9,7 @@ from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean, format_size, length, times
+from tpuwatch.core import clean, format_size, length, redact, times
 from tpuwatch.model import Blocked, Breaker, Phase
 from tpuwatch.restart import owner_words
 
@@ -89,12 +89,14 @@ def event(event: Event) -> dict[str, Any]:
 
 def launch(launch: Launch) -> dict[str, Any]:
     """A launch: one process that initialised the TPU, or tried to."""
-    return _document(
+    document = _document(
         launch,
         "id pid user host started outcome cause init_seconds build chips chip_kind"
         " premapped_bytes premapped_threshold_bytes premapped_partitions last_heard environment workload faults"
         " premapped_failures premapped_need_bytes premapped_asked_bytes boot_id ended exit_status history",
     )
+    whole = {name: redact(f"{name}={value}") for name, value in launch.environment.items()}
+    return {**document, "environment": {name: text.partition("=")[2] for name, text in whole.items()}}
 
 
 def finding(finding: Finding) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The read-only HTTP server: metrics, health, the JSON documents, the status page.
 
 It answers GET and HEAD, one request per connection. The number of connections, the size of a request and the time that
-a connection may take are bounded, so that no client can occupy the server.
+a connection may take are bounded, and connections without a request give way, so that no client can occupy the server.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError
+from tpuwatch.web.known_hosts import KnownHosts
 from tpuwatch.web.routes import Response, Routes, error_response
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import View
 
 MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 16 * 1024
+HEAD_SECONDS: Final = 2.0  # from accept to the end of the request's head
 CONNECTION_SECONDS: Final = 15.0  # from accept to close
 POLL_SECONDS: Final = 0.2  # how soon an expired connection or a close is noticed
 DRAIN_SECONDS: Final = 0.5  # how long a close waits for responses, and an unread request body may take
@@ -47,13 +51,18 @@ _log = logging.getLogger(__name__)
 class HttpServer:
     """Serves a view and the metrics on one address, from threads of its own."""
 
-    def __init__(self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock, hosts: Collection[str] = ()
+    ) -> None:
         """Binds the address at once; requests are answered after `start`. Port 0 takes any free one.
 
+        `hosts`: names under which it is asked for besides those that it knows itself.
         Raises ConfigError, with what to do, when the address cannot be used.
         """
+        self._host = host
         self._server = _bind(host, port, Routes(view, metrics), metrics, clock)
         self._thread: threading.Thread | None = None
+        self.set_hosts(hosts)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -65,6 +74,12 @@ class HttpServer:
     def url(self) -> str:
         host, port = self.address
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+    def set_hosts(self, hosts: Collection[str]) -> None:
+        """From now on answer to these names, besides those that the server knows itself."""
+        machine = socket.gethostname()
+        own = (self._host, machine, machine.partition(".")[0])
+        self._server.hosts = KnownHosts(self.address[0], (*own, *hosts))
 
     def start(self) -> None:
         """Start to answer requests."""
@@ -112,33 +127,63 @@ class _Connections:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._deadlines: dict[socket.socket, float] = {}
+        self._idle: dict[socket.socket, None] = {}  # those of them without a request, the oldest first
+        self._cut: set[socket.socket] = set()  # those that gave way and whose threads have not noticed yet
         self._changed = threading.Condition()
 
     def add(self, connection: socket.socket) -> bool:
-        """Admit a connection; false when there are too many."""
+        """Admit a connection, if need be in place of the oldest without a request; false when all have one."""
         with self._changed:
-            if len(self._deadlines) >= MAX_CONNECTIONS:
+            if len(self._deadlines) >= MAX_CONNECTIONS and not self._give_way():
                 return False
-            self._deadlines[connection] = self._clock.monotonic() + CONNECTION_SECONDS
+            self._deadlines[connection] = self._clock.monotonic() + HEAD_SECONDS
+            self._idle[connection] = None
             return True
+
+    def begin(self, connection: socket.socket) -> bool:
+        """The request of a connection is there: it keeps its place until it is answered. False if it is cut already."""
+        with self._changed:
+            if connection not in self._idle:
+                return False
+            del self._idle[connection]
+            self._deadlines[connection] += CONNECTION_SECONDS - HEAD_SECONDS
+            return True
+
+    def end(self, connection: socket.socket) -> None:
+        """The request of a connection is answered, and the connection gives way until it is closed."""
+        with self._changed:
+            if connection in self._deadlines:
+                self._idle[connection] = None
 
     def remove(self, connection: socket.socket) -> None:
         """A connection is about to be closed; from here on nobody else touches it."""
         with self._changed:
             self._deadlines.pop(connection, None)
+            self._idle.pop(connection, None)
+            self._cut.discard(connection)
             self._changed.notify_all()
 
     def expire(self) -> None:
         """Cut the connections that are over their time; the thread that serves one reads an end of file."""
-        self._cut(self._clock.monotonic())
+        self._cut_until(self._clock.monotonic())
 
     def close(self, seconds: float) -> None:
         """Wait until all connections are over, for at most `seconds`, then cut the rest."""
         with self._changed:
             self._changed.wait_for(lambda: not self._deadlines, seconds)
-        self._cut(float("inf"))
+        self._cut_until(float("inf"))
 
-    def _cut(self, now: float) -> None:
+    def _give_way(self) -> bool:
+        """Cut the oldest connection without a request, if there is one and the threads of others are not too many."""
+        if not self._idle or len(self._cut) >= MAX_CONNECTIONS:
+            return False
+        oldest = next(iter(self._idle))
+        del self._idle[oldest], self._deadlines[oldest]
+        self._cut.add(oldest)
+        _shut(oldest, socket.SHUT_RDWR)
+        return True
+
+    def _cut_until(self, now: float) -> None:
         with self._changed:
             for connection, deadline in self._deadlines.items():
                 if deadline <= now:
@@ -151,6 +196,7 @@ class _Server(socketserver.TCPServer):
     allow_reuse_address = True
     allow_reuse_port = False  # a second tpuwatch on the same port must fail, not share it
     request_queue_size = 64
+    hosts: KnownHosts
 
     def __init__(self, family: int, address: Any, routes: Routes, metrics: Metrics, clock: Clock) -> None:
         self.address_family = family
@@ -222,17 +268,23 @@ class _Handler(BaseHTTPRequestHandler):
         except _TooLargeError:
             self.send_error(431)
             return
+        if not self.server.connections.begin(self.connection):
+            return
         self.raw_requestline = self.rfile.readline()
         if not self.parse_request():  # it has called send_error
             return
         if self.command not in ("GET", "HEAD"):
             self.send_error(405)
             return
+        if not self.server.hosts.allow(self.headers.get_all("Host", ()), self.path.partition("?")[0]):
+            self._send(error_response(421))
+            return
         self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 # the base class calls it so
         """Respond with an error as JSON, then read on: closing with unread bytes would discard the response."""
         self._send(error_response(code))
+        self.server.connections.end(self.connection)
         _drain(self.connection)
 
     def _send(self, response: Response) -> None:

@@ -63,3 +63,8 @@ def test_times_are_read_in_each_usual_form(text: str) -> None:
 def test_anything_else_is_no_time(text: str) -> None:
     with pytest.raises(ValueError, match=" is no time: "):
         parse_time(text)
+
+
+def test_strings_are_written_as_asked_and_keys_as_they_are() -> None:
+    document = {"a": ["b", {"c": ("d", 1)}], "cause": Cause.HANG}
+    assert json.loads(dumps(document, text=str.upper)) == {"a": ["B", {"c": ["D", 1]}], "cause": "HANG"}

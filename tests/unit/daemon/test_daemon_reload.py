@@ -32,6 +32,7 @@ class Site:
         (root / "logs").mkdir()
         self.health = HealthConfig()
         self.runtime = RuntimeConfig(enabled=False)
+        self.hosts: tuple[str, ...] = ()
         self.clock = ManualClock()
         self.daemon = Daemon(self.config, clock=self.clock, environ={})
 
@@ -40,7 +41,7 @@ class Site:
             logs=LogsConfig(paths=(self.root / "logs",)),
             cloud=CloudConfig(enabled=False),
             runtime=self.runtime,
-            http=HttpConfig(listen="127.0.0.1:0"),
+            http=HttpConfig(listen="127.0.0.1:0", hosts=self.hosts),
             state=StateConfig(dir=self.root / "state"),
             health=self.health,
         )
@@ -67,6 +68,16 @@ def test_the_new_judge_gets_the_logs_answer_at_once(site: Site) -> None:
     logs = daemon._node.signals.snapshot.logs.value
     assert logs is not None
     assert logs.alive == {OUTSIDE + 42}
+
+
+def test_new_names_of_the_server_need_no_new_port(site: Site) -> None:
+    daemon = site.daemon
+    before = daemon._http.address
+    site.hosts = ("tpu.example.org",)
+    daemon.reload()
+    daemon.turn()
+    assert daemon._http.address == before
+    assert daemon._http._server.hosts.allow(["tpu.example.org"], "/")
 
 
 def test_the_logs_answer_is_handed_on_when_it_changed(site: Site) -> None:

@@ -9,7 +9,7 @@ import resource
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -148,6 +148,18 @@ def test_an_old_request_gets_a_head_too(site: Site, line: bytes) -> None:
     assert answer.endswith(b"\r\n\r\nok\n")
 
 
+def test_a_foreign_name_in_the_host_header_is_refused_until_it_is_configured(site: Site) -> None:
+    response, body = site.get("/api/v1/events", Host="rebound.example.org:9478")
+    assert response.status == 421
+    assert "`hosts` under [http]" in json.loads(body)["error"]
+    assert site.answered(421) == "1.0"
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example.org\r\n\r\n"
+    assert site.raw(request).startswith(b"HTTP/1.1 421 ")
+    site.server.set_hosts(["rebound.example.org"])
+    assert site.get("/api/v1/events", Host="rebound.example.org:9478")[0].status == 200
+    assert site.get("/", Host=f"{socket.gethostname()}:9478")[0].status == 200
+
+
 def test_hostile_headers_break_nothing(site: Site) -> None:
     request = (
         b"GET /metrics HTTP/1.1\r\nAccept: text/plain;version=\xff\xfe\r\nAccept-Encoding: \x00,;q=,\r\n: \r\n\r\n"
@@ -166,7 +178,7 @@ def test_a_request_has_a_size(site: Site, request_bytes: bytes) -> None:
 
 def test_a_request_may_come_byte_by_byte(site: Site) -> None:
     with site.connect() as connection:
-        for byte in b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n":
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n":
             connection.sendall(bytes([byte]))
         assert read_all(connection).endswith(b"\r\n\r\nok\n")
 
@@ -185,23 +197,64 @@ def test_a_client_that_leaves_does_no_harm(site: Site) -> None:
     assert site.get("/healthz")[0].status == 200
 
 
-def test_connections_are_bounded_and_come_back(site: Site) -> None:
+def test_idle_connections_keep_no_scrape_out(site: Site) -> None:
     before = threading.active_count()
-    idle = [site.connect() for _ in range(served.MAX_CONNECTIONS)]
-    try:
-        with site.connect() as one_more:
-            assert read_all(one_more).startswith(b"HTTP/1.1 503 ")
+    with ExitStack() as stack:
+        idle = [stack.enter_context(site.connect()) for _ in range(served.MAX_CONNECTIONS)]
         for connection in idle[::2]:
             connection.sendall(b"GET / HTTP/1.1\r\n")
-        assert threading.active_count() <= before + served.MAX_CONNECTIONS
+        for _ in range(3):
+            assert site.get("/metrics")[0].status == 200
+        assert read_all(idle[0]) == b""  # the oldest gave way
+        idle[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert read_all(idle[-1]).endswith(b"ok\n")
+        assert threading.active_count() <= before + 2 * served.MAX_CONNECTIONS
+    assert site.answered(503) == "0.0"
+
+
+def test_a_request_that_does_not_come_has_two_seconds(site: Site) -> None:
+    with site.connect() as silent, site.connect() as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        assert site.get("/healthz")[0].status == 200  # both are admitted
+        site.clock.advance(2.1)
+        assert [read_all(silent), read_all(slow)] == [b"", b""]
+
+
+def test_connections_with_a_request_are_bounded_and_come_back() -> None:
+    view = StuckView()
+    with serving(view) as site, ExitStack() as stack:
+        stuck = [stack.enter_context(site.connect()) for _ in range(served.MAX_CONNECTIONS)]
+        for connection in stuck:
+            connection.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
+        for _ in stuck:
+            assert view.asked_for_status.acquire(timeout=DEADLINE)
+        site.clock.advance(served.HEAD_SECONDS + 1)  # for the answer there is more time
+        with site.connect() as one_more:
+            assert read_all(one_more).startswith(b"HTTP/1.1 503 ")
+        view.let_go.set()
+        assert all(read_all(connection).startswith(b"HTTP/1.1 200 ") for connection in stuck)
+        # An answered connection is read to its end a moment before its place is free again.
+        wait_for(lambda: site.get("/healthz")[0].status == 200, "a free place")
+
+
+def test_an_answer_that_nobody_reads_is_cut() -> None:
+    view = StuckView()
+    with serving(view) as site, site.connect() as stuck:
+        stuck.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
+        assert view.asked_for_status.acquire(timeout=DEADLINE)
         site.clock.advance(served.CONNECTION_SECONDS + 1)
-        assert [read_all(connection) for connection in idle] == [b""] * served.MAX_CONNECTIONS
-    finally:
-        for connection in idle:
-            connection.close()
-    assert site.answered(503) == "1.0"
-    # A cut connection is read to its end a moment before its place is free again.
-    wait_for(lambda: site.get("/healthz")[0].status == 200, "a free place")
+        assert read_all(stuck) == b""
+        view.let_go.set()
+
+
+def test_an_answered_connection_that_is_not_closed_gives_way(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "DRAIN_SECONDS", DEADLINE)
+    with ExitStack() as stack:
+        lingering = [stack.enter_context(site.connect()) for _ in range(served.MAX_CONNECTIONS)]
+        for connection in lingering:
+            connection.sendall(b"POST / HTTP/1.1\r\nContent-Length: 100000\r\n\r\n")
+            assert connection.recv(12) == b"HTTP/1.1 405"
+        wait_for(lambda: site.get("/healthz")[0].status == 200, "a place")
 
 
 def test_without_free_descriptors_it_waits_and_recovers(site: Site) -> None:
@@ -271,11 +324,11 @@ class StuckView(SampleView):
 
     def __init__(self) -> None:
         super().__init__(status())
-        self.asked_for_status = threading.Event()
+        self.asked_for_status = threading.Semaphore(0)
         self.let_go = threading.Event()
 
     def status(self) -> DaemonStatus:
-        self.asked_for_status.set()
+        self.asked_for_status.release()
         assert self.let_go.wait(DEADLINE)
         return self.shown
 
@@ -285,7 +338,7 @@ def test_closing_waits_for_no_idle_client_and_no_stuck_answer() -> None:
     with serving(view) as site, site.connect() as idle, site.connect() as stuck:
         idle.sendall(b"GET /")
         stuck.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
-        assert view.asked_for_status.wait(DEADLINE)
+        assert view.asked_for_status.acquire(timeout=DEADLINE)
         begun = time.monotonic()
         site.server.close()
         assert time.monotonic() - begun < DEADLINE / 2  # the answer would come at DEADLINE, the client never
@@ -297,7 +350,7 @@ def test_one_slow_answer_holds_up_no_other() -> None:
     view = StuckView()
     with serving(view) as site, site.connect() as slow:
         slow.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
-        assert view.asked_for_status.wait(DEADLINE)
+        assert view.asked_for_status.acquire(timeout=DEADLINE)
         assert site.get("/healthz")[0].status == 200
         view.let_go.set()
         assert read_all(slow).startswith(b"HTTP/1.1 200 ")

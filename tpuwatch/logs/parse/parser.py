@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
-_TEXT_KEPT = 2000  # bytes of a record that a match holds
-_CACHED = 64  # records whose details are cached
-_MISSING: dict[str, Any] = {}
+_TEXT_KEPT = 2000  # bytes of the matched lines that a match holds
+_CACHED = 64  # records whose matches are cached
+_MISSING: tuple[str, dict[str, Any]] = ("", {})
 _REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
 _PENDING = 8  # tentative matches of a stream that may wait at the same time
 
@@ -53,7 +53,7 @@ class Match:
     time: float | None
     severity: str
     thread: int | None
-    text: str
+    text: str  # the lines that the rule's pattern matched and no others: who may see the match may not read the file
     details: dict[str, Any]
     key: bytes  # equal for each copy of the record
 
@@ -112,7 +112,7 @@ class LogParser:
         created = state.get("created")
         self._times = Times(now, tuple(created) if created else None)
         self._pending = self._from_state(state.get("pending", ()))
-        self._cache: dict[tuple[Rule, bytes], dict[str, Any] | None] = {}
+        self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
@@ -276,10 +276,11 @@ class LogParser:
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
         if rule.severities and header.severity not in rule.severities:
             return None
-        details = self._read(rule, text)
-        if details is None:
+        read = self._read(rule, text)
+        if read is None:
             return None
         self._is_first_under(start, _name(rule))
+        lines, details = read
         offset = self._buffer.offset + start
         return Match(
             rule,
@@ -288,25 +289,28 @@ class LogParser:
             self._times.of(header),
             header.severity,
             header.thread,
-            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
+            lines,
             details,
             _framed_key(header, text, _name(rule)),
         )
 
-    def _read(self, rule: Rule, text: bytes) -> dict[str, Any] | None:
-        """The details of a record, None if the rule does not match. Cached: in a storm most records are alike."""
+    def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
+        """The matched lines of a record and its details, None if the rule does not match.
+
+        Cached: in a storm most records are alike.
+        """
         cached = self._cache.get((rule, text), _MISSING)
         if cached is not _MISSING:
             return cached
-        found = rule.search(text)
+        span = rule.search(text)
         # In a job's output another author may go on after the first line: that is looked at by itself.
         begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
-        details = rule.details(text) if found is not None and found[0] < begin else None
+        read = (_lines(text, *span), rule.details(text)) if span is not None and span[0] < begin else None
         if len(text) <= _TEXT_KEPT:
             if len(self._cache) >= _CACHED:
                 self._cache.clear()
-            self._cache[rule, text] = details
-        return details
+            self._cache[rule, text] = read
+        return read
 
     def _match_unframed(self, rule: Rule, record: LogRecord, position: int, clean: CleanText) -> Match | None:
         """A match that touches the line at `position`, unless a match of the same cause covers it already."""
@@ -326,7 +330,6 @@ class LogParser:
             return None
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
-        text = clean.text[clean.starts[line] :]
         return Match(
             rule,
             offset,
@@ -334,8 +337,8 @@ class LogParser:
             None,
             "",
             None,
-            text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
-            rule.details(text),
+            _lines(clean.text, *span),
+            rule.details(clean.text[clean.starts[line] :]),
             self._key_under(record.above, name) or _unframed_key(self._salt, offset, name),
         )
 
@@ -399,6 +402,15 @@ def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Pending:
 
 def _name(rule: Rule) -> str:
     return rule.cause.value if rule.cause is not None else rule.id
+
+
+def _lines(text: bytes, begin: int, end: int) -> str:
+    """The lines of `text` that hold a match, cut."""
+    found = text[begin:end]
+    first = text.rfind(b"\n", 0, end - len(found.lstrip())) + 1
+    last = text.find(b"\n", begin + len(found.rstrip()))
+    last = len(text) if last < 0 else last
+    return text[first : min(last, first + _TEXT_KEPT)].decode("utf-8", "replace").rstrip()
 
 
 def _framed_key(header: Header, text: bytes, name: str) -> bytes:

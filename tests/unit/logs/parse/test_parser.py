@@ -99,6 +99,24 @@ def test_a_record_is_recognised_with_its_header_and_numbers(scanner: Scanner) ->
     assert match.offset == len(head + record("Ok."))
 
 
+@pytest.mark.parametrize("kind", StreamKind)
+def test_a_match_holds_the_lines_that_matched_and_no_others(scanner: Scanner, kind: StreamKind) -> None:
+    lines = "kernel wants too much, in layer 7\n  scoped vmem limit is 16M"
+    around = f"WANDB_API_KEY=before\n{lines}\nWANDB_API_KEY=after\n"
+    (framed,) = parse(scanner, record(around), kind)
+    assert framed.text == lines
+    if kind is StreamKind.TEXT:
+        around = around.replace("too much", "too much, premapped region is full")
+        texts = {match.rule.id: match.text for match in parse(scanner, around, kind)}
+        assert texts["two-lines"] == lines.replace("too much", "too much, premapped region is full")
+        assert texts["premap"] == "kernel wants too much, premapped region is full, in layer 7"
+
+
+def test_a_long_line_is_cut(scanner: Scanner) -> None:
+    (match,) = parse(scanner, record("premapped region is full " + "x" * 5000))
+    assert len(match.text) == 2000
+
+
 def test_an_exception_clause_holds_for_the_whole_record(scanner: Scanner) -> None:
     assert parse(scanner, record("premapped region is full") + record("Ok.")) != []
     assert parse(scanner, record("premapped region is full\nbut this is only a drill") + record("Ok.")) == []
@@ -216,7 +234,7 @@ def test_launchers_prefixes_are_no_part_of_the_text(scanner: Scanner, prefix: st
         f"{prefix}{line}\n" for line in ("step", "kernel wants too much of it", "    scoped vmem limit 1M", "x")
     )
     (match,) = parse(scanner, text, StreamKind.TEXT)
-    assert match.text.split() == ["kernel", "wants", "too", "much", "of", "it", "scoped", "vmem", "limit", "1M", "x"]
+    assert match.text.split() == ["kernel", "wants", "too", "much", "of", "it", "scoped", "vmem", "limit", "1M"]
     assert match.line == 2
 
 
