@@ -6,8 +6,10 @@ disk) the batch is kept and committed later; nothing more is read until then, as
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError
@@ -15,7 +17,7 @@ from tpuwatch.launches import Origin
 from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tpuwatch.core import Clock
     from tpuwatch.launches import ExecRecord, LaunchTracker
@@ -29,6 +31,8 @@ RETRY_SECONDS = 1.0
 SAVE_SECONDS = 1.0
 _MAX_PIDS = 4096
 _MAX_QUEUED = 1000
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -95,11 +99,7 @@ class Ingest:
             self.due_in = RETRY_SECONDS
             return f"Reading waits until what was read can be stored: {error}"
         self._blocked = None
-        self._count_events(stored)
-        self._count_launches()
-        self._on_events(stored)
-        if batch.launches or batch.records:
-            self.on_launches(batch.launches, batch.records)
+        self._report(batch, stored)
         return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
 
     def add_event(self, event: Event) -> None:
@@ -172,19 +172,39 @@ class Ingest:
             self._metrics.logs.count_refused(reason.value)
         self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
 
-    def _count_events(self, stored: Sequence[Event]) -> None:
-        for event in stored:
-            if not event.cause.is_fault:
-                continue
-            self._metrics.logs.count_event(event.cause, history=event.history)
-            failed = event.cause is Cause.PREMAPPED_EXHAUSTED and not event.history
-            if failed and not self.tracker.is_duplicate(event.key):
-                self._metrics.logs.count_premapped_failure()
+    def _report(self, batch: _Batch, stored: list[Event]) -> None:
+        """Count what was stored and pass it on. It is not offered again: so whatever fails, the rest is done."""
+        failed = False
+        for step in self._steps(batch, stored):
+            try:
+                step()
+            except Exception:  # noqa: BLE001, PERF203 # whatever it is, the next step is done; it is logged once a turn
+                self._metrics.logs.count_report_failure()
+                if not failed:
+                    _log.exception("Not all that was stored could be counted and passed on.")
+                failed = True
 
-    def _count_launches(self) -> None:
+    def _steps(self, batch: _Batch, stored: list[Event]) -> Iterator[Callable[[], None]]:
+        for event in stored:
+            yield partial(self._count_event, event)
         for launch in self.tracker.concluded():
-            self._metrics.logs.count_launch(launch.outcome)
-            if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
-                self._metrics.logs.observe_init(launch.init_seconds)
-            if launch.premapped_bytes is not None:
-                self._metrics.logs.set_premapped_size(launch.premapped_bytes)
+            yield partial(self._count_launch, launch)
+        if stored:
+            yield partial(self._on_events, stored)
+        if batch.launches or batch.records:
+            yield partial(self.on_launches, batch.launches, batch.records)
+
+    def _count_event(self, event: Event) -> None:
+        if not event.cause.is_fault:
+            return
+        self._metrics.logs.count_event(event.cause, history=event.history)
+        failed = event.cause is Cause.PREMAPPED_EXHAUSTED and not event.history
+        if failed and not self.tracker.is_duplicate(event.key):
+            self._metrics.logs.count_premapped_failure()
+
+    def _count_launch(self, launch: Launch) -> None:
+        self._metrics.logs.count_launch(launch.outcome)
+        if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
+            self._metrics.logs.observe_init(launch.init_seconds)
+        if launch.premapped_bytes is not None:
+            self._metrics.logs.set_premapped_size(launch.premapped_bytes)

@@ -87,6 +87,10 @@ class LogMetrics:
         self.count_truncation = new.counter(
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
         ).inc
+        self.count_report_failure = new.counter(
+            "tpuwatch_log_report_failures_total",
+            "Times that something stored could not be counted or passed on; tpuwatch's log has the reason.",
+        ).inc
 
     def count_event(self, cause: Cause, *, history: bool = False) -> None:
         """A fault was stored, and is new; `history` as in `Event.history`. Copies of a record must not be reported."""

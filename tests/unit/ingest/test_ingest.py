@@ -232,9 +232,6 @@ def test_a_turn_that_fails_in_the_middle_loses_nothing(machine: Machine, monkeyp
     machine.turns()
     machine.write(line(1))
 
-    def broken(_now: float) -> None:
-        raise RuntimeError("nobody foresaw this")
-
     with monkeypatch.context() as patch:
         patch.setattr(machine.ingest.tracker, "tick", broken)
         with pytest.raises(RuntimeError):
@@ -244,6 +241,42 @@ def test_a_turn_that_fails_in_the_middle_loses_nothing(machine: Machine, monkeyp
     machine.turns()
     assert machine.numbers() == [1, 2]
     assert machine.metric(EVENTS) == 2
+
+
+def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("nobody foresaw this")
+
+
+@pytest.mark.parametrize("part", ["on_events", "on_launches", "count_event", "observe_init"])
+def test_what_fails_after_the_commit_keeps_nothing_else_from_being_counted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    machine.turns()
+    if part == "on_events":
+        machine.ingest._on_events = broken
+    elif part == "on_launches":
+        machine.ingest.on_launches = broken
+    elif part == "count_event":
+        count = machine.metrics.logs.count_event
+
+        def all_but_the_first(*_: object, **__: object) -> None:
+            monkeypatch.setattr(machine.metrics.logs, "count_event", count)
+            broken()
+
+        monkeypatch.setattr(machine.metrics.logs, "count_event", all_but_the_first)
+    else:
+        monkeypatch.setattr(machine.metrics.logs, "observe_init", broken)
+    done = "CreateTpuSystemState: TPU initialization is successful and it took 3.5s"
+    machine.write(line(1) + line(2) + line(3).replace("TESTEVENT 3", done))
+    assert machine.turns() == "Following the logs; nothing new."
+    assert machine.numbers() == [1, 2]
+    assert machine.metric(EVENTS) == (1 if part == "count_event" else 2)
+    assert machine.metric('tpuwatch_launches_total{outcome="ok"}') == 1
+    assert machine.metric("tpuwatch_last_init_seconds") == (0 if part == "observe_init" else 3.5)
+    assert len(machine.new_events) == (0 if part == "on_events" else 2)
+    assert len(machine.stored) == (0 if part == "on_launches" else 1)
+    assert machine.metric("tpuwatch_log_report_failures_total") == 1
+    assert "nobody foresaw this" in caplog.text
 
 
 def notice() -> Event:
