@@ -134,6 +134,18 @@ def test_what_is_written_while_it_is_down_is_live(daemon: DaemonProcess, how: st
     assert [finding["cause"] for finding in daemon.api("findings")["findings"]] in (["hang"], [])  # by the record's age
 
 
+def test_what_is_written_while_it_is_down_is_added_to_what_was_counted(daemon: DaemonProcess) -> None:
+    daemon.start()
+    log = daemon.logs / libtpu_name()
+    log.write_text(record(1) + record(2))
+    daemon.counts(EVENTS, 2)
+    daemon.kill()
+    with log.open("a") as file:
+        file.write(record(3))
+    daemon.start()
+    daemon.counts(EVENTS, 3)
+
+
 def test_a_record_in_four_files_and_in_a_jobs_output_counts_once(daemon: DaemonProcess) -> None:
     daemon.start()
     text = record(1, "F") + "a line of the same record\n"

@@ -36,6 +36,9 @@ COUNT_EVENTS = "SELECT cause, count(*) FROM events"
 INSERT_EVENT = """INSERT INTO events
     (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+SELECT_TOTALS = "SELECT series, label, number FROM totals"
+ADD_TOTAL = """INSERT INTO totals (series, label, number) VALUES (?, ?, ?)
+    ON CONFLICT (series, label) DO UPDATE SET number = number + excluded.number"""
 SELECT_CURSORS = "SELECT device, inode, head, path, offset, state, history_until FROM cursors"
 REPLACE_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, offset, state, history_until, seen)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""

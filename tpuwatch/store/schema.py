@@ -66,6 +66,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             PRIMARY KEY (project, zone, name)) WITHOUT ROWID""",
     ),
     (_rename_verdict_words,),
+    (
+        # How much has been counted since the first run: events are removed, these numbers never. They begin at 0 for a
+        # store of before, as a number that leaps would look like so many failures at once.
+        "CREATE TABLE totals (series TEXT, label TEXT, number INTEGER, PRIMARY KEY (series, label)) WITHOUT ROWID",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

@@ -12,7 +12,7 @@ from tpuwatch.store import opening, rows, schema
 from tpuwatch.store.reader import StoreReads, page_figures, used_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tpuwatch.core import Clock
@@ -139,12 +139,17 @@ class EventStore(StoreReads):
                 self.notices += tuple(notices)
 
     def commit(
-        self, events: Sequence[Event], cursors: Sequence[Cursor], launches: Sequence[Launch] = ()
+        self,
+        events: Sequence[Event],
+        cursors: Sequence[Cursor],
+        launches: Sequence[Launch] = (),
+        count: Callable[[Sequence[Event]], Mapping[tuple[str, str], int]] | None = None,
     ) -> list[Event]:
         """Store everything in one transaction, or raise StoreError and change nothing: the call may be repeated later.
 
         Returns the new events, in order and with their ids. An event whose key is stored is a copy and left out.
-        Launches are identified by pid and start; a later one replaces the facts. The first commit ends the first run.
+        Launches are identified by pid and start; a later one replaces the facts. `count` is given the new events,
+        without ids, and returns what is to be added to `totals`. The first commit ends the first run.
         """
         launch_rows = [rows.launch_row(launch) for launch in launches]
         cursor_rows = [rows.cursor_row(cursor, self._clock.time()) for cursor in cursors]
@@ -154,6 +159,9 @@ class EventStore(StoreReads):
                 connection.executemany(rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
                 connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
                 connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
+                if count is not None:
+                    counted = count([event for _, event in new])
+                    connection.executemany(rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
                 connection.executemany(_REPLACE_META, self._unsaved.items())
             self._unsaved.clear()
             self.first_run = False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.core.clock import ManualClock
 
+TOTAL = ("events", "vmem_oom")
 NODE = CloudNode("p", "z", "train-1", "READY", "HEALTHY")
 
 
@@ -34,7 +35,7 @@ def judgement(verdict: Verdict, at: float = NOW) -> Judgement:
 
 
 def fill_store(store: EventStore) -> None:
-    store.commit([event("a"), event("b")], [cursor(10)], [Launch(pid=1, started=NOW)])
+    store.commit([event("a"), event("b")], [cursor(10)], [Launch(pid=1, started=NOW)], lambda new: {TOTAL: len(new)})
     store.add_verdicts([judgement(Verdict.HEALTHY)], "boot-1")
     store.save_cloud_nodes([NODE])
 
@@ -45,6 +46,7 @@ def check_contents(store: EventStore) -> None:
     assert [one.pid for one in store.launches()] == [1]
     assert [one.verdict for one in stored_verdicts(store)] == [Verdict.HEALTHY]
     assert store.cloud_nodes() == [NODE]
+    assert store.totals() == {TOTAL: 2}
     assert not store.first_run
 
 
