@@ -54,7 +54,7 @@ class StoreMaintenance:
             self._prune(state, logs)
 
     def _renew(self, logs: LogService) -> None:
-        problem = self._store.problem
+        problem, noticed = self._store.problem, len(self._store.notices)
         try:
             self._store.renew()
             self._count(logs)
@@ -64,6 +64,8 @@ class StoreMaintenance:
         if problem != self._problem:
             self._problem = problem
             _log.warning("%s", problem)
+        for notice in self._store.notices[noticed:]:
+            _log.warning("%s", notice)
         if self._store.durable:
             self._problem = ""
             _log.warning("The store is durable again; of its events it has the latest.")

@@ -192,7 +192,7 @@ def file_ids(path: Path) -> FileIds:
 
 def _file_id(name: str) -> tuple[int, int] | None:
     try:
-        status = os.stat(name)  # noqa: PTH116 - a Path costs more than the call, which each read and commit makes
+        status = os.stat(name)  # noqa: PTH116 - a Path costs more than the call, which each read makes
     except OSError:
         return None
     return status.st_dev, status.st_ino

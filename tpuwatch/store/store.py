@@ -53,7 +53,7 @@ class EventStore(StoreReads):
     One thread reads logs and calls `commit`, `prune`, `forget_cursors` and `close`. All other methods are thread-safe.
     """
 
-    notices: tuple[str, ...]  # what was done at opening, for the log and the status
+    notices: tuple[str, ...]  # what was done at opening and renewing, for the log and the status
     first_run: bool  # there was no commit before; True until the first commit
     first_run_time: float  # when tpuwatch first ran here, in seconds since the epoch
     last_clean_stop: float | None  # when the run before was closed, in seconds since the epoch; None if it was killed
@@ -106,7 +106,7 @@ class EventStore(StoreReads):
     @property
     def durable(self) -> bool:
         """Whether what is stored reaches the disk, and not memory or files that were deleted: three calls of stat."""
-        return bool(self._files) and opening.file_ids(self._path) == self._files
+        return any(self._files) and opening.file_ids(self._path) == self._files
 
     @property
     def problem(self) -> str:

@@ -69,6 +69,20 @@ def test_a_store_that_was_deleted_is_made_again_in_the_next_turn(
     ]
 
 
+def test_what_takes_the_place_of_the_store_is_set_aside_and_logged(
+    upkeep: Upkeep, caplog: pytest.LogCaptureFixture
+) -> None:
+    upkeep.commit("a")
+    shutil.rmtree(upkeep.directory)
+    upkeep.directory.mkdir()
+    (upkeep.directory / "store.db").write_bytes(b"rubbish " * 4096)
+    upkeep.run()
+    (notice,) = upkeep.store.notices
+    assert "is damaged (file is not a database): it was kept as store.db.corrupt-" in notice
+    assert caplog.messages[1] == notice
+    assert len(upkeep.store.events()) == 1
+
+
 def test_a_store_that_cannot_be_kept_is_tried_again_and_again_and_logged_once(
     upkeep: Upkeep, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -18,7 +18,7 @@ from tpuwatch.core.errors import StoreBusyError, StoreError
 from tpuwatch.model.launches import Launch
 from tpuwatch.model.signals import CloudNode
 from tpuwatch.model.verdict import Action, Confidence, Judgement, Verdict
-from tpuwatch.store import EventStore, StoreReader, schema
+from tpuwatch.store import EventStore, StoreReader, opening, schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +106,19 @@ def test_a_store_that_is_deleted_is_made_again(
         assert (store.durable, store.first_run, store.last_clean_stop) == (True, False, NOW)
         assert store.cursors() == [cursor(20)]
         assert len(store.events()) == 3
+
+
+def test_a_store_that_is_deleted_while_it_is_opened_is_not_durable(
+    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identify = opening.file_ids
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "file_ids", lambda path: delete("", "-wal", "-shm")(tmp_path) or identify(path))
+        store = EventStore.open(tmp_path, clock)
+    assert not store.durable
+    store.renew()
+    assert store.durable
+    store.close()
 
 
 def test_what_is_stored_between_deletion_and_renewal_is_kept(store: EventStore, tmp_path: Path) -> None:
