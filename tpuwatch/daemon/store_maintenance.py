@@ -38,6 +38,7 @@ class StoreMaintenance:
         self._stored_at_count = self._stored_at_prune = 0  # events stored when they were last counted and pruned
         self._next = self._next_forget = self._next_renewal = float("-inf")
         self._problem = store.problem  # why it is not durable, as it was logged last
+        self._noticed = len(store.notices)  # that were logged
 
     def events(self, logs: LogService) -> int:
         """How many events the store holds now."""
@@ -49,26 +50,25 @@ class StoreMaintenance:
         if now >= self._next_renewal and not self._store.durable:
             self._next_renewal = now + RENEW_SECONDS
             self._renew(logs)
+        for notice in self._store.notices[self._noticed :]:
+            _log.warning("%s", notice)
+        self._noticed = len(self._store.notices)
         if now >= self._next or logs.stored_events - self._stored_at_prune >= PRUNE_EVENTS:
             self._next, self._stored_at_prune = now + EVERY_SECONDS, logs.stored_events
             self._prune(state, logs)
 
     def _renew(self, logs: LogService) -> None:
-        problem, noticed = self._store.problem, len(self._store.notices)
         try:
             self._store.renew()
             self._count(logs)
         except StoreError as error:
             self._metrics.daemon.count_store_error()
-            problem = str(error)
-        if problem != self._problem:
-            self._problem = problem
-            _log.warning("%s", problem)
-        for notice in self._store.notices[noticed:]:
-            _log.warning("%s", notice)
-        if self._store.durable:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                _log.warning("%s", error)
+        else:
             self._problem = ""
-            _log.warning("The store is durable again; of its events it has the latest.")
+            _log.warning("The store is durable again.")
 
     def _count(self, logs: LogService) -> None:
         self._events, self._stored_at_count = sum(self._store.counts().values()), logs.stored_events

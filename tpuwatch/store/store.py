@@ -113,13 +113,13 @@ class EventStore(StoreReads):
         """Why the store is not durable, in sentences; empty if it is."""
         if self.durable:
             return ""
-        return self._problem or f"The files of the store {self._path} were deleted or replaced; it is made again."
+        return self._problem or f"The files of the store {self._path} were deleted or replaced."
 
     def renew(self) -> None:
         """Make the store durable again, after its files were deleted or while they could not be written.
 
         It keeps offsets, launches, what nodes are, and the latest events. Raises StoreError if that is not possible
-        yet; then it is in memory.
+        yet; then it is in memory. `commit` does it first where files were deleted.
         """
         with self._turn:
             if self.durable:
@@ -128,6 +128,7 @@ class EventStore(StoreReads):
             try:
                 if self._files:
                     self._move_to_memory()
+                    notices.append(f"the files of the store {self._path} were deleted or replaced while tpuwatch ran")
                 self._move_to_file(notices)
             except StoreBusyError as error:
                 self._problem = f"{error}."
@@ -136,7 +137,7 @@ class EventStore(StoreReads):
                 self._problem = _not_kept(self._path.parent, error)
                 raise StoreError(self._problem) from error
             finally:
-                self.notices += tuple(notices)
+                self.notices += tuple(notice for notice in notices if notice not in self.notices)
 
     def commit(
         self,
@@ -154,6 +155,9 @@ class EventStore(StoreReads):
         launch_rows = [rows.launch_row(launch) for launch in launches]
         cursor_rows = [rows.cursor_row(cursor, self._clock.time()) for cursor in cursors]
         with self._turn:
+            if self._files and not self.durable:  # nothing would be kept of what files take that were deleted
+                with contextlib.suppress(StoreError):
+                    self.renew()
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
                 connection.executemany(rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])

@@ -63,10 +63,23 @@ def test_a_store_that_was_deleted_is_made_again_in_the_next_turn(
     assert upkeep.store.durable
     assert upkeep.maintenance.events(upkeep.logs) == 2
     assert len(StoreReader.open(upkeep.directory).events()) == 2
-    assert [record.message for record in caplog.records] == [
-        f"The files of the store {upkeep.directory}/store.db were deleted or replaced; it is made again.",
-        "The store is durable again; of its events it has the latest.",
-    ]
+    assert caplog.messages == ["The store is durable again.", deleted(upkeep)]
+
+
+def deleted(upkeep: Upkeep) -> str:
+    return f"the files of the store {upkeep.directory}/store.db were deleted or replaced while tpuwatch ran"
+
+
+def test_a_commit_after_the_deletion_is_durable_at_once(upkeep: Upkeep, caplog: pytest.LogCaptureFixture) -> None:
+    upkeep.commit("a")
+    for _ in range(3):
+        shutil.rmtree(upkeep.directory)
+        upkeep.commit("b")
+        assert upkeep.store.durable
+        assert len(StoreReader.open(upkeep.directory).events()) == 2
+        upkeep.run()
+    assert upkeep.store.notices == (deleted(upkeep),)
+    assert caplog.messages == [deleted(upkeep)]
 
 
 def test_what_takes_the_place_of_the_store_is_set_aside_and_logged(
@@ -77,9 +90,8 @@ def test_what_takes_the_place_of_the_store_is_set_aside_and_logged(
     upkeep.directory.mkdir()
     (upkeep.directory / "store.db").write_bytes(b"rubbish " * 4096)
     upkeep.run()
-    (notice,) = upkeep.store.notices
-    assert "is damaged (file is not a database): it was kept as store.db.corrupt-" in notice
-    assert caplog.messages[1] == notice
+    assert "is damaged (file is not a database): it was kept as store.db.corrupt-" in upkeep.store.notices[1]
+    assert caplog.messages[1:] == list(upkeep.store.notices)
     assert len(upkeep.store.events()) == 1
 
 
@@ -94,10 +106,11 @@ def test_a_store_that_cannot_be_kept_is_tried_again_and_again_and_logged_once(
     assert (upkeep.store.durable, upkeep.errors) == (False, 1)
     upkeep.run(RENEW_SECONDS / 2)
     assert upkeep.errors == 2
-    assert len(caplog.records) == 1
+    assert len(caplog.records) == 2
+    assert deleted(upkeep) in caplog.messages
     upkeep.directory.unlink()
     upkeep.run(RENEW_SECONDS)
     assert upkeep.store.durable
-    assert caplog.messages[1:] == ["The store is durable again; of its events it has the latest."]
+    assert caplog.messages[2:] == ["The store is durable again."]
     upkeep.commit("a", "b")
     assert upkeep.maintenance.events(upkeep.logs) == 2

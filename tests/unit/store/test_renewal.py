@@ -90,9 +90,7 @@ def test_a_store_that_is_deleted_is_made_again(
         assert store.problem == ""
         deleted(directory)
         assert not store.durable
-        assert (
-            store.problem == f"The files of the store {directory}/store.db were deleted or replaced; it is made again."
-        )
+        assert store.problem == f"The files of the store {directory}/store.db were deleted or replaced."
         check_contents(store)
         store.renew()
         assert store.durable
