@@ -134,6 +134,18 @@ def test_what_is_written_while_it_is_down_is_live(daemon: DaemonProcess, how: st
     assert [finding["cause"] for finding in daemon.api("findings")["findings"]] in (["hang"], [])  # by the record's age
 
 
+def test_what_is_written_while_it_is_down_is_added_to_what_was_counted(daemon: DaemonProcess) -> None:
+    daemon.start()
+    log = daemon.logs / libtpu_name()
+    log.write_text(record(1) + record(2))
+    daemon.counts(EVENTS, 2)
+    daemon.kill()
+    with log.open("a") as file:
+        file.write(record(3))
+    daemon.start()
+    daemon.counts(EVENTS, 3)
+
+
 def test_a_record_in_four_files_and_in_a_jobs_output_counts_once(daemon: DaemonProcess) -> None:
     daemon.start()
     text = record(1, "F") + "a line of the same record\n"
@@ -221,11 +233,20 @@ def test_a_state_directory_that_cannot_be_had(daemon: DaemonProcess) -> None:
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         daemon.configure(listen=address)
         daemon.spawn()
-        wait_for(lambda: daemon.ask("/readyz", address)[0] == 200, "the daemon")
+        wait_for(lambda: daemon.ask("/healthz", address)[0] == 200, "the daemon")
         assert "tpuwatch_store_durable 0.0" in daemon.ask("/metrics", address)[1]
+        status, body = daemon.ask("/readyz", address)
+        assert status == 503
+        assert "Events are held in memory only. The store cannot be kept in" in body
         (daemon.logs / libtpu_name()).write_text(record(1))
         wait_for(lambda: f"{EVENTS} 1.0" in daemon.ask("/metrics", address)[1], "the event")
         assert "it is in memory, and lost when tpuwatch ends" in daemon.ask("/api/v1/status", address)[1]
+        (daemon.root / "state").unlink()
+        wait_for(lambda: daemon.ask("/readyz", address)[0] == 200, "a durable store")
+        assert "tpuwatch_store_durable 1.0" in daemon.ask("/metrics", address)[1]
+        daemon.kill()
+        daemon.start()
+        daemon.sees(1)
         assert daemon.stop() == 0
 
 
@@ -285,16 +306,21 @@ def test_a_full_disk_and_a_kill_lose_nothing(daemon: DaemonProcess) -> None:
     daemon.counts(EVENTS, 1)
 
 
-def test_a_store_that_is_deleted_under_it_does_not_end_it(daemon: DaemonProcess) -> None:
+def test_a_store_that_is_deleted_under_it_is_made_again(daemon: DaemonProcess) -> None:
     daemon.start()
+    (daemon.logs / libtpu_name()).write_text(record(1))
+    daemon.sees(1)
     for path in daemon.state.glob("store.db*"):
         path.unlink()
-    status, body = wait_for(lambda: daemon.ask("/api/v1/events"), "an answer")
-    assert status == 503
-    assert "cannot read the store" in body
-    (daemon.logs / libtpu_name()).write_text(record(1))
-    wait_for(lambda: daemon.metric("tpuwatch_log_read_bytes_total") > 0, "the reading")
-    assert daemon.ask("/api/v1/status")[0] == 200
+    with (daemon.logs / libtpu_name()).open("a") as log:
+        log.write(record(2))
+    wait_for((daemon.state / "store.db").exists, "another store")
+    daemon.sees(1, 2)
+    wait_for(lambda: daemon.ask("/readyz")[0] == 200, "being ready")
+    daemon.counts("tpuwatch_store_durable", 1)
+    daemon.kill()
+    daemon.start()
+    daemon.sees(1, 2)
     assert daemon.stop() == 0
 
 

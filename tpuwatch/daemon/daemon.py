@@ -73,7 +73,7 @@ class Daemon:
         with contextlib.ExitStack() as undo:
             self._store = EventStore.open(self._config.state.dir, clock)
             undo.callback(self._store.close)
-            for notice in self._store.notices:
+            for notice in filter(None, [*self._store.notices, self._store.problem]):
                 _log.warning("%s", notice)
             self._logs = LogService(
                 self._config,
@@ -231,7 +231,7 @@ class Daemon:
                 str(self._config.state.dir),
                 self._store.durable,
                 events,
-                detail=self._state if self._logs.ingest.blocked else "",
+                detail=self._store.problem or (self._state if self._logs.ingest.blocked else ""),
             ),
             last_launch=self._logs.last_launch(),
             identity=snapshot.identity,

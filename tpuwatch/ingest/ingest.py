@@ -6,8 +6,10 @@ disk) the batch is kept and committed later; nothing more is read until then, as
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError
@@ -16,7 +18,7 @@ from tpuwatch.launches import Origin
 from tpuwatch.model import Cause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tpuwatch.core import Clock
     from tpuwatch.launches import ExecRecord, LaunchTracker
@@ -31,12 +33,15 @@ SAVE_SECONDS = 1.0
 _MAX_PIDS = 4096
 _MAX_QUEUED = 1000
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(slots=True)
 class _Batch:
     events: list[Event] = field(default_factory=list)
     cursors: list[Cursor] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
+    concluded: list[Launch] = field(default_factory=list)  # those of them whose outcome was decided
     added: list[Event] = field(default_factory=list)  # not from a log, so that they cannot be read again
     records: list[ExecRecord] = field(default_factory=list)  # merged into the launches
 
@@ -65,7 +70,7 @@ class Ingest:
         clock: Clock,
         on_events: Callable[[list[Event]], None],
     ) -> None:
-        """`on_events` is called with the new events after they were stored."""
+        """`on_events` is called with the new events after they were stored. Raises StoreError."""
         self.on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None] = _ignore
         self.follower = follower
         self.due_in = 0.0  # seconds until the next turn is due without a wake-up
@@ -83,6 +88,7 @@ class Ingest:
         self._pids: dict[str, int] = {}  # by path of a job's output, from libtpu's banner in it
         self._truncations = 0
         self._refusals: Counter[Refusal] = Counter()
+        metrics.logs.restore(store.totals())
 
     def turn(self, *, last: bool = False) -> str:
         """Do one turn; returns a sentence about the result. The `last` one stores all offsets."""
@@ -90,18 +96,16 @@ class Ingest:
         if not batch and not self._store.first_run:  # a first commit, even of nothing, ends the first run
             return "Following the logs; nothing new."
         try:
-            stored = self._store.commit(batch.events + batch.added, batch.cursors, batch.launches)
+            stored = self._store.commit(
+                batch.events + batch.added, batch.cursors, batch.launches, partial(self._totals, batch)
+            )
         except StoreError as error:
             self._blocked = batch
             self._metrics.daemon.count_store_error()
             self.due_in = RETRY_SECONDS
             return f"Reading waits until what was read can be stored: {error}"
         self._blocked = None
-        self._count_events(stored)
-        self._count_launches()
-        self._on_events(stored)
-        if batch.launches or batch.records:
-            self.on_launches(batch.launches, batch.records)
+        self._report(batch, stored)
         return f"Files that were read on: {len(batch.cursors)}; new events: {len(stored)}."
 
     def add_event(self, event: Event) -> None:
@@ -122,7 +126,7 @@ class Ingest:
         self.follower.close()
         self.follower = follower
         if (old := self._blocked) is not None:  # only what the new follower does not read again
-            self._blocked = _Batch(launches=old.launches, added=old.added, records=old.records)
+            self._blocked = replace(old, events=[], cursors=[])
         self._moved.clear()
         self._truncations, self._refusals = 0, Counter()
 
@@ -144,7 +148,7 @@ class Ingest:
             batch.records.append(self._records.popleft())
             self.tracker.add_record(batch.records[-1])
         self.tracker.tick(now)
-        batch.launches = self.tracker.changed()
+        batch.launches, batch.concluded = self.tracker.changed(), self.tracker.concluded()
         while self._added:
             batch.added.append(self._added.popleft())
         self._moved.update({(cursor.device, cursor.inode): cursor for cursor in reading.cursors})
@@ -175,19 +179,46 @@ class Ingest:
             self._metrics.logs.count_refused(reason.value)
         self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
 
-    def _count_events(self, stored: Sequence[Event]) -> None:
-        for event in stored:
+    def _report(self, batch: _Batch, stored: list[Event]) -> None:
+        """Count what was stored and pass it on. It is not offered again: so whatever fails, the rest is done."""
+        failed = False
+        for step in self._steps(batch, stored):
+            try:
+                step()
+            except Exception:  # noqa: BLE001, PERF203 # whatever it is, the next step is done; it is logged once a turn
+                self._metrics.logs.count_report_failure()
+                if not failed:
+                    _log.exception("Not all that was stored could be counted and passed on.")
+                failed = True
+
+    def _steps(self, batch: _Batch, stored: list[Event]) -> Iterator[Callable[[], None]]:
+        for (series, label), number in self._totals(batch, stored).items():
+            yield partial(self._metrics.logs.count, series, label, number)
+        for launch in batch.concluded:
+            yield partial(self._show_launch, launch)
+        if stored:
+            yield lambda: self._on_events(stored)
+        if batch.launches or batch.records:
+            yield lambda: self.on_launches(batch.launches, batch.records)
+
+    def _totals(self, batch: _Batch, new: Sequence[Event]) -> Counter[tuple[str, str]]:
+        """What the batch adds to metrics and to the store's totals, if these of its events are new."""
+        totals: Counter[tuple[str, str]] = Counter()
+        for event in new:
             if not event.cause.is_fault:
                 continue
-            self._metrics.logs.count_event(event.cause, history=event.history)
-            failed = event.cause is Cause.PREMAPPED_EXHAUSTED and not event.history
-            if failed and not self.tracker.is_duplicate(event.key):
-                self._metrics.logs.count_premapped_failure()
+            if event.history:
+                totals["backlog_events", ""] += 1
+                continue
+            totals["events", event.cause.value] += 1
+            if event.cause is Cause.PREMAPPED_EXHAUSTED and not self.tracker.is_duplicate(event.key):
+                totals["premapped_failures", ""] += 1
+        for launch in batch.concluded:
+            totals["launches", launch.outcome.value] += 1
+        return totals
 
-    def _count_launches(self) -> None:
-        for launch in self.tracker.concluded():
-            self._metrics.logs.count_launch(launch.outcome)
-            if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
-                self._metrics.logs.observe_init(launch.init_seconds)
-            if launch.premapped_bytes is not None:
-                self._metrics.logs.set_premapped_size(launch.premapped_bytes)
+    def _show_launch(self, launch: Launch) -> None:
+        if launch.outcome in (Outcome.OK, Outcome.SLOW) and launch.init_seconds is not None:
+            self._metrics.logs.observe_init(launch.init_seconds)
+        if launch.premapped_bytes is not None:
+            self._metrics.logs.set_premapped_size(launch.premapped_bytes)

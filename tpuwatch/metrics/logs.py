@@ -24,27 +24,33 @@ class LogMetrics:
 
     def __init__(self, new: Families, refusals: Iterable[str]) -> None:
         """`refusals` are all reasons for which a file is not read."""
-        self._events = new.counters(
+        events = new.counters(
             "tpuwatch_events_total",
             "Faults recognised in logs, by cause; what stood there before tpuwatch first ran is not counted.",
             "cause",
             [cause for cause in Cause if cause.is_fault],
         )
-        self._history = new.counter(
+        backlog_events = new.counter(
             "tpuwatch_backlog_events_total",
             "Faults that stood in the logs before tpuwatch first ran here; they are stored and alert nothing.",
         )
         # Failures and launches are counted once, and never for history.
-        self.count_premapped_failure = new.counter(
+        premapped_failures = new.counter(
             "tpuwatch_premapped_failures_total",
             "Allocations that failed because the premapped host buffer was too small.",
-        ).inc
-        self.count_launch = new.counting(
+        )
+        launches = new.counters(
             "tpuwatch_launches_total",
             "Processes that tried to bring the TPU up, by how it went: ok, slow, failed, silent or killed.",
             "outcome",
             FINAL_OUTCOMES,
         )
+        self._totals = {
+            **{("events", cause.value): counter for cause, counter in events.items()},
+            ("backlog_events", ""): backlog_events,
+            ("premapped_failures", ""): premapped_failures,
+            **{("launches", outcome.value): counter for outcome, counter in launches.items()},
+        }
         self._init = Histogram(
             "tpuwatch_tpu_init_seconds",
             "How long TPU initialisation took, as libtpu reports it.",
@@ -87,13 +93,23 @@ class LogMetrics:
         self.count_truncation = new.counter(
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
         ).inc
+        self.count_report_failure = new.counter(
+            "tpuwatch_log_report_failures_total",
+            "Times that something stored could not be counted or passed on; tpuwatch's log has the reason.",
+        ).inc
 
-    def count_event(self, cause: Cause, *, history: bool = False) -> None:
-        """A fault was stored, and is new; `history` as in `Event.history`. Copies of a record must not be reported."""
-        if history:
-            self._history.inc()
-        else:
-            self._events[cause].inc()
+    def count(self, series: str, label: str, number: int) -> None:
+        """Something was stored, and is new: add to `events` (by cause), `backlog_events` (faults that are history),
+        `launches` (by outcome) or `premapped_failures`. `label` is empty where there is none.
+
+        Raises KeyError for a series that is not declared.
+        """
+        self._totals[series, label].inc(number)
+
+    def restore(self, totals: Mapping[tuple[str, str], int]) -> None:
+        """Begin with what earlier runs have counted, of the series that this version knows."""
+        for total in totals.keys() & self._totals.keys():
+            self._totals[total].inc(totals[total])
 
     def observe_init(self, seconds: float) -> None:
         """A TPU initialisation that took `seconds` was seen."""

@@ -134,6 +134,8 @@ class DaemonStatus:
     def not_ready(self) -> list[str]:
         """Why the daemon is not ready, a sentence each; empty if it is."""
         reasons = [] if self.reading else ["No log can be read."]
+        if not self.store.durable:
+            reasons.append(f"Events are held in memory only. {self.store.detail}".rstrip())
         return reasons + [_staleness(loop) for loop in self.loops if not loop.fresh]
 
 

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreBusyError
-from tpuwatch.store import schema
+from tpuwatch.store import rows, schema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,16 +19,30 @@ if TYPE_CHECKING:
 
 LOCK_NAME = "store.lock"
 _FORMER_LOCK_NAME = "journal.lock"  # of the version that named the file schema.FORMER_NAME
-# What a store in memory copies from the file: of the events enough to recognise copies and to show the recent past.
-_SEEDS = (
-    "INSERT INTO main.meta SELECT * FROM file.meta",
-    "INSERT INTO main.cursors SELECT * FROM file.cursors",
-    "INSERT INTO main.launches SELECT * FROM file.launches",
-    "INSERT INTO main.events SELECT * FROM (SELECT * FROM file.events ORDER BY id DESC LIMIT 10000) ORDER BY id",
-    "INSERT INTO main.verdicts SELECT * FROM file.verdicts"
-    " WHERE id IN (SELECT max(id) FROM file.verdicts GROUP BY node ORDER BY max(id) DESC LIMIT 10000)",
-    "INSERT INTO main.cloud_nodes SELECT * FROM file.cloud_nodes",
+# What one store takes over from another: a query of the one, a statement for the other. Of events and verdicts it is
+# enough to recognise copies and to show the recent past.
+_COPIED = (
+    (
+        "SELECT name, value FROM meta",
+        "INSERT INTO meta VALUES (?, ?)"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE name <> 'first_run_time'",
+    ),
+    (rows.SELECT_TOTALS, "INSERT OR REPLACE INTO totals (series, label, number) VALUES (?, ?, ?)"),
+    ("SELECT device, inode, head FROM cursors", rows.DROP_OTHER_HEADS),
+    ("SELECT device, inode, head, path, offset, state, history_until, seen FROM cursors", rows.REPLACE_CURSOR),
+    ("SELECT started, pid, facts FROM launches ORDER BY id", rows.UPSERT_LAUNCH),
+    (
+        "SELECT node, verdict, at, since, boot_id, facts FROM verdicts WHERE id IN"
+        " (SELECT max(id) FROM verdicts GROUP BY node ORDER BY max(id) DESC LIMIT 10000) ORDER BY id",
+        "INSERT INTO verdicts (node, verdict, at, since, boot_id, facts) SELECT ?1, ?2, ?3, ?4, ?5, ?6"
+        " WHERE NOT EXISTS (SELECT 1 FROM verdicts WHERE node = ?1 AND at = ?3)",
+    ),
+    ("SELECT project, zone, name, stored, facts FROM cloud_nodes", rows.REPLACE_CLOUD_NODE),
 )
+_SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details,
+    history FROM (SELECT * FROM events ORDER BY id DESC LIMIT 10000) ORDER BY id"""
+
+FileIds = tuple["tuple[int, int] | None", ...]
 
 
 class DirectoryLock:
@@ -36,7 +50,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path, name: str = LOCK_NAME) -> None:
         """Take the lock. Raises StoreBusyError if another process has it, OSError if the file cannot be opened."""
-        path = directory / name
+        path = self._path = directory / name
         try:
             # Who may open it may lock it and so keep the daemon out: its own user only.
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -64,9 +78,31 @@ class DirectoryLock:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file of that name is the one that is locked, so that it keeps another daemon out."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._path.stat())
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Release the lock. The file stays: its removal would allow two holders at once."""
         os.close(self._fd)
+
+
+def lock_directory(directory: Path, held: DirectoryLock | None = None) -> DirectoryLock:
+    """Lock `directory`, which is created if necessary. `held` is a lock of it whose file may have been deleted.
+
+    Raises StoreBusyError and OSError as DirectoryLock.
+    """
+    if held is not None and held.is_in_place:
+        return held
+    directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    lock = DirectoryLock(directory)
+    if held is not None:
+        held.release()
+    return lock
 
 
 def take_over_former(directory: Path, notices: list[str]) -> None:
@@ -101,12 +137,65 @@ def open_file(path: Path, clock: Clock, notices: list[str]) -> sqlite3.Connectio
 
 def open_memory(path: Path, notices: list[str]) -> sqlite3.Connection:
     """A store in memory, filled with what can be read from `path`."""
-    connection = sqlite3.connect(":memory:", uri=True, isolation_level=None, check_same_thread=False)
-    schema.migrate(connection)
-    with contextlib.suppress(OSError):
+    connection = new_memory()
+    try:
         if path.exists():
-            _seed(connection, path, notices)
+            with contextlib.closing(schema.connect_read_only(path)) as file:
+                if schema.user_version(file) == schema.VERSION:
+                    copy(file, connection)
+                else:
+                    notices.append(f"{path} is of another version of tpuwatch: nothing was read from it")
+    except sqlite3.Error as error:
+        notices.append(f"nothing could be read from {path} ({error})")
+    except OSError:
+        pass  # the notice about the directory says it
     return connection
+
+
+def new_memory() -> sqlite3.Connection:
+    """An empty store in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    schema.migrate(connection)
+    return connection
+
+
+def copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
+    """Add the contents of a store to another one, of the events and verdicts the latest, or raise and change nothing.
+
+    Where both have something, `source` is right: it is the later one. Events keep their ids, unless `target` has
+    others with such ids: then they follow those.
+    """
+    target.execute("BEGIN IMMEDIATE")
+    try:
+        known = "SELECT 1 FROM events WHERE key = ?"
+        events = [row for row in source.execute(_SELECT_EVENTS) if not target.execute(known, row[1:2]).fetchone()]
+        if events:
+            last = target.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
+            shift = max(0, last + 1 - events[0][0])
+            target.executemany(rows.INSERT_EVENT, ((number + shift, *rest) for number, *rest in events))
+        for select, insert in _COPIED:
+            target.executemany(insert, source.execute(select))
+        target.execute("COMMIT")
+    except BaseException:
+        if target.in_transaction:
+            target.execute("ROLLBACK")
+        raise
+
+
+def file_ids(path: Path) -> FileIds:
+    """Device and inode of each file of an open database, None for one that is not there.
+
+    They stay the same while the database is open, unless someone deletes or replaces a file.
+    """
+    return tuple(map(_file_id, (f"{path}{suffix}" for suffix in ("", "-wal", "-shm"))))
+
+
+def _file_id(name: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(name)  # noqa: PTH116 - a Path costs more than the call, which each read makes
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class _UnusableError(Exception):
@@ -120,6 +209,7 @@ class _UnusableError(Exception):
 def _checked(path: Path) -> sqlite3.Connection:
     try:
         if path.exists():
+            _drop_orphaned_index(path)
             _check(path)
         _keep_private(path)
         connection = schema.connect(path)
@@ -133,6 +223,12 @@ def _checked(path: Path) -> sqlite3.Connection:
             raise _UnusableError("corrupt", f"is damaged ({error})") from error
         raise
     return connection
+
+
+def _drop_orphaned_index(path: Path) -> None:
+    """Remove a -shm without its -wal. If a reader has it open, SQLite would look for the deleted log's pages."""
+    if not path.with_name(f"{path.name}-wal").exists():
+        path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
 
 
 def _keep_private(path: Path) -> None:
@@ -180,22 +276,3 @@ def _rename_database(path: Path, target: Path) -> None:
     for suffix in ("-wal", "-shm", ""):  # the main file last: SQLite deletes a -wal that has none
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(target.with_name(target.name + suffix))
-
-
-def _seed(connection: sqlite3.Connection, path: Path, notices: list[str]) -> None:
-    try:
-        connection.execute("ATTACH ? AS file", (schema.read_only_uri(path),))
-        if schema.user_version(connection, "file") != schema.VERSION:
-            notices.append(f"{path} is of another version of tpuwatch: nothing was read from it")
-            return
-        connection.execute("BEGIN")
-        for statement in _SEEDS:
-            connection.execute(statement)
-        connection.execute("COMMIT")
-    except sqlite3.Error as error:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        notices.append(f"nothing could be read from {path} ({error})")
-    finally:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("DETACH file")

@@ -62,6 +62,10 @@ class StoreReads:
         found = self._select(f"{rows.COUNT_EVENTS} GROUP BY cause")
         return {cause: count for value, count in found if (cause := rows.cause_of(value)) is not None}
 
+    def totals(self) -> dict[tuple[str, str], int]:
+        """What commits have counted since the first run, by series and value of its label; see `EventStore.commit`."""
+        return {(series, label): number for series, label, number in self._select(rows.SELECT_TOTALS)}
+
     def last_id(self) -> int:
         """The id of the event stored last, for `after_id`; 0 if there is none."""
         return int(self._select("SELECT coalesce(max(id), 0) FROM events")[0][0])

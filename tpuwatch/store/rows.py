@@ -36,9 +36,14 @@ COUNT_EVENTS = "SELECT cause, count(*) FROM events"
 INSERT_EVENT = """INSERT INTO events
     (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+SELECT_TOTALS = "SELECT series, label, number FROM totals"
+ADD_TOTAL = """INSERT INTO totals (series, label, number) VALUES (?, ?, ?)
+    ON CONFLICT (series, label) DO UPDATE SET number = number + excluded.number"""
 SELECT_CURSORS = "SELECT device, inode, head, path, offset, state, history_until FROM cursors"
 REPLACE_CURSOR = """INSERT OR REPLACE INTO cursors (device, inode, head, path, offset, state, history_until, seen)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+# An inode is one file at a time: one with other first bytes was truncated, or deleted and its inode reused.
+DROP_OTHER_HEADS = "DELETE FROM cursors WHERE device = ? AND inode = ? AND head <> ?"
 SELECT_LAUNCHES = "SELECT id, facts FROM launches"
 UPSERT_LAUNCH = """INSERT INTO launches (started, pid, facts) VALUES (?, ?, ?)
     ON CONFLICT (started, pid) DO UPDATE SET facts = excluded.facts"""

@@ -66,6 +66,11 @@ MIGRATIONS: tuple[Migration, ...] = (
             PRIMARY KEY (project, zone, name)) WITHOUT ROWID""",
     ),
     (_rename_verdict_words,),
+    (
+        # How much has been counted since the first run: events are removed, these numbers never. They begin at 0 for a
+        # store of before, as a number that leaps would look like so many failures at once.
+        "CREATE TABLE totals (series TEXT, label TEXT, number INTEGER, PRIMARY KEY (series, label)) WITHOUT ROWID",
+    ),
 )
 VERSION = len(MIGRATIONS)
 
@@ -114,14 +119,16 @@ def read_only_uri(path: Path) -> str:
     """The SQLite URI to read `path` with, whether or not its directory is writable.
 
     SQLite reads a WAL file through its -shm file, which a stopped daemon does not leave and which cannot be made in a
-    directory without write permission. Then, and only then, the file does not change and is opened as "immutable".
+    directory without write permission, or on a full disk. If nothing is in the WAL file either, no one writes, and the
+    file is opened as "immutable".
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     connection = sqlite3.connect(uri, uri=True)
     try:
         user_version(connection)
     except sqlite3.OperationalError:
-        if not path.exists() or path.with_name(f"{path.name}-wal").exists():
+        wal = path.with_name(f"{path.name}-wal")
+        if not path.exists() or (wal.exists() and wal.stat().st_size):
             raise
         uri += "&immutable=1"
     finally:

@@ -12,7 +12,7 @@ from tpuwatch.store import opening, rows, schema
 from tpuwatch.store.reader import StoreReads, page_figures, used_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tpuwatch.core import Clock
@@ -28,8 +28,6 @@ KEPT_CURSORS = 200_000
 MEMORY_BYTES = 32 << 20  # the limit of a store in memory, whatever the configuration allows
 _VACUUM_PAGES = 2000  # pages that one call of prune frees at most
 
-# An inode is one file at a time: one with other first bytes was truncated, or deleted and its inode reused.
-_DROP_OTHER_HEADS = "DELETE FROM cursors WHERE device = ? AND inode = ? AND head <> ?"
 _LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
 _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each is an index lookup
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
@@ -55,8 +53,7 @@ class EventStore(StoreReads):
     One thread reads logs and calls `commit`, `prune`, `forget_cursors` and `close`. All other methods are thread-safe.
     """
 
-    notices: tuple[str, ...]  # what was done at opening, for the log and the status
-    durable: bool  # False: the directory cannot be written, so the store is in memory and lost with the process
+    notices: tuple[str, ...]  # what was done at opening and renewing, for the log and the status
     first_run: bool  # there was no commit before; True until the first commit
     first_run_time: float  # when tpuwatch first ran here, in seconds since the epoch
     last_clean_stop: float | None  # when the run before was closed, in seconds since the epoch; None if it was killed
@@ -67,14 +64,15 @@ class EventStore(StoreReads):
         connection: sqlite3.Connection,
         clock: Clock,
         *,
-        durable: bool,
-        lock: opening.DirectoryLock | None = None,
-        notices: Iterable[str] = (),
+        lock: opening.DirectoryLock | None,
+        notices: Iterable[str],
+        problem: str = "",
     ) -> None:
-        """Use `open` instead."""
+        """Use `open` instead. `problem`: the connection is to memory, for this reason."""
         super().__init__(path)
         self.notices = tuple(notices)
-        self.durable = durable
+        self._problem = problem
+        self._files: opening.FileIds = () if problem else opening.file_ids(path)  # empty: it is in memory
         self._connection = connection
         self._clock = clock
         self._directory_lock = lock
@@ -93,39 +91,81 @@ class EventStore(StoreReads):
         notices: list[str] = []
         lock = None
         try:
-            directory.mkdir(mode=0o750, parents=True, exist_ok=True)
-            lock = opening.DirectoryLock(directory)
+            lock = opening.lock_directory(directory)
             opening.take_over_former(directory, notices)
             connection = opening.open_file(path, clock, notices)
         except (OSError, sqlite3.OperationalError) as error:
-            notices.append(
-                f"the store cannot be kept in {directory} ({error}): it is in memory, and lost when tpuwatch ends; "
-                "make the directory writable, with room, and restart tpuwatch"
-            )
             connection = opening.open_memory(path, notices)
-            return cls(path, connection, clock, durable=False, lock=lock, notices=notices)
+            return cls(path, connection, clock, lock=lock, notices=notices, problem=_not_kept(directory, error))
         except StoreBusyError:
             if lock is not None:
                 lock.release()
             raise
-        return cls(path, connection, clock, durable=True, lock=lock, notices=notices)
+        return cls(path, connection, clock, lock=lock, notices=notices)
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is stored reaches the disk, and not memory or files that were deleted: three calls of stat."""
+        return any(self._files) and opening.file_ids(self._path) == self._files
+
+    @property
+    def problem(self) -> str:
+        """Why the store is not durable, in sentences; empty if it is."""
+        if self.durable:
+            return ""
+        return self._problem or f"The files of the store {self._path} were deleted or replaced."
+
+    def renew(self) -> None:
+        """Make the store durable again, after its files were deleted or while they could not be written.
+
+        It keeps offsets, launches, what nodes are, and the latest events. Raises StoreError if that is not possible
+        yet; then it is in memory. `commit` does it first where files were deleted.
+        """
+        with self._turn:
+            if self.durable:
+                return
+            notices: list[str] = []
+            try:
+                if self._files:
+                    self._move_to_memory()
+                    notices.append(f"the files of the store {self._path} were deleted or replaced while tpuwatch ran")
+                self._move_to_file(notices)
+            except StoreBusyError as error:
+                self._problem = f"{error}."
+                raise
+            except (OSError, sqlite3.Error) as error:
+                self._problem = _not_kept(self._path.parent, error)
+                raise StoreError(self._problem) from error
+            finally:
+                self.notices += tuple(notice for notice in notices if notice not in self.notices)
 
     def commit(
-        self, events: Sequence[Event], cursors: Sequence[Cursor], launches: Sequence[Launch] = ()
+        self,
+        events: Sequence[Event],
+        cursors: Sequence[Cursor],
+        launches: Sequence[Launch] = (),
+        count: Callable[[Sequence[Event]], Mapping[tuple[str, str], int]] | None = None,
     ) -> list[Event]:
         """Store everything in one transaction, or raise StoreError and change nothing: the call may be repeated later.
 
         Returns the new events, in order and with their ids. An event whose key is stored is a copy and left out.
-        Launches are identified by pid and start; a later one replaces the facts. The first commit ends the first run.
+        Launches are identified by pid and start; a later one replaces the facts. `count` is given the new events,
+        without ids, and returns what is to be added to `totals`. The first commit ends the first run.
         """
         launch_rows = [rows.launch_row(launch) for launch in launches]
         cursor_rows = [rows.cursor_row(cursor, self._clock.time()) for cursor in cursors]
         with self._turn:
+            if self._files and not self.durable:  # nothing would be kept of what files take that were deleted
+                with contextlib.suppress(StoreError):
+                    self.renew()
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
-                connection.executemany(_DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
+                connection.executemany(rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
                 connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
                 connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
+                if count is not None:
+                    counted = count([event for _, event in new])
+                    connection.executemany(rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
                 connection.executemany(_REPLACE_META, self._unsaved.items())
             self._unsaved.clear()
             self.first_run = False
@@ -167,7 +207,7 @@ class EventStore(StoreReads):
         while it returns more than 0, the number of events removed. The file shrinks if it is larger than `max_bytes` or
         more than half empty; its write-ahead log takes up to 16 MiB besides. Raises StoreError.
         """
-        if not self.durable:
+        if not self._files:
             max_bytes = min(max_bytes, MEMORY_BYTES)
         with self._transaction() as connection:
             horizon = self._clock.time() - max_age_seconds
@@ -210,6 +250,33 @@ class EventStore(StoreReads):
             if self._directory_lock is not None:
                 self._directory_lock.release()
                 self._directory_lock = None
+
+    def _move_to_memory(self) -> None:
+        """Let go of files that were deleted. While they are open, they can be read."""
+        memory = opening.new_memory()
+        try:
+            opening.copy(self._connection, memory)
+        except BaseException:
+            memory.close()
+            raise
+        self._connection.close()
+        self._connection, self._files = memory, ()
+
+    def _move_to_file(self, notices: list[str]) -> None:
+        directory = self._path.parent
+        self._directory_lock = opening.lock_directory(directory, self._directory_lock)
+        opening.take_over_former(directory, notices)
+        connection = opening.open_file(self._path, self._clock, notices)
+        try:
+            opening.copy(self._connection, connection)
+            last = connection.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
+        except BaseException:
+            connection.close()
+            raise
+        self._connection.close()
+        self._connection, self._files = connection, opening.file_ids(self._path)
+        self._next_id = max(self._next_id, last + 1)
+        self._problem, self._damaged = "", False
 
     def _read_meta(self) -> int:
         """Read what earlier runs stored; returns the next event id.
@@ -281,7 +348,17 @@ class EventStore(StoreReads):
                 yield connection
             return
         with self._turn:
-            yield self._connection
+            try:
+                yield self._connection
+            except sqlite3.Error as error:
+                raise self._unreadable(error) from error
+
+
+def _not_kept(directory: Path, error: Exception) -> str:
+    return (
+        f"The store cannot be kept in {directory} ({error}): it is in memory, and lost when tpuwatch ends. "
+        "Make the directory writable, with room, and it is kept there at once."
+    )
 
 
 def _surplus(connection: sqlite3.Connection, max_bytes: int) -> int:

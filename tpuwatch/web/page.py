@@ -127,10 +127,6 @@ def _title(status: DaemonStatus, findings: Sequence[Finding], nodes: Sequence[Ju
 def _own_problems(status: DaemonStatus) -> list[str]:
     """What prevents tpuwatch itself from doing all of its work, a sentence each."""
     sentences = [*status.not_ready(), *status.notices]
-    if not status.store.durable:
-        sentences.append(
-            f"Events are held in memory only: {status.store.path} cannot be written. {status.store.detail}"
-        )
     for problem in status.problems:
         named = problem.path in problem.reason
         sentences.append(problem.reason if named else f"{problem.path}: {problem.reason}")

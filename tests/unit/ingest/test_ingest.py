@@ -232,9 +232,6 @@ def test_a_turn_that_fails_in_the_middle_loses_nothing(machine: Machine, monkeyp
     machine.turns()
     machine.write(line(1))
 
-    def broken(_now: float) -> None:
-        raise RuntimeError("nobody foresaw this")
-
     with monkeypatch.context() as patch:
         patch.setattr(machine.ingest.tracker, "tick", broken)
         with pytest.raises(RuntimeError):
@@ -244,6 +241,93 @@ def test_a_turn_that_fails_in_the_middle_loses_nothing(machine: Machine, monkeyp
     machine.turns()
     assert machine.numbers() == [1, 2]
     assert machine.metric(EVENTS) == 2
+
+
+COUNTERS = (
+    EVENTS,
+    'tpuwatch_events_total{cause="premapped_exhausted"}',
+    "tpuwatch_backlog_events_total",
+    "tpuwatch_premapped_failures_total",
+    'tpuwatch_launches_total{outcome="ok"}',
+)
+
+
+def test_counters_continue_over_restarts_and_prunes(machine: Machine) -> None:
+    machine.write(line(1), name("ERROR"))  # history
+    machine.scanner = Scanner(Catalogue((scanner().catalogue.rules[0], *load_catalogue().rules)))
+    machine.ingest.replace_follower(machine.follower())
+    machine.turns()
+    texts = (
+        f"Process id {DEAD_PID}",
+        "TPU premapped buffer enabled. Size: 4294967296",
+        "TPU initialization is successful and it took 3.5s",
+        "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G. "
+        "That was not possible. There are 3.00G free.",
+    )
+    machine.write("".join(line(number).replace(f"TESTEVENT {number}", text) for number, text in enumerate(texts, 2)))
+    machine.write(line(6))
+    machine.turns()
+    counted = [machine.metric(series) for series in COUNTERS]
+    assert counted == [1, 1, 1, 1, 1]
+    machine.clock.advance(86_400)
+    assert machine.store.prune(60, 1 << 40) == 3
+    machine.restart()
+    assert [machine.metric(series) for series in COUNTERS] == counted
+    machine.write(line(7))
+    machine.turns()
+    assert machine.metric(EVENTS) == 2
+    machine.restart()
+    machine.turns()
+    assert machine.metric(EVENTS) == 2
+
+
+def test_a_launch_that_could_not_be_stored_at_first_is_counted_once(machine: Machine) -> None:
+    machine.turns()
+    machine.store._connection.execute("PRAGMA query_only = 1")
+    machine.write(line(1).replace("TESTEVENT 1", "TPU initialization is successful and it took 3.5s"))
+    machine.turns()
+    assert machine.ingest.blocked
+    machine.store._connection.execute("PRAGMA query_only = 0")
+    machine.ingest.replace_follower(machine.follower())
+    machine.turns()
+    assert machine.metric('tpuwatch_launches_total{outcome="ok"}') == 1
+    assert machine.store.totals() == {("launches", "ok"): 1}
+
+
+def broken(*_: object, **__: object) -> None:
+    raise RuntimeError("nobody foresaw this")
+
+
+@pytest.mark.parametrize("part", ["on_events", "on_launches", "count", "observe_init"])
+def test_what_fails_after_the_commit_keeps_nothing_else_from_being_counted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, part: str
+) -> None:
+    machine.turns()
+    if part == "on_events":
+        machine.ingest._on_events = broken
+    elif part == "on_launches":
+        machine.ingest.on_launches = broken
+    elif part == "count":
+        count = machine.metrics.logs.count
+
+        def all_but_the_first(*_: object, **__: object) -> None:
+            monkeypatch.setattr(machine.metrics.logs, "count", count)
+            broken()
+
+        monkeypatch.setattr(machine.metrics.logs, "count", all_but_the_first)
+    else:
+        monkeypatch.setattr(machine.metrics.logs, "observe_init", broken)
+    done = "CreateTpuSystemState: TPU initialization is successful and it took 3.5s"
+    machine.write(line(1) + line(2) + line(3).replace("TESTEVENT 3", done))
+    assert machine.turns() == "Following the logs; nothing new."
+    assert machine.numbers() == [1, 2]
+    assert machine.metric(EVENTS) == (0 if part == "count" else 2)
+    assert machine.metric('tpuwatch_launches_total{outcome="ok"}') == 1
+    assert machine.metric("tpuwatch_last_init_seconds") == (0 if part == "observe_init" else 3.5)
+    assert len(machine.new_events) == (0 if part == "on_events" else 2)
+    assert len(machine.stored) == (0 if part == "on_launches" else 1)
+    assert machine.metric("tpuwatch_log_report_failures_total") == 1
+    assert "nobody foresaw this" in caplog.text
 
 
 def notice() -> Event:

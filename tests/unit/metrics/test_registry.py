@@ -177,7 +177,7 @@ def test_its_own_state() -> None:
 
 def test_two_instances_share_nothing() -> None:
     first, second = new(), new()
-    first.logs.count_event(Cause.HANG)
+    first.logs.count("events", "hang", 1)
     assert samples(second)["tpuwatch_events_total", "hang"] == 0
 
 
@@ -203,20 +203,21 @@ def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
     metrics = new()
     metrics.node.count_api_request("other", "other")
     names = sorted(samples(metrics))
-    causes = [cause for cause in Cause if cause.is_fault]
+    causes = [cause.value for cause in Cause if cause.is_fault]
 
     def offer(start: int, count: int) -> None:
         for number in range(start, start + count):
             text = f'hostile-{number}\n# TYPE x{number} counter{{cause="'
             with pytest.raises(KeyError):
-                metrics.logs.count_event(text)  # type: ignore[arg-type] # what a careless caller could do
+                metrics.logs.count("events", text, 1)
             with pytest.raises(KeyError):
                 metrics.logs.count_refused(text)
             with pytest.raises(KeyError):
                 metrics.logs.count_records({text: 1})
             metrics.daemon.set_loop_success(text, 1.0, 1.0)
             metrics.daemon.count_http_request(number)
-            metrics.logs.count_event(causes[number % len(causes)])
+            metrics.logs.restore({("events", text): 1, (text, ""): 1})
+            metrics.logs.count("events", causes[number % len(causes)], 1)
 
     offer(0, 100)
     gc.collect()

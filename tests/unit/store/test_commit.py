@@ -162,6 +162,28 @@ def test_a_launch_is_known_by_pid_and_start(store: EventStore) -> None:
     assert store.launches(limit=1) == [newest]
 
 
+def test_totals_are_counted_with_what_is_stored_and_outlive_it(
+    next_run: Callable[[], EventStore], clock: ManualClock
+) -> None:
+    store = next_run()
+    assert store.totals() == {}
+    hang = ("events", "hang")
+    store.commit([event("a"), event("b")], [], count=lambda new: {hang: len(new), ("launches", "ok"): 1})
+    store.commit([event("b"), event("c")], [], count=lambda new: {hang: len(new)})
+    with pytest.raises(OverflowError):
+        store.commit([event("d", offset=1 << 70)], [], count=lambda _: {hang: 1})
+    clock.advance(10)
+    assert store.prune(1, 1 << 40) == 3
+    assert store.totals() == {hang: 3, ("launches", "ok"): 1}
+    assert next_run().totals() == {hang: 3, ("launches", "ok"): 1}
+
+
+def test_a_failed_count_stores_nothing(store: EventStore) -> None:
+    with pytest.raises(ZeroDivisionError):
+        store.commit([event("a")], [cursor(10)], count=lambda _: {("events", "hang"): 1 // 0})
+    assert (store.events(), store.cursors(), store.totals()) == ([], [], {})
+
+
 def test_a_closed_store_raises(store: EventStore) -> None:
     store.close()
     with pytest.raises(StoreError, match="closed"):

@@ -86,7 +86,7 @@ def test_a_full_disk_at_the_start(tmp_path: Path, clock: ManualClock) -> None:
         fill(tmp_path / "disk" / "ballast")
         store = EventStore.open(tmp_path / "disk", clock)
         assert not store.durable
-        assert "it is in memory, and lost when tpuwatch ends" in store.notices[0]
+        assert "it is in memory, and lost when tpuwatch ends" in store.problem
         assert len(store.commit([event("a")], [])) == 1
         store.close()
 
@@ -122,9 +122,9 @@ def check_memory(directory: Path, clock: ManualClock) -> None:
     store = EventStore.open(directory, clock)
     assert not store.durable
     assert not store.first_run
-    (notice,) = store.notices
-    assert f"the store cannot be kept in {directory} (" in notice
-    assert "make the directory writable" in notice
+    assert store.notices == ()
+    assert store.problem.startswith(f"The store cannot be kept in {directory} (")
+    assert "Make the directory writable" in store.problem
     assert [one.key for one in store.commit([event("a"), event("b")], [cursor(20)])] == [b"b"]
     assert store.cursors() == [cursor(20)]
     with pytest.raises(StoreBusyError):

@@ -195,7 +195,7 @@ def test_a_directory_without_a_lock_file_that_may_not_be_written(tmp_path: Path,
     finally:
         tmp_path.chmod(0o755)
     assert not store.durable
-    assert "Permission denied" in store.notices[0]
+    assert "Permission denied" in store.problem
     store.close()
 
 

@@ -82,6 +82,7 @@ def test_a_status_of_a_daemon_that_cannot_work() -> None:
     assert document["ready"] is False
     assert document["not_ready"] == [
         "No log can be read.",
+        "Events are held in memory only. The disk is full.",
         "The loop follow has not finished a turn yet.",
         "The loop store has not finished a turn for too long.",
     ]

@@ -77,7 +77,7 @@ def test_a_daemon_that_cannot_read_does_not_report_that_nothing_is_wrong() -> No
     assert "No log can be read." in text
     assert "The loop follow has not finished a turn yet." in text
     assert "The store was set aside." in text
-    assert "Events are held in memory only: /j cannot be written. The disk is full." in text
+    assert "Events are held in memory only. The disk is full." in text
     assert "/logs/a: permission is denied" in text
     assert "/logs/b: " not in text  # the reason names the path already
 
