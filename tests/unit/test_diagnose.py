@@ -244,3 +244,20 @@ def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
     assert finding.count == 2500
     assert finding.last.details["requested_bytes"] == 2499 * 1024
     assert finding.first.details["requested_bytes"] == 0
+
+
+RETRIES = """W0901 10:00:00.000000 4711 hosts.cc:10] unexpected worker hostname t1v-n-0
+trying a batch of 4096
+RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. There are 1.50G free.; (0x0x0_HBM0)
+trying a batch of 2048
+RESOURCE_EXHAUSTED: Attempting to allocate 1.75G. That was not possible. There are 1.50G free.; (0x0x0_HBM0)
+trying a batch of 1024
+"""
+
+
+def test_what_a_program_prints_after_a_record_with_a_header_is_looked_at_by_itself() -> None:
+    [finding] = findings_in(RETRIES.encode(), SCANNER, "job.log")
+    assert (finding.cause, finding.count, finding.line) == (Cause.HBM_OOM_RUNTIME, 2, 3)
+    assert finding.first.text.startswith("RESOURCE_EXHAUSTED: Attempting to allocate 2.00G")
+    recovered = RETRIES + "step 1 loss 2.5\nstep 2 loss 2.25\n"
+    assert findings_in(recovered.encode(), SCANNER, "job.log") == []

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError
+from tpuwatch.ingest.copies import FailureCopies
 from tpuwatch.launches import Origin
 from tpuwatch.model import Cause, Outcome
 
@@ -78,6 +79,7 @@ class Ingest:
         self._records: deque[ExecRecord] = deque(maxlen=_MAX_QUEUED)
         self._moved: dict[tuple[int, int], Cursor] = {}  # not stored yet, as nothing was recognised since
         self._next_save = clock.monotonic()
+        self._copies = FailureCopies()
         self._pids: dict[str, int] = {}  # by path of a job's output, from libtpu's banner in it
         self._truncations = 0
         self._refusals: Counter[Refusal] = Counter()
@@ -162,7 +164,8 @@ class Ingest:
         pid = file.pid if file.pid is not None else self._pids.get(path)
         origin = Origin(pid, file.user, file.host, file_match.history, output=file.pid is None)
         self.tracker.observe(match, origin, now)
-        return match.event(path, pid, now, history=file_match.history)
+        event = match.event(path, pid, now, history=file_match.history)
+        return None if event is None or self._copies.is_copy(event) else event
 
     def _count_files(self) -> None:
         counters = self.follower.counters

@@ -51,15 +51,15 @@ def _step(number: int, rng: random.Random) -> str:
 def _allocation_failure(number: int, rng: random.Random) -> str:
     size, free = rng.random() * 9 + 1, rng.random()
     return (
-        f"E0901 {_seconds(number)}.{number % 1_000_000:06d} {4711 + number % 7} tpu.cc:33] RESOURCE_EXHAUSTED: Attempting to "
-        f"allocate {size:.2f}G. That was not possible. There are {free:.2f}G free.; (0x0x0_HBM0)\n"
+        f"E0901 {_seconds(number)}.{number % 1_000_000:06d} {4711 + number % 7} tpu.cc:33] RESOURCE_EXHAUSTED: "
+        f"Attempting to allocate {size:.2f}G. That was not possible. There are {free:.2f}G free.; (0x0x0_HBM0)\n"
     )
 
 
 def _report(number: int, rng: random.Random) -> str:
     """A report of 1,000 allocations: a third of a megabyte."""
     lines = [
-        f"E0901 {_seconds(number)}.000001 4711 tpu.cc:33] Ran out of memory in memory space hbm. Used 19.46G of 15.48G hbm.",
+        f"E0901 {_seconds(number)}.000001 4711 tpu.cc:33] Ran out of memory in memory space hbm. Used 19G of 15G hbm.",
         "",
         "  Largest program allocations in hbm:",
         "",

@@ -42,7 +42,10 @@ class Pipeline:
     """What the daemon's loop turns, without the daemon."""
 
     def __init__(self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = ()) -> None:
-        """Follows the directory `logs` and the files of `jobs` (globs), and keeps the store in `state`; nothing of either has been read before."""
+        """Follows the directory `logs` and the files of `jobs` (globs), and keeps the store in `state`.
+
+        Nothing of them has been read before.
+        """
         clock = SystemClock()
         self.store = EventStore.open(state, clock)
         self.follower = Follower(

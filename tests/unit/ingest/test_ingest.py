@@ -303,7 +303,7 @@ def test_a_failure_in_both_log_and_output_of_a_launch_counts_once(machine: Machi
     (machine.jobs / "train.log").write_text(f"{records[0]}Traceback: {failure}\n")
     machine.turns()
     assert {event.pid for event in machine.store.events()} == {DEAD_PID}
-    assert machine.metric('tpuwatch_events_total{cause="premapped_exhausted"}') == 2
+    assert machine.metric('tpuwatch_events_total{cause="premapped_exhausted"}') == 1
     assert machine.metric("tpuwatch_premapped_failures_total") == 1
     assert [one.premapped_failures for one in machine.store.launches()] == [1]
     (machine.jobs / "other.log").write_text(f"{failure}\n")  # without a pid

@@ -123,10 +123,10 @@ def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> byte
     return line[match.end() :] if match else line
 
 
-def without_colours(text: bytes) -> tuple[bytes, Callable[[int], int]]:
-    """`text` without colours, and what gives for the end of a stretch of it the end in `text`."""
+def without_colours(text: bytes) -> tuple[bytes, Callable[[int], int] | None]:
+    """`text` without colours, and what gives for the end of a stretch of it the end in `text`; None: the same."""
     if b"\x1b" not in text:
-        return text, lambda end: end
+        return text, None
     starts, removed, total = [], [0], 0
     for match in _ANSI.finditer(text):
         starts.append(match.start() - total)

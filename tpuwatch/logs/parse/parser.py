@@ -178,7 +178,10 @@ class LogParser:
                 done, keep, self.open = position, record.start, True
                 break
             self._resolve(position, matches)
-            matches += self._evaluate(record, position, rules)
+            found = self._evaluate(record, position, rules)
+            matches += found
+            if not found:
+                self._scanner.note_fruitless()
             at = after
         self._resolve(done, matches)
         if self._records is not None:
@@ -204,7 +207,7 @@ class LogParser:
         return True
 
     def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int]:
-        """The record of hit `at`, the rules of the hits in it (unframed: on its line), and the next hit."""
+        """The record of hit `at`, the rules of the hits in it (in a job's output: on its line), and the next hit."""
         position = hits[at].position
         record = self._buffer.record(position, end)
         rules, after = self._called(hits, at, self._reach(record, position, end))
@@ -216,7 +219,8 @@ class LogParser:
         return record, rules, after
 
     def _reach(self, record: LogRecord, position: int, end: int) -> int:
-        return record.stop if record.header is not None else self._buffer.line_end(position, end)
+        framed = record.header is not None and self._kind is StreamKind.LIBTPU
+        return record.stop if framed else self._buffer.line_end(position, end)
 
     def _called(self, hits: list[Hit], at: int, upto: int) -> tuple[list[Rule], int]:
         """The rules of the hits from `at` up to `upto`, in the catalogue's order, and the hit after these."""
@@ -290,7 +294,10 @@ class LogParser:
         cached = self._cache.get((rule, text), _MISSING)
         if cached is not _MISSING:
             return cached
-        details = rule.details(text) if rule.search(text) is not None else None
+        found = rule.search(text)
+        # In a job's output another author may go on after the first line: that is looked at by itself.
+        begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
+        details = rule.details(text) if found is not None and found[0] < begin else None
         if len(text) <= _TEXT_KEPT:
             if len(self._cache) >= _CACHED:
                 self._cache.clear()

@@ -2,7 +2,8 @@
 
 A record is a line with a header and the lines without one that follow it. If no header is near, the text is unframed:
 the record is then a line with a few lines of context, bounded by lines that begin something new (a traceback, an
-exception). All searches are bounded, so that each costs constant time whatever the text is.
+exception). In a job's output that holds of each line without a header, since another author may have written it. All
+searches are bounded, so that each costs constant time whatever the text is.
 """
 
 from __future__ import annotations
@@ -89,11 +90,11 @@ class RecordBuffer:
         """The record around `position`, as far as known at `end`."""
         line = self._line_start(position)
         start, header = self._walk_back(line)
-        if header is not None:
+        if header is not None and (start == line or not self._text):
             return LogRecord(start, *self._stop(line, position, end, header, MAX_RECORD, MAX_RECORD))
         start = line
         for _ in range(_BACK_LINES):
-            if start == 0 or line - start > _BACK_BYTES or self._breaks(start):
+            if start == 0 or line - start > _BACK_BYTES or self._breaks(start) or self._header(start) is not None:
                 break
             start = self._line_start(start - 1)
         start = max(start, line - _BACK_BYTES)

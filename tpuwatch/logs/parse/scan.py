@@ -22,9 +22,12 @@ if TYPE_CHECKING:
 
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule
 
+    Place = Callable[[int], int]
+
 _FEW = 32  # literals in a block that cost less than a second pass
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
-_MANY = 2000  # literals in dense blocks, after which the patterns are compiled, which takes half a second
+_MANY = 1000  # records without a match, after which the patterns are compiled, which takes half a second
+_SKIPPED = 16  # dense blocks that are not passed again after one in which most literals were part of a match
 
 
 class Hit(NamedTuple):
@@ -42,7 +45,7 @@ def _in_thread(work: Callable[[], None]) -> None:
 class Scanner:
     """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space.
 
-    The patterns are compiled in a thread of their own when enough dense text was seen, and used when they are ready.
+    The patterns are compiled in a thread of their own when literals have often led to nothing, and used when ready.
     """
 
     def __init__(self, catalogue: Catalogue, background: Callable[[Callable[[], None]], None] = _in_thread) -> None:
@@ -65,42 +68,50 @@ class Scanner:
                 literal=True,
             )
         self._patterns: _Patterns | None = None
-        self._dense = 0  # literals seen in dense blocks
         self._background = background
-        self._begun = False  # to compile the patterns
+        self._fruitless = 0  # records
+        self._skip = 0  # dense blocks
 
     def scan(self, block: bytes, start: int, end: int) -> list[Hit]:
         """The literals from `start` up to `end` where a rule may match, in order."""
         text, place = without_colours(block)
         found = self._find_literals(text, place, start, end)
-        if len(found) > _FEW + (end - start) // _SPARSE_BYTES:
-            if self._patterns is not None:
-                return self._patterns.confirm(found, block, text, place)
-            self._dense += len(found)
-            if self._dense > _MANY and not self._begun:
-                self._begun = True
-                self._background(self.compile_patterns)
+        if self._patterns is not None and len(found) > _FEW + (end - start) // _SPARSE_BYTES:
+            if not self._skip:
+                hits, confirmed = self._patterns.confirm(found, block, text, place)
+                self._skip = _SKIPPED if confirmed > len(found) // 2 else 0
+                return hits
+            self._skip -= 1
         rules = self.rules
         return [Hit(position, literal, rules[literal]) for position, literal in found]
+
+    def note_fruitless(self) -> None:
+        """Note a record in which a literal was found and no rule matched."""
+        self._fruitless += 1
+        if self._fruitless == _MANY:
+            self._background(self.compile_patterns)
 
     def compile_patterns(self) -> None:
         """Make the second pass ready."""
         self._patterns = _Patterns(self.catalogue.rules, self.rules)
 
-    def _find_literals(self, text: bytes, place: Callable[[int], int], start: int, end: int) -> list[tuple[int, int]]:
-        hits: list[tuple[int, int]] = []
+    def _find_literals(self, text: bytes, place: Place | None, start: int, end: int) -> list[tuple[int, int]]:
+        """The literals in `text`, as (position, number), in order."""
         if self._literals is None:
-            return hits
-        append, lengths = hits.append, self.lengths
+            return []
+        ends: list[tuple[int, int]] = []
+        append, lengths = ends.append, self.lengths
 
-        def found(index: int, _start: int, stop: int, _flags: int, _context: object) -> None:
-            position = place(stop - lengths[index] + 1) - 1
-            if position >= start and place(stop) <= end:
-                append((position, index))
+        def found(literal: int, _start: int, stop: int, _flags: int, _context: object) -> None:
+            append((stop, literal))
 
         self._literals.scan(text, match_event_handler=found)
+        if place is None:
+            hits = [(stop - lengths[literal], literal) for stop, literal in ends if stop <= end]
+        else:
+            hits = [(place(stop - lengths[literal] + 1) - 1, literal) for stop, literal in ends if place(stop) <= end]
         hits.sort()
-        return hits
+        return hits[bisect_left(hits, (start, 0)) :]
 
 
 class _Patterns:
@@ -126,9 +137,9 @@ class _Patterns:
         self._database = _compiled(raw)
 
     def confirm(
-        self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Callable[[int], int]
-    ) -> list[Hit]:
-        """Those literals of `block` that may be part of a match. `text`: the block without colours."""
+        self, literals: list[tuple[int, int]], block: bytes, text: bytes, place: Place | None
+    ) -> tuple[list[Hit], int]:
+        """Those literals that may be part of a match, and how many are. `text`: the block without colours."""
         ends: list[tuple[int, int]] = []
 
         def found(pattern: int, _start: int, end: int, _flags: int, _context: object) -> None:
@@ -138,7 +149,7 @@ class _Patterns:
         confirmed: dict[int, tuple[Rule, ...]] = {}  # by index of the literal
         upto: dict[Rule, int] = {}
         for end, pattern in ends:
-            rule, reach, stop = self._rules[pattern], self._reach[pattern], place(end)
+            rule, reach, stop = self._rules[pattern], self._reach[pattern], place(end) if place else end
             first = stop - reach if reach else block.rfind(b"\n", 0, stop - 1) + 1
             first = bisect_left(literals, (max(first, upto.get(rule, 0)), 0))
             upto[rule] = stop
@@ -146,11 +157,12 @@ class _Patterns:
                 if rule in self._called[literals[at][1]]:
                     confirmed[at] = (*confirmed.get(at, ()), rule)
         unconfirmed = self._unconfirmed
-        return [
+        hits = [
             Hit(position, literal, (*unconfirmed[literal], *confirmed.get(at, ())))
             for at, (position, literal) in enumerate(literals)
             if at in confirmed or unconfirmed[literal]
         ]
+        return hits, len(confirmed)
 
 
 def _compiled(patterns: list[RawPattern]) -> hyperscan.Database:

@@ -1,0 +1,67 @@
+"""Recognises a failure that is reported twice: libtpu logs it, and the program prints the exception."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tpuwatch.model import Cause, Event
+
+COPY_SECONDS = 10.0  # between the record in the log and the line that is printed
+_MAX_KEYS = 1000
+_MAX_UNPAIRED = 100  # of a cause
+
+
+class FailureCopies:
+    """What was reported in the last seconds. A record of a log is paired with at most one printed exception."""
+
+    def __init__(self) -> None:
+        self._keys: dict[bytes, float] = {}  # of what was reported, and when it was read, in that order
+        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a time of its own.
+        self._unpaired: dict[tuple[Cause, bool], deque[Event]] = {}
+
+    def is_copy(self, event: Event) -> bool:
+        """Whether the failure was reported already, in the other way.
+
+        Old text has no time to go by: its failures are never copies.
+        """
+        if event.history or not event.cause.is_fault or event.key in self._keys:
+            return False
+        self._forget(event.observed - 2 * COPY_SECONDS)
+        printed = event.time is None
+        others = self._unpaired.get((event.cause, not printed), ())
+        same = next((other for other in others if _is_same(other, event)), None)
+        if same is not None:
+            self._unpaired[event.cause, not printed].remove(same)
+            return True
+        self._keys[event.key] = event.observed
+        self._unpaired.setdefault((event.cause, printed), deque(maxlen=_MAX_UNPAIRED)).append(event)
+        return False
+
+    def _forget(self, before: float) -> None:
+        """Forget what was read before that time."""
+        while self._keys and (self._keys[key := next(iter(self._keys))] < before or len(self._keys) > _MAX_KEYS):
+            del self._keys[key]
+        for events in self._unpaired.values():
+            while events and events[0].observed < before:
+                events.popleft()
+
+
+def _is_same(one: Event, other: Event) -> bool:
+    return (
+        abs(_moment(one) - _moment(other)) <= COPY_SECONDS
+        and (one.pid is None or other.pid is None or one.pid == other.pid)
+        and _agree(one.details, other.details)
+    )
+
+
+def _moment(event: Event) -> float:
+    return event.observed if event.time is None else event.time
+
+
+def _agree(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+    """Whether no detail has two values."""
+    return all(others[name] == value for name, value in some.items() if name in others)
