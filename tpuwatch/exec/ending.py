@@ -79,6 +79,7 @@ def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> M
         "exit_status": end.status,
         "host_oom": end.oom,
         "read": end.found is not None,
+        "unread_bytes": found.get("unread_bytes", 0),
         "given": {name: prepared.environ[name] for name in names(prepared.given)},
         "kept": [kept.name for kept in prepared.given.kept],
         "findings": found.get("findings", []),
