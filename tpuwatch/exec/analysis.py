@@ -8,6 +8,7 @@ as much before it as there is time for.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.config import StartConfig, read_config
 from tpuwatch.core import ConfigError, SystemClock
 from tpuwatch.diagnose import RecognisedRecord, fold
-from tpuwatch.launches import LaunchTracker, Origin
+from tpuwatch.launches import LaunchTracker, Origin, shows_launch
 from tpuwatch.libtpu import LOG_DIR
 from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
 from tpuwatch.model import LAUNCH_VARIABLE, Outcome
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16)  # between looks at what is quiet, for ever longer
 CHUNK_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 20  # that are read at once, further and further back from the end of the output
+END_BYTES = 1 << 16  # of the end of the output, which are read in any case, and then pieces of that size
 REST_SECONDS: Final = 0.3  # of processor time, so that a busy machine reads as much, for that
 _LINE_BYTES = 1 << 14  # in which a block looks for the beginning of a line
 _OUTPUT_MATCHES = 10_000  # in the command's output that are assigned to its launches
@@ -71,6 +73,7 @@ class Reader:
         """`timer`: seconds, by which the time for the rest of the output is measured."""
         self.unread = 0  # bytes of output for which there was no time
         self._timer = timer
+        self._ended = False
         self._job = job
         self._counters = counters
         self._over = over
@@ -92,7 +95,7 @@ class Reader:
             if last:
                 self._counters.report_logs(len(self._texts) - len(self._job.texts))
             if self._scanner is None and any(text.behind for text in self._texts):
-                self._scanner = load_scanner(self._job)  # meanwhile the command may end
+                self._scanner = load_scanner(self._job, self._in_background)  # meanwhile the command may end
                 busy = True
             else:
                 for number, text in enumerate(self._texts):
@@ -113,6 +116,7 @@ class Reader:
 
     def _read_rest(self, outputs: list[_Text]) -> None:
         """Read what is left of the output: the end of each text in any case, and before that as much as is in time."""
+        self._ended = True
         until = self._timer() + REST_SECONDS
 
         def in_time() -> bool:
@@ -120,7 +124,7 @@ class Reader:
             return self._timer() < until
 
         for text in outputs:
-            text.read_back(self._parser, CHUNK_BYTES, in_time)
+            text.read_back(self._parser, END_BYTES, in_time)
         while any(text.behind for text in outputs) and in_time():
             max(outputs, key=lambda text: text.behind).read_back(self._parser, BLOCK_BYTES, in_time)
         self.unread = sum(text.behind + text.missed for text in outputs)
@@ -128,16 +132,22 @@ class Reader:
     def launches(self) -> list[Launch]:
         """What is known of the command's launches, the oldest first. It has ended: none of them is under way.
 
-        Its output is assigned to them last, when all are known: of one launch alone it is that one's.
+        Its output is assigned to them last, when all are known: of one launch alone it is that one's. Where no log is
+        there, and the output shows that there was a launch, that is the command's own.
         """
-        known = self._tracker.latest()
-        only = known[0].pid if len(known) == 1 else None
+        logged = {launch.pid for launch in self._tracker.latest()} or {text.pid for text in self._texts if text.pid}
+        if not logged and any(shows_launch(match) for match, *_ in self._output):
+            logged = {self._job.pid}
+            self._tracker.mark("banner", {}, Origin(self._job.pid, output=True), self._job.started)
+            self._tracker.mark("init_started", {}, Origin(self._job.pid, output=True), self._job.started)
+        only = next(iter(logged)) if len(logged) == 1 else None
         for match, text, now in self._output:
             self._tracker.observe(match, Origin(text.pid or only, output=True), now)
         launches = self._tracker.latest()
         for launch in launches:
             if launch.outcome in (Outcome.STARTING, Outcome.SILENT):
-                launch.outcome = Outcome.KILLED
+                # A buffer that had no room was there: its launch came up, whether that was printed or not.
+                launch.outcome = Outcome.OK if launch.premapped_failures else Outcome.KILLED
         return launches
 
     def _done(self, number: int, text: _Text) -> None:
@@ -156,8 +166,13 @@ class Reader:
             self._output.append((match, text, now))
         return RecognisedRecord.from_match(match, text.name, now)
 
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Compile the patterns beside the reading; not after the command's end: it takes longer than the rest may."""
+        if not self._ended:
+            threading.Thread(target=work, daemon=True, name="patterns").start()
+
     def _parser(self, text: _Text) -> LogParser:
-        self._scanner = self._scanner or load_scanner(self._job)
+        self._scanner = self._scanner or load_scanner(self._job, self._in_background)
         kind = StreamKind.TEXT if text.log is None else StreamKind.LIBTPU
         return LogParser(self._scanner, kind, now=time.time(), count_lines=text.log is not None)
 
@@ -217,7 +232,7 @@ class _Text:
             parser = new_parser(self)
         matches, at = [], start
         while at < self._end and (at == start or in_time()):
-            data = os.pread(self._descriptor, min(CHUNK_BYTES, self._end - at), at)
+            data = os.pread(self._descriptor, min(END_BYTES, self._end - at), at)
             if not data:  # somebody truncates it
                 break
             matches += parser.feed(data)
@@ -252,7 +267,7 @@ def _punch(descriptor: int, offset: int, size: int) -> bool:
     return bool(library.fallocate64(*arguments) == 0)
 
 
-def load_scanner(job: WatcherJob) -> Scanner:
+def load_scanner(job: WatcherJob, background: Callable[[Callable[[], None]], None]) -> Scanner:
     """The rules, with those of the configuration. To load a whole configuration takes longer than to read 100 MB."""
     from tpuwatch.logs import Scanner, load_catalogue, with_threshold
     from tpuwatch.model import Cause
@@ -262,7 +277,7 @@ def load_scanner(job: WatcherJob) -> Scanner:
     except ConfigError:  # it was changed since the command began
         config = StartConfig()
     catalogue = load_catalogue(config.rules)
-    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds))
+    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds), background)
 
 
 class LaunchLogs:

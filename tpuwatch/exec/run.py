@@ -70,7 +70,7 @@ class Run:
         self._buffers: dict[int, OutputBuffer] = {}
         texts = [self._text(number, stream, counters, prepared) for number, stream in enumerate(streams.all)]
         job = WatcherJob(
-            prepared.launch, started, prepared.environ, config, tuple(text for text in texts if text is not None)
+            prepared.launch, pid, started, prepared.environ, config, tuple(text for text in texts if text is not None)
         )
         self._watcher.start(job)
         self._copiers = [self._copier(number, stream) for number, stream in enumerate(streams.all)]

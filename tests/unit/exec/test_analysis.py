@@ -9,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tpuwatch.exec.analysis import _PUNCHED_BYTES, BLOCK_BYTES, CHUNK_BYTES, Reader, read
+from tpuwatch.exec.analysis import _PUNCHED_BYTES, BLOCK_BYTES, END_BYTES, Reader, read
 from tpuwatch.exec.watcher import Text, WatcherCounters, WatcherJob
-from tpuwatch.model import Cause
+from tpuwatch.model import Cause, Outcome
 
 FAILURE = (
     "RESOURCE_EXHAUSTED: Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to "
     "allocate 5.00G. That was not possible. There are 3.00G free.\n"
 )
 
+PID = 4711
+
 
 def _job(path: Path, *, start: int = 0, copy: bool = False, config: Path | None = None) -> WatcherJob:
     text = Text("<stdout>", os.open(path, os.O_RDWR), start, copy)
     environ = {"TPU_LOG_DIR": str(path.parent / "none"), "TPUWATCH_CONFIG": str(path.parent / "none.toml")}
-    return WatcherJob("id", time.time(), environ, config, (text,))
+    return WatcherJob("id", PID, time.time(), environ, config, (text,))
 
 
 def _causes(job: WatcherJob, over: Callable[[float], bool] = lambda _: True) -> list[str]:
@@ -121,7 +123,7 @@ def test_of_what_was_not_read_when_the_command_ended_the_end_comes_first(tmp_pat
     reader = Reader(job, WatcherCounters(), lambda _: True, timer=iter(range(100)).__next__)
     assert [record.event.cause for record in reader.seen() if record.event is not None] == [Cause.PREMAPPED_EXHAUSTED]
     read_bytes = os.fstat(job.texts[0].file).st_size - reader.unread
-    assert CHUNK_BYTES - len(LINE) <= read_bytes <= CHUNK_BYTES
+    assert END_BYTES - len(LINE) <= read_bytes <= END_BYTES
     os.close(job.texts[0].file)
 
 
@@ -132,3 +134,59 @@ def test_with_time_enough_all_is_read_and_in_order(tmp_path: Path) -> None:
     assert found == [Cause.TPU_IN_USE, Cause.PREMAPPED_EXHAUSTED]
     assert reader.unread == 0
     os.close(job.texts[0].file)
+
+
+UP = (
+    "I: TPU premapped buffer enabled. Size: 8589934592 Threshold: 4294967296 Partitions: 2\n"
+    "INFO:tensorflow:Initialized TPU in 8 seconds\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(UP, (Outcome.OK, 8.0, 8 << 30, 0), id="comes up"),
+        pytest.param(UP + FAILURE, (Outcome.OK, 8.0, 8 << 30, 1), id="comes up and lacks room"),
+        pytest.param(FAILURE, (Outcome.OK, None, None, 1), id="lacks room"),
+        pytest.param(
+            "TPU initialization is taking more than 60.5 seconds.\n", (Outcome.SLOW, 60.5, None, 0), id="is slow"
+        ),
+        pytest.param(
+            "Starting premapped memory manager initialization...\n", (Outcome.KILLED, None, None, 0), id="dies"
+        ),
+    ],
+)
+def test_a_launch_is_known_by_the_output_alone(tmp_path: Path, text: str, expected: tuple[object, ...]) -> None:
+    out = tmp_path / "out"
+    out.write_text(text)
+    job = _job(out)
+    (launch,) = read(job, WatcherCounters(), lambda _: True)["records"]
+    os.close(job.texts[0].file)
+    assert launch["pid"] == PID
+    assert launch["started"] == pytest.approx(job.started)
+    names = ("outcome", "init_seconds", "premapped_bytes", "premapped_failures")
+    assert tuple(launch[name] for name in names) == expected
+
+
+@pytest.mark.parametrize("text", ["nothing to see here\n", "loss: 2.5\n" * 10, BUSY.decode()])
+def test_output_that_no_launch_prints_shows_none(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "out"
+    out.write_text(text)
+    job = _job(out)
+    assert read(job, WatcherCounters(), lambda _: True)["records"] == []
+    os.close(job.texts[0].file)
+
+
+@pytest.mark.parametrize(
+    "logged", ["", "I1122 00:00:00.000001 77 tpu.cc:7] TPU premapped buffer enabled. Size: 8589934592\n"]
+)
+def test_a_launch_that_is_logged_and_printed_is_one(tmp_path: Path, logged: str) -> None:
+    out, logs = tmp_path / "out", tmp_path / "none"
+    out.write_text(UP + FAILURE)
+    logs.mkdir()
+    job = _job(out)
+    name = f"tpu_driver.host.user.log.INFO.{time.strftime('%Y%m%d-%H%M%S')}.77"
+    (logs / name).write_text(f"Log file created at: {time.strftime('%Y/%m/%d %H:%M:%S')}\n{logged}")
+    (launch,) = read(job, WatcherCounters(), lambda _: True)["records"]
+    os.close(job.texts[0].file)
+    assert (launch["pid"], launch["premapped_bytes"], launch["premapped_failures"]) == (77, 8 << 30, 1)
