@@ -39,10 +39,17 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         refused = [str(error) for error in catalogue.refused]
         options.print_json(
-            {"source": config.source and str(config.source), "rules": len(catalogue.rules), "refused": refused}
+            {
+                "source": config.source and str(config.source),
+                "rules": len(catalogue.rules),
+                "refused": refused,
+                "slow": list(catalogue.slow),
+            }
         )
     else:
         print(f"{config.source or 'The defaults'}: good; {len(catalogue.rules)} rules.")
         for error in catalogue.refused:
             print(f"Refused: {error}")
+        for sentence in catalogue.slow:
+            print(f"Slow: {sentence}")
     return 1 if catalogue.refused else 0

@@ -24,7 +24,12 @@ _BAR_SECONDS = 0.2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="*", metavar="FILE", help="texts to read, gzip too; - or none: standard input")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="texts to read, also packed by gzip, bzip2 or xz; - or none: standard input",
+    )
     parser.add_argument(
         "--rules", action="append", default=[], metavar="DIR", help="a directory of own rules; may be given again"
     )
@@ -48,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     unreadable: list[TpuwatchError] = []
     findings = fold(_read_all(files, Scanner(catalogue), tracker, unreadable))
     if findings or args.json or len(unreadable) < len(files):  # else nothing is known
-        _print(findings, tracker.latest(), as_json=args.json)
+        _print(findings, tracker.latest(), complete=not unreadable, as_json=args.json)
     for error in unreadable:
         print(f"tpuwatch: {error}", file=sys.stderr)
     if unreadable:
@@ -75,7 +80,7 @@ def _read_all(
 def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Iterator[RecognisedRecord]:
     from tpuwatch.diagnose import RecognisedRecord, stream_kind
     from tpuwatch.launches import Origin
-    from tpuwatch.logs import STDIN, LogParser, Match, libtpu_file, text_chunks
+    from tpuwatch.logs import STDIN, LogParser, Match, UnreadableError, libtpu_file, text_chunks
 
     now, shown = time.time(), "<stdin>" if name == STDIN else name
     file = libtpu_file(name)
@@ -88,15 +93,20 @@ def _read(name: str, scanner: Scanner, tracker: LaunchTracker, bar: _Bar) -> Ite
         return RecognisedRecord.from_match(match, shown, now)
 
     parser = None
-    for chunk in text_chunks(name, bar.show):
-        if parser is None:
-            parser = LogParser(scanner, stream_kind(name, chunk), now=now, count_lines=True)
-        yield from map(on_match, parser.feed(chunk))
+    try:
+        for chunk in text_chunks(name, bar.show):
+            if parser is None:
+                parser = LogParser(scanner, stream_kind(name, chunk), now=now, count_lines=True)
+            yield from map(on_match, parser.feed(chunk))
+    except UnreadableError:
+        if parser is not None:  # it was read up to where it is damaged
+            yield from map(on_match, parser.finish())
+        raise
     if parser is not None:
         yield from map(on_match, parser.finish())
 
 
-def _print(findings: list[Finding], launches: list[Launch], *, as_json: bool) -> None:
+def _print(findings: list[Finding], launches: list[Launch], *, complete: bool, as_json: bool) -> None:
     from tpuwatch.terminal import Console, print_findings
     from tpuwatch.web import diagnosis
 
@@ -104,7 +114,7 @@ def _print(findings: list[Finding], launches: list[Launch], *, as_json: bool) ->
     if as_json:
         options.print_json(document)
     else:
-        print_findings(Console(sys.stdout), document["findings"], document["launches"])
+        print_findings(Console(sys.stdout), document["findings"], document["launches"], complete=complete)
 
 
 class _Bar:

@@ -1,11 +1,14 @@
 """The watcher's work: it matches the command's output and libtpu's logs of it against the rules.
 
-The rules are loaded when there is something to read: a silent command costs nothing.
+The rules are loaded when there is something to read: a silent command costs nothing. When the command has ended,
+somebody waits: of the output that was not read by then the end comes first, which has the failure most often, and then
+as much before it as there is time for.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.config import StartConfig, read_config
 from tpuwatch.core import ConfigError, SystemClock
 from tpuwatch.diagnose import RecognisedRecord, fold
-from tpuwatch.launches import LaunchTracker, Origin
+from tpuwatch.launches import LaunchTracker, Origin, shows_launch
 from tpuwatch.libtpu import LOG_DIR
 from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
 from tpuwatch.model import LAUNCH_VARIABLE, Outcome
@@ -28,8 +31,12 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16)  # between looks at what is quiet, for ever longer
 CHUNK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20  # that are read at once, further and further back from the end of the output
+END_BYTES = 1 << 16  # of the end of the output, which are read in any case, and then pieces of that size
+REST_SECONDS: Final = 0.3  # of processor time, so that a busy machine reads as much, for that
+_LINE_BYTES = 1 << 14  # in which a block looks for the beginning of a line
 _OUTPUT_MATCHES = 10_000  # in the command's output that are assigned to its launches
-_BLOCK_BYTES = 32 << 20  # of a copy that are given back at once: the writer waits meanwhile
+_PUNCHED_BYTES = 32 << 20  # of a copy that are given back at once: the writer waits meanwhile
 _PUNCH = 0x03  # fallocate's FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
 DEFAULT_DIRECTORY: Final = "/tmp/tpu_logs"  # noqa: S108 (where libtpu writes)
 FALLBACK: Final = "/tmp"  # noqa: S108 (where it writes when it cannot write to its directory)
@@ -50,13 +57,23 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
     findings = fold(reader.seen())
     launches = reader.launches()
     document = diagnosis(findings, launches)
-    return {**document, "records": [asdict(launch) for launch in launches]}
+    return {**document, "records": [asdict(launch) for launch in launches], "unread_bytes": reader.unread}
 
 
 class Reader:
     """Reads all texts in turns of one chunk."""
 
-    def __init__(self, job: WatcherJob, counters: WatcherCounters, over: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        job: WatcherJob,
+        counters: WatcherCounters,
+        over: Callable[[float], bool],
+        timer: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`timer`: seconds, by which the time for the rest of the output is measured."""
+        self.unread = 0  # bytes of output for which there was no time
+        self._timer = timer
+        self._ended = False
         self._job = job
         self._counters = counters
         self._over = over
@@ -77,32 +94,60 @@ class Reader:
                 busy = True
             if last:
                 self._counters.report_logs(len(self._texts) - len(self._job.texts))
-            for number, text in enumerate(self._texts):
-                matches = text.read(self._parser, ended=ended)
-                busy |= text.moved
-                if text.moved:
-                    self._done(number, text)
-                yield from (self._recognised(match, text) for match in matches)
+            if self._scanner is None and any(text.behind for text in self._texts):
+                self._scanner = load_scanner(self._job, self._in_background)  # meanwhile the command may end
+                busy = True
+            else:
+                for number, text in enumerate(self._texts):
+                    if ended and text.log is None:
+                        continue
+                    matches = text.read(self._parser, ended=ended)
+                    busy |= text.moved
+                    if text.moved:
+                        self._done(number, text)
+                    yield from (self._recognised(match, text) for match in matches)
             if ended and not busy:
                 break
             quiet = 0 if busy else min(quiet + 1, len(POLL_SECONDS))
             ended = self._over(POLL_SECONDS[quiet - 1] if quiet else 0.0)
+        self._read_rest([text for text in self._texts if text.log is None])
         for text in self._texts:
             yield from (self._recognised(match, text) for match in text.finish())
+
+    def _read_rest(self, outputs: list[_Text]) -> None:
+        """Read what is left of the output: the end of each text in any case, and before that as much as is in time."""
+        self._ended = True
+        until = self._timer() + REST_SECONDS
+
+        def in_time() -> bool:
+            self._counters.advance()
+            return self._timer() < until
+
+        for text in outputs:
+            text.read_back(self._parser, END_BYTES, in_time)
+        while any(text.behind for text in outputs) and in_time():
+            max(outputs, key=lambda text: text.behind).read_back(self._parser, BLOCK_BYTES, in_time)
+        self.unread = sum(text.behind + text.missed for text in outputs)
 
     def launches(self) -> list[Launch]:
         """What is known of the command's launches, the oldest first. It has ended: none of them is under way.
 
-        Its output is assigned to them last, when all are known: of one launch alone it is that one's.
+        Its output is assigned to them last, when all are known: of one launch alone it is that one's. Where no log is
+        there, and the output shows that there was a launch, that is the command's own.
         """
-        known = self._tracker.latest()
-        only = known[0].pid if len(known) == 1 else None
+        logged = {launch.pid for launch in self._tracker.latest()} or {text.pid for text in self._texts if text.pid}
+        if not logged and any(shows_launch(match) for match, *_ in self._output):
+            logged = {self._job.pid}
+            self._tracker.mark("banner", {}, Origin(self._job.pid, output=True), self._job.started)
+            self._tracker.mark("init_started", {}, Origin(self._job.pid, output=True), self._job.started)
+        only = next(iter(logged)) if len(logged) == 1 else None
         for match, text, now in self._output:
             self._tracker.observe(match, Origin(text.pid or only, output=True), now)
         launches = self._tracker.latest()
         for launch in launches:
             if launch.outcome in (Outcome.STARTING, Outcome.SILENT):
-                launch.outcome = Outcome.KILLED
+                # A buffer that had no room was there: its launch came up, whether that was printed or not.
+                launch.outcome = Outcome.OK if launch.premapped_failures else Outcome.KILLED
         return launches
 
     def _done(self, number: int, text: _Text) -> None:
@@ -121,9 +166,13 @@ class Reader:
             self._output.append((match, text, now))
         return RecognisedRecord.from_match(match, text.name, now)
 
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Compile the patterns beside the reading; not after the command's end: it takes longer than the rest may."""
+        if not self._ended:
+            threading.Thread(target=work, daemon=True, name="patterns").start()
+
     def _parser(self, text: _Text) -> LogParser:
-        if self._scanner is None:
-            self._scanner = load_scanner(self._job)
+        self._scanner = self._scanner or load_scanner(self._job, self._in_background)
         kind = StreamKind.TEXT if text.log is None else StreamKind.LIBTPU
         return LogParser(self._scanner, kind, now=time.time(), count_lines=text.log is not None)
 
@@ -137,6 +186,10 @@ class _Text:
         self.pid = None if log is None else log.pid
         self.position = start
         self.moved = False  # whether the last call of read() came further
+        self.missed = 0  # bytes within what read_back() was to read, for which there was no time
+        self._end: int | None = None  # what is from there on was read back
+        self._back: list[list[Match]] = []  # what was found there, the last block first
+        self._earlier: list[Match] = []  # what was found before it was truncated at last
         self._descriptor = descriptor
         self._parser: LogParser | None = None
         self._given_back = 0
@@ -155,13 +208,47 @@ class _Text:
             return matches + self._parser.settle()
         return matches
 
+    @property
+    def behind(self) -> int:
+        """How many bytes there are that were not read, and were not to be."""
+        end = os.fstat(self._descriptor).st_size if self._end is None else self._end
+        return max(0, end - self.position)
+
+    def read_back(self, new_parser: Callable[[_Text], LogParser], size: int, in_time: Callable[[], bool]) -> None:
+        """Read so many bytes of the end, or before what was read of the end, as far as that is `in_time`.
+
+        The matches are kept for finish(). Each block begins with a line, and has a parser of its own.
+        """
+        if self._end is None:
+            self._end = os.fstat(self._descriptor).st_size
+            if self._end < self.position:
+                self._earlier = self._restart()
+        start = max(self.position, self._end - size)
+        if start > self.position:
+            start += os.pread(self._descriptor, _LINE_BYTES, start).find(b"\n") + 1
+        if start == self.position:  # what was read before goes on
+            parser = self._parser = self._parser or new_parser(self)
+        else:
+            parser = new_parser(self)
+        matches, at = [], start
+        while at < self._end and (at == start or in_time()):
+            data = os.pread(self._descriptor, min(END_BYTES, self._end - at), at)
+            if not data:  # somebody truncates it
+                break
+            matches += parser.feed(data)
+            at += len(data)
+        self.missed += self._end - at
+        self._back.append(matches + parser.finish())
+        self._end = start
+
     def finish(self) -> list[Match]:
-        """It has ended: the matches that were held back."""
-        return [] if self._parser is None else self._parser.finish()
+        """It has ended: the matches that were held back, in the order of the text."""
+        own = [] if self._parser is None else self._parser.finish()
+        return [*self._earlier, *own, *(match for block in reversed(self._back) for match in block)]
 
     def give_back(self) -> None:
         """Let the file system have the space of what was read."""
-        upto = self.position - self.position % _BLOCK_BYTES
+        upto = self.position - self.position % _PUNCHED_BYTES
         if upto > self._given_back and _punch(self._descriptor, self._given_back, upto - self._given_back):
             self._given_back = upto
 
@@ -180,7 +267,7 @@ def _punch(descriptor: int, offset: int, size: int) -> bool:
     return bool(library.fallocate64(*arguments) == 0)
 
 
-def load_scanner(job: WatcherJob) -> Scanner:
+def load_scanner(job: WatcherJob, background: Callable[[Callable[[], None]], None]) -> Scanner:
     """The rules, with those of the configuration. To load a whole configuration takes longer than to read 100 MB."""
     from tpuwatch.logs import Scanner, load_catalogue, with_threshold
     from tpuwatch.model import Cause
@@ -190,7 +277,7 @@ def load_scanner(job: WatcherJob) -> Scanner:
     except ConfigError:  # it was changed since the command began
         config = StartConfig()
     catalogue = load_catalogue(config.rules)
-    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds))
+    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds), background)
 
 
 class LaunchLogs:

@@ -49,7 +49,12 @@ class RunResult:
 
 
 def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report: Path | None) -> None:
-    """Record the run, decide the next launch where no daemon does, and print what there is to report."""
+    """Print what was wrong, record the run, decide the next launch where no daemon does, and print that.
+
+    A decision takes longer than all else, and nobody who waits for the cause waits for it.
+    """
+    if end.oom or findings_to_report(end):
+        print_cause(end)
     launches = launches_of(prepared, end)
     trouble = write_run(prepared, end, launches)
     plan: TunePlan | None = None
@@ -59,8 +64,8 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
         except TpuwatchError as error:
             trouble = f"{error}."
     lines = tuning_lines(prepared, plan)
-    if end.oom or findings_to_report(end) or lines:
-        print_summary(prepared, end, plan)
+    if lines:
+        print_decision(lines)
     if not (prepared.own or lines or trouble) and needs_decision(launches):
         print_message(undecided_message(prepared, config))
     if trouble:
@@ -79,6 +84,7 @@ def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> M
         "exit_status": end.status,
         "host_oom": end.oom,
         "read": end.found is not None,
+        "unread_bytes": found.get("unread_bytes", 0),
         "given": {name: prepared.environ[name] for name in names(prepared.given)},
         "kept": [kept.name for kept in prepared.given.kept],
         "findings": found.get("findings", []),
@@ -193,8 +199,8 @@ def findings_to_report(end: RunResult) -> list[Mapping[str, Any]]:
     return [one for one in found if not (end.status in _ASKED and one["cause"] == Cause.INTERRUPTED.value)]
 
 
-def print_summary(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> None:
-    """Why the command failed and what to do, and what the next launch gets. `plan`: what was decided by us."""
+def print_cause(end: RunResult) -> None:
+    """Why the command failed, and what to do."""
     from tpuwatch.terminal import Console, print_finding
 
     findings = findings_to_report(end)
@@ -208,7 +214,17 @@ def print_summary(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) 
             console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
         if end.oom:
             console.line("the command was killed while the kernel freed memory: the host had too little.")
-        for line in tuning_lines(prepared, plan):
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def print_decision(lines: Sequence[str]) -> None:
+    """What the next launch gets, and why."""
+    from tpuwatch.terminal import Console
+
+    try:
+        console = Console(sys.stderr, prefix=PREFIX)
+        for line in lines:
             console.line(line, hang=3)
     except (OSError, ValueError, AttributeError):
         return

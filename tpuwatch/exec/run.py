@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NoReturn
 
+from tpuwatch.core import format_size
 from tpuwatch.exec import foreground
 from tpuwatch.exec.command import end_as, shell_status
 from tpuwatch.exec.copier import Copier, StreamState
@@ -69,7 +70,7 @@ class Run:
         self._buffers: dict[int, OutputBuffer] = {}
         texts = [self._text(number, stream, counters, prepared) for number, stream in enumerate(streams.all)]
         job = WatcherJob(
-            prepared.launch, started, prepared.environ, config, tuple(text for text in texts if text is not None)
+            prepared.launch, pid, started, prepared.environ, config, tuple(text for text in texts if text is not None)
         )
         self._watcher.start(job)
         self._copiers = [self._copier(number, stream) for number, stream in enumerate(streams.all)]
@@ -120,6 +121,11 @@ class Run:
         elif lost:
             print_message(
                 f"{lost} bytes of the output had no room for the rules to read them; nothing is known of these."
+            )
+        elif status and found.get("unread_bytes"):
+            print_message(
+                f"the rules read the end of the output; there was no time for {format_size(found['unread_bytes'])} "
+                "before it; `tpuwatch diagnose FILE` reads what was kept."
             )
         code = shell_status(status)
         out_of_memory = code == 128 + 9 and oom.grew(self._oom_kills, oom.oom_kills())

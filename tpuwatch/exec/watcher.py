@@ -48,6 +48,7 @@ class WatcherJob:
     """What the watcher needs to know."""
 
     launch: str  # the launch's id
+    pid: int  # of the command
     started: float  # seconds since the epoch
     environ: Mapping[str, str]  # the command's
     config: Path | None  # the configuration's file, where one was named

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         write_record,
     )
     from tpuwatch.launches.life import Life
-    from tpuwatch.launches.tracker import MARKS, LaunchTracker, Origin
+    from tpuwatch.launches.tracker import MARKS, LaunchTracker, Origin, shows_launch
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -34,6 +34,6 @@ else:
                 "write_record",
             ],
             "life": ["Life"],
-            "tracker": ["LaunchTracker", "MARKS", "Origin"],
+            "tracker": ["LaunchTracker", "MARKS", "Origin", "shows_launch"],
         },
     )

@@ -41,6 +41,7 @@ FATAL = frozenset(
 _EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
 MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})  # that the tracker understands
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
+_SHOWING = frozenset({Cause.SLOW_INIT, Cause.PREMAPPED_EXHAUSTED})  # faults that only such a process meets
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
 _DAY = 86_400.0
 _KEPT = 256
@@ -157,6 +158,10 @@ class LaunchTracker:
 
     def add_record(self, record: ExecRecord) -> None:
         """`tpuwatch exec` has left a record. The same one may come twice."""
+        marked = [one for one in self._launches.values() if one.environment.get(LAUNCH_VARIABLE) == record.id]
+        if marked and not {one.pid for one in marked} & {one.pid for one in record.launches}:
+            self._add_record_by_mark(record, marked)
+            return
         for theirs in record.launches:
             known = self._launches.get(theirs.pid)
             if known is not None and _is_same(known, theirs, record):
@@ -164,15 +169,18 @@ class LaunchTracker:
                     self._merge(known, theirs, record)
             else:
                 self._add(theirs, record)
-        if not record.launches:  # it saw none of them; their environments name them
-            self._add_record_by_mark(record)
 
-    def _add_record_by_mark(self, record: ExecRecord) -> None:
-        marked = [one for one in self._launches.values() if one.environment.get(LAUNCH_VARIABLE) == record.id]
+    def _add_record_by_mark(self, record: ExecRecord, marked: list[Launch]) -> None:
+        """It saw none of the launches that name it in their environments, or knows of one by the output alone."""
+        alone = len(marked) == 1
         for launch in marked:
-            if facts.may_describe(record, launch):
-                status = record.exit_status if len(marked) == 1 else None
-                self._merge(launch, replace(launch, exit_status=status, faults={}), record)
+            if not facts.may_describe(record, launch):
+                continue
+            if alone and len(record.launches) == 1:
+                theirs = record.launches[0]
+            else:
+                theirs = replace(launch, exit_status=record.exit_status if alone else None, faults={})
+            self._merge(launch, theirs, record)
 
     def tick(self, now: float) -> None:
         """Time has passed: find launches that went silent or whose process is gone, and the processes of new ones."""
@@ -374,6 +382,11 @@ class LaunchTracker:
     def _trim(known: dict[Any, Any], kept: int = _KEPT) -> None:
         while len(known) > kept:
             del known[next(iter(known))]
+
+
+def shows_launch(match: Match) -> bool:
+    """Whether only a process that wants the TPU prints or logs this."""
+    return match.rule.mark in _BEGINS or match.rule.cause in _SHOWING
 
 
 def _is_same(known: Launch, theirs: Launch, record: ExecRecord) -> bool:

@@ -98,16 +98,22 @@ def _allocation(allocation: Mapping[str, Any]) -> str:
 
 
 def print_findings(
-    console: Console, findings: Iterable[Mapping[str, Any]], launches: Iterable[Mapping[str, Any]]
+    console: Console,
+    findings: Iterable[Mapping[str, Any]],
+    launches: Iterable[Mapping[str, Any]],
+    *,
+    complete: bool = True,
 ) -> None:
-    """A whole diagnosis."""
+    """A whole diagnosis. `complete`: of all that there is to read."""
     number = 0
     for number, finding in enumerate(findings, 1):
         if number > 1:
             console.line()
         print_finding(console, finding, number=number)
-    if number == 0:
+    if number == 0 and complete:
         console.line("Nothing is wrong that tpuwatch knows of.", style="green")
+    elif number == 0:
+        console.line("Nothing was found in what could be read.")
     launches = list(launches)
     if launches:
         console.line()

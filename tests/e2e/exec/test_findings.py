@@ -179,17 +179,32 @@ def test_others_logs_are_not_ours(place: Place) -> None:
 def test_a_failure_in_the_middle_of_much_output_is_found(place: Place) -> None:
     code = (
         "import os, sys\nfill = b'I0101 00:00:00.000000 1 a.cc:1] nothing of interest in this line at all\\n' * 3000\n"
-        f"for i in range(200):\n os.write(1, fill)\n if i == 100: os.write(1, {PREMAPPED.encode() + b'!'!r} + b'\\n')\n"
+        f"for i in range(60):\n os.write(1, fill)\n if i == 30: os.write(1, {PREMAPPED.encode() + b'!'!r} + b'\\n')\n"
         "sys.exit(1)"
     )
     done = place.run(*PYTHON, code)
-    assert len(done.stdout) > 40 << 20
+    assert len(done.stdout) > 12 << 20
     assert b"premapped_exhausted" in done.stderr
     out = place.root / "out"
     with out.open("wb") as file:
         again = place.run(*PYTHON, code, stdout=file)
     assert out.read_bytes() == done.stdout
     assert b"premapped_exhausted" in again.stderr
+
+
+def test_a_failure_at_the_end_of_more_than_can_be_read_is_found(place: Place) -> None:
+    code = (
+        "import sys\nfor i in range(64):\n"
+        " print('step 12: loss 0.25 grad_norm 1.5 checkpoint in 88 steps\\n' * (1000000 // 58), end='')\n"
+        f"sys.exit({PREMAPPED!r})"
+    )
+    done = place.run(*PYTHON, code, stderr=subprocess.STDOUT)
+    assert len(done.stdout) > 60_000_000
+    words = done.stdout.rpartition(PREMAPPED.encode() + b"\n")[2]
+    assert b"tpuwatch: the command ended with status 1.\ntpuwatch: 1. premapped_exhausted\n" in words
+    unread = place.outcome()["unread_bytes"]
+    assert unread < 63_800_000
+    assert (b"there was no time for" in words) == (unread > 0)
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the logs of a real libtpu are not beside the repository")

@@ -42,6 +42,22 @@ def test_a_rule_that_is_refused_is_wrong(file: Path, capsys: pytest.CaptureFixtu
     assert len(json.loads(capsys.readouterr().out)["refused"]) == 1
 
 
+def test_a_rule_that_slows_the_reading_is_named_and_is_no_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = file.parent / "rules" / "own.toml"
+    assert main(["config", "check", "--config", str(file)]) == 0
+    assert "Slow: " not in capsys.readouterr().out
+    rule = RULES.partition("match =")[0] + "match = ['checkpoint .* lost']\nexamples = ['checkpoint 7 lost']\n"
+    own.write_text(rule)
+    assert main(["config", "check", "--config", str(file)]) == 0
+    (slow,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Slow: "))
+    assert slow.startswith(
+        f"Slow: {own}: rule test-event: it is looked for by 'checkpoint ', which stands in many lines"
+    )
+    assert slow.endswith("match a longer text that is rare in them")
+    assert main(["config", "check", "--json", "--config", str(file)]) == 0
+    assert json.loads(capsys.readouterr().out)["slow"] == [slow.removeprefix("Slow: ")]
+
+
 def test_what_is_in_force(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "show", "--config", str(file)]) == 0
     text = capsys.readouterr().out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -123,14 +124,34 @@ def test_own_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "rubbish",
-    [b"", b"\0" * 100_000, os.urandom(1 << 20), b"\xff\xfe" + os.urandom(100_001), b"\r" * 100_000, b"\x1b[" * 50_000],
-    ids=["nothing", "zeros", "random", "not quite UTF-16", "returns", "escapes"],
+    [b"", b"\r" * 100_000, b"\x1b[" * 50_000],
+    ids=["nothing", "returns", "escapes"],
 )
 def test_rubbish_is_no_finding(here: Path, rubbish: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("job.log", "tpu_driver.vm.me.log.INFO.20261120-134414.7"):
         (here / name).write_bytes(rubbish)
         assert main(["diagnose", "--json", name]) == 0
         assert found(capsys) == []
+
+
+@pytest.mark.parametrize("data", [bytes(100_000), os.urandom(1 << 20)], ids=["zeros", "random"])
+def test_of_what_is_no_text_nothing_is_known(here: Path, data: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a").write_bytes(data)
+    (here / "good").write_text("Everything is fine.\n")
+    assert main(["diagnose", "a"]) == 3
+    assert capsys.readouterr().out == ""
+    assert main(["diagnose", "good", "a"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == "Nothing was found in what could be read.\n"
+    assert printed.err.startswith("tpuwatch: cannot read a: it is ")
+
+
+def test_what_was_read_before_the_damage_is_reported(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "job.xz").write_bytes(lzma.compress(b"begin\n" + BUSY.encode()) + b"rubbish")
+    assert main(["diagnose", "job.xz"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out.startswith("1. tpu_in_use\n")
+    assert printed.err == "tpuwatch: cannot read all of job.xz: it is damaged (Input format not supported by decoder)\n"
 
 
 MEASURE = """

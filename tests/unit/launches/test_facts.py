@@ -352,6 +352,18 @@ def test_a_run_that_saw_no_launch_is_known_by_its_mark() -> None:
     assert (found.workload, found.exit_status, found.ended) == ("named", 137, NOW - 10)
 
 
+def test_a_launch_that_exec_knows_by_its_output_alone_is_the_one_that_bears_its_mark() -> None:
+    processes = Named((PID, T - 2))
+    processes.variables = {"TPUWATCH_LAUNCH": "a1b2c3"}
+    tracker = LaunchTracker(processes=processes)
+    found = come_up(tracker)
+    tracker.tick(T + 4)
+    shell = launch(pid=PID - 1, started=T - 3, premapped_failures=1, exit_status=3)
+    tracker.add_record(record(shell, workload="train"))
+    assert tracker.latest() == [found]
+    assert (found.workload, found.premapped_failures, found.exit_status) == ("train", 1, 3)
+
+
 def test_a_program_that_ended_well_was_not_killed() -> None:
     processes = FakeProcesses((PID, T - 2))
     tracker = LaunchTracker(processes=processes)

@@ -16,7 +16,7 @@ import re2
 import tomli
 
 from tpuwatch.core import RuleError
-from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, fewest
+from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, fewest, weak
 from tpuwatch.logs.rules.rule import MACROS, RECOVERING, RemedyRule, Rule, Tentative, compiled
 from tpuwatch.model import Cause, Remedy
 
@@ -60,10 +60,11 @@ _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The loaded rules, and the errors of those that were refused."""
+    """The loaded rules, the errors of those that were refused, and a sentence on each user's rule that costs time."""
 
     rules: tuple[Rule, ...]
     refused: tuple[RuleError, ...] = ()
+    slow: tuple[str, ...] = ()
     _by_id: dict[str, Rule] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -82,7 +83,7 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: flo
             return rule
         return replace(rule, above={**rule.above, detail: minimum})
 
-    return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused)
+    return Catalogue(tuple(map(changed, catalogue.rules)), catalogue.refused, catalogue.slow)
 
 
 def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
@@ -91,7 +92,7 @@ def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
     Whether a general rule counts shows in the whole text only.
     """
     rules = (rule for rule in catalogue.rules if not rule.general and (rule.mark is None or rule.mark in marks))
-    return Catalogue(tuple(rules), catalogue.refused)
+    return Catalogue(tuple(rules), catalogue.refused, catalogue.slow)
 
 
 def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
@@ -101,6 +102,7 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
     """
     rules: dict[str, Rule] = {}
     refused: list[RuleError] = []
+    slow: dict[str, str] = {}  # by the rules' ids
     for path in sorted(BUILT_IN.glob("*.toml")):
         _load_file(path, rules, refused, check=None)
     for directory in user_dirs:
@@ -111,8 +113,9 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
             refused.append(RuleError(f"{directory}: {reason}; fix the directory or remove it from the configuration"))
             continue
         for path in paths:
-            _load_file(path, rules, refused, _run_examples)
-    return Catalogue(tuple(_giving_way(rules.values())), tuple(refused))
+            for rule in _load_file(path, rules, refused, _run_examples):
+                slow[rule.id] = _slowness(path, rule)
+    return Catalogue(tuple(_giving_way(rules.values())), tuple(refused), tuple(filter(None, slow.values())))
 
 
 def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
@@ -128,16 +131,16 @@ def _giving_way(rules: Iterable[Rule]) -> Iterator[Rule]:
 
 def _load_file(
     path: Path, rules: dict[str, Rule], refused: list[RuleError], check: Callable[[Rule], None] | None
-) -> None:
-    """Add the file's valid rules to `rules` and the errors of the others to `refused`."""
+) -> Iterable[Rule]:
+    """Add the file's valid rules to `rules` and the errors of the others to `refused`; the valid ones."""
     try:
         tables = _tables(tomli.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         refused.append(RuleError(f"{path}: cannot be read ({error.strerror}); make it readable or remove it"))
-        return
+        return ()
     except (ValueError, RecursionError) as error:  # bad TOML, bad UTF-8, no rules, or too deeply nested
         refused.append(RuleError(f"{path}: {error}; fix the file, none of its rules is loaded"))
-        return
+        return ()
     loaded: dict[str, Rule] = {}
     for number, table in enumerate(tables, start=1):
         name = table.get("id") if isinstance(table.get("id"), str) else f"number {number}"
@@ -150,6 +153,18 @@ def _load_file(
         else:
             loaded[rule.id] = rule
     rules.update(loaded)
+    return loaded.values()
+
+
+def _slowness(path: Path, rule: Rule) -> str:
+    """What to do where the fixed texts by which the rule is looked for are in many lines of a training log."""
+    texts = weak(rule.anchors)
+    if not texts:
+        return ""
+    return (
+        f"{path}: rule {rule.id}: it is looked for by {' and '.join(map(repr, texts))}, which stands in many lines "
+        "of a training log, and slows the reading of such logs; match a longer text that is rare in them"
+    )
 
 
 class _FaultError(Exception):

@@ -23,6 +23,15 @@ _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) 
 
 MIN_BYTES = 4
 _GOOD_BYTES = 6
+# Words that stand in many lines of a healthy training log.
+_COMMON = re.compile(
+    r"""accuracy | batch | checkpoint | completed | device | epoch | eta | eval | global | grad | gradient | host | info
+    | iter | iteration | learning | loader | loss | lr | memory | metric | norm | per | rank | rate | sample
+    | sav(?:ed|ing) | sec | second | speed | step | tensor | throughput | time | token | total | train(?:er|ing)?
+    | validation | warning | weight | worker | at | for | in | is | of | on | the | to""",
+    re.VERBOSE,
+)
+_WORD = re.compile(r"[^\W\d_]+")
 _MAX_LITERALS = 32  # of one pattern: more would cost the scan more than they save
 _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
@@ -55,6 +64,17 @@ def fewest(candidates: tuple[Anchor, ...]) -> tuple[Anchor, ...]:
         if not any(_covers(shorter, anchor) for shorter in kept):
             kept.append(anchor)
     return tuple(kept)
+
+
+def weak(candidates: tuple[Anchor, ...]) -> list[str]:
+    """Those that a training log has in many lines: short ones, and those of common words alone."""
+    texts = [anchor.literal.decode() for anchor in candidates]
+    return [text for text in texts if len(text.encode()) < _GOOD_BYTES or _is_common(text)]
+
+
+def _is_common(text: str) -> bool:
+    words = _WORD.findall(text.lower())
+    return bool(words) and all(_COMMON.fullmatch(word) or _COMMON.fullmatch(word.removesuffix("s")) for word in words)
 
 
 def _covers(shorter: Anchor, longer: Anchor) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tpuwatch.logs.rules.literals import Anchor, anchors, fewest
+from tpuwatch.logs.rules.literals import Anchor, anchors, fewest, weak
 
 
 def texts(pattern: str) -> set[str]:
@@ -81,3 +81,20 @@ def test_whatever_matches_holds_an_anchor(pattern: str, data: Any) -> None:
         return
     raw = text.encode()
     assert any(a.literal in (raw.lower() if a.ignore_case else raw) for a in found)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("checkpoint .* lost", ["checkpoint "]),
+        ("(?i)grad_norm: nan", []),
+        ("global step: [0-9]+", ["global step: "]),
+        ("checkpoint of steps [0-9]+ is lost", ["checkpoint of steps "]),
+        ("gone .*", ["gone "]),
+        ("watchdog barked", []),
+        ("loss=.*|watchdog barked", ["loss="]),
+        ("127.0.0.1:8471 .*", []),
+    ],
+)
+def test_texts_of_which_a_training_log_is_full_are_weak(pattern: str, expected: list[str]) -> None:
+    assert weak(anchors(pattern)) == expected
