@@ -323,7 +323,7 @@ class LogParser:
             None,
             text[:_TEXT_KEPT].decode("utf-8", "replace").rstrip(),
             rule.details(text),
-            _unframed_key(self._salt, offset, name),
+            _unframed_key(self._salt, offset, text, name),
         )
 
     def _resolve(self, upto: int, matches: list[Match]) -> None:
@@ -386,10 +386,14 @@ def _framed_key(header: Header, text: bytes, name: str) -> bytes:
     return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256].partition(b"\n")[0], name.encode())
 
 
-def _unframed_key(salt: str, offset: int, name: str) -> bytes:
-    """A key of a place in a stream, as repeated text without a header cannot be distinguished otherwise."""
+def _unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
+    """A key of a line and its place in a stream, as repeated text without a header cannot be distinguished otherwise.
+
+    The line is part of it, as what was a copy of the stream so far may go on otherwise.
+    """
     place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
-    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), name.encode())
+    line = text[:256].partition(b"\n")[0]
+    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), line, name.encode())
 
 
 def _digest(size: int, *parts: bytes) -> bytes:
