@@ -35,7 +35,11 @@ class Copies:
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Add cursors of a file that is about to be closed or was truncated."""
         for cursor in cursors:
-            if read_until(cursor) < HEAD_BYTES or is_libtpu_name(cursor.path.rpartition("/")[2], strict=False):
+            if (
+                len(cursor.head) < HEAD_BYTES
+                or "salt" not in cursor.state
+                or is_libtpu_name(cursor.path.rpartition("/")[2], strict=False)
+            ):
                 continue
             alike = self._cursors.pop(cursor.head, None) or deque(maxlen=_MAX_CURSORS)
             alike.append(cursor)

@@ -156,7 +156,7 @@ class FollowedFile:
         if not same:
             self.lost_bytes += unread
             self._suspect = False
-            return self._restart()
+            return self._restart(cut=unread > 0)
         if suspected and self._suspect:  # written twice without growth; the second write may be incomplete
             found = self._confirm_rewrite()
             self._suspect, self._written = True, known_ns
@@ -202,8 +202,9 @@ class FollowedFile:
         """Whether an incomplete last line was read, which can be processed once the file has ended."""
         return not self._finished and self._parser.offset < self.position
 
-    def _restart(self) -> list[FileMatch]:
-        matches = self._end_parser()
+    def _restart(self, *, cut: bool = False) -> list[FileMatch]:
+        """Begin again at the file's start. `cut`: the last line that was read is not whole, and goes on in a copy."""
+        matches = self._end_parser(cut=cut)
         self.rewrites += 1
         self.is_new = False
         self.position = self._history_until = 0
@@ -216,8 +217,8 @@ class FollowedFile:
     def _start(self) -> Cursor:
         return Cursor(self.file.path, *self.key, self._head, 0)
 
-    def _end_parser(self) -> list[FileMatch]:
-        matches = self._file_matches(self._parser.finish())
+    def _end_parser(self, *, cut: bool = False) -> list[FileMatch]:
+        matches = self._file_matches(self._parser.settle() if cut else self._parser.finish())
         self._records.update(self._parser.take_records())
         return matches
 
@@ -286,10 +287,14 @@ class FollowedFile:
         return cursor
 
     def moved_cursor(self) -> Cursor | None:
-        """The cursor if it has changed since the last call, else None."""
+        """The cursor if it has changed since the last call, else None. A file that nothing was read of stays new."""
+        if self.is_new:
+            return None
         cursor = self.cursor()
         if cursor == self.reported:
             return None
+        if os.fstat(self._descriptor).st_size < self.position:  # just truncated: the samples are not of what was read
+            cursor = replace(cursor, offset=0, state={"salt": cursor.state["salt"]})
         self.reported = cursor
         self.recent.append(cursor)
         return cursor

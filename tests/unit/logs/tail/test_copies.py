@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.logs.sites import Site, numbers
+from tpuwatch.logs.tail import follow
+from tpuwatch.logs.tail.followed_file import FollowedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,6 +89,45 @@ def test_a_copytruncate_is_stored_whole_in_one_poll(jobs: Site) -> None:
     assert counted(jobs) == [1]
 
 
+def test_a_kill_right_after_a_truncation_between_reading_and_storing(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    jobs.append("job.log", failures(2))
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowedFile, "finish_quiet", lambda _log, _seconds: os.truncate(log, 0))
+        jobs.clock.advance(0.1)
+        jobs.poll()
+    step(jobs, restart=True)
+    assert counted(jobs) == [1, 2]
+
+
+def test_a_new_file_that_is_truncated_in_the_poll_that_reads_it_first(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowedFile, "finish_quiet", lambda _log, _seconds: os.truncate(log, 0))
+        jobs.poll()
+    jobs.append("job.log.1", BANNER + failures(1, 2))
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2]
+
+
+def test_half_a_line_that_was_read_before_a_truncation_is_not_counted_beside_its_copy(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(12345))
+    monkeypatch.setattr(follow, "MAX_FILE_BYTES", log.stat().st_size - 3)
+    jobs.poll()
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    step(jobs)
+    assert counted(jobs) == [12345]
+
+
 def test_a_copy_that_ends_before_what_was_read_of_the_truncated_file(jobs: Site) -> None:
     log = jobs.append("job.log", BANNER + failures(1))
     step(jobs)
@@ -113,16 +154,16 @@ def test_a_copy_beside_the_original_counts_nothing_again(jobs: Site, restarts: b
     assert counted(jobs) == [1, 2, *more, 5]
 
 
-def test_a_copy_that_is_seen_while_it_is_made(jobs: Site) -> None:
+def test_a_copy_that_is_seen_while_it_is_made(jobs: Site, restarts: bool) -> None:
     log = jobs.append("job.log", BANNER + failures(1, 2))
     step(jobs)
     text = log.read_bytes()
     jobs.append("job-old.log", "")
     step(jobs)
     jobs.append("job-old.log", text[:300])
-    step(jobs)
+    step(jobs, restart=restarts)
     jobs.append("job-old.log", text[300:])
-    step(jobs)
+    step(jobs, restart=restarts)
     assert counted(jobs) == [1, 2]
 
 
