@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
-from tpuwatch.logs.tail.followed_file import FileMatch, FollowedFile
+from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FollowedFile
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
 from tpuwatch.model import FileStatus
@@ -293,6 +293,7 @@ class Follower:
     def _due_in(self, now: float) -> float:
         waits = [self._rescan_seconds]
         waits += [self._settle_seconds - log.quiet_seconds for log in self._active.values() if log.unsettled]
+        waits += [REWRITE_SECONDS - log.quiet_seconds for log in self._active.values() if log.suspect]
         if self._closed.waiting:
             waits.append(self._settle_seconds)  # there is room when open files have settled
         if self._fs_events is not None and self._fs_events.suspended(now):

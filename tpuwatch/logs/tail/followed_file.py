@@ -29,7 +29,7 @@ CHUNK_BYTES = 1 << 18  # twice as fast as 1 MiB: it stays in the cache, and mall
 MIN_CHUNK_BYTES = 1 << 14  # the first one, and those of a text that takes long
 CHUNK_SECONDS = 0.05  # when reading and parsing one takes longer, the next one is smaller
 PARTIAL_SECONDS = 10.0  # an incomplete last line waits this long before the writer is checked
-REWRITE_SECONDS = 5.0  # a new mtime without growth is an append that is not complete, or after so long a rewrite
+REWRITE_SECONDS = 2.0  # a new mtime without growth is an append that is not complete, or after so long a rewrite
 GONE_SECONDS = 3600.0  # a job's file that was renamed out of its glob is followed until it was quiet for so long,
 DELETED_SECONDS = 60.0  # and one that was deleted: an open file takes its space on disk
 _SAMPLES = "samples"  # in a cursor's state: a checksum of samples of the bytes that are processed
@@ -80,7 +80,8 @@ class FollowedFile:
             self.rewrites += 1
             cursor = self._start()
         self._written = cursor.state.get(_WRITTEN, self.mtime_ns)  # mtime when the content was last known to be new
-        self._suspect = read_until(cursor) == self.size and self._written != self.mtime_ns and _is_written(entry)
+        # Written without growth: an append that is not complete, or a rewrite with the same bytes.
+        self.suspect = read_until(cursor) == self.size and self._written != self.mtime_ns and _is_written(entry)
         self._history_until = cursor.history_until
         self._parser = parser_factory(file, cursor.offset, cursor.state)
         self.position = cursor.offset
@@ -141,10 +142,10 @@ class FollowedFile:
         entry = os.fstat(self._descriptor)
         self.deleted = entry.st_nlink == 0
         if entry.st_size == self.size and entry.st_mtime_ns == self.mtime_ns:
-            settled = self._suspect and self.quiet_seconds >= REWRITE_SECONDS
+            settled = self.suspect and self.quiet_seconds >= REWRITE_SECONDS
             return self._confirm_rewrite() if settled else []
-        unread, suspected, known_ns = self.unread, self._suspect, self.mtime_ns
-        self._suspect = entry.st_size == self.size and _is_written(entry)
+        unread, suspected, known_ns = self.unread, self.suspect, self.mtime_ns
+        self.suspect = entry.st_size == self.size and _is_written(entry)
         self.size, self.mtime_ns = entry.st_size, entry.st_mtime_ns
         self._sparse = _is_sparse(entry)
         self._grown = self._clock.monotonic()
@@ -155,18 +156,18 @@ class FollowedFile:
         self._head = head
         if not same:
             self.lost_bytes += unread
-            self._suspect = False
+            self.suspect = False
             return self._restart(cut=unread > 0)
-        if suspected and self._suspect:  # written twice without growth; the second write may be incomplete
+        if suspected and self.suspect:  # written twice without growth; the second write may be incomplete
             found = self._confirm_rewrite()
-            self._suspect, self._written = True, known_ns
+            self.suspect, self._written = True, known_ns
             return found
-        if not self._suspect:
+        if not self.suspect:
             self._written = self.mtime_ns
         return []
 
     def _confirm_rewrite(self) -> list[FileMatch]:
-        self._suspect = False
+        self.suspect = False
         if is_on_network(self.key[0]):  # the server sets mtime again when it gets the bytes
             self._written = self.mtime_ns
             return []
