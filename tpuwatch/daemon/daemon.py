@@ -225,7 +225,12 @@ class Daemon:
             ],
             files=files[:_SHOWN_FILES],
             problems=problems,
-            notices=[*self._store.notices, *filter(None, [self._config_error]), *self._node.problems()],
+            notices=[
+                *self._store.notices,
+                *filter(None, [self._config_error]),
+                *self._logs.notices(),
+                *self._node.problems(),
+            ],
             config_source=_source(self._config),
             store=StoreStatus(
                 str(self._config.state.dir),

@@ -86,7 +86,7 @@ class Ingest:
         self._next_save = clock.monotonic()
         self._copies = FailureCopies()
         self._pids: dict[str, int] = {}  # by path of a job's output, from libtpu's banner in it
-        self._truncations = 0
+        self._truncations = self._lost_bytes = 0
         self._refusals: Counter[Refusal] = Counter()
         metrics.logs.restore(store.totals())
 
@@ -128,7 +128,8 @@ class Ingest:
         if (old := self._blocked) is not None:  # only what the new follower does not read again
             self._blocked = replace(old, events=[], cursors=[])
         self._moved.clear()
-        self._truncations, self._refusals = 0, Counter()
+        self._truncations = self._lost_bytes = 0
+        self._refusals.clear()
 
     def _read(self, *, save: bool) -> _Batch:
         reading = self.follower.poll()
@@ -177,7 +178,9 @@ class Ingest:
             self._metrics.logs.count_truncation()
         for reason in (counters.refusals - self._refusals).elements():
             self._metrics.logs.count_refused(reason.value)
-        self._truncations, self._refusals = counters.truncations, Counter(counters.refusals)
+        self._metrics.logs.count_lost(counters.lost_bytes - self._lost_bytes)
+        self._truncations, self._lost_bytes = counters.truncations, counters.lost_bytes
+        self._refusals = Counter(counters.refusals)
 
     def _report(self, batch: _Batch, stored: list[Event]) -> None:
         """Count what was stored and pass it on. It is not offered again: so whatever fails, the rest is done."""

@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import printable
+from tpuwatch.core import format_size, iso, printable
 from tpuwatch.host import ProcFs
 from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _LOGGED_EVENTS = 20  # in tpuwatch's own log, between two calls of `log_suppressed`
 _KNOWN_LAUNCHES = 100
 _OBSERVED_LAUNCHES = 20
+_LOSS_SECONDS = 86_400.0  # for which a loss is shown
 _OBSERVED_EVENTS = 200
 _KNOWN_FAILURES = 1000  # of the premapped buffer, counted by earlier runs
 ANSWER_SECONDS = 10.0  # after which an unchanged answer is given again, so that it does not become stale
@@ -115,6 +116,18 @@ class LogService:
     def problems(self) -> list[FileProblem]:
         """What cannot be followed."""
         return [FileProblem(path, reason.value) for path, reason in self.ingest.follower.problems()]
+
+    def notices(self) -> list[str]:
+        """What was lost lately, a sentence."""
+        counters = self.ingest.follower.counters
+        loss = counters.last_loss
+        if loss is None or self._clock.time() - loss.at > _LOSS_SECONDS:
+            return []
+        return [
+            f"{format_size(counters.lost_bytes)} of logs were gone before they were read, last of "
+            f"{printable(loss.path)} at {iso(loss.at)}: it was truncated, deleted or moved away; have it rotated to a "
+            "name that [logs] paths or job_paths cover."
+        ]
 
     def reads(self) -> bool:
         """Whether a log is read, or there is none to read. A refused file is among the files too."""

@@ -90,6 +90,10 @@ class LogMetrics:
             "reason",
             refusals,
         )
+        self.count_lost = new.counter(
+            "tpuwatch_log_lost_bytes_total",
+            "Bytes that were gone before they were read: the log was truncated, or deleted or moved away.",
+        ).inc
         self.count_truncation = new.counter(
             "tpuwatch_log_truncations_total", "Times that a followed log was cut short or overwritten in place."
         ).inc

@@ -16,6 +16,7 @@ from tpuwatch.ingest.ingest import RETRY_SECONDS, Ingest
 from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue
+from tpuwatch.logs.tail import follow
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Follower
 from tpuwatch.metrics.registry import Metrics
@@ -412,6 +413,23 @@ def test_refusals_and_truncations_are_counted(machine: Machine) -> None:
     assert machine.metric('tpuwatch_log_refused_total{reason="link"}') == 1
     assert machine.metric("tpuwatch_log_truncations_total") == 1
     assert machine.numbers() == [1, 2, 3]
+
+
+def test_bytes_that_are_gone_before_they_were_read_are_counted(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "MAX_FILE_BYTES", 10)
+    log = machine.jobs / "train.log"
+    log.write_text("." * 99 + "\n")
+    machine.ingest.turn()
+    log.write_text("")
+    machine.turns()
+    machine.clock.advance(5)
+    machine.turns()
+    assert machine.metric("tpuwatch_log_lost_bytes_total") == 90
+    machine.ingest.replace_follower(machine.follower())
+    machine.turns()
+    assert machine.metric("tpuwatch_log_lost_bytes_total") == 90
 
 
 def test_a_record_is_reported_when_it_is_stored(machine: Machine) -> None:

@@ -13,12 +13,14 @@ from tests.unit.store.make import NOW, event
 from tests.unit.tune.recorded import launch
 from tpuwatch.config import Config
 from tpuwatch.config.schema import LogsConfig as LogsSection
+from tpuwatch.core import printable
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.ingest import bad_values, service
 from tpuwatch.ingest.service import ANSWER_SECONDS, LogService
 from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.tail.files import Refusal
+from tpuwatch.logs.tail.follow import Loss
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.events import Cause
 from tpuwatch.model.signals import Answer, Host, Logs, Problem
@@ -197,6 +199,18 @@ def test_a_tuning_decision_is_no_evidence_and_no_warning(scene: Scene, caplog: p
     scene.service.close()
     scene.service = scene.made()  # as after a restart
     assert [one.key for one in scene.new_logs().events] == [b"a"]
+
+
+def test_what_was_lost_is_shown_for_a_day(scene: Scene) -> None:
+    loss = Loss("/jobs/train\x1b.log", 2048, NOW, 0.0)
+    counters = scene.service.ingest.follower.counters
+    assert scene.service.notices() == []
+    counters.lost_bytes, counters.last_loss = 3 * 1024, loss
+    scene.clock.wall = NOW + 60
+    [notice] = scene.service.notices()
+    assert notice.startswith(f"3 KiB of logs were gone before they were read, last of {printable(loss.path)} at 20")
+    scene.clock.wall = NOW + 90_000
+    assert scene.service.notices() == []
 
 
 def test_failures_counted_by_an_earlier_run_are_known(scene: Scene) -> None:

@@ -330,6 +330,7 @@ class LogParser:
             return None
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
+        text = clean.text[clean.starts[line] :]
         return Match(
             rule,
             offset,
@@ -338,8 +339,8 @@ class LogParser:
             "",
             None,
             _lines(clean.text, *span),
-            rule.details(clean.text[clean.starts[line] :]),
-            self._key_under(record.above, name) or _unframed_key(self._salt, offset, name),
+            rule.details(text),
+            self._key_under(record.above, name) or _unframed_key(self._salt, offset, text, name),
         )
 
     def _key_under(self, above: tuple[int, Header] | None, name: str) -> bytes | None:
@@ -423,10 +424,14 @@ def _framed_key(header: Header, text: bytes, name: str) -> bytes:
     return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256].partition(b"\n")[0], name.encode())
 
 
-def _unframed_key(salt: str, offset: int, name: str) -> bytes:
-    """A key of a place in a stream, as repeated text without a header cannot be distinguished otherwise."""
+def _unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
+    """A key of a line and its place in a stream, as repeated text without a header cannot be distinguished otherwise.
+
+    The line is part of it, as what was a copy of the stream so far may go on otherwise.
+    """
     place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
-    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), name.encode())
+    line = text[:256].partition(b"\n")[0]
+    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), line, name.encode())
 
 
 def _digest(size: int, *parts: bytes) -> bytes:

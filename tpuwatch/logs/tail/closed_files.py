@@ -94,13 +94,15 @@ class ClosedFiles:
         name.offset = self.cursor(name).offset
         return None
 
-    def remove(self, path: str) -> None:
-        """A name is gone; its file may reappear under another."""
+    def remove(self, path: str) -> int:
+        """A name is gone; its file may reappear under another. Returns how many bytes waited to be read."""
         name = self._names.pop(path, None)
+        waited = path in self._waiting and path not in self._refused
         self._waiting.pop(path, None)
         self._refused.pop(path, None)
         if name is not None and name.key in self._cursors:
             self.keep(_unpack(self._cursors.pop(name.key), name))
+        return max(0, name.size - name.offset) if waited and name is not None else 0
 
     def add_closed(self, name: ClosedFile, cursor: Cursor) -> None:
         """Add a file that was open until now."""

@@ -31,6 +31,8 @@ _LINK_NAME = re.compile(
     r"tpu_driver\.(?:INFO|WARNING|ERROR|FATAL)"
 )  # links to the newest file of the process that started last
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+_MOUNTS = "/proc/self/mountinfo"
+_NETWORK_TYPES = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "9p", "afs", "virtiofs")  # prefixes
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -210,3 +212,14 @@ def refused(path: str, error: OSError) -> OSError | RefusedError:
 def read_head(file: int) -> bytes:
     """The first bytes of an open file, at most HEAD_BYTES."""
     return os.pread(file, HEAD_BYTES, 0)
+
+
+def is_on_network(device: int) -> bool:
+    """Whether a device is of a file system whose timestamps another machine or a process sets."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as mounts:
+            found = (line.partition(" - ") for line in mounts)
+            return any(mount.split()[2] == number and kind.startswith(_NETWORK_TYPES) for mount, _, kind in found)
+    except OSError:
+        return False

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
+from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
-from tpuwatch.logs.tail.followed_file import FileMatch, FollowedFile
+from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FollowedFile
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
 from tpuwatch.model import FileStatus
@@ -60,6 +61,20 @@ class FileCounters:
 
     truncations: int = 0  # files cut off or rewritten
     refusals: Counter[Refusal] = field(default_factory=Counter)
+    lost_bytes: int = 0  # that were known and are gone: the file was truncated, or has no watched name any more
+    last_loss: Loss | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Bytes that are gone before they were read, unless they are found elsewhere within some seconds."""
+
+    path: str
+    size: int  # bytes
+    at: float  # seconds since the epoch
+    since: float  # the same in monotonic seconds
+    key: FileKey | None = None  # of a file that may get another name
+    salt: str = ""  # of a stream that may have been copied
 
 
 class Follower:
@@ -89,7 +104,9 @@ class Follower:
         self._discovery = Discovery(
             log_dirs, job_globs, clock=clock, rescan_seconds=rescan_seconds, first_run=first_run
         )
-        self._closed = ClosedFiles(cursors)
+        stored = list(cursors)
+        self._closed = ClosedFiles(stored)
+        self._copies = Copies(stored)
         self._open: dict[FileKey, FollowedFile] = {}
         self._active: dict[FileKey, FollowedFile] = {}  # those that this poll checks
         self._sources: dict[FileKey, Source] = {}  # of the open files
@@ -97,6 +114,7 @@ class Follower:
         self._turn = 0
         self._moved: dict[FileKey, Cursor] = {}
         self._touched: set[FileKey] = set()
+        self._losses: list[Loss] = []  # not counted yet
         self._fs_events: FsEvents | None = None
 
     def watch(self) -> None:
@@ -124,12 +142,14 @@ class Follower:
         now = self._clock.monotonic()
         self._select_active(now)
         self._discover()
-        self._check(reading)
+        if self._check(reading):
+            self._discover(force=True)  # what was truncated was copied before: store both cursors at once
         self._open_waiting()
         self._read(reading)
         self._finish_quiet(reading)
         self._close_surplus(reading)
         self._update_cursors(reading)
+        self._count_losses(now)
         unread = any(log.unread for log in self._active.values())
         reading.more = unread or (self._closed.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
@@ -153,8 +173,8 @@ class Follower:
         if self._fs_events is not None:
             self._fs_events.watch(self._discovery.directories(), now)
 
-    def _discover(self) -> None:
-        changes = self._discovery.scan()
+    def _discover(self, *, force: bool = False) -> None:
+        changes = self._discovery.scan(force=force)
         for error in changes.refused:
             self.counters.refusals[error.reason] += 1
         for source, path, key, history in changes.appeared:
@@ -169,14 +189,16 @@ class Follower:
                 self._moved[key] = cursor
         for path, key in changes.vanished:
             if self._discovery.key_of(path) is None:  # otherwise the name belongs to another file now
-                self._closed.remove(path)
+                self._note_loss(path, self._closed.remove(path), key=key)
             log = self._open.get(key)
             if log is not None and log.file.path == path:
                 log.unlisted = True
 
-    def _check(self, reading: LogReading) -> None:
+    def _check(self, reading: LogReading) -> bool:
+        """Check the active files for changes. Returns whether one was truncated or rewritten."""
+        truncations = self.counters.truncations
         for key, log in list(self._active.items()):
-            rewrites = log.rewrites
+            rewrites, lost, mtime_ns, recent = log.rewrites, log.lost_bytes, log.mtime_ns, log.recent
             try:
                 reading.matches += log.check()
             except OSError:
@@ -184,7 +206,27 @@ class Follower:
                 continue
             if log.rewrites != rewrites:
                 self.counters.truncations += 1
+                self._copies.add(recent)
+                self._note_loss(log.file.path, log.lost_bytes - lost, salt=recent[-1].state.get("salt", ""))
+            if log.rewrites != rewrites or log.mtime_ns != mtime_ns:
                 self._touched.add(key)
+        return self.counters.truncations != truncations
+
+    def _note_loss(self, path: str, size: int, *, key: FileKey | None = None, salt: str = "") -> None:
+        if size:
+            self._losses.append(Loss(path, size, self._clock.time(), self._clock.monotonic(), key, salt))
+
+    def _count_losses(self, now: float) -> None:
+        """Count what was not found elsewhere in two scans."""
+        due = [loss for loss in self._losses if now - loss.since >= 2 * self._rescan_seconds]
+        if not due:
+            return
+        self._losses = [loss for loss in self._losses if loss not in due]
+        present = set(self.present())
+        for loss in due:
+            if loss.key not in present:
+                self.counters.lost_bytes += loss.size
+                self.counters.last_loss = loss
 
     def _read(self, reading: LogReading) -> None:
         """Read one chunk at a time, least recently read files first. At least one chunk is read, however late it is."""
@@ -208,6 +250,9 @@ class Follower:
         log.last_turn = self._turn
         before = log.bytes_read
         try:
+            if log.is_new and (known := self._copies.find(log, self._open.values())) is not None:
+                log.continue_as(known)
+                self._losses = [loss for loss in self._losses if loss.salt != known.state.get("salt")]
             reading.matches += log.read(limit)
         except OSError:
             self._close_failed(log)
@@ -248,6 +293,7 @@ class Follower:
     def _due_in(self, now: float) -> float:
         waits = [self._rescan_seconds]
         waits += [self._settle_seconds - log.quiet_seconds for log in self._active.values() if log.unsettled]
+        waits += [REWRITE_SECONDS - log.quiet_seconds for log in self._active.values() if log.suspect]
         if self._closed.waiting:
             waits.append(self._settle_seconds)  # there is room when open files have settled
         if self._fs_events is not None and self._fs_events.suspended(now):
@@ -266,19 +312,23 @@ class Follower:
             self._open_file(name)
 
     def _close_surplus(self, reading: LogReading) -> None:
-        """Close the files beyond MAX_OPEN that have been quiet for longest."""
+        """Close the files beyond MAX_OPEN that have been quiet for longest; last those that cannot be opened again."""
         surplus = len(self._open) - MAX_OPEN
         if surplus <= 0:
             return
-        idle = [log for log in self._open.values() if not (log.unread or log.unsettled or log.gone)]
-        for log in sorted(idle, key=_quiet_seconds, reverse=True)[:surplus]:
-            self._close_idle(log, reading)
+        idle = [log for log in self._open.values() if not (log.unread or log.unsettled)]
+        for log in sorted(idle, key=_keep_rank)[:surplus]:
+            if log.gone:
+                self._close_unlisted(log, reading)
+            else:
+                self._close_idle(log, reading)
 
     def _open_file(self, name: ClosedFile) -> None:
         cursor = self._closed.cursor(name)
         try:
             descriptor = name.source.open(name.path)
         except FileNotFoundError:
+            self._note_loss(name.path, max(0, name.size - name.offset), key=name.key)
             self._closed.add_back(name)  # the next scan of its directory decides
             return
         except RefusedError as error:
@@ -318,6 +368,7 @@ class Follower:
         return LogParser(self._scanner, file.kind, now=now, severity=file.severity[:1], offset=offset, state=state)
 
     def _close(self, log: FollowedFile) -> Source:
+        self._copies.add(log.recent)
         log.close()
         if log.file.stream is not None and self._newest.get(log.file.stream) is log:
             del self._newest[log.file.stream]
@@ -392,8 +443,8 @@ def _last_turn(log: FollowedFile) -> int:
     return log.last_turn
 
 
-def _quiet_seconds(log: FollowedFile) -> float:
-    return log.quiet_seconds
+def _keep_rank(log: FollowedFile) -> tuple[bool, float]:
+    return log.gone, -log.quiet_seconds
 
 
 def _started(log: FollowedFile) -> float:

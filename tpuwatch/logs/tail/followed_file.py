@@ -1,7 +1,8 @@
 """One open log file, read and parsed as it grows.
 
 Only fstat and pread decide what is read. An open file is followed whatever happens to its name, so a rename or a
-deletion loses nothing. A file that is truncated or rewritten is read again from its start.
+deletion loses nothing. A file that is truncated or rewritten is read again from its start, even if its new bytes are
+the old ones. A copy of another file is read from where that one was: see `continue_as`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.tail.files import LogFile, read_head
+from tpuwatch.logs.tail.files import LogFile, is_on_network, read_head
 from tpuwatch.model import Cursor
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ CHUNK_BYTES = 1 << 18  # twice as fast as 1 MiB: it stays in the cache, and mall
 MIN_CHUNK_BYTES = 1 << 14  # the first one, and those of a text that takes long
 CHUNK_SECONDS = 0.05  # when reading and parsing one takes longer, the next one is smaller
 PARTIAL_SECONDS = 10.0  # an incomplete last line waits this long before the writer is checked
-_BEFORE = "before"  # in a cursor's state: a checksum of the bytes before its offset
-_BEFORE_BYTES = 64
+REWRITE_SECONDS = 2.0  # a new mtime without growth is an append that is not complete, or after so long a rewrite
+GONE_SECONDS = 3600.0  # a job's file that was renamed out of its glob is followed until it was quiet for so long,
+DELETED_SECONDS = 60.0  # and one that was deleted: an open file takes its space on disk
+_SAMPLES = "samples"  # in a cursor's state: a checksum of samples of the bytes that are processed
+_SAMPLE_COUNT = 8
+_SAMPLE_BYTES = 256
+_WRITTEN = "written"  # in a cursor's state: when the file was last written, if it was read to its end
+_RECENT_CURSORS = 4
 _BLOCK_BYTES = 4096
 
 
@@ -53,6 +60,7 @@ class FollowedFile:
         self.rotated = False  # its process has started a newer file of the same severity
         self.unlisted = False  # its name is gone; the file may be gone too
         self.rewrites = 0  # how often it was found truncated or rewritten
+        self.lost_bytes = 0  # that were known to exist when it was truncated or rewritten, and were not read
         self.bytes_read = 0  # so far
         self.last_turn = 0  # the follower's turn in which it was last read
         self._descriptor = descriptor
@@ -63,16 +71,22 @@ class FollowedFile:
         self.key: FileKey = (entry.st_dev, entry.st_ino)
         self.size = entry.st_size
         self.mtime_ns = entry.st_mtime_ns
+        self.first_path = file.path
+        self.is_new = not (cursor.state or cursor.head)  # nothing was ever read of it
         self.deleted = entry.st_nlink == 0
         self._sparse = _is_sparse(entry)
         self._head = read_head(descriptor)
         if not _continues(descriptor, cursor, self._head, self.size):
             self.rewrites += 1
-            cursor = Cursor(file.path, *self.key, self._head, 0)
+            cursor = self._start()
+        self._written = cursor.state.get(_WRITTEN, self.mtime_ns)  # mtime when the content was last known to be new
+        # Written without growth: an append that is not complete, or a rewrite with the same bytes.
+        self.suspect = read_until(cursor) == self.size and self._written != self.mtime_ns and _is_written(entry)
         self._history_until = cursor.history_until
         self._parser = parser_factory(file, cursor.offset, cursor.state)
         self.position = cursor.offset
         self.reported = cursor  # the last result of moved_cursor()
+        self.recent = deque([cursor], _RECENT_CURSORS)  # its last results since the file's start, the newest last
         self._finished = False
         self._records: Counter[str] = Counter()
         age = max(
@@ -93,6 +107,11 @@ class FollowedFile:
         return self._clock.monotonic() - self._grown
 
     @property
+    def head(self) -> bytes:
+        """The first bytes, at most HEAD_BYTES."""
+        return self._head
+
+    @property
     def gone(self) -> bool:
         """Whether it no longer has a name."""
         return self.deleted or self.unlisted
@@ -102,7 +121,9 @@ class FollowedFile:
         """Whether no process is expected to write to it again."""
         if self.rotated:
             return True
-        return self.gone if self.file.pid is None else not _is_alive(self.file.pid)
+        if self.file.pid is not None:
+            return not _is_alive(self.file.pid)
+        return self.gone and self.quiet_seconds >= (DELETED_SECONDS if self.deleted else GONE_SECONDS)
 
     @property
     def unsettled(self) -> bool:
@@ -121,15 +142,36 @@ class FollowedFile:
         entry = os.fstat(self._descriptor)
         self.deleted = entry.st_nlink == 0
         if entry.st_size == self.size and entry.st_mtime_ns == self.mtime_ns:
-            return []
+            settled = self.suspect and self.quiet_seconds >= REWRITE_SECONDS
+            return self._confirm_rewrite() if settled else []
+        unread, suspected, known_ns = self.unread, self.suspect, self.mtime_ns
+        self.suspect = entry.st_size == self.size and _is_written(entry)
         self.size, self.mtime_ns = entry.st_size, entry.st_mtime_ns
         self._sparse = _is_sparse(entry)
         self._grown = self._clock.monotonic()
         self._finished = False
         head = read_head(self._descriptor)
         same = self.size >= self.position and head.startswith(self._head)
+        same = same and _continues(self._descriptor, self.reported, head, self.size)
         self._head = head
-        return [] if same else self._restart()
+        if not same:
+            self.lost_bytes += unread
+            self.suspect = False
+            return self._restart(cut=unread > 0)
+        if suspected and self.suspect:  # written twice without growth; the second write may be incomplete
+            found = self._confirm_rewrite()
+            self.suspect, self._written = True, known_ns
+            return found
+        if not self.suspect:
+            self._written = self.mtime_ns
+        return []
+
+    def _confirm_rewrite(self) -> list[FileMatch]:
+        self.suspect = False
+        if is_on_network(self.key[0]):  # the server sets mtime again when it gets the bytes
+            self._written = self.mtime_ns
+            return []
+        return self._restart()
 
     def read(self, limit: int) -> list[FileMatch]:
         """Read and parse what comes next: at most `limit` bytes and one chunk.
@@ -137,6 +179,7 @@ class FollowedFile:
         Chunks grow while parsing is quick, so that a step through a text that is slow to parse stays short.
         """
         begun = self._clock.monotonic()
+        self.is_new = False
         matches = self._skip_hole() if self._sparse else []
         data = os.pread(self._descriptor, min(limit, self._chunk, self.unread), self.position)
         self.position += len(data)
@@ -160,15 +203,23 @@ class FollowedFile:
         """Whether an incomplete last line was read, which can be processed once the file has ended."""
         return not self._finished and self._parser.offset < self.position
 
-    def _restart(self) -> list[FileMatch]:
-        matches = self._end_parser()
+    def _restart(self, *, cut: bool = False) -> list[FileMatch]:
+        """Begin again at the file's start. `cut`: the last line that was read is not whole, and goes on in a copy."""
+        matches = self._end_parser(cut=cut)
         self.rewrites += 1
+        self.is_new = False
         self.position = self._history_until = 0
+        self._written = self.mtime_ns
         self._parser = self._parser_factory(self.file, 0, {})
+        self.reported = self._start()
+        self.recent = deque([self.reported], _RECENT_CURSORS)
         return matches
 
-    def _end_parser(self) -> list[FileMatch]:
-        matches = self._file_matches(self._parser.finish())
+    def _start(self) -> Cursor:
+        return Cursor(self.file.path, *self.key, self._head, 0)
+
+    def _end_parser(self, *, cut: bool = False) -> list[FileMatch]:
+        matches = self._file_matches(self._parser.settle() if cut else self._parser.finish())
         self._records.update(self._parser.take_records())
         return matches
 
@@ -192,6 +243,32 @@ class FollowedFile:
     def _file_matches(self, matches: list[Match]) -> list[FileMatch]:
         return [FileMatch(match, self.file, match.offset < self._history_until) for match in matches]
 
+    # -- copies
+
+    def continues(self, cursor: Cursor) -> bool:
+        """Whether all that was read of another file up to `cursor` stands in this one."""
+        return _continues(self._descriptor, cursor, self._head, self.size)
+
+    def common_start(self, other: FollowedFile) -> Cursor | None:
+        """How far to skip this file if it or `other` is a copy of the other one's start; None if they differ."""
+        size = min(self.size, other.size)
+        if _sample(self._descriptor, size) != _sample(other._descriptor, size):
+            return None
+        cursor = other.cursor()
+        if read_until(cursor) <= self.size:
+            return cursor
+        return replace(cursor, offset=_line_start(self._descriptor, size), state={"salt": cursor.state["salt"]})
+
+    def continue_as(self, cursor: Cursor) -> None:
+        """Go on where another file, of which this one is a copy, was read up to.
+
+        The parser's state makes events of both equal at equal places, so that what is read of both counts once.
+        """
+        self.is_new = False
+        self.position = cursor.offset
+        self._history_until = max(self._history_until, cursor.history_until)
+        self._parser = self._parser_factory(self.file, cursor.offset, cursor.state)
+
     # -- reporting
 
     def take_records(self) -> Counter[str]:
@@ -203,15 +280,24 @@ class FollowedFile:
     def cursor(self) -> Cursor:
         """How far the file's bytes have been turned into matches."""
         offset = self._parser.offset
-        state = {**self._parser.state(), _BEFORE: _checksum_before(self._descriptor, offset)}
-        return Cursor(self.file.path, *self.key, self._head, offset, state, self._history_until)
+        cursor = Cursor(self.file.path, *self.key, self._head, offset, self._parser.state(), self._history_until)
+        until = read_until(cursor)
+        cursor.state[_SAMPLES] = _sample(self._descriptor, until)
+        if until == self.size:
+            cursor.state[_WRITTEN] = self._written
+        return cursor
 
     def moved_cursor(self) -> Cursor | None:
-        """The cursor if it has changed since the last call, else None."""
+        """The cursor if it has changed since the last call, else None. A file that nothing was read of stays new."""
+        if self.is_new:
+            return None
         cursor = self.cursor()
         if cursor == self.reported:
             return None
+        if os.fstat(self._descriptor).st_size < self.position:  # just truncated: the samples are not of what was read
+            cursor = replace(cursor, offset=0, state={"salt": cursor.state["salt"]})
         self.reported = cursor
+        self.recent.append(cursor)
         return cursor
 
     def close(self) -> None:
@@ -228,15 +314,38 @@ def _next_chunk(chunk: int, size: int, seconds: float) -> int:
 
 def _continues(descriptor: int, cursor: Cursor, head: bytes, size: int) -> bool:
     """Whether a cursor belongs to an open file: inodes are reused, and the output of jobs often begins alike."""
-    if cursor.offset > size or not head.startswith(cursor.head):
+    until = read_until(cursor)
+    if until > size or not head.startswith(cursor.head):
         return False
-    before = cursor.state.get(_BEFORE)
-    return before is None or before == _checksum_before(descriptor, cursor.offset)
+    sample = cursor.state.get(_SAMPLES)
+    return sample is None or sample == _sample(descriptor, until)
 
 
-def _checksum_before(descriptor: int, offset: int) -> int:
-    start = max(0, offset - _BEFORE_BYTES)
-    return zlib.crc32(os.pread(descriptor, offset - start, start))
+def read_until(cursor: Cursor) -> int:
+    """Up to where a file is processed: some lines more than `offset`, as the parser needs those again as context."""
+    return max(cursor.offset, int(cursor.state.get("done", 0)))
+
+
+def _sample(descriptor: int, offset: int) -> int:
+    """A checksum of samples of the bytes before `offset`, the last ones among them; of all if they are few."""
+    checksum = 0
+    for number in range(1, _SAMPLE_COUNT + 1):
+        stop = offset * number // _SAMPLE_COUNT
+        start = max(0, stop - _SAMPLE_BYTES)
+        checksum = zlib.crc32(os.pread(descriptor, stop - start, start), checksum)
+    return checksum
+
+
+def _line_start(descriptor: int, offset: int) -> int:
+    """Where the line at `offset` begins; `offset` itself if that is far away."""
+    start = max(0, offset - _BLOCK_BYTES)
+    newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
+    return start + newline + 1 if newline >= 0 else offset
+
+
+def _is_written(entry: os.stat_result) -> bool:
+    """Whether mtime is that of a write: `touch` sets both times, a write does not change the time of access."""
+    return entry.st_mtime_ns != entry.st_atime_ns
 
 
 def _is_sparse(entry: os.stat_result) -> bool:

@@ -228,11 +228,11 @@ class Discovery:
         self._watched = [WatchedSource(source, history=first_run) for source in sources]
 
     def scan(self, *, force: bool = False) -> Changes:
-        """Scan the sources that may have changed, or all with `force`. One that cannot be read keeps its files."""
+        """Scan the sources that are due, or with `force` that may be. One that cannot be read keeps its files."""
         changes = Changes()
         now = self._clock.monotonic()
         for watched in self._watched:
-            if force or watched.due(now, self._rescan_seconds):
+            if watched.due(now, 0.0 if force else self._rescan_seconds):
                 watched.scan(self._clock, changes)
         changes.appeared.sort(key=_started)
         return changes

@@ -11,11 +11,13 @@ import pytest
 
 from tests.unit.logs.sites import NOBODY
 from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.tail import files
 from tpuwatch.logs.tail.files import (
     LogFile,
     Refusal,
     RefusedError,
     is_libtpu_name,
+    is_on_network,
     libtpu_file,
     open_directory,
     open_directory_below,
@@ -32,6 +34,22 @@ def directory(tmp_path: Path) -> Iterator[int]:
     descriptor = open_directory(str(tmp_path))
     yield descriptor
     os.close(descriptor)
+
+
+def test_a_file_system_of_another_machine_is_known_by_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "29 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n"
+        "51 29 0:43 /a /home/with\\040space rw shared:2 master:1 - nfs4 server:/a rw\n"
+        "52 29 0:44 / /gcs rw - fuse.gcsfuse bucket rw\n"
+    )
+    monkeypatch.setattr(files, "_MOUNTS", str(mounts))
+    known = {device: is_on_network(os.makedev(*device)) for device in ((254, 0), (0, 43), (0, 44), (0, 99))}
+    assert known == {(254, 0): False, (0, 43): True, (0, 44): True, (0, 99): False}
+    mounts.unlink()
+    assert not is_on_network(os.makedev(0, 43))
 
 
 def refusal(directory: int, path: Path, *, follow: bool = False) -> Refusal:

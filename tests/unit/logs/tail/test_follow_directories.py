@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.logs.sites import HEADER, NOBODY, Site, line, name
 from tpuwatch.logs.tail.files import Refusal
+from tpuwatch.logs.tail.followed_file import DELETED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +188,7 @@ def test_a_glob_that_begins_nowhere_finds_what_comes_later(tmp_path: Path) -> No
     (tmp_path / "jobs" / "7" / "out.log").write_text(line(1))
     assert site.settle() == [1]
     shutil.rmtree(tmp_path / "jobs")
-    assert site.settle() == []
+    assert site.settle(DELETED_SECONDS) == []
     assert list(site.follower.files()) == []
     site.follower.close()
 

@@ -11,8 +11,17 @@ import pytest
 from tests.unit.logs.sites import DEAD_PID, HEADER, dull, line, name, numbers, parse_slowly, scanner
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
+from tpuwatch.logs.tail import followed_file
 from tpuwatch.logs.tail.files import HEAD_BYTES, LogFile, libtpu_file
-from tpuwatch.logs.tail.followed_file import CHUNK_BYTES, MIN_CHUNK_BYTES, FileMatch, FollowedFile
+from tpuwatch.logs.tail.followed_file import (
+    CHUNK_BYTES,
+    DELETED_SECONDS,
+    GONE_SECONDS,
+    MIN_CHUNK_BYTES,
+    REWRITE_SECONDS,
+    FileMatch,
+    FollowedFile,
+)
 from tpuwatch.model.events import Cursor
 
 if TYPE_CHECKING:
@@ -70,6 +79,7 @@ def settle(followed: FollowedFile) -> list[FileMatch]:
     return drain(followed) + (followed.finish_quiet(0.0) or [])
 
 
+TEXT_OUTPUT = "python train.py\nTESTEVENT 1\n"
 TEXT = (HEADER + line(1) + "unprefixed: Größe ✓ 日本語\n\n" + line(2) + dull(1) + line(3)).encode()
 
 
@@ -129,11 +139,21 @@ def test_the_end_of_a_process_is_known_by_its_pid(follow: Open) -> None:
         assert followed.ended is ended, pid
 
 
-def test_a_jobs_file_has_not_ended_before_its_name_is_gone(follow: Open) -> None:
+@pytest.mark.parametrize(("deleted", "seconds"), [(False, GONE_SECONDS), (True, DELETED_SECONDS)])
+def test_a_jobs_file_has_ended_when_its_name_is_gone_and_it_was_quiet_for_long(
+    log: Path, follow: Open, clock: ManualClock, deleted: bool, seconds: float
+) -> None:
     followed = follow(kind=StreamKind.TEXT)
-    assert not followed.ended
+    if deleted:
+        log.unlink()
+        followed.check()
     followed.unlisted = True
+    clock.advance(seconds - 1)
+    assert not followed.ended
+    clock.advance(2)
     assert followed.ended
+    followed.unlisted = followed.deleted = False
+    assert not followed.ended
 
 
 def test_a_head_grows_with_its_file(log: Path, follow: Open) -> None:
@@ -167,6 +187,98 @@ def test_a_cursor_of_another_file_with_the_same_inode_is_not_used(log: Path, fol
     second = follow(cursor)
     assert numbers(settle(second)) == [2]
     assert second.rewrites == 1
+
+
+def rewrite(log: Path, text: str, at: int) -> None:
+    """Write a file anew `at` some second; it was last accessed before."""
+    log.write_text(text)
+    os.utime(log, (1, at))
+
+
+def test_a_file_rewritten_with_the_same_bytes_is_read_again(log: Path, follow: Open, clock: ManualClock) -> None:
+    rewrite(log, TEXT_OUTPUT, 2)
+    followed = follow(kind=StreamKind.TEXT)
+    found = settle(followed)
+    for run in range(1, 10):
+        rewrite(log, TEXT_OUTPUT, 2 + run)
+        found += settle(followed)
+        clock.advance(1)
+    clock.advance(REWRITE_SECONDS)
+    found += settle(followed)
+    assert numbers(found) == [1] * 10
+    assert len({file_match.match.key for file_match in found}) == 10
+    assert (followed.rewrites, followed.lost_bytes) == (9, 0)
+
+
+def test_a_file_rewritten_with_the_same_bytes_while_it_was_not_followed(
+    log: Path, follow: Open, clock: ManualClock
+) -> None:
+    rewrite(log, TEXT_OUTPUT, 2)
+    first = follow(kind=StreamKind.TEXT)
+    assert numbers(settle(first)) == [1]
+    cursor = first.cursor()
+    rewrite(log, TEXT_OUTPUT, int(clock.time()) + 1)
+    second = follow(cursor, StreamKind.TEXT)
+    assert settle(second) == []
+    third = follow(second.cursor(), StreamKind.TEXT)  # before it is certain
+    clock.advance(REWRITE_SECONDS)
+    assert numbers(settle(third)) == [1]
+    assert settle(follow(third.cursor(), StreamKind.TEXT)) == []
+
+
+def test_an_append_that_is_not_complete_is_no_rewrite(log: Path, follow: Open, clock: ManualClock) -> None:
+    rewrite(log, TEXT_OUTPUT, 2)
+    followed = follow(kind=StreamKind.TEXT)
+    settle(followed)
+    for at in range(3, 10):
+        os.utime(log, (1, at))  # a write sets mtime first,
+        assert settle(followed) == []
+        clock.advance(REWRITE_SECONDS / 2)
+        append(log, "TESTEVENT 2\n")
+        os.utime(log, (1, at))  # and the size when the bytes are there
+        assert numbers(settle(followed)) == [2]
+    assert followed.rewrites == 0
+
+
+def test_a_file_that_is_touched_is_not_rewritten(log: Path, follow: Open, clock: ManualClock) -> None:
+    rewrite(log, TEXT_OUTPUT, 2)
+    followed = follow(kind=StreamKind.TEXT)
+    settle(followed)
+    os.utime(log, (3, 3))
+    assert settle(followed) == []
+    clock.advance(REWRITE_SECONDS)
+    assert settle(followed) == []
+    os.utime(log, (4, 3))  # read after it
+    assert settle(follow(followed.cursor(), StreamKind.TEXT)) == []
+    assert followed.rewrites == 0
+
+
+def test_on_a_network_file_system_a_new_mtime_is_no_rewrite(
+    log: Path, follow: Open, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_file, "is_on_network", lambda _device: True)
+    rewrite(log, TEXT_OUTPUT, 2)
+    followed = follow(kind=StreamKind.TEXT)
+    settle(followed)
+    for at in (3, 4):
+        os.utime(log, (1, at))
+        assert settle(followed) == []
+    clock.advance(REWRITE_SECONDS)
+    assert settle(followed) == []
+    assert followed.rewrites == 0
+
+
+def test_a_file_rewritten_and_longer_is_recognised_by_the_bytes_that_were_read(log: Path, follow: Open) -> None:
+    banner = "a banner that each run begins with\n" * 20
+    append(log, banner + "loss 0.1\n" * 20 + "TESTEVENT 1\n")
+    followed = follow(kind=StreamKind.TEXT)
+    assert numbers(settle(followed)) == [1]
+    followed.moved_cursor()
+    append(log, "not read\n")
+    followed.check()
+    log.write_text(banner + "loss 0.2\n" * 40 + "TESTEVENT 2\n")
+    assert numbers(settle(followed)) == [2]
+    assert (followed.rewrites, followed.lost_bytes) == (1, len("not read\n"))
 
 
 def test_a_rewritten_file_is_no_history(log: Path, follow: Open) -> None:

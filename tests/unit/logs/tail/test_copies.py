@@ -1,0 +1,239 @@
+"""Jobs' output that is copied, rotated and written again: each failure counts once, and each of another run too."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.logs.sites import Site, numbers
+from tpuwatch.logs.tail import follow
+from tpuwatch.logs.tail.followed_file import FollowedFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+BANNER = "python train.py --steps 1000\n" * 10
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path, options={"log_dirs": [], "job_globs": [str(tmp_path / "tpu_logs" / "*.log*")]})
+    yield site
+    site.follower.close()
+
+
+@pytest.fixture(params=[False, True], ids=["followed", "restarted"])
+def restarts(request: pytest.FixtureRequest) -> bool:
+    """Whether the follower is started again between two steps."""
+    return bool(request.param)
+
+
+def failures(*numbers: int) -> str:
+    return "".join(f"step {number}\nTESTEVENT {number}\n" for number in numbers)
+
+
+def step(site: Site, *, restart: bool = False) -> None:
+    """Let the follower see what was done."""
+    if restart:
+        site.restart()
+    site.settle()
+
+
+def counted(site: Site) -> list[int]:
+    """The events as a store counts them: each key once."""
+    first = {file_match.match.key: file_match for file_match in reversed(site.matches)}
+    return sorted(numbers(list(first.values())))
+
+
+@pytest.mark.parametrize("copy", ["job.log.1", "job.log-20261122", "a.log"])
+def test_copytruncate_counts_once_what_was_read_and_the_unread_tail(jobs: Site, restarts: bool, copy: str) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    step(jobs)
+    jobs.append("job.log", failures(*range(10, 15)))
+    shutil.copyfile(log, log.with_name(copy))
+    os.truncate(log, 0)
+    step(jobs, restart=restarts)
+    jobs.append("job.log", failures(*range(15, 20)))
+    step(jobs, restart=restarts)
+    jobs.append("job.log", failures(20))
+    step(jobs)
+    assert counted(jobs) == list(range(21))
+
+
+def test_copytruncate_again_and_again_with_numbered_copies(jobs: Site, restarts: bool) -> None:
+    log = jobs.logs / "job.log"
+    for day in range(5):
+        jobs.append("job.log", BANNER + failures(2 * day))
+        step(jobs, restart=restarts)
+        jobs.append("job.log", failures(2 * day + 1))
+        for number in range(day, 0, -1):
+            log.with_name(f"job.log.{number}").rename(log.with_name(f"job.log.{number + 1}"))
+        shutil.copyfile(log, log.with_name("job.log.1"))
+        os.truncate(log, 0)
+        step(jobs, restart=restarts)
+    assert counted(jobs) == list(range(10))
+
+
+def test_a_copytruncate_is_stored_whole_in_one_poll(jobs: Site) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    jobs.poll()
+    jobs.restart()  # killed right after it
+    step(jobs)
+    assert counted(jobs) == [1]
+
+
+def test_a_kill_right_after_a_truncation_between_reading_and_storing(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    jobs.append("job.log", failures(2))
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowedFile, "finish_quiet", lambda _log, _seconds: os.truncate(log, 0))
+        jobs.clock.advance(0.1)
+        jobs.poll()
+    step(jobs, restart=True)
+    assert counted(jobs) == [1, 2]
+
+
+def test_a_new_file_that_is_truncated_in_the_poll_that_reads_it_first(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowedFile, "finish_quiet", lambda _log, _seconds: os.truncate(log, 0))
+        jobs.poll()
+    jobs.append("job.log.1", BANNER + failures(1, 2))
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2]
+
+
+def test_half_a_line_that_was_read_before_a_truncation_is_not_counted_beside_its_copy(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(12345))
+    monkeypatch.setattr(follow, "MAX_FILE_BYTES", log.stat().st_size - 3)
+    jobs.poll()
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    step(jobs)
+    assert counted(jobs) == [12345]
+
+
+def test_a_copy_that_ends_before_what_was_read_of_the_truncated_file(jobs: Site) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    text = log.read_bytes()
+    jobs.append("job.log", failures(2))
+    step(jobs)  # between the copy's last byte and the truncation
+    os.truncate(log, 0)
+    jobs.append("job.log.1", text)
+    step(jobs)
+    assert counted(jobs) == [1, 2]
+
+
+@pytest.mark.parametrize("more", [(), (3, 4)], ids=["complete", "shorter"])
+def test_a_copy_beside_the_original_counts_nothing_again(jobs: Site, restarts: bool, more: tuple[int, ...]) -> None:
+    log = jobs.append("job.log", BANNER + failures(1, 2))
+    step(jobs)
+    text = log.read_bytes()
+    jobs.append("job.log", failures(*more))
+    step(jobs)
+    jobs.append("job-old.log", text)
+    step(jobs, restart=restarts and not more)
+    jobs.append("job.log", failures(5))
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2, *more, 5]
+
+
+def test_a_copy_that_is_seen_while_it_is_made(jobs: Site, restarts: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1, 2))
+    step(jobs)
+    text = log.read_bytes()
+    jobs.append("job-old.log", "")
+    step(jobs)
+    jobs.append("job-old.log", text[:300])
+    step(jobs, restart=restarts)
+    jobs.append("job-old.log", text[300:])
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2]
+
+
+def test_a_copy_of_the_last_run_though_the_next_one_has_begun_alike(jobs: Site, restarts: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1, 2))
+    step(jobs)
+    shutil.copyfile(log, jobs.logs / "job-old.log")
+    log.write_text(BANNER)
+    step(jobs, restart=restarts)
+    jobs.append("job.log", failures(1, 2))
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 1, 2, 2]
+
+
+def test_a_file_and_its_copy_that_are_found_together(jobs: Site) -> None:
+    log = jobs.append("job.log", BANNER + failures(1, 2))
+    shutil.copyfile(log, jobs.logs / "job-old.log")
+    step(jobs)
+    assert counted(jobs) == [1, 2]
+
+
+def test_a_file_that_is_moved_from_another_file_system(jobs: Site, restarts: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    jobs.append("job.log", failures(2))
+    shutil.copyfile(log, jobs.logs / "moved.log")
+    log.unlink()
+    step(jobs, restart=restarts)
+    jobs.append("moved.log", failures(3))
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2, 3]
+
+
+def test_rename_and_create_counts_the_tail_and_the_new_file_once(jobs: Site, restarts: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    jobs.append("job.log", failures(2))
+    log.rename(jobs.logs / "job.log.1")
+    jobs.append("job.log", BANNER + failures(3))
+    jobs.append("job.log.1", failures(4))  # its writer keeps the descriptor
+    step(jobs, restart=restarts)
+    assert counted(jobs) == [1, 2, 3, 4]
+
+
+def test_two_outputs_that_begin_alike_are_two(jobs: Site) -> None:
+    jobs.append("rank-0.log", BANNER)
+    step(jobs)
+    jobs.append("rank-1.log", BANNER)
+    step(jobs)
+    jobs.append("rank-0.log", failures(1))
+    jobs.append("rank-1.log", failures(2))
+    step(jobs)
+    assert counted(jobs) == [1, 2]
+
+
+def test_a_run_whose_output_differs_in_the_middle_alone_is_another(jobs: Site) -> None:
+    for run in ("run-1.log", "run-2.log"):
+        jobs.append(run, BANNER + f"took 0.{run[4]}234 s\n" + "step\n" * 200 + failures(1))
+        step(jobs)
+    assert counted(jobs) == [1, 1]
+
+
+def test_a_job_that_fails_alike_into_a_new_file_of_the_same_name_fails_again(jobs: Site) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    log.rename(jobs.logs / "job.log.1")
+    jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    (jobs.logs / "job.log").unlink()
+    step(jobs)
+    jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    assert counted(jobs) == [1, 1, 1]

@@ -1,0 +1,73 @@
+"""Recognises files that are copies of what was read under another name, as logrotate's copytruncate and cp make them.
+
+Only text is compared: libtpu's records are told apart by what they say, wherever they stand.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.tail.files import HEAD_BYTES, is_libtpu_name
+from tpuwatch.logs.tail.followed_file import read_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.logs.tail.followed_file import FollowedFile
+    from tpuwatch.model import Cursor
+
+_MAX_HEADS = 500
+_MAX_CURSORS = 32  # of files that begin alike
+
+
+class Copies:
+    """Keeps how far files were read that were closed or truncated since, and compares new files with them.
+
+    A file that took the name of the other one is no copy: the job ran again. Nor is one that is too short to tell.
+    """
+
+    def __init__(self, cursors: Iterable[Cursor]) -> None:
+        self._cursors: dict[bytes, deque[Cursor]] = {}  # by a file's first bytes, the latest last
+        self.add(cursors)
+
+    def add(self, cursors: Iterable[Cursor]) -> None:
+        """Add cursors of a file that is about to be closed or was truncated."""
+        for cursor in cursors:
+            if (
+                len(cursor.head) < HEAD_BYTES
+                or "salt" not in cursor.state
+                or is_libtpu_name(cursor.path.rpartition("/")[2], strict=False)
+            ):
+                continue
+            alike = self._cursors.pop(cursor.head, None) or deque(maxlen=_MAX_CURSORS)
+            alike.append(cursor)
+            self._cursors[cursor.head] = alike
+            if len(self._cursors) > _MAX_HEADS:
+                del self._cursors[next(iter(self._cursors))]
+
+    def find(self, log: FollowedFile, others: Iterable[FollowedFile]) -> Cursor | None:
+        """Where to go on in a file that nothing was read of; None if it is no copy. `others` are open.
+
+        Raises OSError if a file cannot be read.
+        """
+        if log.file.kind is not StreamKind.TEXT or len(log.head) < HEAD_BYTES:
+            return None
+        found = [
+            (min(log.size, other.size), cursor)
+            for other in others
+            if other.head == log.head and not other.is_new and log.file.path not in (other.file.path, other.first_path)
+            if (cursor := log.common_start(other)) is not None
+        ]
+        found += [
+            (read_until(cursor), cursor)
+            for cursor in self._cursors.get(log.head, ())
+            if cursor.path != log.file.path and log.continues(cursor)
+        ]
+        return max(found, key=_size, default=(0, None))[1]
+
+
+def _size(found: tuple[int, Cursor]) -> int:
+    """How many bytes are the same."""
+    return found[0]
