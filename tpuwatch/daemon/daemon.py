@@ -209,6 +209,7 @@ class Daemon:
         files, problems = self._logs.files(), self._logs.problems()
         events = self._maintenance.events(self._logs)
         self.metrics.logs.set_files(followed=len(files), refused=len(problems))
+        self.metrics.logs.set_watched(not self._logs.watch_problem)
         self.metrics.daemon.set_store(durable=self._store.durable, events=events)
         snapshot, nodes = self._node.signals.snapshot, self._node.judge.nodes
         return DaemonStatus(
@@ -225,7 +226,11 @@ class Daemon:
             ],
             files=files[:_SHOWN_FILES],
             problems=problems,
-            notices=[*self._store.notices, *filter(None, [self._config_error]), *self._node.problems()],
+            notices=[
+                *self._store.notices,
+                *filter(None, [self._config_error, self._logs.watch_problem]),
+                *self._node.problems(),
+            ],
             config_source=_source(self._config),
             store=StoreStatus(
                 str(self._config.state.dir),

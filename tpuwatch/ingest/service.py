@@ -116,6 +116,11 @@ class LogService:
         """What cannot be followed."""
         return [FileProblem(path, reason.value) for path, reason in self.ingest.follower.problems()]
 
+    @property
+    def watch_problem(self) -> str:
+        """Why logs are polled instead of watched, with what to do; empty while they are watched."""
+        return self.ingest.follower.watch_problem
+
     def reads(self) -> bool:
         """Whether a log is read, or there is none to read. A refused file is among the files too."""
         refused = {problem.path for problem in self.problems()}

@@ -360,6 +360,11 @@ class Follower:
     # -- for status
 
     @property
+    def watch_problem(self) -> str:
+        """Why not all writes wake, with what to do; empty if they do."""
+        return "" if self._fs_events is None else self._fs_events.problem
+
+    @property
     def lag_bytes(self) -> int:
         """Bytes that are known to exist and are not read yet."""
         return self._closed.unread + sum(log.unread for log in self._open.values())
