@@ -28,7 +28,7 @@ WALK_ENTRIES = 20_000  # of directories in one call of find(),
 WALK_SECONDS = 0.05  # and its duration
 _CLOCK_ENTRIES = 64  # between two looks at the clock
 _MAX_SIZE = 200_000  # files and directories of one glob, give or take those of one directory
-_REREAD_SECONDS = 60.0  # between two walks that read every directory: not every file system keeps timestamps
+_REREAD_SECONDS = 600.0  # between two walks that read every directory: not every file system keeps timestamps
 _MAX_WATCHED = 32  # directories; with some versions of watchdog each takes six file descriptors
 
 _States = frozenset[int]  # the parts of the pattern that the names in a directory are held against

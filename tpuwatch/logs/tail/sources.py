@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.files import FileKey, Found, LogFile
 
 _SHARED_DIRECTORY = "/tmp"  # noqa: S108 - libtpu writes here when its log directory is unset; nothing is written here
-_CHANGED_SHARE = 20  # a scan is not repeated before this many times its own duration have passed,
-_UNCHANGED_SHARE = 100  # and this many times if it has found nothing new
+_SCAN_SHARE = 20  # a scan is not repeated before this many times its own duration have passed,
+_IDLE_SHARE = 100  # and one that no timestamp called for, and which found nothing new, before this many times
 _UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps
 
 
@@ -136,7 +136,7 @@ class WatchedSource:
         found = self._find(changes)
         ended = clock.monotonic()
         self._spent += ended - started
-        self._not_before = ended + _CHANGED_SHARE * (ended - started)
+        self._not_before = ended + _SCAN_SHARE * (ended - started)
         if self.source.unfinished:
             return
         changed = found is not None and self._compare(found, changes)
@@ -146,7 +146,8 @@ class WatchedSource:
         self._confirmed = found is not None and stamp == self._stamp
         self._stamp = stamp
         self._scanned = ended
-        self._not_before = ended + (_CHANGED_SHARE if changed else _UNCHANGED_SHARE) * self._spent
+        rest = self._spent * (_IDLE_SHARE if stamp is None and not changed else _SCAN_SHARE)
+        self._not_before = ended + min(rest, _UNCONDITIONAL_SECONDS)
         self._spent = 0.0
 
     def _find(self, changes: Changes) -> Found | None:
@@ -165,7 +166,7 @@ class WatchedSource:
 
     def _compare(self, found: Found, changes: Changes) -> bool:
         """Add the differences to the last scan to `changes`; returns whether there are any."""
-        if found is self.found:
+        if found == self.found:
             return False
         appeared = [(path, key) for path, key in found.items() if self.found.get(path) != key]
         vanished = [(path, key) for path, key in self.found.items() if found.get(path) != key]

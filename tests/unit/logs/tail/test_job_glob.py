@@ -152,7 +152,7 @@ def test_an_unchanged_directory_is_not_read_again(tmp_path: Path, listed: list[s
     os.utime(tmp_path / "b", (1, 1))
     assert len(walk.find()) == 3
     assert listed == [str(tmp_path / "b")]
-    clock.advance(60)
+    clock.advance(job_glob._REREAD_SECONDS)
     walk.find()
     assert len(listed) == 4
 
