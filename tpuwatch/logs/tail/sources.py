@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 _SHARED_DIRECTORY = "/tmp"  # noqa: S108 - libtpu writes here when its log directory is unset; nothing is written here
 _SCAN_SHARE = 20  # a scan is not repeated before this many times its own duration have passed,
 _IDLE_SHARE = 100  # and one that no timestamp called for, and which found nothing new, before this many times
-_UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps
+_UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps;
+_UNCONDITIONAL_SHARE = 1000  # but this many times a scan's duration, if that is longer
 
 
 class LogDirectory:
@@ -118,6 +119,7 @@ class WatchedSource:
         self._scanned = float("-inf")
         self._spent = 0.0  # on the scan that is under way
         self._not_before = float("-inf")
+        self._unconditional = float("-inf")  # when to scan though no timestamp has changed
 
     def due(self, now: float, rescan_seconds: float) -> bool:
         """Whether to scan the source again."""
@@ -127,7 +129,7 @@ class WatchedSource:
         stamp = self.source.stamp()
         if stamp is None:
             return age >= rescan_seconds
-        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or age >= _UNCONDITIONAL_SECONDS
+        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or now >= self._unconditional
 
     def scan(self, clock: Clock, changes: Changes) -> None:
         """Scan the source, or go on with that, and add what has changed to `changes` at the end."""
@@ -148,6 +150,7 @@ class WatchedSource:
         self._scanned = ended
         rest = self._spent * (_IDLE_SHARE if stamp is None and not changed else _SCAN_SHARE)
         self._not_before = ended + min(rest, _UNCONDITIONAL_SECONDS)
+        self._unconditional = ended + max(_UNCONDITIONAL_SECONDS, _UNCONDITIONAL_SHARE * self._spent)
         self._spent = 0.0
 
     def _find(self, changes: Changes) -> Found | None:

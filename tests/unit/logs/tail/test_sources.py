@@ -92,3 +92,13 @@ def test_directories_are_where_logs_are_or_may_come(tmp_path: Path) -> None:
     assert LogDirectory(str(tmp_path)).directories() == {str(tmp_path): "tpu_driver."}
     both = Discovery([str(tmp_path)], [str(tmp_path / "*")], clock=ManualClock(), rescan_seconds=1.0, first_run=False)
     assert both.directories() == {str(tmp_path): ""}  # any name may matter
+
+
+def test_a_directory_that_takes_long_to_read_is_read_again_more_rarely(tmp_path: Path) -> None:
+    clock = SlowClock(step=0.5)  # that a scan takes
+    watched = WatchedSource(CoarseDirectory(str(tmp_path)), history=False)
+    for _ in range(2):
+        watched.scan(clock, Changes())
+    scanned = clock.mono
+    assert not watched.due(scanned + 499.0, 1.0)
+    assert watched.due(scanned + 501.0, 1.0)
