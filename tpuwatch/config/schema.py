@@ -50,7 +50,8 @@ class LogsConfig(Section):
     )
     job_paths: Globs = Field(
         default=(),
-        description="Files with the output (stdout and stderr) of training jobs. Many faults are reported only there.",
+        description="Files with the output (stdout and stderr) of training jobs. Many faults are reported only there. "
+        "** stands for any directories, and follows no links to them.",
     )
     rules: Directories = Field(
         default=(), description="Directories with your own rules (*.toml), which are added to the built-in ones."

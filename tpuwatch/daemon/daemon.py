@@ -206,9 +206,10 @@ class Daemon:
     def _status(self) -> DaemonStatus:
         now = self._clock.time()
         fresh = self._last_success is not None and now - self._last_success < STALE_SECONDS
-        files, problems = self._logs.files(), self._logs.problems()
+        problems = self._logs.problems()
         events = self._maintenance.events(self._logs)
-        self.metrics.logs.set_files(followed=len(files), refused=len(problems))
+        self.metrics.logs.set_files(followed=self._logs.file_count, refused=len(problems))
+        self.metrics.logs.set_watched(not self._logs.watch_problem)
         self.metrics.daemon.set_store(durable=self._store.durable, events=events)
         snapshot, nodes = self._node.signals.snapshot, self._node.judge.nodes
         return DaemonStatus(
@@ -223,11 +224,11 @@ class Daemon:
                 *self._restart.loops(),
                 *self._tune.loops(),
             ],
-            files=files[:_SHOWN_FILES],
+            files=self._logs.files(_SHOWN_FILES),
             problems=problems,
             notices=[
                 *self._store.notices,
-                *filter(None, [self._config_error]),
+                *filter(None, [self._config_error, self._logs.watch_problem]),
                 *self._logs.notices(),
                 *self._node.problems(),
             ],

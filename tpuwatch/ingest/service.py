@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import format_size, iso, printable
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tpuwatch.store import EventStore
 
 _LOGGED_EVENTS = 20  # in tpuwatch's own log, between two calls of `log_suppressed`
+_COMPARED_FILES = 600  # by their unread bytes; there may be a hundred thousand
 _KNOWN_LAUNCHES = 100
 _OBSERVED_LAUNCHES = 20
 _LOSS_SECONDS = 86_400.0  # for which a loss is shown
@@ -109,9 +111,15 @@ class LogService:
             _log.warning("… and %d more events; `tpuwatch events` lists them.", self._new_faults - _LOGGED_EVENTS)
         self._new_faults = 0
 
-    def files(self) -> list[FileStatus]:
-        """The followed files, those with the most unread bytes first."""
-        return sorted(self.ingest.follower.files(), key=lambda file: -file.lag_bytes)
+    def files(self, limit: int) -> list[FileStatus]:
+        """Some of the followed files, those with the most unread bytes first; files that are open, or wait to be."""
+        known = islice(self.ingest.follower.files(), _COMPARED_FILES)
+        return sorted(known, key=lambda file: -file.lag_bytes)[:limit]
+
+    @property
+    def file_count(self) -> int:
+        """How many files are known, those that are refused among them."""
+        return self.ingest.follower.file_count
 
     def problems(self) -> list[FileProblem]:
         """What cannot be followed."""
@@ -129,10 +137,14 @@ class LogService:
             "name that [logs] paths or job_paths cover."
         ]
 
+    @property
+    def watch_problem(self) -> str:
+        """Why logs are polled instead of watched, with what to do; empty while they are watched."""
+        return self.ingest.follower.watch_problem
+
     def reads(self) -> bool:
-        """Whether a log is read, or there is none to read. A refused file is among the files too."""
-        refused = {problem.path for problem in self.problems()}
-        return not refused or any(file.path not in refused for file in self.files())
+        """Whether a log is read, or there is none to read."""
+        return self.ingest.follower.readable or not self.problems()
 
     def last_launch(self) -> Launch | None:
         """The launch that started last."""

@@ -84,6 +84,11 @@ class LogMetrics:
             "state",
         )
         self.set_files(followed=0, refused=0)
+        self.set_watched = new.gauge(
+            "tpuwatch_log_inotify_up",
+            "1 while inotify tells of writes to logs, 0 while the system has no more watches and logs are polled.",
+        ).set
+        self.set_watched(True)
         self.count_refused = new.counting(
             "tpuwatch_log_refused_total",
             "Files that match the configured logs and were not read, by reason; the status page names them.",

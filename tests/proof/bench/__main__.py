@@ -23,6 +23,7 @@ BENCHMARKS: dict[str, Callable[[Bench], Iterator[Figure]]] = {
     "follow": follow.slow,
     "follow-fast": follow.fast,
     "idle": idle.idle,
+    "old-files": idle.old_files,
     "startup": startup.start_up,
     "memory": memory.flat,
     "node": node.node,

@@ -51,6 +51,7 @@ class Scale:
     slow_seconds: float = 20.0  # followed at 50 lines a second
     fast_seconds: float = 10.0  # followed at 50,000 lines a second
     idle_seconds: float = 60.0
+    old_files: int = 100_000
     long_log: int = 5 << 30  # for flat memory
     long_events: int = 1_000_000
     runs: int = 11  # of a command or a call, whose median counts
@@ -75,6 +76,7 @@ SMOKE = Scale(
     slow_seconds=1.0,
     fast_seconds=0.5,
     idle_seconds=1.0,
+    old_files=200,
     long_log=4 << 20,
     long_events=2000,
     runs=3,

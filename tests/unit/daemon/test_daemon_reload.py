@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from tpuwatch.daemon.daemon import Daemon
 from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.ingest import service
 from tpuwatch.launches.tracker import Origin
+from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS
 from tpuwatch.restart.service import RestartService
 
 if TYPE_CHECKING:
@@ -45,6 +47,10 @@ class Site:
             state=StateConfig(dir=self.root / "state"),
             health=self.health,
         )
+
+    def shows(self, sample: str) -> bool:
+        """Whether a scrape has this line now."""
+        return sample in self.daemon.metrics.exposition()[0].decode().splitlines()
 
 
 @pytest.fixture
@@ -123,3 +129,24 @@ def test_the_ledger_is_not_taken_from_a_restart_that_is_under_way(
     site.daemon._apply_reload()
     assert (site.daemon._restart is before) == drives
     assert ("[ledger] cannot change" in site.daemon._config_error) == drives
+
+
+def test_a_reload_where_inotify_is_exhausted_goes_on_by_polling(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    daemon = site.daemon
+    daemon.turn()
+    assert site.shows("tpuwatch_log_inotify_up 1.0")
+    with monkeypatch.context() as patch:
+        patch.setattr("tpuwatch.logs.tail.fs_events.InotifyObserver", full)
+        daemon.reload()
+        site.clock.advance(1)
+        daemon.turn()
+    assert "failed" not in daemon._state
+    assert [notice for notice in daemon._view.status().notices if "inotify" in notice]
+    assert site.shows("tpuwatch_log_inotify_up 0.0")
+    site.clock.advance(EXHAUSTED_SECONDS)
+    daemon.turn()
+    assert daemon._view.status().notices == []
+    assert site.shows("tpuwatch_log_inotify_up 1.0")

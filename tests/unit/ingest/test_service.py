@@ -19,6 +19,7 @@ from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.ingest import bad_values, service
 from tpuwatch.ingest.service import ANSWER_SECONDS, LogService
 from tpuwatch.launches.tracker import Origin
+from tpuwatch.logs.tail import follow
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Loss
 from tpuwatch.metrics.registry import Metrics
@@ -69,6 +70,26 @@ class Scene:
         assert answer is not None
         assert answer.value is not None
         return answer.value
+
+
+def test_of_very_many_files_only_some_are_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    described: list[str] = []
+    monkeypatch.setattr(service, "_COMPARED_FILES", 20)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 5)
+    status = follow.FileStatus
+    monkeypatch.setattr(follow, "FileStatus", lambda path, *rest: described.append(path) or status(path, *rest))
+    scene = Scene(tmp_path, monkeypatch)
+    for number in range(100):
+        (scene.logs / f"tpu_driver.{number}").write_text("words\n")
+    scene.turn()
+    files = scene.service.files(10)
+    assert len(described) == 20
+    assert [file.lag_bytes for file in files] == [6] * 10  # those that wait, before those that are read
+    assert scene.service.file_count == 100
+    assert scene.service.reads()
+    assert len(described) == 20
+    scene.service.close()
+    scene.store.close()
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_breaker_open",
     "tpuwatch_restart_person_needed",
     "tpuwatch_ledger_up",
+    "tpuwatch_log_inotify_up",
     "tpuwatch_peer_up",
     "tpuwatch_peers",
     "tpuwatch_restarts_open",
@@ -144,7 +145,7 @@ def test_promtool_has_nothing_to_say() -> None:
 
 def test_every_series_stands_at_zero_from_the_start() -> None:
     others = {one[0] for one, value in samples(new()).items() if value and one[0].startswith("tpuwatch_")}
-    assert others == {"tpuwatch_build_info", "tpuwatch_ledger_up"}
+    assert others == {"tpuwatch_build_info", "tpuwatch_ledger_up", "tpuwatch_log_inotify_up"}
 
 
 def test_initialisation_times() -> None:

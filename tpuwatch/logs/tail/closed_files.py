@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.files import FileKey, Refusal
     from tpuwatch.logs.tail.sources import Source
 
-_CHECKS = 128  # files checked per call
+_CHECKS = 256  # files checked per call
 _RETRIES = 64  # refused files retried per call
 _MAX_NAMELESS = 10_000
 
@@ -45,30 +45,51 @@ class ClosedFiles:
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self._names: dict[str, ClosedFile] = {}
-        self._waiting: dict[str, None] = {}
+        self._urgent: dict[str, int] = {}  # waiting to be opened first: unread bytes by path
+        self._waiting: dict[str, int] = {}  # waiting to be opened after those
         self._refused: dict[str, None] = {}
         self._cursors: dict[FileKey, bytes] = {}  # packed: there may be very many
         self._nameless = {(cursor.device, cursor.inode): cursor for cursor in cursors}  # of files without a name
         self._max_nameless = max(_MAX_NAMELESS, len(self._nameless))
         self._remaining: Iterator[str] = iter(())
+        self.unread = 0  # bytes in files that wait to be opened
 
     def __iter__(self) -> Iterator[ClosedFile]:
-        return iter(self._names.values())
+        """All files, those that wait to be opened first."""
+        for path in itertools.chain(self._urgent, self._waiting):
+            yield self._names[path]
+        for path, name in self._names.items():
+            if not self._waits(path):
+                yield name
+
+    def __len__(self) -> int:
+        return len(self._names)
 
     @property
     def waiting(self) -> int:
         """How many files wait to be opened."""
-        return len(self._waiting)
+        return len(self._urgent) + len(self._waiting)
+
+    def _waits(self, path: str) -> bool:
+        return path in self._urgent or path in self._waiting
 
     def is_waiting(self, name: ClosedFile) -> bool:
         """Whether a file waits to be opened, or could not be opened."""
-        return name.path in self._waiting or name.path in self._refused
+        return self._waits(name.path) or name.path in self._refused
+
+    def _queue(self, name: ClosedFile, *, urgent: bool) -> None:
+        queue, other = (self._urgent, self._waiting) if urgent else (self._waiting, self._urgent)
+        unread = max(0, name.size - name.offset)
+        self.unread += unread - queue.get(name.path, 0) - other.pop(name.path, 0)
+        queue[name.path] = unread  # in its place, if it waits there already
+
+    def _unqueue(self, path: str) -> None:
+        self.unread -= self._urgent.pop(path, 0) + self._waiting.pop(path, 0)
 
     @property
-    def unread(self) -> int:
-        """Unread bytes in files that wait to be opened."""
-        names = (self._names[path] for path in self._waiting)
-        return sum(max(0, name.size - name.offset) for name in names)
+    def readable(self) -> bool:
+        """Whether any of the files was not refused."""
+        return len(self._names) > len(self._refused)
 
     @property
     def refused(self) -> Iterator[ClosedFile]:
@@ -82,23 +103,29 @@ class ClosedFiles:
             return _unpack(packed, name)
         return self._nameless.get(name.key) or Cursor(name.path, *name.key, b"", 0)
 
-    def add(self, source: Source, path: str, key: FileKey, *, history: bool) -> Cursor | None:
-        """Add a new name. Returns the first cursor of a file that is history, to be stored before it is read."""
+    def add(
+        self, source: Source, path: str, key: FileKey, *, history: bool, urgent_since: float = 0.0
+    ) -> Cursor | None:
+        """Add a new name. Returns the first cursor of a file that is history, to be stored before it is read.
+
+        Files that were written since `urgent_since`, a time, are opened before all others.
+        """
         self.remove(path)  # of another file
-        self._names[path] = name = ClosedFile(source, path, key, _size(path), 0)
-        self._waiting[path] = None
+        size, written = _size_and_time(path)
+        self._names[path] = name = ClosedFile(source, path, key, size, 0)
+        name.offset = self.cursor(name).offset
+        self._queue(name, urgent=written >= urgent_since)
         if history and key not in self._cursors and key not in self._nameless:
             first = Cursor(path, *key, b"", 0, history_until=name.size)
             self._cursors[key] = _pack(first)
             return first
-        name.offset = self.cursor(name).offset
         return None
 
     def remove(self, path: str) -> int:
         """A name is gone; its file may reappear under another. Returns how many bytes waited to be read."""
         name = self._names.pop(path, None)
-        waited = path in self._waiting and path not in self._refused
-        self._waiting.pop(path, None)
+        waited = self._waits(path) and path not in self._refused
+        self._unqueue(path)
         self._refused.pop(path, None)
         if name is not None and name.key in self._cursors:
             self.keep(_unpack(self._cursors.pop(name.key), name))
@@ -126,10 +153,10 @@ class ClosedFiles:
         self._nameless.pop(key, None)
 
     def take_waiting(self, limit: int) -> list[ClosedFile]:
-        """Remove and return the files that have waited longest to be opened."""
-        paths = list(itertools.islice(self._waiting, limit))
+        """Remove and return files to be opened: those that are urgent, then those that have waited longest."""
+        paths = list(itertools.islice(itertools.chain(self._urgent, self._waiting), limit))
         for path in paths:
-            del self._waiting[path]
+            self._unqueue(path)
             self._refused.pop(path, None)
         return [self._names.pop(path) for path in paths]
 
@@ -152,7 +179,7 @@ class ClosedFiles:
             return  # the next scan of its directory decides
         if (entry.st_size, entry.st_mtime_ns) != (name.size, name.mtime_ns):
             name.size = entry.st_size
-            self._waiting[path] = None
+            self._queue(name, urgent=True)
 
     def check_some(self) -> None:
         """Check the next few files, and queue some of the refused ones again."""
@@ -162,7 +189,7 @@ class ClosedFiles:
         for path in paths:
             self.check(path)
         for path in list(itertools.islice(self._refused, _RETRIES)):
-            self._waiting[path] = None
+            self._queue(self._names[path], urgent=False)
 
 
 def _pack(cursor: Cursor) -> bytes:
@@ -176,8 +203,10 @@ def _unpack(packed: bytes, name: ClosedFile) -> Cursor:
     return Cursor(name.path, *name.key, head.encode("latin-1"), offset, state, history_until)
 
 
-def _size(path: str) -> int:
+def _size_and_time(path: str) -> tuple[int, float]:
+    """A file's size, and when it was last written; zero for one that is gone."""
     try:
-        return os.stat(path).st_size
+        entry = os.stat(path)
     except OSError:
-        return 0
+        return 0, 0.0
+    return entry.st_size, entry.st_mtime

@@ -22,6 +22,7 @@ LIBTPU_PREFIX = "tpu_driver."
 HEAD_BYTES = 256  # at the start of a file distinguish it from another with the same inode
 
 FileKey = tuple[int, int]  # device, inode
+Found = dict[str, FileKey]  # path -> identity of the file
 
 _NAME = re.compile(
     r"tpu_driver\.(?P<host>.+)\.(?P<user>[^.]+)\.log\.(?P<severity>INFO|WARNING|ERROR|FATAL)"
@@ -130,6 +131,15 @@ def open_directory(path: str) -> int:
         return os.open(os.path.realpath(path), _DIRECTORY_FLAGS | os.O_NOFOLLOW)
     except OSError as error:
         raise refused(path, error) from error
+
+
+def directory_stamp(path: str) -> tuple[int, ...]:
+    """A directory's identity and timestamps, which change with the names in it; empty if it does not exist."""
+    try:
+        entry = os.stat(path)
+    except OSError:
+        return ()
+    return (entry.st_dev, entry.st_ino, entry.st_mtime_ns, entry.st_ctime_ns)
 
 
 def open_directory_below(path: str, root: str) -> int:

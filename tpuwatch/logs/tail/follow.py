@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.sources import Source
     from tpuwatch.model import Cursor
 
-MAX_OPEN = 128  # files, and up to MAX_OPENINGS more while they are first read
+MAX_OPEN = 512  # files, and up to MAX_OPENINGS more while they are first read; 1024 is a usual limit of descriptors
 MAX_FILE_BYTES = 8 << 20  # of one file in one poll
 MAX_POLL_BYTES = 32 << 20  # give or take one chunk
 MAX_POLL_SECONDS = 0.5  # of reading, give or take one chunk: some texts are slow to parse
@@ -177,6 +177,7 @@ class Follower:
         changes = self._discovery.scan(force=force)
         for error in changes.refused:
             self.counters.refusals[error.reason] += 1
+        urgent_since = self._clock.time() - ACTIVE_SECONDS
         for source, path, key, history in changes.appeared:
             log = self._open.get(key)
             if log is not None and (log.unlisted or self._discovery.key_of(log.file.path) != key):
@@ -184,7 +185,7 @@ class Follower:
                 self._sources[key] = source
                 self._touched.add(key)
                 continue
-            cursor = self._closed.add(source, path, key, history=history)
+            cursor = self._closed.add(source, path, key, history=history, urgent_since=urgent_since)
             if cursor is not None:
                 self._moved[key] = cursor
         for path, key in changes.vanished:
@@ -411,18 +412,33 @@ class Follower:
     # -- for status
 
     @property
+    def watch_problem(self) -> str:
+        """Why not all writes wake, with what to do; empty if they do."""
+        return "" if self._fs_events is None else self._fs_events.problem
+
+    @property
     def lag_bytes(self) -> int:
         """Bytes that are known to exist and are not read yet."""
         return self._closed.unread + sum(log.unread for log in self._open.values())
 
     def files(self) -> Iterator[FileStatus]:
-        """All known files, those that are open first."""
+        """All known files, those that are open first, then those that wait to be opened."""
         for log in self._open.values():
             yield FileStatus(log.file.path, log.size, log.position, log.mtime_ns / 1e9)
         for name in self._closed:  # a waiting file is read up to its cursor, any other to its end
             read = name.offset if self._closed.is_waiting(name) else name.size
             written = None if name.mtime_ns < 0 else name.mtime_ns / 1e9
             yield FileStatus(name.path, name.size, read, written)
+
+    @property
+    def file_count(self) -> int:
+        """How many files are known."""
+        return len(self._open) + len(self._closed)
+
+    @property
+    def readable(self) -> bool:
+        """Whether any known file can be read, as far as it was tried."""
+        return bool(self._open) or self._closed.readable
 
     def present(self) -> Iterator[FileKey]:
         """All files that have a name or are open."""

@@ -1,12 +1,14 @@
 """Wake-ups when something is written: inotify events, by way of watchdog.
 
 Events are hints: they only make the next poll come sooner. They may be lost, threads may die and directories may
-vanish at the cost of a second's delay. When events arrive so fast that they cost more than polling, they are suspended
-for a while.
+vanish at the cost of a second's delay. When events arrive so fast that they cost more than polling, or the system has
+no more inotify instances or watches, they are suspended for a while, and polling replaces them.
 """
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
 
 STORM_EVENTS = 40  # per second; each costs about as much as checking all files that are being written
 SUSPEND_SECONDS = 5.0  # without events after a storm
+EXHAUSTED_SECONDS = 60.0  # until inotify is tried again after the system had no more instances, watches or threads
 _MAX_PATHS = 1024
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM})
 
 _DIRECTORY_EVENTS: list[type[FileSystemEvent]] = [DirCreatedEvent, DirMovedEvent, DirDeletedEvent]
 _FILE_EVENTS: list[type[FileSystemEvent]] = [
@@ -40,6 +44,8 @@ _FILE_EVENTS: list[type[FileSystemEvent]] = [
     FileDeletedEvent,
     *_DIRECTORY_EVENTS,
 ]
+
+_log = logging.getLogger(__name__)
 
 
 class _WatchedDirectory(NamedTuple):
@@ -108,19 +114,20 @@ class FsEvents:
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.restarts = 0  # watches set up again because their thread had died
+        self.problem = ""  # why not all directories are watched, with what to do; empty while they are
         self._inbox = _Inbox(wake)
         self._events = 0  # in this second
         self._second = float("-inf")
-        self._observer = InotifyObserver()
+        self._observer: InotifyObserver | None = None  # from the first watch() on
         self._watches: dict[str, tuple[_WatchedDirectory, ObservedWatch]] = {}
         self._suspended_until = float("-inf")
-        self._suspended = False  # until watch() is called after SUSPEND_SECONDS
-        self._observer.start()
+        self._suspended = False  # until watch() is called after that
 
     def close(self) -> None:
         """Stop all threads."""
-        self._observer.stop()
-        self._observer.join()
+        if self._observer is not None:
+            self._observer.stop()
+            self._observer.join()
 
     def take(self, now: float) -> set[str]:
         """The paths of events since the last call. After a storm of events, watching is suspended."""
@@ -128,11 +135,15 @@ class FsEvents:
         if now - self._second >= 1.0:
             self._second, self._events = now, 0
         self._events += count
-        if self._events > STORM_EVENTS and not self.suspended(now):
-            self._suspended_until = now + SUSPEND_SECONDS
-            self._suspended = True
+        if self._events > STORM_EVENTS and self._watches:
+            self._events = 0
+            self._suspend(now + SUSPEND_SECONDS)
             self._unwatch(list(self._watches))
         return paths
+
+    def _suspend(self, until: float) -> None:
+        self._suspended_until = until
+        self._suspended = True
 
     def suspended(self, now: float) -> bool:
         """Whether events are suspended, so that frequent polling must replace them."""
@@ -143,46 +154,81 @@ class FsEvents:
         return self._suspended and not self.suspended(now)
 
     def watch(self, directories: Mapping[str, str], now: float) -> None:
-        """Watch `directories` as they are now, each for names with a prefix; and their parents, for new directories."""
+        """Watch `directories` as they are now, each for names with a prefix; and their parents, for new directories.
+
+        Where the system has no more instances, watches or threads, what is watched stays so, and `problem` is set.
+        """
         if self.suspended(now):
             return
         self._suspended = False
-        if not self._observer.is_alive():
-            self._restart_observer()
-        wanted = _directories_to_watch(directories)
-        alive = {emitter.watch for emitter in self._observer.emitters if emitter.is_alive()}
+        try:
+            self._watch_all(_directories_to_watch(directories))
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread can be started
+            self._suspend(now + EXHAUSTED_SECONDS)
+            reason = getattr(error, "strerror", None) or error
+            self._set_problem(
+                f"inotify cannot watch all logs ({reason}), so they are polled, which costs more; raise "
+                "fs.inotify.max_user_instances and fs.inotify.max_user_watches with sysctl"
+            )
+        else:
+            self._set_problem("")
+
+    def _set_problem(self, problem: str) -> None:
+        if problem and not self.problem:
+            _log.warning("%s", problem)
+        elif self.problem and not problem:
+            _log.info("inotify watches all logs again.")
+        self.problem = problem
+
+    def _watch_all(self, wanted: Mapping[str, _WatchedDirectory]) -> None:
+        observer = self._running_observer()
+        alive = {emitter.watch for emitter in observer.emitters if emitter.is_alive()}
         stale = [
             path for path, (place, watch) in self._watches.items() if wanted.get(path) != place or watch not in alive
         ]
         self.restarts += sum(1 for path in stale if wanted.get(path) == self._watches[path][0])
         self._unwatch(stale)
         for path in wanted.keys() - self._watches.keys():
-            self._watch(path, wanted[path])
+            self._watch(observer, path, wanted[path])
 
-    def _watch(self, path: str, place: _WatchedDirectory) -> None:
+    def _watch(self, observer: InotifyObserver, path: str, place: _WatchedDirectory) -> None:
         handler = _Handler(self._inbox, place.prefix)
         kinds = _DIRECTORY_EVENTS if place.prefix is None else _FILE_EVENTS
         try:
-            watch = self._observer.schedule(handler, path, event_filter=kinds)
-        except OSError:
-            return  # gone, not permitted, or too many watches: polling has to do
+            watch = observer.schedule(handler, path, event_filter=kinds)
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                raise
+            return  # gone, or not permitted: polling has to do
         self._watches[path] = (place, watch)
 
     def _unwatch(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._observer.unschedule(self._watches.pop(path)[1])
+        if self._observer is not None:
+            for path in paths:
+                self._observer.unschedule(self._watches.pop(path)[1])
 
-    def _restart_observer(self) -> None:
-        self.restarts += 1
-        self._watches.clear()
-        self._observer.stop()
-        self._observer = InotifyObserver()
-        self._observer.start()
+    def _running_observer(self) -> InotifyObserver:
+        """The observer; a new one if there is none, or its thread has died."""
+        if self._observer is not None:
+            if self._observer.is_alive():
+                return self._observer
+            self.restarts += 1
+            self._watches.clear()
+            self._observer.stop()
+            self._observer = None
+        observer = InotifyObserver()
+        try:
+            observer.start()
+        except RuntimeError:
+            observer.stop()
+            raise
+        self._observer = observer
+        return observer
 
     @property
     def emitters(self) -> set[EventEmitter]:
         """The threads that read events."""
-        return self._observer.emitters
+        return self._observer.emitters if self._observer is not None else set()
 
 
 def _directories_to_watch(directories: Mapping[str, str]) -> dict[str, _WatchedDirectory]:

@@ -1,43 +1,39 @@
 """Where logs are found: libtpu's directories and globs of jobs' output.
 
 A directory's timestamps show whether names changed, so an unchanged directory of a hundred thousand old files costs one
-stat. How often a changed directory is scanned is bounded by the duration of a scan.
+stat. How often a changed directory is scanned is bounded by the duration of a scan. The scan of a glob may take several
+turns.
 """
 
 from __future__ import annotations
 
-import glob
-import itertools
 import os
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from tpuwatch.logs.parse.parser import StreamKind
 from tpuwatch.logs.tail.files import (
     LIBTPU_PREFIX,
-    FileKey,
-    LogFile,
     RefusedError,
+    directory_stamp,
     is_libtpu_name,
     libtpu_file,
     open_directory,
-    open_directory_below,
     open_log,
     refused,
 )
+from tpuwatch.logs.tail.job_glob import JobGlob
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tpuwatch.core import Clock
-
-Found = dict[str, FileKey]  # path -> identity of the file
+    from tpuwatch.logs.tail.files import FileKey, Found, LogFile
 
 _SHARED_DIRECTORY = "/tmp"  # noqa: S108 - libtpu writes here when its log directory is unset; nothing is written here
-_MAX_JOB_FILES = 10_000  # of one glob
-_SCAN_SHARE = 20  # a scan is not repeated before this many times its own duration have passed
-_UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps
+_SCAN_SHARE = 20  # a scan is not repeated before this many times its own duration have passed,
+_IDLE_SHARE = 100  # and one that no timestamp called for, and which found nothing new, before this many times
+_UNCONDITIONAL_SECONDS = 60.0  # at most between two scans: not every file system keeps directory timestamps;
+_UNCONDITIONAL_SHARE = 1000  # but this many times a scan's duration, if that is longer
 
 
 class LogDirectory:
@@ -47,13 +43,11 @@ class LogDirectory:
         self._path = os.path.abspath(path)
         self._strict = self._path == _SHARED_DIRECTORY
 
+    unfinished = False  # find() reads the whole directory
+
     def stamp(self) -> tuple[int, ...]:
         """The directory's identity and timestamps; empty if it does not exist."""
-        try:
-            entry = os.stat(self._path)
-        except OSError:
-            return ()
-        return (entry.st_dev, entry.st_ino, entry.st_mtime_ns, entry.st_ctime_ns)
+        return directory_stamp(self._path)
 
     def find(self) -> Found:
         """The directory's tpu_driver files, other than the links to the newest.
@@ -91,44 +85,6 @@ class LogDirectory:
         return {self._path: LIBTPU_PREFIX}
 
 
-class JobGlob:
-    """Files that jobs write their output to, named by a glob ('**' crosses directories). Used as a LogDirectory is."""
-
-    def __init__(self, pattern: str) -> None:
-        self._pattern = os.path.abspath(pattern)
-        fixed = itertools.takewhile(lambda part: not glob.has_magic(part), self._pattern.split("/")[:-1])
-        self._root = "/".join(fixed) or "/"
-        self._found: Found = {}
-
-    def stamp(self) -> None:
-        """None: what matches may change without a sign."""
-
-    def find(self) -> Found:
-        """The files that match now; links are followed to identify the file."""
-        self._found = {}
-        for path in itertools.islice(glob.iglob(self._pattern, recursive=True), _MAX_JOB_FILES):
-            try:
-                entry = os.stat(path)
-            except OSError:
-                continue  # gone, or in an unreadable directory: the next scan decides
-            if not stat.S_ISDIR(entry.st_mode):
-                self._found[path] = (entry.st_dev, entry.st_ino)
-        return self._found
-
-    def open(self, path: str) -> int:
-        directory = open_directory_below(os.path.dirname(path), os.path.realpath(self._root))
-        try:
-            return open_log(directory, path, follow=True)
-        finally:
-            os.close(directory)
-
-    def describe(self, path: str) -> LogFile:
-        return LogFile(path, StreamKind.TEXT)
-
-    def directories(self) -> dict[str, str]:
-        return dict.fromkeys([self._root, *map(os.path.dirname, self._found)], "")
-
-
 Source = LogDirectory | JobGlob  # a place where logs are found
 
 
@@ -161,7 +117,9 @@ class WatchedSource:
         self._stamp: tuple[int, ...] | None = None
         self._confirmed = False  # scanned again after the stamp was new: directory timestamps are coarse
         self._scanned = float("-inf")
+        self._spent = 0.0  # on the scan that is under way
         self._not_before = float("-inf")
+        self._unconditional = float("-inf")  # when to scan though no timestamp has changed
 
     def due(self, now: float, rescan_seconds: float) -> bool:
         """Whether to scan the source again."""
@@ -171,21 +129,29 @@ class WatchedSource:
         stamp = self.source.stamp()
         if stamp is None:
             return age >= rescan_seconds
-        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or age >= _UNCONDITIONAL_SECONDS
+        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or now >= self._unconditional
 
     def scan(self, clock: Clock, changes: Changes) -> None:
-        """Scan the source and add what has changed to `changes`."""
+        """Scan the source, or go on with that, and add what has changed to `changes` at the end."""
         started = clock.monotonic()
         stamp = self.source.stamp()
         found = self._find(changes)
+        ended = clock.monotonic()
+        self._spent += ended - started
+        self._not_before = ended + _SCAN_SHARE * (ended - started)
+        if self.source.unfinished:
+            return
+        changed = found is not None and self._compare(found, changes)
         if found is not None:
-            self._compare(found, changes)
             self.found = found
             self.history = False  # what appears after the first scan, or in a new directory, is new
         self._confirmed = found is not None and stamp == self._stamp
         self._stamp = stamp
-        self._scanned = clock.monotonic()
-        self._not_before = self._scanned + _SCAN_SHARE * (self._scanned - started)
+        self._scanned = ended
+        rest = self._spent * (_IDLE_SHARE if stamp is None and not changed else _SCAN_SHARE)
+        self._not_before = ended + min(rest, _UNCONDITIONAL_SECONDS)
+        self._unconditional = ended + max(_UNCONDITIONAL_SECONDS, _UNCONDITIONAL_SHARE * self._spent)
+        self._spent = 0.0
 
     def _find(self, changes: Changes) -> Found | None:
         """The files of the source: empty if it does not exist, None if it cannot be read."""
@@ -201,13 +167,15 @@ class WatchedSource:
         self.refusal = None
         return found
 
-    def _compare(self, found: Found, changes: Changes) -> None:
-        for path, key in found.items():
-            if self.found.get(path) != key:
-                changes.appeared.append(Appearance(self.source, path, key, self.history))
-        for path, key in self.found.items():
-            if found.get(path) != key:
-                changes.vanished.append((path, key))
+    def _compare(self, found: Found, changes: Changes) -> bool:
+        """Add the differences to the last scan to `changes`; returns whether there are any."""
+        if found == self.found:
+            return False
+        appeared = [(path, key) for path, key in found.items() if self.found.get(path) != key]
+        vanished = [(path, key) for path, key in self.found.items() if found.get(path) != key]
+        changes.appeared += [Appearance(self.source, path, key, self.history) for path, key in appeared]
+        changes.vanished += vanished
+        return bool(appeared or vanished)
 
 
 class Discovery:
@@ -222,7 +190,8 @@ class Discovery:
         rescan_seconds: float,
         first_run: bool,
     ) -> None:
-        sources: list[Source] = [*map(LogDirectory, log_dirs), *map(JobGlob, job_globs)]
+        globs = [JobGlob(pattern, clock) for pattern in job_globs]
+        sources: list[Source] = [*map(LogDirectory, log_dirs), *globs]
         self._clock = clock
         self._rescan_seconds = rescan_seconds
         self._watched = [WatchedSource(source, history=first_run) for source in sources]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -88,6 +89,40 @@ def test_all_files_are_checked_a_few_at_a_time(
         kept.check_some()
         waiting.append(kept.waiting)
     assert waiting == [10, 20, 25]
+
+
+def test_what_was_written_lately_is_opened_first(tmp_path: Path, source: LogDirectory) -> None:
+    kept = ClosedFiles([])
+    for pid, written in enumerate((10, 20, 30, 40)):
+        path, key = make(tmp_path / name(pid=pid))
+        os.utime(path, (written, written))
+        kept.add(source, path, key, history=False, urgent_since=30)
+    assert [resting.path[-1] for resting in kept] == ["2", "3", "0", "1"]
+    (tmp_path / name(pid=1)).write_text("more words")
+    for _ in range(2):  # one that goes on growing keeps its place
+        kept.check(str(tmp_path / name(pid=1)))
+        kept.check(str(tmp_path / name(pid=2)))
+    taken = [resting.path[-1] for resting in kept.take_waiting(3)]
+    assert taken == ["2", "3", "1"]
+    assert (kept.waiting, len(kept)) == (1, 1)
+
+
+def test_unread_bytes_are_those_of_waiting_files(tmp_path: Path, source: LogDirectory) -> None:
+    kept = ClosedFiles([])
+    for pid in range(4):
+        kept.add(source, *make(tmp_path / name(pid=pid)), history=False)
+    assert kept.unread == 4 * len("words")
+    (tmp_path / name(pid=0)).write_text("more words")
+    kept.check(str(tmp_path / name(pid=0)))
+    assert kept.unread == 3 * len("words") + len("more words")
+    kept.remove(str(tmp_path / name(pid=0)))
+    [refused] = kept.take_waiting(1)
+    kept.refuse(refused, Refusal.PERMISSION)
+    assert kept.unread == 2 * len("words")
+    kept.check_some()  # tries it again
+    assert kept.unread == 3 * len("words")
+    kept.take_waiting(10)
+    assert (kept.unread, kept.waiting) == (0, 0)
 
 
 def test_refused_files_are_retried_in_turn(

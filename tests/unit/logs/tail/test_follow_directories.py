@@ -197,10 +197,11 @@ def test_a_glob_does_not_lead_out_of_its_fixed_part(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.log").write_text(line(1))
+    (outside / "other.log").write_text(line(3))
     site = Site(tmp_path, options={"log_dirs": [], "job_globs": [str(tmp_path / "tpu_logs" / "*" / "*.log")]})
     (site.logs / "job").symlink_to(outside)
     (site.logs / "here").mkdir()
-    (site.logs / "here" / "link.log").symlink_to(outside / "secret.log")
+    (site.logs / "here" / "link.log").symlink_to(outside / "other.log")
     (site.logs / "here" / "own.log").write_text(line(2))
     assert site.settle() == [2]
     assert sorted(site.follower.problems()) == [

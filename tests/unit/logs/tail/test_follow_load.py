@@ -146,6 +146,37 @@ def test_files_that_were_written_last_stay_open(site: Site) -> None:
     assert {log.file.pid for log in site.follower._open.values()} == set(range(follow.MAX_OPEN))
 
 
+LIVE = 500
+OLD_SECONDS = 86_400.0
+
+
+def make_old(site: Site, pids: range) -> None:
+    """Files that were written long ago."""
+    for pid in pids:
+        path = site.logs / name(pid=pid)
+        path.write_text(HEADER)
+        os.utime(path, (site.clock.time() - OLD_SECONDS, site.clock.time() - OLD_SECONDS))
+    site.stir()
+
+
+def test_an_event_in_any_of_many_live_files_among_old_ones_is_seen_at_the_next_look(site: Site) -> None:
+    for pid in range(LIVE):
+        site.append(name(pid=pid), HEADER)
+    make_old(site, range(LIVE, 2 * LIVE))
+    site.settle()
+    for pid in range(LIVE):
+        site.append(name(pid=pid), line(pid) + dull(1))
+    assert sorted(site.settle(1.0)) == list(range(LIVE))  # no file system event names them
+
+
+def test_a_file_that_was_written_lately_is_read_before_old_ones(site: Site) -> None:
+    make_old(site, range(4 * follow.MAX_OPENINGS))
+    path = site.append(name(started="20270101-000000"), HEADER + line(1) + dull(1))  # the last by its name
+    os.utime(path, (site.clock.time(), site.clock.time()))
+    assert numbers(site.poll().matches) == [1]
+    assert site.follower._closed.waiting > 0
+
+
 def test_many_old_files_cost_nothing_while_nothing_changes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     for pid in range(1000):
         (site.logs / name(pid=pid)).write_text(HEADER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import subprocess
@@ -13,14 +14,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from watchdog.events import DirCreatedEvent, FileCreatedEvent, FileModifiedEvent, FileMovedEvent, FileSystemEvent
+from watchdog.observers.inotify import InotifyObserver
 
 from tests.unit.logs.sites import HEADER, Site, line, name, numbers
 from tpuwatch.logs.tail import fs_events
 from tpuwatch.logs.tail.follow import ACTIVE_SECONDS, IDLE_POLL_SECONDS, POLL_SECONDS
-from tpuwatch.logs.tail.fs_events import STORM_EVENTS, SUSPEND_SECONDS, FsEvents
+from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS, STORM_EVENTS, SUSPEND_SECONDS, FsEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import NoReturn
 
 DEADLINE = 60.0
 ROUNDS = 20  # the follower makes one a second
@@ -157,23 +160,85 @@ def test_a_dead_emitter_is_replaced(woken: Woken, tmp_path: Path) -> None:
 
 def test_a_dead_observer_is_replaced(woken: Woken, tmp_path: Path) -> None:
     woken.hints.watch({str(tmp_path): ""}, 0.0)
-    woken.hints._observer.stop()
-    woken.hints._observer.join(DEADLINE)
+    observer = woken.hints._observer
+    assert observer is not None
+    observer.stop()
+    observer.join(DEADLINE)
     woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.hints.restarts == 1
     assert woken.by(tmp_path / "log")
 
 
-def test_an_unwatchable_directory_does_no_harm(woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "inotify watch limit reached")
+def refuse(code: int) -> Callable[..., NoReturn]:
+    """Stands in for a call that fails for want of something."""
 
+    def call(*_: object, **__: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    return call
+
+
+def test_an_unwatchable_directory_does_no_harm(woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(woken.hints._observer, "schedule", full)
+        patch.setattr(InotifyObserver, "schedule", refuse(errno.ENOENT))
         woken.hints.watch({str(tmp_path): ""}, 0.0)
         assert not woken.hints.emitters
+    assert woken.hints.problem == ""
     woken.hints.watch({str(tmp_path): ""}, 0.0)
     assert woken.by(tmp_path / "log")
+
+
+def no_thread(*_: object) -> NoReturn:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("call", "fail"),
+    [
+        ("__init__", refuse(errno.EMFILE)),  # no more instances
+        ("schedule", refuse(errno.ENOSPC)),  # no more watches
+        ("start", no_thread),
+    ],
+)
+def test_where_inotify_is_exhausted_it_is_tried_again_later(
+    woken: Woken,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    call: str,
+    fail: Callable[..., NoReturn],
+) -> None:
+    caplog.set_level("INFO")
+    with monkeypatch.context() as patch:
+        patch.setattr(InotifyObserver, call, fail)
+        for now in (0.0, EXHAUSTED_SECONDS):
+            woken.hints.watch({str(tmp_path): ""}, now)
+            assert woken.hints.suspended(now)
+            assert "sysctl" in woken.hints.problem
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    woken.hints.watch({str(tmp_path): ""}, 2 * EXHAUSTED_SECONDS - 1)
+    assert not woken.hints.emitters
+    assert woken.hints.resume_due(2 * EXHAUSTED_SECONDS)
+    woken.hints.watch({str(tmp_path): ""}, 2 * EXHAUSTED_SECONDS)
+    assert (woken.hints.problem, woken.hints.suspended(2 * EXHAUSTED_SECONDS)) == ("", False)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert woken.by(tmp_path / "log")
+
+
+def test_a_storm_where_not_all_is_watched_suspends_what_is(
+    woken: Woken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken.hints.watch({str(tmp_path): ""}, 0.0)
+    (tmp_path / "new").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(InotifyObserver, "schedule", refuse(errno.ENOSPC))
+        woken.hints.watch({str(tmp_path): "", str(tmp_path / "new"): ""}, 0.0)
+    assert woken.hints.problem
+    assert woken.by(tmp_path / "log")  # what was watched before stays so
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(woken.hints, FileModifiedEvent("/logs/log"))
+    woken.hints.take(0.0)
+    assert not woken.hints.emitters
 
 
 def test_a_storm_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> None:
@@ -214,6 +279,26 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
     site.clock.advance(SUSPEND_SECONDS)
     assert site.poll().due_in == 1.0
     assert site.follower._fs_events.emitters
+
+
+def test_a_follower_polls_often_where_inotify_is_exhausted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(InotifyObserver, "__init__", refuse(errno.EMFILE))
+        site.restart()
+        site.follower.watch()
+    assert "inotify" in site.follower.watch_problem
+    site.append(name(), HEADER + line(1))
+    site.poll()
+    assert site.poll().due_in <= IDLE_POLL_SECONDS
+    assert numbers(site.matches) == []  # it may go on
+    site.clock.advance(IDLE_POLL_SECONDS)
+    site.poll()
+    assert numbers(site.matches) == [1]
+    site.clock.advance(EXHAUSTED_SECONDS)
+    site.poll()
+    assert site.follower.watch_problem == ""
+    site.append(name(), line(2))
+    wait_for(site, 2)
 
 
 def test_a_follower_watches_again_after_a_storm(site: Site) -> None:

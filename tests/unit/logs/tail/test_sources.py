@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from tests.unit.logs.sites import name
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.logs.tail.sources import Changes, Discovery, Found, JobGlob, LogDirectory, WatchedSource
+from tpuwatch.logs.tail.sources import Changes, Discovery, LogDirectory, WatchedSource
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tpuwatch.logs.tail.files import Found
 
 
 @dataclass
@@ -87,16 +89,16 @@ def test_reading_a_directory_takes_a_bounded_share_of_the_time(tmp_path: Path) -
 def test_directories_are_where_logs_are_or_may_come(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.log").touch()
-    glob = JobGlob(str(tmp_path / "*" / "*.log"))
-    assert glob.directories() == {str(tmp_path): ""}
-    glob.find()
-    assert glob.directories() == {str(tmp_path): "", str(tmp_path / "a"): ""}
     assert LogDirectory(str(tmp_path)).directories() == {str(tmp_path): "tpu_driver."}
     both = Discovery([str(tmp_path)], [str(tmp_path / "*")], clock=ManualClock(), rescan_seconds=1.0, first_run=False)
     assert both.directories() == {str(tmp_path): ""}  # any name may matter
 
 
-def test_a_glob_crosses_directories_and_leaves_them_out(tmp_path: Path) -> None:
-    (tmp_path / "a" / "b.log").mkdir(parents=True)
-    (tmp_path / "a" / "b.log" / "c.log").touch()
-    assert set(JobGlob(str(tmp_path / "**" / "*.log")).find()) == {str(tmp_path / "a" / "b.log" / "c.log")}
+def test_a_directory_that_takes_long_to_read_is_read_again_more_rarely(tmp_path: Path) -> None:
+    clock = SlowClock(step=0.5)  # that a scan takes
+    watched = WatchedSource(CoarseDirectory(str(tmp_path)), history=False)
+    for _ in range(2):
+        watched.scan(clock, Changes())
+    scanned = clock.mono
+    assert not watched.due(scanned + 499.0, 1.0)
+    assert watched.due(scanned + 501.0, 1.0)
