@@ -79,9 +79,11 @@ class FollowedFile:
         if not _continues(descriptor, cursor, self._head, self.size):
             self.rewrites += 1
             cursor = self._start()
-        self._written = cursor.state.get(_WRITTEN, self.mtime_ns)  # mtime when the content was last known to be new
+        grown = read_until(cursor) != self.size
+        # Its mtime when the content was last known to be new.
+        self._written = self.mtime_ns if grown else cursor.state.get(_WRITTEN, self.mtime_ns)
         # Written without growth: an append that is not complete, or a rewrite with the same bytes.
-        self.suspect = read_until(cursor) == self.size and self._written != self.mtime_ns and _is_written(entry)
+        self.suspect = self._written != self.mtime_ns and _is_written(entry)
         self._history_until = cursor.history_until
         self._parser = parser_factory(file, cursor.offset, cursor.state)
         self.position = cursor.offset
