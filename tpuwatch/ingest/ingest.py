@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError
-from tpuwatch.ingest.copies import FailureCopies
+from tpuwatch.ingest.double_reports import DoubleReports
 from tpuwatch.launches import Origin
 from tpuwatch.model import Cause, Outcome
 
@@ -84,7 +84,7 @@ class Ingest:
         self._records: deque[ExecRecord] = deque(maxlen=_MAX_QUEUED)
         self._moved: dict[tuple[int, int], Cursor] = {}  # not stored yet, as nothing was recognised since
         self._next_save = clock.monotonic()
-        self._copies = FailureCopies()
+        self._double_reports = DoubleReports()
         self._pids: dict[str, int] = {}  # by path of a job's output, from libtpu's banner in it
         self._truncations = self._lost_bytes = 0
         self._refusals: Counter[Refusal] = Counter()
@@ -170,7 +170,7 @@ class Ingest:
         origin = Origin(pid, file.user, file.host, file_match.history, output=file.pid is None)
         self.tracker.observe(match, origin, now)
         event = match.event(path, pid, now, history=file_match.history)
-        return None if event is None or self._copies.is_copy(event) else event
+        return None if event is None or self._double_reports.is_second(event) else event
 
     def _count_files(self) -> None:
         counters = self.follower.counters
