@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tests.paths import ROOT
@@ -16,11 +17,16 @@ ENTRY_POINT = PACKAGE / "__main__.py"  # calls tpuwatch.cli.main, as the install
 LAZY = "tpuwatch.core.lazy"  # which makes the faces
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def deep_imports(path: Path) -> Iterator[str]:
     """The modules of other packages that a file imports directly."""
     parts = path.relative_to(PACKAGE).parts
     own = parts[0] if len(parts) > 1 else ""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         modules: list[str] = []
         if isinstance(node, ast.ImportFrom) and node.module:
             modules = [node.module]
@@ -41,7 +47,7 @@ def test_no_module_imports_another_packages_module() -> None:
 def test_a_public_class_has_a_name_of_its_own() -> None:
     defined: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 defined.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}

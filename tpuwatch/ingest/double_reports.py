@@ -20,7 +20,7 @@ class DoubleReports:
 
     def __init__(self) -> None:
         self._reports: dict[bytes, tuple[float, bool]] = {}  # by key: when it was read, and whether it was a second one
-        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a time of its own.
+        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a severity.
         self._unpaired: dict[tuple[Cause, bool], deque[Event]] = {}
 
     def is_second(self, event: Event) -> bool:
@@ -37,7 +37,7 @@ class DoubleReports:
 
     def _pair(self, event: Event) -> bool:
         """Take the report that it is the second to, if there is one."""
-        printed = event.time is None
+        printed = not event.severity
         others = self._unpaired.get((event.cause, not printed), deque())
         same = next((other for other in others if _is_same(other, event)), None)
         if same is None:

@@ -110,10 +110,10 @@ BUSY = (
 )
 
 
-def _much(tmp_path: Path, size: int) -> Path:
-    """A launch that failed for two reasons, with much that is of no interest before the first and between the two."""
+def _much(tmp_path: Path, size: int, line: bytes = LINE) -> Path:
+    """A launch that failed for two reasons, with many lines of no interest before the first and between the two."""
     out = tmp_path / "out"
-    fill = LINE * (size // len(LINE))
+    fill = line * (size // len(line))
     out.write_bytes(fill + BUSY + fill + FAILURE.encode())
     return out
 
@@ -128,7 +128,7 @@ def test_of_what_was_not_read_when_the_command_ended_the_end_comes_first(tmp_pat
 
 
 def test_with_time_enough_all_is_read_and_in_order(tmp_path: Path) -> None:
-    job = _job(_much(tmp_path, 3 * BLOCK_BYTES))
+    job = _job(_much(tmp_path, 3 * BLOCK_BYTES, b"nothing of interest\n"))
     reader = Reader(job, WatcherCounters(), lambda _: True, timer=lambda: 0.0)
     found = [record.event.cause for record in reader.seen() if record.event is not None and not record.rule.general]
     assert found == [Cause.TPU_IN_USE, Cause.PREMAPPED_EXHAUSTED]

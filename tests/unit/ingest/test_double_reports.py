@@ -12,11 +12,11 @@ from tpuwatch.model.events import Cause, Event
 
 
 def failure(number: int, **changes: Any) -> Event:
-    printed: dict[str, Any] = {"cause": Cause.HBM_OOM_RUNTIME, "time": None, "pid": None, "details": {}}
+    printed: dict[str, Any] = {"cause": Cause.HBM_OOM_RUNTIME, "time": None, "severity": "", "pid": None, "details": {}}
     return event(str(number), **(printed | changes))
 
 
-LOGGED = failure(1, time=NOW, pid=4711, details={"requested_bytes": 5, "free_bytes": 1})
+LOGGED = failure(1, time=NOW, severity="E", pid=4711, details={"requested_bytes": 5, "free_bytes": 1})
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ LOGGED = failure(1, time=NOW, pid=4711, details={"requested_bytes": 5, "free_byt
         ({"observed": NOW + REPORT_SECONDS}, True),
         ({"observed": NOW + REPORT_SECONDS + 1}, False),
         ({"history": True}, False),
-        ({"time": NOW}, False),  # another record of the log
+        ({"time": NOW, "severity": "E"}, False),  # another record of the log
     ],
 )
 def test_what_is_printed_of_a_failure_in_the_log(changes: dict[str, Any], *, second: bool) -> None:
@@ -44,7 +44,7 @@ def test_what_is_printed_of_a_failure_in_the_log(changes: dict[str, Any], *, sec
 
 def test_each_record_of_the_log_has_one_second_report() -> None:
     reports = DoubleReports()
-    logged = [failure(number, time=NOW, pid=4711 + number) for number in range(3)]
+    logged = [failure(number, time=NOW, severity="E", pid=4711 + number) for number in range(3)]
     assert not any(reports.is_second(one) for one in (*logged, *logged))  # one record in two files has one key
     printed = [failure(number) for number in range(10, 15)]
     assert [reports.is_second(one) for one in printed] == [True, True, True, False, False]
@@ -59,7 +59,7 @@ def test_a_record_in_several_files_is_the_second_report_in_each() -> None:
 def test_what_is_remembered_is_bounded() -> None:
     reports = DoubleReports()
     for number in range(3000):
-        reports.is_second(failure(number, time=NOW, pid=number))
+        reports.is_second(failure(number, time=NOW, severity="E", pid=number))
     assert len(reports._reports) <= 1002
     assert sum(map(len, reports._unpaired.values())) <= 100
     reports.is_second(failure(9000, observed=NOW + 3 * REPORT_SECONDS, time=NOW + 3 * REPORT_SECONDS))

@@ -392,7 +392,7 @@ ALLOCATION = """  {number}. Size: 128.00M
      ==========================
 """
 REPORT = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 19.46G of 15.48G hbm.\n" + "".join(
-    ALLOCATION.format(number=number) for number in range(1000)
+    ALLOCATION.format(number=number) for number in range(500)
 )
 
 
@@ -400,7 +400,7 @@ REPORT = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 19.46G
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_report_of_any_length_is_one_failure_of_each_rank(ranks: int, *, cut: bool) -> None:
     scanner = Scanner(load_catalogue())
-    lines = REPORT.splitlines()[: 7000 // ranks]
+    lines = REPORT.splitlines()[: 3500 // ranks]
     text = "".join(f"[rank{rank}]: {line}\n" for line in lines for rank in range(ranks)).encode()
     parser = LogParser(scanner, StreamKind.TEXT, now=NOW)
     found = []

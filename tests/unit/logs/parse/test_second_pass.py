@@ -33,7 +33,7 @@ def matches(scanner: Scanner, data: bytes, kind: StreamKind, cuts: list[int]) ->
 
 def texts(rng: random.Random) -> Iterator[bytes]:
     examples = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
-    for _ in range(150):
+    for _ in range(60):
         pieces = []
         for _ in range(rng.randint(3, 60)):
             piece = rng.choice(examples)
