@@ -19,8 +19,8 @@ class DoubleReports:
     """What was reported in the last seconds. A record of a log is paired with at most one printed exception."""
 
     def __init__(self) -> None:
-        self._reports: dict[bytes, tuple[float, bool]] = {}  # by key: when it was read, and whether it was a second one
-        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a severity.
+        self._reports: dict[bytes, tuple[Event, bool]] = {}  # by key, and whether it was a second one
+        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a time of its own.
         self._unpaired: dict[tuple[Cause, bool], deque[Event]] = {}
 
     def is_second(self, event: Event) -> bool:
@@ -31,13 +31,17 @@ class DoubleReports:
         if event.history or not event.cause.is_fault:
             return False
         self._forget(event.observed - 2 * REPORT_SECONDS)
-        if event.key not in self._reports:
-            self._reports[event.key] = (event.observed, self._pair(event))
-        return self._reports[event.key][1]
+        known, second = self._reports.get(event.key, (None, False))
+        if known is None:
+            second = self._pair(event)
+        elif _is_printed(known) and not _is_printed(event):
+            second = False  # what was printed is this record, and not what it was taken for
+        self._reports[event.key] = (event, second)
+        return second
 
     def _pair(self, event: Event) -> bool:
         """Take the report that it is the second to, if there is one."""
-        printed = not event.severity
+        printed = _is_printed(event)
         others = self._unpaired.get((event.cause, not printed), deque())
         same = next((other for other in others if _is_same(other, event)), None)
         if same is None:
@@ -50,12 +54,16 @@ class DoubleReports:
         """Forget what was read before that time."""
         while self._reports:
             oldest = next(iter(self._reports))
-            if self._reports[oldest][0] >= before and len(self._reports) <= _MAX_REPORTS:
+            if self._reports[oldest][0].observed >= before and len(self._reports) <= _MAX_REPORTS:
                 break
             del self._reports[oldest]
         for events in self._unpaired.values():
             while events and events[0].observed < before:
                 events.popleft()
+
+
+def _is_printed(event: Event) -> bool:
+    return event.time is None
 
 
 def _is_same(one: Event, other: Event) -> bool:

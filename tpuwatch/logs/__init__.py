@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
     from tpuwatch.logs.tail.followed_file import FileMatch
+    from tpuwatch.logs.tail.job_glob import JobGlob
     from tpuwatch.logs.tail.sources import Discovery
     from tpuwatch.logs.text_input import STDIN, UnreadableError, size_of, text_chunks
 else:
@@ -27,6 +28,7 @@ else:
             "tail.files": ["LogFile", "Refusal", "RefusedError", "libtpu_file"],
             "tail.follow": ["Follower"],
             "tail.followed_file": ["FileMatch"],
+            "tail.job_glob": ["JobGlob"],
             "tail.sources": ["Discovery"],
             "text_input": ["STDIN", "UnreadableError", "size_of", "text_chunks"],
         },

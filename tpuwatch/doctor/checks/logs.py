@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from itertools import islice
@@ -14,6 +13,7 @@ from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, war
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import job_users, variable_sets
 from tpuwatch.libtpu import ARGUMENTS, MEASURED, UNBUFFERED, leading_integer, unbuffered
+from tpuwatch.logs import JobGlob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -215,8 +215,10 @@ def job_output(environment: Environment) -> Iterator[Result]:
     if not environment.config.logs.job_paths:
         yield skipped("No job output is followed (job_paths under [logs]); some faults are only reported there.")
     for pattern in environment.config.logs.job_paths:
-        there = f"{glob.escape(str(environment.root)).rstrip('/')}/{str(pattern).lstrip('/')}"
-        found = glob.iglob(there, recursive=True)  # noqa: PTH207 (pathlib refuses patterns that are followed)
+        walk = JobGlob(f"{str(environment.root).rstrip('/')}/{str(pattern).lstrip('/')}", environment.clock)
+        found = walk.find()
+        while walk.unfinished:
+            found = walk.find()
         matches = [Path(path) for path in islice(found, _MAX_FILES)]
         if not matches:
             yield warn(

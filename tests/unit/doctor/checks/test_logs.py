@@ -170,3 +170,11 @@ def test_job_output(place: Place) -> None:
     assert [line.partition(":")[0] for line in lines] == ["ok", "unknown", "warn"]
     assert "1 of 1 files of /jobs/**/b.log cannot be read by 54321" in lines[1]
     assert "/nothing/*.out matches no file" in lines[2]
+
+
+def test_links_to_the_directory_itself_do_not_multiply_job_output(place: Place) -> None:
+    log = place.write("/jobs/a.log")
+    for number in range(2):
+        (log.parent / f"again-{number}").symlink_to(".")
+    [line] = described("job_output", place.environment(config=config(job_paths=["/jobs/**/*.log"])))
+    assert line.startswith("ok: /jobs/**/*.log matches 1 files.")
