@@ -28,7 +28,7 @@ _MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies
 _HINTED = frozenset(
     {Cause.NO_TPU_FOUND, Cause.INIT_FAILED, Cause.METADATA_UNREACHABLE, Cause.MESH_ERROR, Cause.SLOW_INIT}
 )
-_BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one tells of the same failure
+_BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})

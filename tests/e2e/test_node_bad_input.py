@@ -35,7 +35,7 @@ class Secured:
         self._configured = 0
 
     def configure(self, changes: dict[str, dict[str, Any]]) -> None:
-        """Another configuration each time, so that all signals begin anew."""
+        """Another configuration each time, so that all signals begin again."""
         self._configured += 1
         own = {**self._endpoint, "poll_seconds": 1.0 + self._configured / 1000}
         self.daemon.reload(**{**changes, "cloud": {**own, **changes.get("cloud", {})}})

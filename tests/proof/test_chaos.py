@@ -31,7 +31,7 @@ def test_in_a_day_of_a_fleet_nothing_is_restarted_for_nothing() -> None:
     account = Day(SMALL, ACT).live()
     assert account.violations == [], table({"it acts": account})
     assert account.restarts > 5
-    assert account.mended == 1.0
+    assert account.fixed == 1.0
     assert account.beside > Day(SMALL, None).live().beside
 
 

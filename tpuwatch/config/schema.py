@@ -92,7 +92,7 @@ class CloudConfig(Section):
     )
     use_v2alpha1: YesNo = Field(
         default=False,
-        description="Use the API's v2alpha1, which alone tells of upcoming maintenance. Not every project may.",
+        description="Use the API's v2alpha1, which alone reports upcoming maintenance. Not every project may.",
     )
     poll_seconds: Seconds = Field(
         default=30.0, ge=1, le=3600, description="Time between two polls, with a little random jitter."

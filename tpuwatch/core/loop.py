@@ -25,7 +25,7 @@ class LoopStatus:
 
 
 class Waker:
-    """A loop waits in `wait`; whoever has something for it calls `wake`. Many calls before it looks are one."""
+    """A loop waits in `wait`; any thread that has something for it calls `wake`. Many calls before it looks are one."""
 
     def __init__(self) -> None:
         # What a signal handler may put into while its own thread is taking out.
@@ -60,9 +60,9 @@ class Loop:
     def __init__(
         self, name: str, turn: Callable[[], float], *, clock: Clock, done: Callable[[str, float], None]
     ) -> None:
-        """`done` is told the loop's name, and how many seconds it took, after each turn that did not raise.
+        """`done` is given the loop's name, and how many seconds it took, after each turn that did not raise.
 
-        Where the next turn is far off, as after a server's Retry-After, it is told again each SIGN_SECONDS: one that
+        Where the next turn is far off, as after a server's Retry-After, it is called again each SIGN_SECONDS: one that
         waits as it was asked to is not stuck.
         """
         self.name = name
@@ -99,7 +99,7 @@ class Loop:
                 seconds = self._turn()
                 took = self._clock.monotonic() - begun
                 self._done(self.name, took)
-            except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is told in full
+            except Exception:  # noqa: BLE001 # the loop outlives what no one foresaw; it is logged in full
                 _log.exception("A turn of the loop %s failed.", self.name)
                 seconds, took = RETRY_SECONDS, 0.0
             self._rest(seconds, took)

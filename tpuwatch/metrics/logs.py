@@ -86,7 +86,7 @@ class LogMetrics:
         self.set_files(followed=0, refused=0)
         self.set_watched = new.gauge(
             "tpuwatch_log_inotify_up",
-            "1 while inotify tells of writes to logs, 0 while the system has no more watches and logs are polled.",
+            "1 while inotify reports writes to logs, 0 while the system has no more watches and logs are polled.",
         ).set
         self.set_watched(True)
         self.count_refused = new.counting(

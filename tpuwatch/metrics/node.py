@@ -115,7 +115,7 @@ class NodeMetrics:
         )
         self._maintenance_start = new.gauge(
             "tpuwatch_maintenance_start_timestamp_seconds",
-            "When the announced maintenance of this machine begins; 0 where none is announced or its time is not told.",
+            "When the announced maintenance of this machine begins; 0 where none is announced or its time is unknown.",
         )
         self._preempted = new.gauge(
             "tpuwatch_preemption_notice", "1 once the metadata server says that this machine is preempted."

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PROJECT, ZONE = "lab", "us-east5-a"
 APART_SECONDS = 0.7  # between two faults
 LATE_SECONDS = 120.0
-POLL_SECONDS = 30.0  # after each poll all nodes are judged anew
+POLL_SECONDS = 30.0  # after each poll all nodes are judged again
 BUCKET = "ledger"
 _LOOK_SECONDS = 0.01
 _ACT: dict[str, Any] = {
@@ -73,7 +73,7 @@ class _Fleet:
         self.statuses[name] = judged(name, node, now)
 
     def judge_all(self) -> None:
-        """All of them anew, and all as they were."""
+        """All of them again, and all as they were."""
         now = self._clock.time()
         self.statuses = {
             name: replace(one, judgement=replace(one.judgement, at=now)) for name, one in self.statuses.items()

@@ -73,7 +73,7 @@ def killed(service: Service) -> str:
 
 
 def watched(service: Service) -> str:
-    """A daemon that stands still is ended and started anew; one that works is not."""
+    """A daemon that stands still is ended and started again; one that works is not."""
     service.fresh(drop_in="WatchdogSec=4\n")
     pid, late = service.pid, time.monotonic() + 6
     until(lambda: time.monotonic() > late and service.status(), 20, "it has outlived the watchdog's time")

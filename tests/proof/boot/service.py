@@ -76,14 +76,14 @@ class Service:
             return f"    {failure}"
 
     def fresh(self, *, drop_in: str = "", **tables: Mapping[str, Any]) -> None:
-        """Start it anew, watching the simulator, with more in its configuration and in the unit."""
+        """Start it again, watching the simulator, with more in its configuration and in the unit."""
         self.simulate()
         self.configure(**tables)
         self.drop_in(self.environment() + drop_in)
         self.start()
 
     def start(self) -> None:
-        """Start it anew, and wait until systemd and tpuwatch itself say that it is ready."""
+        """Start it again, and wait until systemd and tpuwatch itself say that it is ready."""
         self.machine.run("systemctl", "reset-failed", UNIT, check=False)  # many starts in a short time are meant
         self.machine.run("systemctl", "restart", UNIT)
         until(lambda: (status := self.status()) is not None and status["ready"], READY_SECONDS, "it is ready")

@@ -65,7 +65,7 @@ class Account:
     counts: Counter[str] = field(default_factory=Counter)
     asked: Counter[str] = field(default_factory=Counter)
     restarts: int = 0
-    mended: float = 0.0  # restarts for each trouble that they were for
+    fixed: float = 0.0  # restarts for each trouble that they were for
     late: int = 0  # restarts of nodes that had come back by themselves moments before
     violations: list[str] = field(default_factory=list)
 
@@ -145,7 +145,7 @@ class Day:
                 wrong.append(f"{_node(down.node)} was restarted for nothing: {_truth(down)}")
             account.late += down.ail not in STUCK and not is_false(down)
         per = Counter((down.node, down.episode) for down in cloud.downs if down.ail in STUCK)
-        account.mended = sum(per.values()) / len(per) if per else 0.0
+        account.fixed = sum(per.values()) / len(per) if per else 0.0
         wrong += [
             f"{_node(node)} was restarted {count} times for one fault." for (node, _), count in per.items() if count > 1
         ]
@@ -222,7 +222,7 @@ def table(accounts: dict[str, Account]) -> str:
         ("… the outage left out", [f"{100 * one.beside:.3f} %" for one in every]),
         *[(f"node-hours lost: {why}", [f"{one.lost.get(why, 0.0):.1f}" for one in every]) for why in losses],
         ("restarts by tpuwatch", [str(one.restarts) for one in every]),
-        ("… for each fault", [f"{one.mended:.2f}" if one.restarts else "" for one in every]),
+        ("… for each fault", [f"{one.fixed:.2f}" if one.restarts else "" for one in every]),
         ("… of nodes just come back", [str(one.late) for one in every]),
         ("people asked", [str(sum(one.asked.values())) for one in every]),
         *[(f"… {why}", [str(one.asked[why] or "") for one in every]) for why in reasons],

@@ -93,7 +93,7 @@ class Rule:
     `above`: details that must exceed a number. `recovers`: if training continues afterwards, it was no fault.
     `cleared_by`: if this mark is anywhere in the same text, it was no fault. `rank` moves the finding up (negative) or
     down, before the order of causes. `general`: only the family of causes is certain, so a finding gives way to any
-    other fault told in the same lines, and counts only in a text that names a TPU. `better`: the rules of the same
+    other fault in the same lines, and counts only in a text that names a TPU. `better`: the rules of the same
     cause that rank before this one; where one of them matches, this one does not.
     """
 

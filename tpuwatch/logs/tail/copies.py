@@ -1,6 +1,6 @@
 """Recognises files that are copies of what was read under another name, as logrotate's copytruncate and cp make them.
 
-Only text is compared: libtpu's records are told apart by what they say, wherever they stand.
+Only text is compared: libtpu's records are distinguished by their text, wherever they stand.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class RuntimeService:
 
     @property
     def ports(self) -> tuple[int]:
-        """The port, as tpuwatch is told of it."""
+        """The port, as tpuwatch knows it."""
         return (self._port,)
 
     def advance(self) -> None:

@@ -190,7 +190,7 @@ def test_a_cursor_of_another_file_with_the_same_inode_is_not_used(log: Path, fol
 
 
 def rewrite(log: Path, text: str, at: int) -> None:
-    """Write a file anew `at` some second; it was last accessed before."""
+    """Write a file again `at` some second; it was last accessed before."""
     log.write_text(text)
     os.utime(log, (1, at))
 
