@@ -79,7 +79,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in records:
         if record.event is not None:
-            if not record.event.severity and _SOURCE_CODE.match(record.event.text):
+            if record.event.time is None and _SOURCE_CODE.match(record.event.text):
                 continue
             groups.setdefault(record.event.cause, _Group()).add(record, record.event)
             continue

@@ -19,29 +19,26 @@ class DoubleReports:
     """What was reported in the last seconds. A record of a log is paired with at most one printed exception."""
 
     def __init__(self) -> None:
-        self._reports: dict[bytes, tuple[Event, bool]] = {}  # by key, and whether it was a second one
-        # What is not paired yet, by cause and by whether a program printed it: a record of a log has a time of its own.
+        self._reports: dict[bytes, tuple[float, bool]] = {}  # by key: when it was read, and whether it was a second one
+        # What is not paired yet, by cause and by whether a program printed it: a record has a severity.
         self._unpaired: dict[tuple[Cause, bool], deque[Event]] = {}
 
     def is_second(self, event: Event) -> bool:
         """Whether the failure was reported already, in the other way. A record has one answer in all its files.
 
-        Old text has no time to go by: its failures are never reported twice.
+        Old text has no time to go by: its failures are never reported twice. Nor is a record's later line in a job's
+        output, which has a severity and no time: it has the record's key.
         """
-        if event.history or not event.cause.is_fault:
+        if event.history or not event.cause.is_fault or (event.severity and event.time is None):
             return False
         self._forget(event.observed - 2 * REPORT_SECONDS)
-        known, second = self._reports.get(event.key, (None, False))
-        if known is None:
-            second = self._pair(event)
-        elif _is_printed(known) and not _is_printed(event):
-            second = False  # what was printed is this record, and not what it was taken for
-        self._reports[event.key] = (event, second)
-        return second
+        if event.key not in self._reports:
+            self._reports[event.key] = (event.observed, self._pair(event))
+        return self._reports[event.key][1]
 
     def _pair(self, event: Event) -> bool:
         """Take the report that it is the second to, if there is one."""
-        printed = _is_printed(event)
+        printed = not event.severity
         others = self._unpaired.get((event.cause, not printed), deque())
         same = next((other for other in others if _is_same(other, event)), None)
         if same is None:
@@ -54,16 +51,12 @@ class DoubleReports:
         """Forget what was read before that time."""
         while self._reports:
             oldest = next(iter(self._reports))
-            if self._reports[oldest][0].observed >= before and len(self._reports) <= _MAX_REPORTS:
+            if self._reports[oldest][0] >= before and len(self._reports) <= _MAX_REPORTS:
                 break
             del self._reports[oldest]
         for events in self._unpaired.values():
             while events and events[0].observed < before:
                 events.popleft()
-
-
-def _is_printed(event: Event) -> bool:
-    return event.time is None
 
 
 def _is_same(one: Event, other: Event) -> bool:

@@ -12,11 +12,11 @@ from tpuwatch.model.events import Cause, Event
 
 
 def failure(number: int, **changes: Any) -> Event:
-    printed: dict[str, Any] = {"cause": Cause.HBM_OOM_RUNTIME, "time": None, "pid": None, "details": {}}
+    printed: dict[str, Any] = {"cause": Cause.HBM_OOM_RUNTIME, "time": None, "severity": "", "pid": None, "details": {}}
     return event(str(number), **(printed | changes))
 
 
-LOGGED = failure(1, time=NOW, pid=4711, details={"requested_bytes": 5, "free_bytes": 1})
+LOGGED = failure(1, time=NOW, severity="E", pid=4711, details={"requested_bytes": 5, "free_bytes": 1})
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ LOGGED = failure(1, time=NOW, pid=4711, details={"requested_bytes": 5, "free_byt
         ({"observed": NOW + REPORT_SECONDS}, True),
         ({"observed": NOW + REPORT_SECONDS + 1}, False),
         ({"history": True}, False),
-        ({"time": NOW}, False),  # another record of the log
+        ({"time": NOW, "severity": "E"}, False),  # another record of the log
     ],
 )
 def test_what_is_printed_of_a_failure_in_the_log(changes: dict[str, Any], *, second: bool) -> None:
@@ -44,7 +44,7 @@ def test_what_is_printed_of_a_failure_in_the_log(changes: dict[str, Any], *, sec
 
 def test_each_record_of_the_log_has_one_second_report() -> None:
     reports = DoubleReports()
-    logged = [failure(number, time=NOW, pid=4711 + number) for number in range(3)]
+    logged = [failure(number, time=NOW, severity="E", pid=4711 + number) for number in range(3)]
     assert not any(reports.is_second(one) for one in (*logged, *logged))  # one record in two files has one key
     printed = [failure(number) for number in range(10, 15)]
     assert [reports.is_second(one) for one in printed] == [True, True, True, False, False]
@@ -56,19 +56,18 @@ def test_a_record_in_several_files_is_the_second_report_in_each() -> None:
     assert [reports.is_second(LOGGED), reports.is_second(LOGGED)] == [True, True]
 
 
-def test_a_record_that_was_read_first_as_a_line_of_the_output_is_no_second_report() -> None:
-    """Its line under a header has its key, but no time, and looks like what was printed of another record."""
+def test_a_records_line_in_the_output_of_a_job_takes_part_in_no_pair() -> None:
+    """It has the record's key, by which the store drops one of them."""
     reports = DoubleReports()
-    other, record = failure(1, time=NOW, pid=1), failure(2, time=NOW, pid=2)
-    assert not reports.is_second(other)
-    assert reports.is_second(failure(2))
-    assert not reports.is_second(record)
+    line = failure(1, severity="E")
+    others = [failure(number, time=NOW, severity="E", pid=number) for number in (2, 3)]
+    assert [reports.is_second(one) for one in (line, *others, line)] == [False] * 4
 
 
 def test_what_is_remembered_is_bounded() -> None:
     reports = DoubleReports()
     for number in range(3000):
-        reports.is_second(failure(number, time=NOW, pid=number))
+        reports.is_second(failure(number, time=NOW, severity="E", pid=number))
     assert len(reports._reports) <= 1002
     assert sum(map(len, reports._unpaired.values())) <= 100
     reports.is_second(failure(9000, observed=NOW + 3 * REPORT_SECONDS, time=NOW + 3 * REPORT_SECONDS))

@@ -385,7 +385,7 @@ def test_a_failure_in_both_log_and_output_of_a_launch_counts_once(machine: Machi
     machine.write("".join(records))
     machine.turns()
     assert machine.metric("tpuwatch_premapped_failures_total") == 1
-    (machine.jobs / "train.log").write_text(f"{records[0]}Traceback: {failure}\n")
+    (machine.jobs / "train.log").write_text(f"{records[0]}XlaRuntimeError: {failure}\n")
     machine.turns()
     assert {event.pid for event in machine.store.events()} == {DEAD_PID}
     assert machine.metric('tpuwatch_events_total{cause="premapped_exhausted"}') == 1

@@ -331,23 +331,24 @@ class LogParser:
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
         text = clean.text[clean.starts[line] :]
+        severity, key = self._under_header(record.above, name) or ("", _unframed_key(self._salt, offset, text, name))
         return Match(
             rule,
             offset,
             self._lines.line(offset) if self._lines is not None else 0,
             None,
-            "",
+            severity,
             None,
             _lines(clean.text, *span),
             rule.details(text),
-            self._key_under(record.above, name) or _unframed_key(self._salt, offset, text, name),
+            key,
         )
 
-    def _key_under(self, above: tuple[int, Header] | None, name: str) -> bytes | None:
-        """The key of a cause's first match under a header: that of the record, which libtpu's log may have too."""
+    def _under_header(self, above: tuple[int, Header] | None, name: str) -> tuple[str, bytes] | None:
+        """Severity and key of a cause's first match under a header: the record's, which libtpu's log may have too."""
         if above is None or not self._is_first_under(above[0], name):
             return None
-        return _framed_key(above[1], self._buffer.clean_line(above[0]), name)
+        return above[1].severity, _framed_key(above[1], self._buffer.clean_line(above[0]), name)
 
     def _is_first_under(self, start: int, name: str) -> bool:
         """Whether a cause has not been found under the header at `start` before; it has now."""
