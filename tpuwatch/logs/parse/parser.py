@@ -203,10 +203,9 @@ class LogParser:
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
         place = self._buffer.offset + position
-        names = {_name(rule) for rule in rules if rule.continues and place <= self._ended.get(_name(rule), -1)}
-        if not names or not all(rule.continues and _name(rule) in names for rule in rules):
+        if not all(rule.continues and place <= self._ended.get(_name(rule), -1) for rule in rules):
             return False
-        self._ended |= dict.fromkeys(names, place + _REPORT_GAP)
+        self._ended |= dict.fromkeys(map(_name, rules), place + _REPORT_GAP)
         return True
 
     def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int]:

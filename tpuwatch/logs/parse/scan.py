@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 _FEW = 32  # literals in a block that cost less than a second pass
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
-_MANY = 1000  # records without a match, after which the patterns are compiled, which takes half a second
+_MANY = 1000  # records without a match, after which the patterns are compiled, which takes a second
 _SKIPPED = 16  # dense blocks that are not passed again after one in which most literals were part of a match
-
-
 _WRAPPED = 2048  # bytes that a sentence with line breaks takes at most
 
 
