@@ -83,7 +83,9 @@ class RestartRunner:
         self._ledger = open_ledger(config, clock, wait=self.drivers.wait, counted=metrics.node.count_api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.starter = RestartStarter(self._ledger, self.settings, clock, f"tpuwatch@{host}")
-        self._clock_check = ClockCheck(clock, self._ledger.server_time)
+        self._snapshot = snapshot
+        servers = {"the ledger's server": self._ledger.server_time, "Google's servers": self._googles_time}
+        self._clock_check = ClockCheck(clock, servers)
         self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock
 
     def read(self) -> LedgerReading:
@@ -142,6 +144,10 @@ class RestartRunner:
             self._metrics.restart.count_begun(begun.decision.wanted)
             self.drivers.drive(begun.driver, begun.decision.wanted, free=begun.version)
         return begun
+
+    def _googles_time(self) -> float | None:
+        epoch = self._snapshot().server_epoch
+        return epoch + self._clock.monotonic() if epoch is not None else None
 
     def _may_act(self, candidate: Candidate) -> bool:
         """The last word on actions of the node, whatever was decided: never on the own one."""
