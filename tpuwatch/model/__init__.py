@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         TunedStatus,
         TuneStatus,
         View,
+        ledger_down,
     )
     from tpuwatch.model.tune import (
         DEFAULT_PREMAPPED_BYTES,
@@ -189,6 +190,7 @@ else:
                 "TuneStatus",
                 "TunedStatus",
                 "View",
+                "ledger_down",
             ],
             "tune": [
                 "Advice",

@@ -101,9 +101,9 @@ class RestartRunner:
         """Remove what the ledger need not hold any more. Raises LedgerError."""
         self._ledger.purge()
 
-    def require_writable(self, reading: LedgerReading) -> None:
-        """Raise LedgerError if the ledger cannot be written."""
-        require_writable(self._ledger, reading)
+    def require_writable(self, reading: LedgerReading) -> LedgerReading:
+        """Raise LedgerError if the ledger cannot be written; what it holds after that was tried."""
+        return require_writable(self._ledger, reading)
 
     def results(self) -> list[DriveResult]:
         """What was driven from here and has come to an end, since this was asked last."""
@@ -120,9 +120,10 @@ class RestartRunner:
 
     # -- what is decided here
 
-    def decide(self, candidate: Candidate, view: LedgerView | None) -> RestartDecision:
-        """What to do about the node now, given what the ledger holds; None means that it cannot be used."""
-        return candidate.decide(view, self.settings, self._clock.time(), self._clock_check.problem(view))
+    def decide(self, candidate: Candidate, view: LedgerView | None, problem: str = "") -> RestartDecision:
+        """What to do about the node now, given what the ledger holds; None means that it cannot be used, and why."""
+        clock = self._clock_check.problem(view)
+        return candidate.decide(view, self.settings, self._clock.time(), clock_problem=clock, ledger_problem=problem)
 
     def begin(
         self, candidate: Candidate, decision: RestartDecision, reading: LedgerReading, snapshot: Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import counted, ended, length
+from tpuwatch.core import counted, length
 from tpuwatch.model import Phase
 from tpuwatch.restart import action_words, phase_words, unattended
 from tpuwatch.terminal.console import print_text
@@ -24,8 +24,7 @@ _MAX_ENDED: Final = 5  # restarts that have ended, in the status
 def print_restarts(console: Console, status: LedgerStatus, access: LedgerAccess, now: float) -> None:
     """What is in progress, what ended last, the budget of all nodes, and the breaker."""
     if status.ledger_problem:
-        problem = f"The ledger is DOWN: {ended(status.ledger_problem)} Nothing new is restarted."
-        print_text(console, problem, style="red")
+        print_text(console, status.ledger_problem, style="red")
     _print_breaker(console, status, access, now)
     print_text(
         console,

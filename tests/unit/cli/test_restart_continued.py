@@ -200,7 +200,7 @@ def test_a_ledger_that_can_only_be_read_is_reported_by_the_status(site: Site) ->
     writing.execute("BEGIN IMMEDIATE")
     code, out, _ = site.restarts()
     assert code == 1
-    assert "The ledger is DOWN" in flat(out)
+    assert "The ledger of restarts is DOWN" in flat(out)
     assert "it is being written by process" in flat(out)
     document = json.loads(site.restarts("--json")[1])
     assert "being written by process" in document["ledger_problem"]

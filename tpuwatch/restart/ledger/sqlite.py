@@ -299,9 +299,7 @@ class SqliteLedger:
         connection.execute("UPDATE versions SET last = ?", (last,))
 
 
-_NOT_NOW: Final = (
-    "nothing is restarted before it can be; check its directory's owner and free space, and what has it open"
-)
+_NOT_NOW: Final = "check its directory's owner and free space, and what has it open"
 _AWAY: Final = (
     "look at your nodes (`gcloud compute tpus tpu-vm list`), start those that it may have left stopped, then move the "
     "file away to begin a new one"

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
-from tpuwatch.model import Action, Grounds, Lease, Phase
-from tpuwatch.restart.driver import Driver, unrecorded_alarm
+from tpuwatch.model import Action, Grounds, Lease, Phase, ledger_down
+from tpuwatch.restart.driver import Driver, NoRecordError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
@@ -181,12 +181,12 @@ class RestartSession:
         except DamagedError as error:
             if self.request.dry_run or not self.access.ledger.set_aside():
                 raise
-            raise LedgerError(
-                f"{error}. It is kept under another name, and a new one has begun, with its breaker open. Nothing was "
-                f"done: a process that drives a restart records it again within "
-                f"{self.config.ledger.lease_seconds:g} s. "
-                "See `tpuwatch restarts` then, and ask again"
-            ) from error
+            note = (
+                f"{capital(str(error))}. It is kept under another name, and a new one has begun, with its breaker "
+                "open. Nothing was done: a process that drives a restart records it again within "
+                f"{self.config.ledger.lease_seconds:g} s. See `{self.access.command('restarts')}` then, and ask again."
+            )
+            return RestartResult(target, "unknown", note, headline=self._stopped(target))
         if stored is not None and stored.record.open and stored.record.action in OF_THE_NODE:
             return self._continue(stored)
         return self._begin(target, stored)
@@ -455,9 +455,6 @@ class RestartSession:
         self.access.audit.note_record(record, result, record.note or record.reason)
 
 
-def _held(target: Target) -> str:
-    return f"Another process drives a restart of {target.node} now: see `tpuwatch restarts`."
-
-
-def _sentence(error: Exception) -> str:
-    return capital(ended(str(error)))
+def _sentence(error: LedgerError) -> str:
+    is_down = not isinstance(error, (ConflictError, NoRecordError))
+    return ledger_down(str(error)) if is_down else capital(ended(str(error)))

@@ -211,7 +211,7 @@ def test_what_cannot_be_read_back_is_not_written(opened: Open) -> None:
 
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LedgerError, match=r"cannot be written.*nothing is restarted"):
+    with pytest.raises(LedgerError, match=r"cannot be written.*check its directory's owner"):
         SqliteLedger(tmp_path / "file", clock).write(record(), 0)
 
 
