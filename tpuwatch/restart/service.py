@@ -1,8 +1,8 @@
 """The restart loop of the daemon: it decides on all watched nodes and has the decisions carried out.
 
 A `RestartService` serves one configuration. When that changes the service is stopped, and a new one finishes what it
-has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start and once an hour, when a
-node becomes unhealthy, and while an action is needed or under way, or the breaker is open.
+has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start and once an hour, when
+a node becomes unhealthy, and while an action is needed or under way, or the breaker is open.
 """
 
 from __future__ import annotations
