@@ -52,7 +52,7 @@ FILES = {
     "full": (refuses("database or disk is full"), "cannot be written (database or disk is full)"),
     "read-only": (refuses("attempt to write a readonly database"), "written (attempt to write a readonly database)"),
     "of another program": (of_another_program, "is no ledger but a database of some other program"),
-    "a directory": (a_directory, "cannot be read (unable to open database file)"),
+    "a directory": (a_directory, "cannot be read: it is a directory; look at your nodes"),
 }
 
 

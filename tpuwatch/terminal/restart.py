@@ -279,7 +279,8 @@ class _WarningHandler(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.on_warning(record.getMessage())
+        if not getattr(record, "is_alarm", False):  # it is the headline
+            self._display.on_warning(record.getMessage())
 
 
 def elapsed(seconds: float) -> str:

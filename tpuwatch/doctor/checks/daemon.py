@@ -180,7 +180,7 @@ def ledger(environment: Environment) -> Iterator[Result]:
 
 
 def _ledger_down(problem: str) -> Result:
-    return wrong(cut(problem, 1000), "what it says; then `tpuwatch restarts`, which tries it again", _RESTART)
+    return wrong(cut(problem, 1000), "Do what it says. To try it again: `tpuwatch restarts`", _RESTART)
 
 
 def _list(document: Mapping[str, Any], key: str) -> list[Any]:
