@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.starter import Begun
 
 LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
-_ENDED_BEFORE: Final = "The daemon that had decided on it ended before anything was done."
+_ENDED_BEFORE: Final = "The daemon that had decided on it ended, or was reloaded, before anything was done."
 
 
 class RestartRunner:

@@ -177,7 +177,7 @@ class RestartDisplay:
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError("there is no terminal to ask on: give --yes to confirm")
         if healthy:
-            question = "Nothing is known to be wrong with it. Type its name to restart it all the same:"
+            question = "Nothing is known to be wrong with it. To restart it, type its name:"
             return self._ask(question) == target.node
         return self._ask(f"Restart {target.node}? [y/N]") in ("y", "yes")
 

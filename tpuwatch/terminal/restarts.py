@@ -69,7 +69,7 @@ def _print_unfinished(console: Console, state: RestartState, access: LedgerAcces
     print_text(console, _describe_driver(state), indent=4)
     if record.failure and record.tries:
         print_text(console, f"Tried {counted(record.tries, 'time')}: {record.failure}", indent=4)
-    if record.note:
+    if record.note and not (record.tries and record.note == record.failure):
         print_text(console, record.note, indent=4, style="yellow")
 
 

@@ -49,6 +49,13 @@ def test_status_shows_restarts_in_progress_and_ended_ones(site: Site) -> None:
     assert "train-2" not in site.restarts("train-1")[1].partition("In progress")[2]
 
 
+def test_why_a_call_failed_is_shown_once(site: Site) -> None:
+    site.put(phase=Phase.REQUESTED, tries=2, failure="The stop was refused.", note="The stop was refused.")
+    code, out, _ = site.restarts()
+    assert (code, flat(out).count("The stop was refused.")) == (1, 1)
+    assert "Tried 2 times: The stop was refused." in out
+
+
 def test_a_call_for_an_operator_is_something_wrong_for_a_day(site: Site) -> None:
     site.put(phase=Phase.NEEDS_OPERATOR, note="Create it again.")
     assert site.restarts()[0] == 1
