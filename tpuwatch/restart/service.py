@@ -176,7 +176,8 @@ class RestartService:
         self._finish(nodes, snapshot)
         self._purge()
         self._acts_left = MAX_ACTS
-        decisions = [made for one in candidates if (made := self._decide(one, snapshot)) is not None]
+        undone = [one for one in candidates if not self._is_done_unseen(one)]
+        decisions = [made for one in undone if (made := self._decide(one, snapshot)) is not None]
         self._notifier.end_turn({one.judged.node for one in candidates})
         self._show(decisions)
         return min(TURN_SECONDS, self._pace)
@@ -270,6 +271,10 @@ class RestartService:
                 self._runner.purge()
             except LedgerError as error:
                 self._on_write_error(error)
+
+    def _is_done_unseen(self, candidate: Candidate) -> bool:
+        """Whether a restart of it is under way from here, though the ledger cannot say so."""
+        return self._usable_reading is None and self._runner.drivers.drives(candidate.target)
 
     def _decide(self, candidate: Candidate, snapshot: Snapshot) -> tuple[str, RestartDecision] | None:
         """Decide on a candidate, begin what was decided, and report it; None where nothing is decided now."""

@@ -43,6 +43,8 @@ def test_a_restart_that_cannot_be_recorded_is_shown_everywhere(side: Side) -> No
     assert document["unrecorded"][0].startswith("NODE IS STOPPED: ")
     assert serializers.restart_sentences(watch.status, side.clock.time())[0].startswith("NODE IS STOPPED: ")
     assert watch.is_unrecorded
+    # Nobody is called for what is being done: of all that is said of the node this is one.
+    assert [one["event"] for one in side.called] == ["restart_unrecorded"]
     assert ("restart_node", "unrecorded", None) in side.audited()
     side.ledger.write_fault = ""
     watch._runner.drivers.on_progress(Progress(record, "", 9.0))

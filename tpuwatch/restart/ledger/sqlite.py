@@ -244,7 +244,7 @@ class SqliteLedger:
     def _damaged(self, how: str) -> str:
         return (
             f"the ledger {self.path} is damaged ({how}): the next write sets it aside and begins a new one; "
-            "look at your nodes (`gcloud compute tpus tpu-vm list`), and start those that it may have left stopped"
+            "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped"
         )
 
     # -- a damaged file
@@ -318,8 +318,8 @@ class SqliteLedger:
 
 _NOT_NOW: Final = "check its directory's owner and free space, and what has it open"
 _AWAY: Final = (
-    "look at your nodes (`gcloud compute tpus tpu-vm list`), start those that it may have left stopped, then move the "
-    "file away to begin a new one"
+    "look at your nodes with `gcloud compute tpus tpu-vm list`, start those that it may have left stopped, then move "
+    "it away to begin a new one"
 )
 
 
