@@ -86,12 +86,21 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_each_is_asked_at_its_address_and_its_verdict_is_reported(make: Any) -> None:
-    fleet = make(2, addresses={"train-2": "https://proxy.example:8443/two"}, port=9999)
+    given = {"z/train-2": "https://proxy.example:8443/two", "y/train-1": "https://elsewhere.example"}
+    fleet = make(2, addresses=given, port=9999)
     summary = fleet.ask()
     assert set(fleet.asked) == {"http://10.0.0.1:9999", "https://proxy.example:8443/two"}
     assert summary.problem is None
     assert fleet.answer() == Answer(Peer(NOW + 30, WORD), NOW + 30, None, "", NOW + 30)
     assert fleet.answer("train-2").problem is Problem.FOREIGN  # there answers train-1
+
+
+@pytest.mark.parametrize(("own", "address"), [("z/me", "http://10.0.0.9:1"), ("y/me", "http://10.0.0.1:9478")])
+def test_a_name_without_a_zone_is_of_the_zone_of_this_machine(make: Any, own: str, address: str) -> None:
+    fleet = make(1, addresses={"train-1": "http://10.0.0.9:1"})
+    fleet.follow(own)
+    fleet.ask()
+    assert fleet.asked == [address]
 
 
 def test_an_ipv6_address_stands_in_brackets_and_without_any_nothing_is_asked(make: Any) -> None:
