@@ -122,6 +122,23 @@ def test_the_own_node_and_those_that_are_not_up_are_not_asked(make: Any) -> None
     assert fleet.signal.answers.keys() == {"train-4", "train-5"}
 
 
+def test_an_error_of_tpuwatch_itself_is_logged_once_and_not_at_each_poll(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = make(2)
+    fleet.outcomes["train-2"] = RuntimeError("not foreseen")
+    for _ in range(5):
+        fleet.ask(600.0)
+    assert [line for line in caplog.messages if "could not be asked" in line] == [
+        "The tpuwatch of train-2 could not be asked."
+    ]
+    fleet.outcomes.clear()
+    fleet.ask(600.0)
+    fleet.outcomes["train-2"] = RuntimeError("again")
+    fleet.ask(600.0)
+    assert caplog.text.count("The tpuwatch of train-2 could not be asked.") == 2
+
+
 def test_one_that_falls_silent_is_reported_with_the_time_and_the_tries(make: Any) -> None:
     fleet = make()
     fleet.ask()
