@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.daemon_process import wait_for
+from tests.standins.simulated import ZONE
 from tests.unit.daemon.watching import watched
-from tests.unit.sim.cloud.servers import ZONE
 from tpuwatch.core.errors import StoreError
 from tpuwatch.model.signals import Answer, CloudNode
 from tpuwatch.signals import cloud_memory
