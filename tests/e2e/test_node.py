@@ -139,7 +139,7 @@ def test_a_node_that_is_ready_by_the_clouds_word_and_dead(daemon: DaemonInCloud)
     assert status == 1
     assert "train-1: runtime_stuck since" in said
     assert "But: The API says READY and HEALTHY, the runtime has not answered for " in said
-    assert "warning train-1 is runtime_stuck" in daemon.said()
+    assert f"warning {ZONE}/train-1 is runtime_stuck" in daemon.said()
 
 
 def test_it_ends_in_time_whatever_hangs(daemon: DaemonInCloud, site: Site) -> None:
