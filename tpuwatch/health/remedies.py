@@ -178,7 +178,9 @@ def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
     # Only pids that the host itself has seen: one out of a log's name may be of a container, or made up.
     held = [holder.pid for holder in facts.main_holders if holder.pid in pids]
     return {
-        "node": _quoted((node.name if node else "") or identity.node.value or facts.evidence.node, "NODE"),
+        "node": _quoted(
+            (node.name if node else "") or identity.node.value or facts.evidence.node.rpartition("/")[2], "NODE"
+        ),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),
         "project": _quoted((node.project if node else "") or identity.project.value, "PROJECT"),
         "queued": _quoted(node.queued_resource if node else "", "QUEUED_RESOURCE"),

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tpuwatch.model.labels import node_label
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -288,7 +290,7 @@ OFF: Answer[Any] = Answer(problem=Problem.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of one node at `now`.
+    """Everything that is known of one node, by its label, at `now`.
 
     One that is watched from elsewhere has only the cloud's and its peer's.
     """
@@ -306,7 +308,7 @@ class Evidence:
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
 
 
-HERE = "this-vm"  # the label of a machine of which no node name is known
+HERE = "this-vm"  # the name of a machine of which no node name is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +331,7 @@ class Snapshot:
     @property
     def own(self) -> str:
         """The label of the node that this machine belongs to."""
-        return self.identity.node.value or HERE
+        return node_label(self.identity.zone.value, self.identity.node.value or HERE)
 
     def answers(self) -> dict[Signal, Answer[Any]]:
         """The latest answer of every signal."""

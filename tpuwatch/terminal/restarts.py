@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import counted, length
+from tpuwatch.core import counted, format_time, length
 from tpuwatch.model import Phase
 from tpuwatch.restart import action_words, phase_words, unattended
 from tpuwatch.terminal.console import print_text
@@ -31,12 +30,14 @@ def print_restarts(console: Console, status: LedgerStatus, access: LedgerAccess,
         _print_unfinished(console, state, access, now)
     console.line()
     _print_breaker(console, status, access, now)
+    budget = status.budget
     print_text(
         console,
-        f"Restarts of all nodes within {length(status.window_seconds)}: {status.restarts_in_window}; tpuwatch itself "
-        f"does at most {status.max_restarts}.",
+        f"Restarts of all nodes within {length(budget.window_seconds)}: {budget.restarts}; tpuwatch itself does at "
+        f"most {budget.max_restarts}.",
     )
-    print_text(console, f"The ledger is in {access.location}.", style="dim")
+    if access.location:
+        print_text(console, f"The ledger is in {access.location}.", style="dim")
     _print_ended(console, [state.record for state in status.restarts if not state.record.open], access, now)
 
 
@@ -46,9 +47,9 @@ def _print_breaker(console: Console, status: LedgerStatus, access: LedgerAccess,
     if breaker.opened is not None:
         text = f"The breaker has been OPEN for {length(now - breaker.opened)}: tpuwatch itself restarts nothing."
         print_text(console, f"{text} {breaker.reason} {hint}", style="red")
-    elif status.breaker_opens:
+    elif status.budget.breaker_opens:
         text = "The breaker opens before the next restart by tpuwatch itself."
-        print_text(console, f"{text} {status.breaker_opens} {hint}", style="red")
+        print_text(console, f"{text} {status.budget.breaker_opens} {hint}", style="red")
     else:
         console.line("The breaker is closed.", style="green")
 
@@ -100,9 +101,8 @@ def print_restart_history(console: Console, past: Sequence[PastRestart], locatio
     """All restarts that have ended. `location` is the ledger's."""
     for one in past:
         attempt = one.attempt
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.began))
         style = STYLES.get(attempt.phase, "")
-        heading = f"{began}  {_short_name(one.target)}: {phase_words(attempt.phase)}"
+        heading = f"{format_time(attempt.began)}  {_short_name(one.target)}: {phase_words(attempt.phase)}"
         print_text(console, f"{heading} after {length(attempt.ended - attempt.began)}", style=style)
         stops = counted(attempt.stops, "stop") if attempt.stops else "nothing was stopped"
         details = f"{action_words(attempt.action)}, {stops}; requested by {attempt.actor}, cause: {attempt.cause}"
