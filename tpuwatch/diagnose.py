@@ -46,7 +46,7 @@ _SOURCE_CODE = re.compile(
     | \s+(?:log\w{0,9}|echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
-    | \s{2,}(?:\#|//)\s
+    | [+-]?\s{2,}(?:\#|//)\s
     | [^`\n]{0,300}`[^`\n]{1,80}`[^`,\n]{0,20},\ `[^`\n]{1,80}`[^`,\n]{0,20},\ `  # a list of messages in a description
     """,
     re.VERBOSE | re.MULTILINE,
