@@ -33,6 +33,7 @@ _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", 
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
+_TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
 _TPU_WORDS = re.compile(r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
 
 # A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
@@ -45,7 +46,7 @@ _SOURCE_CODE = re.compile(
     | \s+(?:log\w{0,9}|echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
-    | \s{2,}(?:\#|//)\s
+    | [+-]?\s{2,}(?:\#|//)\s
     | [^`\n]{0,300}`[^`\n]{1,80}`[^`,\n]{0,20},\ `[^`\n]{1,80}`[^`,\n]{0,20},\ `  # a list of messages in a description
     """,
     re.VERBOSE | re.MULTILINE,
@@ -121,7 +122,7 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     """Whether the text names a TPU."""
     if _OTHER_VENDOR in marks:
         return not _CHIP_MARKS.isdisjoint(marks)
-    if not _TPU_MARKS.isdisjoint(marks):
+    if not _TPU_MARKS.isdisjoint(marks) or (_TPU_HINTED in marks and _OTHER_ACCELERATOR not in marks):
         return True
     return any(group.names_tpu for group in groups)
 

@@ -188,6 +188,19 @@ def test_copies_of_a_record_count_once() -> None:
 
 
 @pytest.mark.parametrize(
+    ("beside", "found"),
+    [
+        ("", []),
+        ('  File "/app/models/tpu/attention.py", line 3, in call\n', [Cause.COMPILER_CRASH]),
+        ('  File "/app/models/tpu/attention.py", line 3, in call\nname: Tesla V100\n', []),
+    ],
+)
+def test_code_for_tpus_names_one_where_no_other_accelerator_is_named(beside: str, found: list[Cause]) -> None:
+    """As a general fault needs it: programs that can use a TPU run elsewhere too."""
+    assert causes(f"{beside}jax.errors.JaxRuntimeError: INTERNAL: one thing is not another\n") == found
+
+
+@pytest.mark.parametrize(
     ("text", "count"),
     [
         ("tensor on cuda:0\nKeyboardInterrupt\n", 0),

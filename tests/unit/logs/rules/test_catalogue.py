@@ -65,6 +65,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "compiled",
         "progress",
         "tpu_named",
+        "tpu_hinted",
         "other_accelerator",
         "other_vendor",
         "no_metadata",
