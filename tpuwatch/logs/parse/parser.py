@@ -177,7 +177,7 @@ class LogParser:
         buffer, matches = self._buffer, list[Match]()
         if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
             self._times.learn(buffer.data)
-        ignored = frozenset(self._enough)
+        ignored, patterns = frozenset(self._enough), self._scanner.patterns
         hits = self._hits(end, ignored)
         done, keep, at = end, -1, 0
         self.open = False
@@ -195,8 +195,9 @@ class LogParser:
             matches += found
             if not found:
                 self._scanner.note_fruitless()
-            if ignored and not self._enough:  # after a fault they count again
-                ignored = frozenset()
+            # After a fault they count again; and where patterns are ready now, most of these hits are none.
+            if (ignored and not self._enough) or patterns is not self._scanner.patterns:
+                ignored, patterns = frozenset(self._enough), self._scanner.patterns
                 hits, after = self._hits(end, ignored, upto), 0
             at = after
         self._resolve(done, matches)
