@@ -217,9 +217,11 @@ class LogParser:
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
         place = self._buffer.offset + position
-        if not all(rule.continues and place <= self._ended.get(_name(rule), -1) for rule in rules):
-            return False
-        self._ended |= dict.fromkeys(map(_name, rules), place + _REPORT_GAP)
+        for rule in rules:
+            if not (rule.continues and place <= self._ended.get(rule.name, -1)):
+                return False
+        for rule in rules:
+            self._ended[rule.name] = place + _REPORT_GAP
         return True
 
     def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int, int]:
@@ -274,11 +276,11 @@ class LogParser:
             if rule.tentative is not None:
                 self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
                 continue
-            name = _name(rule)
+            name = rule.name
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match
         if self._pending and matches:  # a certain match makes the tentative one unnecessary
-            self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
+            self._pending = [pending for pending in self._pending if pending.match.rule.name not in matches]
         self._count(matches.values(), self._buffer.offset + record.stop)
         if self._kind is StreamKind.LIBTPU:
             return list(matches.values())
@@ -300,7 +302,7 @@ class LogParser:
         """Note where reports ended, and how many matches there were of rules of which some are enough."""
         for match in matches:
             if match.rule.report:
-                self._ended[_name(match.rule)] = stop + _REPORT_GAP
+                self._ended[match.rule.name] = stop + _REPORT_GAP
             if match.rule.cause is not None:
                 self._matched.clear()
                 self._enough.clear()
@@ -315,7 +317,7 @@ class LogParser:
         read = self._read(rule, text)
         if read is None:
             return None
-        self._is_first_under(start, _name(rule))
+        self._is_first_under(start, rule.name)
         lines, details = read
         offset = self._buffer.offset + start
         return Match(
@@ -327,7 +329,7 @@ class LogParser:
             header.thread,
             lines,
             details,
-            _framed_key(header, text, _name(rule)),
+            _framed_key(header, text, rule.name),
         )
 
     def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
@@ -361,7 +363,7 @@ class LogParser:
         if span is None or span[0] >= last:
             return None
         line = bisect_right(clean.starts, span[0]) - 1
-        offset, name = self._buffer.offset + clean.offsets[line], _name(rule)
+        offset, name = self._buffer.offset + clean.offsets[line], rule.name
         if offset < self._reported.get(name, 0):
             return None
         if rule.tentative is None:
@@ -436,10 +438,6 @@ def _to_state(pending: _Pending) -> dict[str, Any]:
 def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Pending:
     facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
     return _Pending(Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts), saved["scanned"])
-
-
-def _name(rule: Rule) -> str:
-    return rule.cause.value if rule.cause is not None else rule.id
 
 
 def _lines(text: bytes, begin: int, end: int) -> str:

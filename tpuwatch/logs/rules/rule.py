@@ -134,6 +134,11 @@ class Rule:
     counterexamples: tuple[str, ...] = ()
     family: str = ""
 
+    @cached_property
+    def name(self) -> str:
+        """What its matches are told apart by: those of rules of the same cause are of one failure."""
+        return self.cause.value if self.cause is not None else self.id
+
     @property
     def remedy(self) -> tuple[Remedy, ...]:
         """The steps that apply whatever the details are."""
