@@ -130,6 +130,18 @@ class RecordBuffer:
         found = self.data.find(b"\n", position, end)
         return end if found < 0 else found + 1
 
+    def line_around(self, position: int, end: int) -> tuple[int, int]:
+        """Where the line that holds `position` begins and ends, up to `end`."""
+        return self._line_start(position), self.line_end(position, end)
+
+    def header(self, start: int) -> Header | None:
+        """The header of the line at `start`."""
+        return parse_header(self.data, start, self._pattern, self._text)
+
+    def begins_record(self, start: int) -> bool:
+        """Whether the line at `start` begins a record."""
+        return self._header(start) is not None or self._breaks(start)
+
     def context(self, end: int) -> int:
         """The position from which data must be kept to frame a record that continues after `end`."""
         if not end:

@@ -17,6 +17,7 @@ import hyperscan
 from tpuwatch.logs.parse.frame import without_colours
 from tpuwatch.logs.parse.kept_patterns import KeptPatterns
 from tpuwatch.logs.parse.records import MAX_RECORD
+from tpuwatch.logs.rules.digits import alike
 from tpuwatch.logs.rules.raw_pattern import raw_pattern
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Scanner:
             for anchor in rule.anchors:
                 called.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
         self.literals = _LiteralSearch(called)
+        # Those with digits, all digits alike and in lower case: another line of the same shape may not have them.
+        self.numbered_literals = [
+            alike(literal).lower() for literal, _ in called if any(byte in b"0123456789" for byte in literal)
+        ]
         self.patterns: _PatternSearch | None = None
         self._background = background
         self._kept = kept

@@ -53,6 +53,11 @@ _TAG = re.compile(r"tag = '([^']{1,200})")
 _SPACE = re.compile(r"\s*Memory Space: (\w+)")
 _ROW = re.compile(rf"\s*{_SIZE}\([ 0-9]{{1,4}}%\);\s*{_SIZE};\s*[0-9]+;\s*[0-9]+; (\S.{{0,240}})")
 
+# Without one of these a text holds no number of a report.
+_WORDS = (
+    *("Unpadded", "#allocation", "Memory Space:", "Output size"),
+    *("Total hbm usage", " requirement", "Persistent allocations"),
+)
 _SHAPE = re.compile(r"([a-z]+[0-9]*)[a-z0-9]*\[([0-9,<=]*)\](?:\{([0-9,]*)(?::T\(([0-9,]+)\))?)?")
 
 
@@ -99,6 +104,8 @@ def parse(text: str) -> dict[str, Any]:
     `padding_bytes` and `padding_ratio` are given if padding is a notable part of the listed allocations, with
     `padded_op` and `padded_shape` of the one that loses most.
     """
+    if not any(word in text for word in _WORDS):
+        return {}
     lines = [line[:_MAX_LINE] for line in text.split("\n", _MAX_LINES)[:_MAX_LINES]]
     details: dict[str, Any] = dict(_sums(lines))
     found = [*_listed(lines)]
