@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
-_MAX_SHAPES: Final = 256
-_MAX_LINE: Final = 4096  # bytes
+_MAX_SHAPES: Final = 64  # of a stream: there may be hundreds
+_MAX_LINE: Final = 1024  # bytes
 
 
 class KnownLine(NamedTuple):
