@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from functools import cached_property
@@ -121,15 +122,15 @@ class _Scanners:
 
     @cached_property
     def _of_all(self) -> Scanner:
-        from tpuwatch.logs import Scanner
+        from tpuwatch.logs import Scanner, cache_directory
 
-        return Scanner(self._catalogue)
+        return Scanner(self._catalogue, kept=cache_directory(os.environ))
 
     @cached_property
     def _of_programs(self) -> Scanner:
-        from tpuwatch.logs import Scanner, for_programs
+        from tpuwatch.logs import Scanner, cache_directory, for_programs
 
-        return Scanner(for_programs(self._catalogue))
+        return Scanner(for_programs(self._catalogue), kept=cache_directory(os.environ))
 
 
 def _print(findings: list[Finding], launches: list[Launch], *, complete: bool, as_json: bool) -> None:

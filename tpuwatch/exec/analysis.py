@@ -269,12 +269,13 @@ def _punch(descriptor: int, offset: int, size: int) -> bool:
 
 def load_scanner(job: WatcherJob, background: Callable[[Callable[[], None]], None]) -> Scanner:
     """The rules, with those of the configuration. To load a whole configuration takes longer than to read 100 MB."""
-    from tpuwatch.logs import Scanner, for_programs, load_catalogue, with_threshold
+    from tpuwatch.logs import Scanner, cache_directory, for_programs, load_catalogue, with_threshold
     from tpuwatch.model import Cause
 
     config = usable_config(job.config, job.environ)
     catalogue = for_programs(load_catalogue(config.rules))
-    return Scanner(with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds), background)
+    catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds)
+    return Scanner(catalogue, background, cache_directory(job.environ))
 
 
 class LaunchLogs:

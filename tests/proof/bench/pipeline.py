@@ -41,8 +41,12 @@ class Caught:
 class Pipeline:
     """What the daemon's loop turns, without the daemon."""
 
-    def __init__(self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = ()) -> None:
+    def __init__(
+        self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = (), kept: Path | None = None
+    ) -> None:
         """Follows the directory `logs` and the files of `jobs` (globs), and keeps the store in `state`.
+
+        `kept`: where patterns are kept.
 
         Nothing of them has been read before.
         """
@@ -51,7 +55,7 @@ class Pipeline:
         self.follower = Follower(
             log_dirs=[str(logs)],
             job_globs=list(jobs),
-            scanner=Scanner(catalogue),
+            scanner=Scanner(catalogue, kept=kept),
             clock=clock,
             cursors=self.store.cursors(),
             first_run=self.store.first_run,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
 from tpuwatch.logs.parse.frame import Times, author_of
+from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
 from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
 from tpuwatch.logs.parse.scan import StreamScan
@@ -118,6 +119,7 @@ class LogParser:
         created = state.get("created")
         self._times = Times(now, tuple(created) if created else None)
         self._pending = self._from_state(state.get("pending", ()))
+        self._known = KnownLines(scanner)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
@@ -177,7 +179,7 @@ class LogParser:
         buffer, matches = self._buffer, list[Match]()
         if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
             self._times.learn(buffer.data)
-        ignored = frozenset(self._enough)
+        ignored, patterns = frozenset(self._enough), self._scanner.patterns
         hits = self._hits(end, ignored)
         done, keep, at = end, -1, 0
         self.open = False
@@ -186,17 +188,25 @@ class LogParser:
             if (self._enough and self._enough.issuperset(called)) or self._continue(called, position):
                 at += 1
                 continue
-            record, rules, after, upto = self._gather(hits, at, end)
-            if not (record.closed or quiet):
-                done, keep, self.open = position, record.start, True
-                break
-            self._resolve(position, matches)
-            found = self._evaluate(record, position, rules)
+            if (known := self._look_up(position, end)) is not None:
+                found, upto = known
+                after = bisect_left(hits, (upto,), at)
+            else:
+                record, rules, after, upto = self._gather(hits, at, end)
+                if not (record.closed or quiet):
+                    done, keep, self.open = position, record.start, True
+                    break
+                self._resolve(position, matches)
+                unbiased = not (ignored or self._enough or self._pending)
+                found = self._evaluate(record, position, rules)
+                if unbiased and record.closed:
+                    self._remember(record, found)
             matches += found
             if not found:
                 self._scanner.note_fruitless()
-            if ignored and not self._enough:  # after a fault they count again
-                ignored = frozenset()
+            # After a fault they count again; and where patterns are ready now, most of these hits are none.
+            if (ignored and not self._enough) or patterns is not self._scanner.patterns:
+                ignored, patterns = frozenset(self._enough), self._scanner.patterns
                 hits, after = self._hits(end, ignored, upto), 0
             at = after
         self._resolve(done, matches)
@@ -216,9 +226,11 @@ class LogParser:
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
         place = self._buffer.offset + position
-        if not all(rule.continues and place <= self._ended.get(_name(rule), -1) for rule in rules):
-            return False
-        self._ended |= dict.fromkeys(map(_name, rules), place + _REPORT_GAP)
+        for rule in rules:
+            if not (rule.continues and place <= self._ended.get(rule.name, -1)):
+                return False
+        for rule in rules:
+            self._ended[rule.name] = place + _REPORT_GAP
         return True
 
     def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int, int]:
@@ -255,6 +267,45 @@ class LogParser:
             after += 1
         return sorted(called, key=self._scanner.order.__getitem__), after
 
+    # -- lines of a known shape
+
+    def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
+        """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
+        if self._pending:
+            return None
+        data, start, stop = self._buffer.data, *self._buffer.line_around(position, end)
+        known = self._known.get(data[start:stop]) if stop < end else None
+        if known is None:
+            return None
+        after = self._known.get(data[stop : self._buffer.line_end(stop, end)])
+        if after is None and (known.report is not None or not self._buffer.begins_record(stop)):
+            return None
+        if after is not None and known.report is not None and known.report not in after.literals:
+            return None
+        header = self._buffer.header(start)
+        if header is None or (time := self._times.of(header)) is None:
+            return None
+        text = data[start + header.length : stop]
+        found = [
+            self._framed_match(
+                rule, start, header, time, text, _lines(text, 0, len(text)), rule.details_at(text, places)
+            )
+            for rule, places in known.found
+            if rule not in self._enough
+        ]
+        self._count(found, self._buffer.offset + stop)
+        author = author_of(data, start) if self._kind is StreamKind.TEXT else ""
+        return ([replace(match, author=author) for match in found] if author else found), stop
+
+    def _remember(self, record: LogRecord, found: list[Match]) -> None:
+        """Remember what came of a record if it is one line, and nothing was known before that could matter."""
+        data, header = self._buffer.data, record.header
+        whole = header is not None and data.find(b"\n", record.start) + 1 == record.stop
+        if header is None or not whole or self._pending or any(match.time is None for match in found):
+            return
+        line = data[record.start : record.stop]
+        self._known.add(line, line[header.length :], [match.rule for match in found])
+
     # -- matches
 
     def _evaluate(self, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
@@ -273,11 +324,11 @@ class LogParser:
             if rule.tentative is not None:
                 self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
                 continue
-            name = _name(rule)
+            name = rule.name
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match
         if self._pending and matches:  # a certain match makes the tentative one unnecessary
-            self._pending = [pending for pending in self._pending if _name(pending.match.rule) not in matches]
+            self._pending = [pending for pending in self._pending if pending.match.rule.name not in matches]
         self._count(matches.values(), self._buffer.offset + record.stop)
         if self._kind is StreamKind.LIBTPU:
             return list(matches.values())
@@ -299,7 +350,7 @@ class LogParser:
         """Note where reports ended, and how many matches there were of rules of which some are enough."""
         for match in matches:
             if match.rule.report:
-                self._ended[_name(match.rule)] = stop + _REPORT_GAP
+                self._ended[match.rule.name] = stop + _REPORT_GAP
             if match.rule.cause is not None:
                 self._matched.clear()
                 self._enough.clear()
@@ -314,19 +365,31 @@ class LogParser:
         read = self._read(rule, text)
         if read is None:
             return None
-        self._is_first_under(start, _name(rule))
-        lines, details = read
+        return self._framed_match(rule, start, header, self._times.of(header), text, *read)
+
+    def _framed_match(
+        self,
+        rule: Rule,
+        start: int,
+        header: Header,
+        time: float | None,
+        text: bytes,
+        lines: str,
+        details: dict[str, Any],
+    ) -> Match:
+        """The match of a record at `start`: `lines` of its text, which is without its header."""
+        self._is_first_under(start, rule.name)
         offset = self._buffer.offset + start
         return Match(
             rule,
             offset,
             self._lines.line(offset) if self._lines is not None else 0,
-            self._times.of(header),
+            time,
             header.severity,
             header.thread,
             lines,
             details,
-            _framed_key(header, text, _name(rule)),
+            _framed_key(header, text, rule.name),
         )
 
     def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
@@ -360,7 +423,7 @@ class LogParser:
         if span is None or span[0] >= last:
             return None
         line = bisect_right(clean.starts, span[0]) - 1
-        offset, name = self._buffer.offset + clean.offsets[line], _name(rule)
+        offset, name = self._buffer.offset + clean.offsets[line], rule.name
         if offset < self._reported.get(name, 0):
             return None
         if rule.tentative is None:
@@ -435,10 +498,6 @@ def _to_state(pending: _Pending) -> dict[str, Any]:
 def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Pending:
     facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
     return _Pending(Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts), saved["scanned"])
-
-
-def _name(rule: Rule) -> str:
-    return rule.cause.value if rule.cause is not None else rule.id
 
 
 def _lines(text: bytes, begin: int, end: int) -> str:

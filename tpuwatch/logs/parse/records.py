@@ -8,7 +8,8 @@ searches are bounded, so that each costs constant time whatever the text is.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 from tpuwatch.logs.parse.frame import (
     LIBTPU_HEADER,
@@ -23,6 +24,10 @@ from tpuwatch.logs.parse.frame import (
 MAX_RECORD = 64 * 1024  # libtpu truncates records at 15,000 bytes; a report of several records is longer
 _HEADER_BACK = 16 * 1024  # how far before a continuation line its header is searched
 _FIRST = (b"I", b"W", b"E", b"F")  # the first byte of a libtpu header
+# Lines that are blank or indented by two spaces, without colours: nothing that begins a record or must be removed from
+# a line begins so. Most lines of a long report are of this kind.
+_INDENTED: Final = re.compile(rb"(?:(?:  [^\n\x1b]*)?\n)+")
+_NEWLINE: Final = re.compile(rb"\n")
 _BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
 _AHEAD_BYTES, _AHEAD_LINES = 8192, 40  # and after it
 
@@ -92,7 +97,7 @@ class RecordBuffer:
         line = self._line_start(position)
         start, header = self._walk_back(line)
         if header is not None and (start == line or not self._text):
-            return LogRecord(start, *self._stop(line, position, end, header, MAX_RECORD, MAX_RECORD))
+            return LogRecord(start, *self._stop(line, position, end, header))
         above = (start, header) if header is not None else None
         stop = self._stop(line, position, end, None, _AHEAD_BYTES, _AHEAD_LINES)
         return LogRecord(self._unframed_start(line), *stop, above)
@@ -105,7 +110,7 @@ class RecordBuffer:
         """
         stop, header = record.stop, record.header
         if header is None:
-            stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None, MAX_RECORD, MAX_RECORD)
+            stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None)
             if again < stop:
                 stop, closed = self._line_start(again), True
             return LogRecord(record.start, stop, header, closed, record.above)
@@ -114,7 +119,7 @@ class RecordBuffer:
             following = self._header(stop)
             if following is None or not following.same_report(header):
                 return LogRecord(record.start, stop, header, closed=True)
-            after, _, closed = self._stop(stop, stop, end, following, MAX_RECORD, MAX_RECORD)
+            after, _, closed = self._stop(stop, stop, end, following)
             if again < after:
                 return LogRecord(record.start, stop, header, closed=True)
             stop = after
@@ -124,6 +129,18 @@ class RecordBuffer:
         """The position just after the line that holds `position`, at most `end`."""
         found = self.data.find(b"\n", position, end)
         return end if found < 0 else found + 1
+
+    def line_around(self, position: int, end: int) -> tuple[int, int]:
+        """Where the line that holds `position` begins and ends, up to `end`."""
+        return self._line_start(position), self.line_end(position, end)
+
+    def header(self, start: int) -> Header | None:
+        """The header of the line at `start`."""
+        return parse_header(self.data, start, self._pattern, self._text)
+
+    def begins_record(self, start: int) -> bool:
+        """Whether the line at `start` begins a record."""
+        return self._header(start) is not None or self._breaks(start)
 
     def context(self, end: int) -> int:
         """The position from which data must be kept to frame a record that continues after `end`."""
@@ -143,14 +160,21 @@ class RecordBuffer:
         raw = self.data[record.start : record.stop]
         if record.header is not None and self._is_plain(raw, record.header):
             return CleanText(raw[record.header.length :], [0], [record.start])
-        lines, starts, offsets, size, at = [], [], [], 0, record.start
+        lines, starts, offsets, size, at = list[bytes](), list[int](), list[int](), 0, record.start
         while at < record.stop:
-            line = self._line(at)
-            stop = min(line.stop - self.offset, record.stop)
-            clean = self._clean(line, at, stop)
+            indented = _INDENTED.match(self.data, at, record.stop)
+            if indented is not None:
+                clean, stop = indented.group(), indented.end()
+                begins = [0, *(newline.end() for newline in _NEWLINE.finditer(clean))][:-1]
+                starts += [size + begin for begin in begins]
+                offsets += [at + begin for begin in begins]
+            else:
+                line = self._line(at)
+                stop = min(line.stop - self.offset, record.stop)
+                clean = self._clean(line, at, stop)
+                starts.append(size)
+                offsets.append(at)
             lines.append(clean)
-            starts.append(size)
-            offsets.append(at)
             size += len(clean)
             at = stop
         return CleanText(b"".join(lines), starts, offsets)
@@ -201,13 +225,25 @@ class RecordBuffer:
         return max(start, line - _BACK_BYTES)
 
     def _stop(
-        self, start: int, position: int, end: int, header: Header | None, limit: int, lines: int
+        self,
+        start: int,
+        position: int,
+        end: int,
+        header: Header | None,
+        limit: int = MAX_RECORD,
+        lines: int | None = None,
     ) -> tuple[int, Header | None, bool]:
-        """Where the record of the line at `start` ends, after `position`, and whether that is final."""
-        stop = start
-        while stop <= position or (stop - position <= limit and lines > 0):
+        """Where the record of the line at `start` ends, after `position`, and whether that is final.
+
+        `limit`, `lines`: how many bytes and lines after `position` belong to it at most.
+        """
+        stop, count = start, 0
+        upto = self.line_end(min(position + limit, end), end)
+        while stop <= position or (stop - position <= limit and (lines is None or count < lines)):
             stop = self.line_end(stop, end)
-            lines -= 1
+            if lines is None and (indented := _INDENTED.match(self.data, stop, upto)) is not None:
+                stop = indented.end()
+            count += 1
             if stop >= end:
                 return end, header, end - position > limit
             if self._header(stop) is not None or self._breaks(stop):

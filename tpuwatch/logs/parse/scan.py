@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import hyperscan
 
 from tpuwatch.logs.parse.frame import without_colours
+from tpuwatch.logs.parse.kept_patterns import KeptPatterns
 from tpuwatch.logs.parse.records import MAX_RECORD
+from tpuwatch.logs.rules.digits import alike
 from tpuwatch.logs.rules.raw_pattern import raw_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 
 _FEW = 32  # literals in a block that cost less than a search for the patterns
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
-_MANY = 1000  # records without a match, after which the patterns are compiled, which takes a second
+_MANY = 200  # records without a match, after which the patterns are loaded, or compiled, which takes a second
 _ALIKE = 16  # blocks that are taken to be as the one before: in which of the two is searched first
 _WRAPPED = 2048  # bytes that a sentence with line breaks takes at most
 
@@ -47,11 +50,16 @@ def _in_thread(work: Callable[[], None]) -> None:
 class Scanner:
     """The compiled literals of a catalogue, for all parsers of one thread: they share Hyperscan's scratch space.
 
-    The patterns are compiled in a thread of their own when literals have often led to nothing, and used when ready.
+    When literals have often led to nothing, the patterns are loaded, or compiled in a thread and used when ready.
     """
 
-    def __init__(self, catalogue: Catalogue, background: Callable[[Callable[[], None]], None] = _in_thread) -> None:
-        """`background` runs the compilation of the patterns beside the caller."""
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        background: Callable[[Callable[[], None]], None] = _in_thread,
+        kept: Path | None = None,
+    ) -> None:
+        """`background` runs the compilation of the patterns beside the caller. `kept`: a directory to keep them in."""
         self.catalogue = catalogue
         self.order = {rule: place for place, rule in enumerate(catalogue.rules)}
         called: dict[tuple[bytes, bool], list[Rule]] = {}
@@ -59,19 +67,34 @@ class Scanner:
             for anchor in rule.anchors:
                 called.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
         self.literals = _LiteralSearch(called)
+        # Those with digits, all digits alike and in lower case: another line of the same shape may not have them.
+        self.numbered_literals = [
+            alike(literal).lower() for literal, _ in called if any(byte in b"0123456789" for byte in literal)
+        ]
         self.patterns: _PatternSearch | None = None
         self._background = background
+        self._kept = kept
         self._fruitless = 0  # records
 
     def note_fruitless(self) -> None:
         """Note a record in which a literal was found and no rule matched."""
         self._fruitless += 1
-        if self._fruitless == _MANY:
+        if self._fruitless == _MANY and not self._load_patterns():
             self._background(self.compile_patterns)
 
     def compile_patterns(self) -> None:
         """Make the search for patterns ready."""
         self.patterns = _PatternSearch(self.catalogue.rules, self.literals)
+        if self._kept is not None:
+            self.patterns.save(self._kept)
+
+    def _load_patterns(self) -> bool:
+        """Make the search for patterns ready if they were kept."""
+        rules = self.catalogue.rules
+        database = None if self._kept is None else _PatternDatabase.load(_steady(rules), self._kept)
+        if database is not None:
+            self.patterns = _PatternSearch(rules, self.literals, database)
+        return database is not None
 
 
 class StreamScan:
@@ -125,7 +148,7 @@ class _LiteralSearch:
         self.lengths: list[int] = [len(literal) for literal, _ in called]
         literals = list(called)
         numbers = list(range(len(literals)) if ids is None else ids)
-        self._search = _Search([literals[number] for number in numbers], numbers, literal=True)
+        self._search = _Search.compile([literals[number] for number in numbers], numbers, literal=True)
 
     def only(self, ids: Iterable[int]) -> _LiteralSearch:
         """The search for these literals, with the same numbers."""
@@ -140,20 +163,23 @@ class _LiteralSearch:
 class _PatternSearch:
     """The rules' whole patterns, and which literals are part of a match of one."""
 
-    def __init__(self, rules: tuple[Rule, ...], literals: _LiteralSearch) -> None:
+    def __init__(
+        self, rules: tuple[Rule, ...], literals: _LiteralSearch, database: _PatternDatabase | None = None
+    ) -> None:
+        """`database`: that of the steady rules, if it is there already."""
         self._literals = literals
-        # Where the literal of a report is repeated another report begins, whether it matches or not.
-        own = [rule for rule in rules if not rule.report]
-        steady, repeated = [rule for rule in own if not rule.enough], [rule for rule in own if rule.enough]
-        steady, self._database = _searchable(steady)
-        self._steady = frozenset(steady)
-        self._repeated, database = _searchable(repeated)
-        self._repeated_databases: dict[frozenset[Rule], _PatternDatabase] = {
-            frozenset(): database
-        }  # by what is left out
-        searched = {*steady, *self._repeated}
+        self._database = _searchable(_steady(rules)) if database is None else database
+        self._steady = frozenset(self._database.rules)
+        every = _searchable([rule for rule in rules if rule.enough and not rule.report])
+        self._repeated = every.rules
+        self._repeated_databases: dict[frozenset[Rule], _PatternDatabase] = {frozenset(): every}  # by what is left out
+        searched = {*self._steady, *self._repeated}
         self._unsearched = [tuple(rule for rule in some if rule not in searched) for some in literals.rules]
         self._rest = literals.only([literal for literal, some in enumerate(self._unsearched) if some])
+
+    def save(self, directory: Path) -> None:
+        """Keep the database of the steady rules, which takes long to compile."""
+        self._database.save(directory)
 
     def hits(self, text: bytes, ignored: frozenset[Rule]) -> list[Hit]:
         """The literals in `text` that are part of a match, and those of rules whose patterns are not searched."""
@@ -175,7 +201,7 @@ class _PatternSearch:
         """The matches of all patterns but those of the rules that are ignored, by their ends."""
         repeated = self._repeated_databases.get(ignored)
         if repeated is None:
-            repeated = _PatternDatabase([rule for rule in self._repeated if rule not in ignored])
+            repeated = _PatternDatabase.compile([rule for rule in self._repeated if rule not in ignored])
             self._repeated_databases[ignored] = repeated
         return sorted([*self._database.find(text), *repeated.find(text)], key=lambda match: match.stop)
 
@@ -205,18 +231,38 @@ class _PatternMatch(NamedTuple):
 
 
 class _PatternDatabase:
-    """The patterns of rules. Raises hyperscan.error or ValueError for one that cannot be compiled."""
+    """The patterns of rules."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        pairs = [(rule, raw_pattern(pattern)) for rule in rules for pattern in rule.match]
-        self._rules = [rule for rule, _ in pairs]
-        self._reach = [MAX_RECORD if raw.multiline else _WRAPPED if raw.wraps else 0 for _, raw in pairs]
-        self._search = _Search([(raw.expression, raw.ignore_case) for _, raw in pairs], range(len(pairs)))
+    def __init__(self, rules: list[Rule], reach: list[int], search: _Search) -> None:
+        """`reach`: for each pattern, how many bytes a match takes at most; 0: a part of one line."""
+        self.rules = rules
+        self._rule_of = [rule for rule in rules for _ in rule.match]
+        self._reach = reach
+        self._search = search
+
+    @classmethod
+    def compile(cls, rules: list[Rule]) -> _PatternDatabase:
+        """Raises hyperscan.error or ValueError if there is a pattern that cannot be compiled."""
+        patterns = [raw_pattern(pattern) for rule in rules for pattern in rule.match]
+        reach = [MAX_RECORD if raw.multiline else _WRAPPED if raw.wraps else 0 for raw in patterns]
+        search = _Search.compile([(raw.expression, raw.ignore_case) for raw in patterns], range(len(patterns)))
+        return cls(rules, reach, search)
+
+    @classmethod
+    def load(cls, rules: list[Rule], directory: Path) -> _PatternDatabase | None:
+        """What `save` has kept of these rules; None if there is nothing."""
+        kept = KeptPatterns(directory, _patterns(rules)).load()
+        return None if kept is None else cls(rules, kept[0], _Search(kept[1]))
+
+    def save(self, directory: Path) -> None:
+        """Keep it in the directory, if that is possible."""
+        if self._search.database is not None:
+            KeptPatterns(directory, _patterns(self.rules)).save(self._reach, self._search.database)
 
     def find(self, text: bytes) -> list[_PatternMatch]:
         """The matches in `text`."""
         ends = self._search.ends(text)
-        return [_PatternMatch(self._rules[pattern], self._first(text, pattern, end), end) for end, pattern in ends]
+        return [_PatternMatch(self._rule_of[pattern], self._first(text, pattern, end), end) for end, pattern in ends]
 
     def _first(self, text: bytes, pattern: int, end: int) -> int:
         reach = self._reach[pattern]
@@ -224,19 +270,29 @@ class _PatternDatabase:
 
 
 class _Search:
-    """Expressions that Hyperscan searches at once, each in any case or not. Raises hyperscan.error for a bad one."""
+    """Expressions that Hyperscan searches at once."""
 
-    def __init__(self, expressions: list[tuple[bytes, bool]], ids: Iterable[int], *, literal: bool = False) -> None:
-        """`ids`: a number for each. `literal`: they are fixed texts."""
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK) if expressions else None
-        if self._database is not None:
-            self._database.compile(
-                expressions=[expression for expression, _ in expressions],
-                ids=list(ids),
-                elements=len(expressions),
-                flags=[hyperscan.HS_FLAG_CASELESS if ignore_case else 0 for _, ignore_case in expressions],
-                literal=literal,
-            )
+    def __init__(self, database: hyperscan.Database | None) -> None:
+        """`database`: None if there are no expressions."""
+        self.database = database
+
+    @classmethod
+    def compile(cls, expressions: list[tuple[bytes, bool]], ids: Iterable[int], *, literal: bool = False) -> _Search:
+        """The search for expressions, each in any case or not. Raises hyperscan.error for a bad one.
+
+        `ids`: a number for each. `literal`: they are fixed texts.
+        """
+        if not expressions:
+            return cls(None)
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        database.compile(
+            expressions=[expression for expression, _ in expressions],
+            ids=list(ids),
+            elements=len(expressions),
+            flags=[hyperscan.HS_FLAG_CASELESS if ignore_case else 0 for _, ignore_case in expressions],
+            literal=literal,
+        )
+        return cls(database)
 
     def ends(self, text: bytes) -> list[tuple[int, int]]:
         """Where matches end in `text`, and the number of the expression, in Hyperscan's order."""
@@ -246,8 +302,8 @@ class _Search:
         def on_match(number: int, _start: int, end: int, _flags: int, _context: object) -> None:
             append((end, number))
 
-        if self._database is not None:
-            self._database.scan(text, match_event_handler=on_match)
+        if self.database is not None:
+            self.database.scan(text, match_event_handler=on_match)
         return found
 
 
@@ -262,18 +318,29 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _searchable(rules: list[Rule]) -> tuple[list[Rule], _PatternDatabase]:
-    """Those whose patterns can be compiled, and their database. A user's rule may have others."""
+def _steady(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules whose patterns are searched, whatever was found before.
+
+    Where the literal of a report is repeated another report begins, whether it matches or not.
+    """
+    return [rule for rule in rules if not (rule.enough or rule.report)]
+
+
+def _patterns(rules: Iterable[Rule]) -> list[str]:
+    return [pattern for rule in rules for pattern in rule.match]
+
+
+def _searchable(rules: list[Rule]) -> _PatternDatabase:
+    """The database of those whose patterns can be compiled. A user's rule may have others."""
     try:
-        return rules, _PatternDatabase(rules)
+        return _PatternDatabase.compile(rules)
     except (hyperscan.error, ValueError):
-        rules = [rule for rule in rules if _compiles(rule)]
-        return rules, _PatternDatabase(rules)
+        return _PatternDatabase.compile([rule for rule in rules if _compiles(rule)])
 
 
 def _compiles(rule: Rule) -> bool:
     try:
-        _PatternDatabase([rule])
+        _PatternDatabase.compile([rule])
     except (hyperscan.error, ValueError):
         return False
     return True

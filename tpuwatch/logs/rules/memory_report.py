@@ -38,14 +38,14 @@ _HEADS = re.compile(r"\s*(?:Total hbm usage >=|Program (?:hbm|vmem|smem) require
 _OUTPUT = re.compile(rf"\s*Output size {_SIZE};")
 _TEMPORARIES = re.compile(rf"Unpadded \({_SIZE}\) Padded \({_SIZE}\)")
 
-_FIELDS = {
-    "size": re.compile(rf"\s*[0-9]{{1,3}}\. Size: {_SIZE}"),
-    "op": re.compile(r'\s*Operator: .{0,40}?op_name="([^"]{1,200})'),
-    "label": re.compile(r"\s*XLA label: %?([\w.-]{1,120})"),
-    "shape": re.compile(r"\s*Shape: (\S.{0,200})"),
-    "unpadded": re.compile(rf"\s*Unpadded size: {_SIZE}"),
-}
-_ITEM_END = re.compile(r"\s*={10}")
+_FIELD = re.compile(
+    r"\s*(?:(?P<end>={10})"
+    rf"|[0-9]{{1,3}}\. Size: (?P<size>{_SIZE})"
+    r'|Operator: .{0,40}?op_name="(?P<op>[^"]{1,200})'
+    r"|XLA label: %?(?P<label>[\w.-]{1,120})"
+    r"|Shape: (?P<shape>\S.{0,200})"
+    rf"|Unpadded size: (?P<unpadded>{_SIZE}))"
+)
 _INLINE = re.compile(
     r"#allocation[0-9]{0,9} \[shape = '([^']{1,200})'.{0,80}?size = (0x[0-9a-f]{1,15}|[0-9]{1,19})\b(.{0,200})"
 )
@@ -53,6 +53,11 @@ _TAG = re.compile(r"tag = '([^']{1,200})")
 _SPACE = re.compile(r"\s*Memory Space: (\w+)")
 _ROW = re.compile(rf"\s*{_SIZE}\([ 0-9]{{1,4}}%\);\s*{_SIZE};\s*[0-9]+;\s*[0-9]+; (\S.{{0,240}})")
 
+# Without one of these a text holds no number of a report.
+_WORDS = (
+    *("Unpadded", "#allocation", "Memory Space:", "Output size"),
+    *("Total hbm usage", " requirement", "Persistent allocations"),
+)
 _SHAPE = re.compile(r"([a-z]+[0-9]*)[a-z0-9]*\[([0-9,<=]*)\](?:\{([0-9,]*)(?::T\(([0-9,]+)\))?)?")
 
 
@@ -99,9 +104,15 @@ def parse(text: str) -> dict[str, Any]:
     `padding_bytes` and `padding_ratio` are given if padding is a notable part of the listed allocations, with
     `padded_op` and `padded_shape` of the one that loses most.
     """
+    if not any(word in text for word in _WORDS):
+        return {}
     lines = [line[:_MAX_LINE] for line in text.split("\n", _MAX_LINES)[:_MAX_LINES]]
     details: dict[str, Any] = dict(_sums(lines))
-    found = [*_listed(lines), *_tabulated(lines), *_inline(lines)]
+    found = [*_listed(lines)]
+    if "Memory Space:" in text:
+        found += _tabulated(lines)
+    if "#allocation" in text:
+        found += _inline(lines)
     found.sort(key=lambda allocation: -allocation.size)
     if found:
         details["largest_bytes"] = found[0].size
@@ -112,7 +123,8 @@ def parse(text: str) -> dict[str, Any]:
 def _padding(found: list[Allocation], lines: Iterable[str]) -> dict[str, Any]:
     whole, lost = sum(allocation.size for allocation in found), sum(allocation.padding for allocation in found)
     worst = max(found, key=lambda allocation: allocation.padding, default=None)
-    if match := next(filter(None, map(_TEMPORARIES.search, lines)), None):  # of all, not of the largest alone
+    written = (line for line in lines if "Unpadded (" in line)
+    if match := next(filter(None, map(_TEMPORARIES.search, written)), None):  # of all, not of the largest alone
         unpadded, padded = _size(match[1]), _size(match[2])
         if unpadded is not None and padded is not None:
             whole, lost = padded, padded - unpadded
@@ -148,13 +160,13 @@ def _written_sums(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _listed(lines: Iterable[str]) -> Iterator[Allocation]:
     """The "Largest program allocations", each of a few lines; an excerpt may begin inside one."""
     fields: dict[str, str] = {}
-    for line in lines:
-        for name, pattern in _FIELDS.items():
-            if match := pattern.match(line):
-                fields[name] = match[1].strip()
-        if _ITEM_END.match(line):
+    for match in filter(None, map(_FIELD.match, lines)):
+        name = match.lastgroup or ""
+        if name == "end":
             yield from _allocation(fields)
             fields = {}
+        else:
+            fields[name] = match[name].strip()
     yield from _allocation(fields)
 
 

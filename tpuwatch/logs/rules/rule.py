@@ -11,11 +11,12 @@ import re2
 
 from tpuwatch.core import format_seconds, format_size, is_possible, parse_seconds, parse_size
 from tpuwatch.logs.rules import memory_report
+from tpuwatch.logs.rules.digits import tells_digits_apart
 from tpuwatch.logs.rules.literals import anchors
 from tpuwatch.model import Cause, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tpuwatch.logs.rules.literals import Anchor
 
@@ -134,6 +135,11 @@ class Rule:
     counterexamples: tuple[str, ...] = ()
     family: str = ""
 
+    @cached_property
+    def name(self) -> str:
+        """What its matches are told apart by: those of rules of the same cause are of one failure."""
+        return self.cause.value if self.cause is not None else self.id
+
     @property
     def remedy(self) -> tuple[Remedy, ...]:
         """The steps that apply whatever the details are."""
@@ -159,10 +165,17 @@ class Rule:
 
     def details(self, text: bytes) -> dict[str, Any]:
         """The captured details of a record, in JSON types: sizes in bytes, durations in seconds."""
+        return self.details_at(text, self.places(text))
+
+    def places(self, text: bytes) -> list[tuple[str, int, int]]:
+        """Where the captured details are: the name of each, and where it begins and ends."""
+        return [place for capture in self._captures for place in capture.search(text)]
+
+    def details_at(self, text: bytes, places: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
+        """The details that are captured at these places of a record."""
         found: dict[str, Any] = {}
-        for capture in self._captures:
-            for name, value in capture.search(text):
-                _keep(found, name, value.decode("utf-8", "replace"))
+        for name, begin, end in places:
+            _keep(found, name, text[begin:end].decode("utf-8", "replace"))
         if self.report:
             found = {**memory_report.parse(text.decode("utf-8", "replace")), **found}
             if "limit_bytes" in found and (owner := memory_report.owner_of(found["limit_bytes"])) is not None:
@@ -177,6 +190,16 @@ class Rule:
         if self._unless is not None and self._unless.search(around) is not None:
             return True
         return any(rule.search(around) is not None for rule in self.better)
+
+    @cached_property
+    def tells_digits_apart(self) -> bool:
+        """Whether it may match a line and not another one of the same shape; see `digits.py`."""
+        patterns = (*self.match, *self.unless, *self.capture)
+        return (
+            bool(self.above)
+            or any(map(tells_digits_apart, patterns))
+            or any(rule.tells_digits_apart for rule in self.better)
+        )
 
     @cached_property
     def _match(self) -> Any:
@@ -200,13 +223,14 @@ class _Capture:
         found = anchors(pattern)
         self._literals = [] if any(one.ignore_case for one in found) else [one.literal for one in found]
 
-    def search(self, text: bytes) -> Iterator[tuple[str, bytes]]:
-        """The names and texts of the groups of the first match."""
+    def search(self, text: bytes) -> Iterator[tuple[str, int, int]]:
+        """The names of the groups of the first match, and where each begins and ends."""
         if self._literals and not any(literal in text for literal in self._literals):
             return
         match = self._pattern.search(text)
         if match is not None:
-            yield from ((name, match[group]) for name, group in self._names if match[group] is not None)
+            spans = ((name, *match.span(group)) for name, group in self._names)
+            yield from (span for span in spans if span[1] >= 0)
 
 
 def _filled(template: str, details: Mapping[str, Any]) -> str:

@@ -437,3 +437,17 @@ def test_a_record_of_several_lines_has_the_key_of_its_copy_in_a_jobs_output() ->
     assert len(keys[0]) == 1
     assert keys[1][0] == keys[0][0]
     assert len(set(keys[1])) == 2  # what is printed besides is another failure
+
+
+def test_the_rest_of_what_was_fed_is_searched_by_patterns_as_soon_as_they_are_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scanner = Scanner(for_programs(load_catalogue()), background=lambda work: work())
+    looks: list[None] = []
+    note = scanner.note_fruitless
+    monkeypatch.setattr(scanner, "note_fruitless", lambda: (looks.append(None), note()))
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW)
+    text = b"".join(b"step %d loss %d.5 grad_norm 1.0 barrier ok\n" % (step, step) for step in range(3000))
+    found = parser.feed(text + b"step 7 loss is nan\n") + parser.finish()
+    assert [match.rule.cause for match in found if match.rule.cause is not None] == [Cause.NUMERIC_FAULT]
+    assert len(looks) < 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
@@ -106,3 +107,37 @@ def test_colours_are_no_part_of_a_record() -> None:
     data = b"\x1b[31m[rank0]: some \x1b[1mred\x1b[0m words\x1b]0;title\x07\n"
     walked = buffer(data, text=True)
     assert walked.clean(walked.record(10, len(data))).text == b"some red words\n"
+
+
+INDENTED = [
+    b"\n",
+    b"  3. Size: 128.00M\n",
+    b"     Shape: f32[64]\n",
+    b"   \n",
+    b"  \xff \x1b[0m red\n",
+    b"  > 1: not quoted\n",
+]
+OTHERS = [
+    *(HEADER + b"failed\n", HEADER + b"\n", b" 7: a rank\n", b" one\n", b"Traceback (most recent call last):\n"),
+    *(b"INFO 01-01 10:00:00 [a.py:1] vllm\n", b"tpuwatch: said\n", b"[rank0]:   indented behind\n", b"no newline  "),
+    *(b" \x1b[1mx\n", b"x" * 3000 + b"\n", b"  " + b"y" * 9000 + b"\n"),
+]
+
+
+@pytest.mark.parametrize("text", [False, True])
+def test_indented_lines_are_taken_together_as_if_one_by_one(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(5)
+    for _ in range(400):
+        lines = [rng.choice(INDENTED if rng.random() < 0.9 else OTHERS) for _ in range(rng.choice((3, 30, 1500)))]
+        data = b"".join(lines)
+        end = rng.choice((len(data), rng.randint(1, len(data))))
+        position, again = rng.randrange(end), rng.randint(0, len(data))
+        seen = []
+        for pattern in (records._INDENTED, re.compile(rb"(?!)")):
+            monkeypatch.setattr(records, "_INDENTED", pattern)
+            known = buffer(data, text=text)
+            found = known.record(position, end)
+            whole = known.extend(found, end, max(again, found.start + 1))
+            seen.append((found, known.clean(found), whole, known.clean(whole)))
+        monkeypatch.undo()
+        assert seen[0] == seen[1]

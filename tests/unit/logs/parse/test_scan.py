@@ -94,6 +94,21 @@ def test_patterns_are_compiled_once_when_literals_have_often_led_to_nothing() ->
     assert len(work) == 1
 
 
+def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
+    catalogue = load_catalogue()
+    first = Scanner(catalogue, background=lambda work: work(), kept=tmp_path)
+    second = Scanner(catalogue, background=pytest.fail, kept=tmp_path)
+    text = DENSE + b"".join(f"\n{example}\n".encode() for rule in catalogue.rules for example in rule.examples)
+    found = []
+    for scanner in (first, second):
+        for _ in range(5000):
+            scanner.note_fruitless()
+        assert scanner.patterns is not None
+        found.append(scanner.patterns.hits(text, frozenset()))
+    assert len(found[0]) > len(catalogue.rules)
+    assert found[0] == found[1]
+
+
 def test_where_most_literals_are_part_of_a_match_patterns_are_not_searched() -> None:
     scanner = Scanner(without_progress(load_catalogue()))
     scanner.compile_patterns()
