@@ -58,8 +58,8 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.running and (down or is_bad(facts)):
         yield f"The API says {state}, and programs run on the chips."
-    elif is_bad(facts) and facts.host is not None and facts.cpu is Cpu.BUSY:
-        yield f"The API says {state}, and the machine works."
+    elif is_bad(facts) and facts.cpu is Cpu.BUSY:
+        yield f"The API says {state}, and the program works."
     elif facts.cloud.health == "TIMEOUT" and facts.host is not None:
         yield "The API calls the node unresponsive (TIMEOUT), and tpuwatch runs on it."
     elif facts.cloud.state in KNOWN_STATES - _UP and facts.host is not None:

@@ -68,7 +68,6 @@ _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
 _SERVING: Final = (None, Problem.TIMEOUT)  # problems of a port behind which there is a program
 _BUSY_CORES: Final = 0.5  # a compile keeps at least one core busy
 _IDLE_CORES: Final = 0.1  # what a program uses while it waits
-_BUSY_MACHINE_CORES: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
 _MIN_MEMORY_SHARE: Final = 0.01  # memory that is left
 _JUDGED_SECONDS: Final = 60.0  # how old the judgement of another tpuwatch may be; it judges every few seconds
@@ -364,22 +363,14 @@ class Facts:
 
     @cached_property
     def cpu(self) -> Cpu:
-        """What the holders' use of the CPU shows; the machine's where no holder is seen."""
-        if self.host is None:
-            return Cpu.UNCLEAR
-        used = [number(holder.cpu_cores) for holder in self.main_holders]
+        """What the holders' use of the CPU shows. Nothing, where none is seen: the CPU time of others is no evidence of
+        a compile. Beside a process that is known to have a device open, one that is not may be anybody's."""
+        known_by_kernel = tuple(one for one in self.main_holders if one.trusted)
+        used = [number(holder.cpu_cores) for holder in known_by_kernel or self.main_holders]
         known = [cores for cores in used if cores is not None]
         if sum(known) >= _BUSY_CORES:
             return Cpu.BUSY
-        if known:
-            return Cpu.IDLE if len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
-        # A share alone shows nothing: one core that compiles is 0.4 % of a machine with 240.
-        busy, cores = number(self.host.cpu_busy), self.host.cores
-        if busy is None or not cores:
-            return Cpu.UNCLEAR
-        if busy * cores >= _BUSY_MACHINE_CORES:
-            return Cpu.BUSY
-        return Cpu.IDLE if busy * cores < _IDLE_CORES else Cpu.UNCLEAR
+        return Cpu.IDLE if known and len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
 
     @cached_property
     def oom_killed(self) -> bool:

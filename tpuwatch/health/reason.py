@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital, clean, ended, length, listed, redact
-from tpuwatch.health.facts import NODE_SYMPTOMS, Cpu, number
+from tpuwatch.health.facts import NODE_SYMPTOMS, number
 from tpuwatch.libtpu import counted
 from tpuwatch.model import Outcome, Problem, Signal, Source
 
@@ -153,18 +153,6 @@ def holders(facts: Facts, *, is_fault: bool = False) -> Reason:
     more = len(facts.holders) - len(shown)
     text = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
     return _by(facts, facts.holders_source, Signal.HOST, f"{capital(text)}.", idle=not is_fault)
-
-
-def processors(facts: Facts, *, is_fault: bool = False) -> Reason:
-    """What the processors show of the program. To rest `is_fault` where the runtime shows that it should work."""
-    if facts.holders:
-        return holders(facts, is_fault=is_fault)
-    busy = number(facts.host.cpu_busy) if facts.host else None
-    word = "work" if facts.cpu is Cpu.BUSY else "rest"
-    used = (busy or 0.0) * ((facts.host.cores if facts.host else None) or 0)
-    # Whose they are is not known: any user's process may keep them busy.
-    text = f"The machine's processors {word}: {used:.1f} cores of them are busy."
-    return _by(facts, Source.PROCESS, Signal.HOST, text, idle=True)
 
 
 def free(facts: Facts) -> Reason:

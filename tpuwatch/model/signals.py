@@ -219,8 +219,6 @@ class Host:
     booted: float | None
     holders: tuple[Holder, ...] = ()
     lock_file: bool = False  # it exists
-    cpu_busy: float | None = None  # share of all cores, 0 to 1, over about a minute
-    cores: int | None = None  # of the machine
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     memory_pinned_bytes: int | None = None

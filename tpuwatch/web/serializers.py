@@ -191,8 +191,7 @@ def host(host: Host) -> dict[str, Any]:
         "holders": _documents(host.holders, "pid user command started devices locks cpu_cores trusted blocked_seconds"),
         **_document(
             host,
-            "lock_file cpu_busy cores memory_total_bytes memory_available_bytes memory_pinned_bytes"
-            " oom_kills last_oom_kill unseen",
+            "lock_file memory_total_bytes memory_available_bytes memory_pinned_bytes oom_kills last_oom_kill unseen",
         ),
         "listeners": _documents(host.listeners, "port since"),
     }

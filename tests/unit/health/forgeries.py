@@ -11,7 +11,8 @@ Every input of the snapshot, and how such a user gets at it:
   name of a device in a namespace of his own. Command line, start, user and use of the processors are as he likes. What
   he cannot be is `trusted`, and so never `blocked`: state D itself he gets by vfork(2).
 - `host.lock_file`: he makes it. `host.unseen`: a process of his cannot be read, or his lock outlives its process.
-- `host.cpu_busy`, `memory_available_bytes`, `oom_kills`, `last_oom_kill`: he uses up processors or memory.
+- `host.memory_available_bytes`, `oom_kills`, `last_oom_kill`: he uses up memory. What he uses of the processors counts
+  only where he holds the TPU.
 - `host.boot_id`, `booted`: not at all.
 - `logs.events`, `logs.launches`, `logs.alive`: he writes any line and any name into /tmp/tpu_logs or a job's output,
   with any cause, time and pid, that of another's program too. Records of `tpuwatch exec` are his own.
@@ -125,8 +126,6 @@ HOLDERS: dict[str, Forgery] = {
     "a lock whose process has ended": machine(unseen=("It is locked by an unknown process.",), lock_file=True),
 }
 MACHINE: dict[str, Forgery] = {
-    "processors that work": machine(cpu_busy=1.0),
-    "processors that rest": machine(cpu_busy=0.0),
     "memory that is used up": machine(memory_available_bytes=GIB // 2),
     "a kill for lack of memory": machine(oom_kills=3, last_oom_kill=NOW - 5 * MINUTE),
     "processes that cannot be seen": machine(unseen=("The open files of 2 processes cannot be seen.",)),
