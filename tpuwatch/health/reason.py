@@ -35,6 +35,7 @@ SIGNAL_NAMES: Final[dict[Signal, str]] = {
     Signal.METADATA: "the metadata server",
     Signal.MONITORING: "Cloud Monitoring",
     Signal.PEER: "the node's own tpuwatch",
+    Signal.SERVER: "the server's own metrics page",
 }
 _FAILURES: Final[dict[Problem, str]] = {
     Problem.OFF: "is switched off in the configuration",
@@ -159,6 +160,18 @@ def free(facts: Facts) -> Reason:
     """That no process holds the TPU, as far as can be seen."""
     unseen = " as far as it could look" if facts.host and facts.host.unseen else ""
     return facts.reason_of(Signal.HOST, f"No process holds the TPU{unseen}.")
+
+
+def server(facts: Facts) -> Reason:
+    """The requests that the server has, and for how long nothing has come of them. Without requests it is no fault."""
+    server = facts.server
+    who = f"The server ({clean(server.software, 40)})" if server else "The server"
+    if server is None or not server.requests:
+        return _by(facts, Source.PROCESS, Signal.SERVER, f"{who} reports no requests.", idle=True)
+    text = f"{who} reports {server.running} requests that run and {server.waiting} that wait"
+    stalled = facts.server_stalled_seconds
+    text += f", and no progress for {length(stalled)}." if stalled else "."
+    return _by(facts, Source.PROCESS, Signal.SERVER, text, idle=not stalled)
 
 
 def memory(facts: Facts) -> Reason | None:

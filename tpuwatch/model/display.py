@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from tpuwatch.model import BAD, Verdict
+from tpuwatch.model import BAD, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +58,12 @@ def is_bad(verdict: str) -> bool:
 def tone(verdict: str) -> Tone:
     """The colour of a verdict."""
     return _TONES.get(verdict, "plain")
+
+
+def verdict_words(verdict: str, kind: str | None) -> str:
+    """A verdict with the kind of workload where its rules are others than training's: `idle (serving)`."""
+    verdict, kind = (getattr(one, "value", one) for one in (verdict, kind))
+    return f"{verdict} ({kind})" if kind not in (None, WorkloadKind.TRAINING.value) else f"{verdict}"
 
 
 def cloud_words(state: str, health: str) -> str:

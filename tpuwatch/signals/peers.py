@@ -22,7 +22,18 @@ from urllib.parse import urlsplit
 from tpuwatch import __version__
 from tpuwatch.core import Pacing, TpuwatchError, clean
 from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
-from tpuwatch.model import Action, Answer, Confidence, Peer, PeerVerdict, Problem, Signal, Source, Verdict
+from tpuwatch.model import (
+    Action,
+    Answer,
+    Confidence,
+    Peer,
+    PeerVerdict,
+    Problem,
+    Signal,
+    Source,
+    Verdict,
+    WorkloadKind,
+)
 
 if TYPE_CHECKING:
     import random
@@ -261,7 +272,7 @@ def _comparable(answer: Answer[Peer]) -> tuple[object, ...]:
     """Return the parts of an answer whose change matters; its age does not."""
     peer = answer.value
     verdict = peer.verdict if peer else None
-    judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources) if verdict else None
+    judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources, verdict.kind) if verdict else None
     silence = (peer.silent_since is None, min(peer.tries, 5), peer.refuses) if peer else None
     return judged, silence, answer.problem, peer.boot_id if peer else ""
 
@@ -354,6 +365,7 @@ def _verdict(node: dict[str, Any], now: float) -> PeerVerdict | None:
         signals=frozenset(one for one in named if one is not None),
         age=max(0.0, now - judged),
         sources=_sources(node.get("sources")),
+        kind=_one_of(WorkloadKind, node.get("kind")),
     )
 
 

@@ -16,6 +16,8 @@ Every input of the snapshot, and how such a user gets at it:
 - `host.boot_id`, `booted`: not at all.
 - `logs.events`, `logs.launches`, `logs.alive`: he writes any line and any name into /tmp/tpu_logs or a job's output,
   with any cause, time and pid, that of another's program too. Records of `tpuwatch exec` are his own.
+- `server`: he serves the page of a server of models, where the configuration names an address. `kind` of a holder of his,
+  by its environment or its command line, is as he likes.
 - `peer`: only by what the node's own tpuwatch makes of all this. Its port is taken to be tpuwatch's: docs/verdicts.md.
 """
 
@@ -39,6 +41,7 @@ from tpuwatch.model.signals import (
     Runtime,
     RuntimePort,
 )
+from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 Forgery = Callable[[Evidence], Evidence]
 FORGER = 6666  # the pid of his process
@@ -101,6 +104,11 @@ def echoing(**more: Any) -> Forgery:
     return lambda evidence: replace(evidence, monitoring=answer)
 
 
+def answering(server: ModelServer) -> Forgery:
+    """He answers as a server of models does."""
+    return lambda evidence: replace(evidence, server=answered(server))
+
+
 def chip(**more: Any) -> tuple[Chip, ...]:
     return (Chip("0", 9 * GIB, 16 * GIB, **more),)
 
@@ -152,7 +160,18 @@ ECHOES: dict[str, Forgery] = {
     "monitoring: unhealthy": echoing(infra_healthy=False, infra_at=NOW - MINUTE),
     "monitoring: idle": echoing(idle_seconds=2 * HOUR, idle_at=NOW - MINUTE),
 }
-FORGERIES = PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES
+SERVERS: dict[str, Forgery] = {
+    "a server without requests": answering(ModelServer("vLLM", 0, 0)),
+    "a server that makes no progress": answering(ModelServer("vLLM", 3, 9, NOW - 2 * HOUR)),
+    "a server that works": answering(ModelServer("vLLM", 3, 9, NOW - 1, NOW - 1)),
+    **{
+        f"a device by name only, of a process that calls itself {kind.value}": holding(
+            devices=("/dev/accel0",), kind=kind
+        )
+        for kind in WorkloadKind
+    },
+}
+FORGERIES = PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES | SERVERS
 # For pairs an event of each cause is enough: its age and pid are in the list above.
 PAIRED = {
     name: forge

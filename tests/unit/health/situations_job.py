@@ -117,15 +117,16 @@ SITUATIONS = (
     Situation(
         "a compile of 20 minutes, beside a process of any user that has a device by name only and rests",
         job(
-            idle(20 * MINUTE), 8.0, 20 * MINUTE, host=host(holder(8.0, 20 * MINUTE), holder(0, pid=OTHER, trusted=False))
+            idle(20 * MINUTE),
+            8.0,
+            20 * MINUTE,
+            host=host(holder(8.0, 20 * MINUTE), holder(0, pid=OTHER, trusted=False)),
         ),
         "compiling wait",
     ),
     Situation(
         "chips that have run nothing for 20 minutes, beside a process of any user that has a device by name only and works",
-        job(
-            idle(20 * MINUTE, queue=1), 0.0, host=host(holder(0.0), holder(8.0, pid=OTHER, user="bob", trusted=False))
-        ),
+        job(idle(20 * MINUTE, queue=1), 0.0, host=host(holder(0.0), holder(8.0, pid=OTHER, user="bob", trusted=False))),
         "job_stuck manual",
         contradictions=(API_WELL,),
     ),
@@ -494,9 +495,7 @@ SITUATIONS = (
         job(
             hung(31 * MINUTE),
             None,
-            host=host(
-                holder(None), memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE
-            ),
+            host=host(holder(None), memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE),
         ),
         "runtime_stuck manual medium runtime",
         contradictions=(f"{API_WELL}, the runtime has not answered for 31 min",),

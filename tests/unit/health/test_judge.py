@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.standins.machine import Machine
-from tests.unit.health import situations_answers, situations_cloud, situations_job, situations_logs, situations_peer
+from tests.unit.health import (
+    situations_answers,
+    situations_cloud,
+    situations_job,
+    situations_logs,
+    situations_peer,
+    situations_serving,
+)
 from tests.unit.health.scenes import (
     HOUR,
     MINUTE,
@@ -34,7 +41,14 @@ from tpuwatch.model.signals import Host, Problem
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict
 from tpuwatch.signals.host import HostSignal
 
-THEMES = (situations_cloud, situations_job, situations_logs, situations_answers, situations_peer)
+THEMES = (
+    situations_cloud,
+    situations_job,
+    situations_serving,
+    situations_logs,
+    situations_answers,
+    situations_peer,
+)
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
 
@@ -216,7 +230,9 @@ def seen_at(machine: Machine, *, holder: float, child: float, others: float) -> 
 @pytest.mark.parametrize(
     ("used", "verdict"),
     [
-        pytest.param({"holder": 0, "child": 0, "others": 18}, Verdict.RUNTIME_STUCK, id="others work, the holder rests"),
+        pytest.param(
+            {"holder": 0, "child": 0, "others": 18}, Verdict.RUNTIME_STUCK, id="others work, the holder rests"
+        ),
         pytest.param({"holder": 18, "child": 0, "others": 0}, Verdict.COMPILING, id="the holder works"),
         pytest.param({"holder": 0, "child": 18, "others": 0}, Verdict.COMPILING, id="a child of the holder works"),
     ],

@@ -60,7 +60,7 @@ def booting(facts: Facts) -> Proposal | None:
 def waiting_for_others(facts: Facts) -> Proposal | None:
     """The program waits for another worker: the fault is there, not here."""
     fault = facts.event(OTHERS_FAULTS)
-    if fault is None or not facts.has_program:
+    if fault is None or not facts.has_program or facts.awaits_input:
         return None
     idle = facts.idle_seconds is not None and facts.idle_seconds >= facts.limits.step_seconds
     if not (idle or facts.hung_port is not None or facts.runtime_absent) or facts.cpu is Cpu.BUSY:
