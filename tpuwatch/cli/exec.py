@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
         choices=[kind.value for kind in WorkloadKind],
-        help="what the command does when all is well: it trains, it serves, or it waits for its user (training, serving, "
-        "interactive). Idle chips are no fault of the last two. Else $TPUWATCH_KIND, else as the command line shows",
+        help="what the command does when all is well: it trains, it serves, or it waits for its user. Idle chips are "
+        "no fault of the last two. Else $TPUWATCH_KIND, else as its command line shows",
     )
     parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
     parser.add_argument("--dry-run", action="store_true", help="print what would be set and run, and run nothing")

@@ -157,8 +157,9 @@ class WorkloadConfig(Section):
 
     kind: Literal["", "training", "serving", "interactive"] = Field(
         default="",
-        description="The kind of workload that this machine is for. Empty: what TPUWATCH_KIND of the process that holds "
-        "the TPU says, else what its command line shows (vLLM, SGLang, JetStream, Jupyter, Colab …), else training.",
+        description="The kind of workload that this machine is for. Empty: what TPUWATCH_KIND of the process that "
+        "holds the TPU says, else what its command line shows (vLLM, SGLang, JetStream, Jupyter, Colab …), else "
+        "training.",
     )
     metrics_url: LocalAddress = Field(
         default="",

@@ -102,7 +102,7 @@ def _unknown_kind(environ: Mapping[str, str]) -> Iterator[str]:
     named = environ.get(KIND_VARIABLE)
     if named and kind_named(named) is None:
         kinds = ", ".join(kind.value for kind in WorkloadKind)
-        yield f"{KIND_VARIABLE}={printable(named, _SHOWN)} is no kind of workload and does not count: give one of {kinds}."
+        yield f"{KIND_VARIABLE}={printable(named, _SHOWN)} is no kind of workload and does not count: give {kinds}."
 
 
 def _kept(given: LaunchEnvironment) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The judge's thresholds: ages of answers, graces, durations, all in seconds; and the kind of workload, if it is set."""
+"""The judge's thresholds: ages of answers, graces, durations, all in seconds; and the configured kind of workload."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class RemedyStep(Enum):
         "https://github.com/benfred/py-spy",
     )
     ASK_SERVER = Remedy(
-        "Send the server a short request, as its users do. If it answers, it works, and its counts are right again: some "
-        "servers go on counting requests whose clients have left. If it does not, start the server again.",
+        "Send the server a short request, as its users do. If it answers, it works, and its counts are right again: "
+        "some servers go on counting requests whose clients have left. If it does not, start the server again.",
         "https://github.com/vllm-project/vllm/issues/22545",
     )
     FIND_HOLDER = Remedy(

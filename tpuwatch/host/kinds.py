@@ -6,8 +6,8 @@ for servers only: what a notebook or its terminal starts is a program of its own
 
 from __future__ import annotations
 
-import os.path
 import re
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.model import KIND_VARIABLE, WorkloadKind, kind_named
@@ -59,7 +59,7 @@ def kind_of_process(processes: ProcFs, pid: int) -> WorkloadKind | None:
 
 def _program(argv: Sequence[str]) -> tuple[str | None, list[str]]:
     """The name of what runs, a module's or a file's, and its arguments. None: Python without a program."""
-    name, rest = os.path.basename(argv[0]), list(argv[1:])
+    name, rest = PurePosixPath(argv[0]).name, list(argv[1:])
     if not _PYTHON.fullmatch(name):
         return name, rest
     while rest:
@@ -71,7 +71,7 @@ def _program(argv: Sequence[str]) -> tuple[str | None, list[str]]:
         if word in _WITH_VALUE and rest:
             rest.pop(0)
         elif not word.startswith("-"):
-            return os.path.basename(word), rest
+            return PurePosixPath(word).name, rest
         elif word == "-":
             return word, rest  # a program on standard input
     return None, []

@@ -142,7 +142,7 @@ class ProcFs:
         return {number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1}
 
     def arguments(self, pid: int) -> list[str]:
-        """Its command line, as far as it is read. One that renamed itself leaves empty arguments, which are left out."""
+        """Its command line, as far as it is read. Empty ones are left out: a process that renamed itself has them."""
         raw = self.read(f"{pid}/cmdline", _MAX_COMMAND)
         return [word.decode("utf-8", "replace") for word in raw.split(b"\0") if word]
 

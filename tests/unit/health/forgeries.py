@@ -16,8 +16,8 @@ Every input of the snapshot, and how such a user gets at it:
 - `host.boot_id`, `booted`: not at all.
 - `logs.events`, `logs.launches`, `logs.alive`: he writes any line and any name into /tmp/tpu_logs or a job's output,
   with any cause, time and pid, that of another's program too. Records of `tpuwatch exec` are his own.
-- `server`: he serves the page of a server of models, where the configuration names an address. `kind` of a holder of his,
-  by its environment or its command line, is as he likes.
+- `server`: he serves a server's metrics, where the configuration names an address. The `kind` of a holder of his
+  is as he likes, by its environment or its command line.
 - `peer`: only by what the node's own tpuwatch makes of all this. Its port is taken to be tpuwatch's: docs/verdicts.md.
 """
 

@@ -125,7 +125,7 @@ SITUATIONS = (
         "compiling wait",
     ),
     Situation(
-        "chips that have run nothing for 20 minutes, beside a process of any user that has a device by name only and works",
+        "a program that is stuck, beside a process of any user that has a device by name only and works",
         job(idle(20 * MINUTE, queue=1), 0.0, host=host(holder(0.0), holder(8.0, pid=OTHER, user="bob", trusted=False))),
         "job_stuck manual",
         contradictions=(API_WELL,),
@@ -531,7 +531,7 @@ SITUATIONS = (
         missing=("Port 8431 serves no runtime metrics: It speaks HTTP",),
     ),
     against_the_api(
-        "a hung runtime, and it is hidden who holds the TPU: the number of the process in the log's name is no reason to end one",
+        "a hung runtime, and it is hidden who holds the TPU: a pid in a log's name is no reason to end a process",
         own(runtime=hung(10 * MINUTE), host=host(unseen=UNSEEN), logs=UP),
         "runtime_stuck manual low",
         remedy=("kill -9 PID",),
