@@ -62,8 +62,9 @@ def tone(verdict: str) -> Tone:
 
 def verdict_words(verdict: str, kind: str | None) -> str:
     """A verdict with the kind of workload where its rules are others than training's: `idle (serving)`."""
-    verdict, kind = (getattr(one, "value", one) for one in (verdict, kind))
-    return f"{verdict} ({kind})" if kind not in (None, WorkloadKind.TRAINING.value) else f"{verdict}"
+    word = verdict.value if isinstance(verdict, Verdict) else verdict
+    named = kind.value if isinstance(kind, WorkloadKind) else kind
+    return word if named in (None, WorkloadKind.TRAINING.value) else f"{word} ({named})"
 
 
 def cloud_words(state: str, health: str) -> str:

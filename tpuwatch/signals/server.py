@@ -28,7 +28,7 @@ TIMEOUT_SECONDS: Final = 5.0
 MAX_REPLY_BYTES: Final = 4 << 20  # with the head; servers with many models write histograms of hundreds of KiB
 MAX_SERIES: Final = 1000  # of the metrics that are read
 _MAX_REQUESTS: Final = 10**9  # more are no number of requests
-_HEADERS: Final = {
+HEADERS: Final = {
     "Accept": "text/plain;version=0.0.4",
     "User-Agent": f"tpuwatch/{__version__}",
     "Connection": "close",
@@ -219,6 +219,6 @@ def _fetch(url: str, connector: Connector, clock: Clock, deadline: float) -> tup
     with connector.connection(host, port, deadline) as connection:
         request = http.client.HTTPConnection(host, port)
         request.sock = DeadlineSocket(connection, deadline, clock, MAX_REPLY_BYTES)  # has the methods used
-        request.request("GET", parts.path or "/", headers=_HEADERS)
+        request.request("GET", parts.path or "/", headers=HEADERS)
         with request.getresponse() as reply:
             return reply.status, read_whole(reply)

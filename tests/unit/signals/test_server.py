@@ -9,12 +9,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
 
 from tests.standins import model_server
 from tests.standins.peer_server import PeerServer, http, peer_server
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.model.signals import Answer, Problem
 from tpuwatch.model.workload import ModelServer
+from tpuwatch.signals import server as server_signal
 from tpuwatch.signals.server import MAX_REPLY_BYTES, MAX_SERIES, ServerError, ServerSignal, read_counts
 
 URL = "http://127.0.0.1:8000/metrics"
@@ -53,6 +56,16 @@ def ask(url: str, seconds: float = 30.0) -> Answer[ModelServer]:
 def test_what_servers_report_of_their_requests(page: str, software: str, running: int, waiting: int) -> None:
     counts = read_counts(page, URL)
     assert (counts.software, counts.running, counts.waiting) == (software, running, waiting)
+
+
+def test_what_the_client_library_of_all_three_writes_is_read() -> None:
+    registry = CollectorRegistry()
+    Gauge("vllm:num_requests_running", "…", ["engine"], registry=registry).labels("0").set(3)
+    Counter("vllm:generation_tokens", "…", ["engine"], registry=registry).labels("0").inc(7, {"trace_id": "3f2a"})
+    Histogram("vllm:iteration_tokens_total", "…", ["engine"], registry=registry).labels("0").observe(5)
+    encode, _ = choose_encoder(server_signal.HEADERS["Accept"])
+    counts = read_counts(encode(registry).decode(), URL)
+    assert (counts.software, counts.running, counts.progress) == ("vLLM", 3, {"vllm:generation_tokens_total": 7.0})
 
 
 def test_only_the_very_names_count() -> None:
