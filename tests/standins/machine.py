@@ -23,7 +23,6 @@ class Machine:
         self.write("proc/meminfo", "MemTotal: 1000 kB\nMemAvailable:  600 kB\nUnevictable: 20 kB\nMlocked: 10 kB\n")
         self.write("proc/vmstat", "nr_free_pages 12\noom_kill 0\n")
         self.write("proc/locks", "")
-        self.busy(0, 0)
         self.write("etc/passwd", "root:x:0:0:root:/root:/bin/bash\nalice:x:1001:1001::/home/alice:/bin/bash\n")
         self.process(1, command="/sbin/init", files=("/dev/null",))
 
@@ -32,10 +31,6 @@ class Machine:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
-
-    def busy(self, busy: int, idle: int) -> None:
-        """Clock ticks of all cores since boot."""
-        self.write("proc/stat", f"cpu  {busy} 0 0 {idle} 0 0 0 0 0 0\ncpu0 {busy} 0 0 {idle} 0 0 0 0 0 0\nbtime 1\n")
 
     def process(
         self,

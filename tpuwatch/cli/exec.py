@@ -22,12 +22,20 @@ _EPILOG = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from tpuwatch.model import WorkloadKind
+
     parser.usage = (
-        "tpuwatch exec [--workload NAME] [--no-tune] [--dry-run] [--config FILE]\n"
+        "tpuwatch exec [--workload NAME] [--kind KIND] [--no-tune] [--dry-run] [--config FILE]\n"
         "                     [--json FILE] -- COMMAND …"
     )
     parser.epilog = _EPILOG
     options.add_workload(parser, "what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD")
+    parser.add_argument(
+        "--kind",
+        choices=[kind.value for kind in WorkloadKind],
+        help="what the command does when all is well: it trains, it serves, or it waits for its user. Idle chips are "
+        "no fault of the last two. Else $TPUWATCH_KIND, else as its command line shows",
+    )
     parser.add_argument("--no-tune", action="store_true", help="leave the environment alone; watch and record it only")
     parser.add_argument("--dry-run", action="store_true", help="print what would be set and run, and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write how it went to a file, as JSON")
@@ -43,7 +51,9 @@ def run(args: argparse.Namespace) -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         args.misused("there is no command; give it after --")
-    prepared = prepare_run(args.workload, os.environ, time.time(), config=args.config, tune=not args.no_tune)
+    prepared = prepare_run(
+        args.workload, os.environ, time.time(), config=args.config, tune=not args.no_tune, kind=args.kind
+    )
     if args.dry_run:
         _show(prepared, command)
         return 0

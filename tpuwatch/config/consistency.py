@@ -83,6 +83,12 @@ def _cloud(config: Config) -> Iterator[str]:
         yield "cloud.insecure = true has no effect: Google's own API is used. Give cloud.endpoint, or leave it out."
     if not config.runtime.enabled:
         yield from _without("runtime", _set(config, "runtime", ("ports",)), "runtime.enabled")
+    workload = config.workload
+    if workload.metrics_url and workload.kind not in ("", "serving"):
+        yield (
+            f'workload.metrics_url has no effect under workload.kind = "{workload.kind}": it is of servers. '
+            'Set kind = "serving", or leave one of them out.'
+        )
     monitoring = config.monitoring
     if monitoring.endpoint and not (monitoring.read or monitoring.export):
         yield (

@@ -24,6 +24,7 @@ from tpuwatch.config.types import (
     Globs,
     HostNames,
     Listen,
+    LocalAddress,
     Mebibytes,
     Name,
     NodeAddresses,
@@ -151,6 +152,23 @@ class RuntimeConfig(Section):
     )
 
 
+class WorkloadConfig(Section):
+    """What runs here. That nothing runs on the chips is no fault of a server or of an interactive program."""
+
+    kind: Literal["", "training", "serving", "interactive"] = Field(
+        default="",
+        description="The kind of workload that this machine is for. Empty: what TPUWATCH_KIND of the process that "
+        "holds the TPU says, else what its command line shows (vLLM, SGLang, JetStream, Jupyter, Colab …), else "
+        "training.",
+    )
+    metrics_url: LocalAddress = Field(
+        default="",
+        description="The Prometheus metrics of the server of models that runs here: of vLLM, SGLang or JetStream. With "
+        "them a server that has requests and makes no progress for [health] idle_seconds is stuck, and one without "
+        "requests is idle. Empty: they are not read.",
+    )
+
+
 class HealthConfig(Section):
     """When a node counts as stuck. The compile grace is under [logs]."""
 
@@ -246,6 +264,7 @@ class Config(Section):
     cloud: CloudConfig = CloudConfig()
     peers: PeersConfig = PeersConfig()
     runtime: RuntimeConfig = RuntimeConfig()
+    workload: WorkloadConfig = WorkloadConfig()
     health: HealthConfig = HealthConfig()
     monitoring: MonitoringConfig = MonitoringConfig()
     restart: RestartConfig = RestartConfig()

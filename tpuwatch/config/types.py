@@ -59,6 +59,13 @@ def _is_absolute(path: Path) -> bool:
     return path.is_absolute() and "\0" not in str(path)
 
 
+def _is_of_this_machine(url: str) -> bool:
+    parts = urlsplit(url)
+    if not _is_web_address(url) or parts.scheme != "http" or parts.query or parts.fragment:
+        return False
+    return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+
+
 def _is_web_address(url: str) -> bool:
     parts = urlsplit(url)
     plain = url.isascii() and url.isprintable() and " " not in url and parts.port != 0
@@ -136,6 +143,12 @@ WebAddress = Annotated[
     Field(strict=True, max_length=2000),
     _only(lambda url: not url or _is_web_address(url)),
     Allowed("an address that begins with https:// or http://, without a user in it, or empty"),
+]
+LocalAddress = Annotated[
+    str,
+    Field(strict=True, max_length=2000),
+    _only(lambda url: not url or _is_of_this_machine(url)),
+    Allowed('an http:// address of this machine itself, such as "http://127.0.0.1:8000/metrics", or empty'),
 ]
 NodeAddresses = Annotated[
     dict[Annotated[str, Field(pattern=r"^([a-z0-9-]{1,63}/)?[a-z0-9-]{1,63}$")], WebAddress],

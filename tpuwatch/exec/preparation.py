@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.config import usable_config
 from tpuwatch.core import TuneError, printable
-from tpuwatch.model import LAUNCH_VARIABLE, SET_VARIABLE, SIZE
+from tpuwatch.model import KIND_VARIABLE, LAUNCH_VARIABLE, SET_VARIABLE, SIZE, WorkloadKind, kind_named
 from tpuwatch.tune import LaunchEnvironment, launch_marks, own_directory, plan_directory, prepare, workload_name
 
 if TYPE_CHECKING:
@@ -36,9 +36,15 @@ class PreparedRun(NamedTuple):  # in a fifth of the time that a dataclass takes 
 
 
 def prepare_run(
-    name: str | None, environ: Mapping[str, str], now: float, *, config: Path | None, tune: bool = True
+    name: str | None,
+    environ: Mapping[str, str],
+    now: float,
+    *,
+    config: Path | None,
+    tune: bool = True,
+    kind: str | None = None,
 ) -> PreparedRun:
-    """Prepare the environment. `now`: seconds since the epoch.
+    """Prepare the environment. `now`: seconds since the epoch. `kind`: of the workload, if it is given.
 
     A configuration that cannot be used is a note: the command runs all the same. Raises TuneError for a name that is
     none.
@@ -54,6 +60,10 @@ def prepare_run(
         notes += prepared.warnings
     else:
         directory = _directory(start, environ)
+    if kind is not None:
+        given.set[KIND_VARIABLE] = kind
+    else:
+        notes += _unknown_kind(environ)
     notes += _kept(given)
     notes += _faults({key: value for key, value in environ.items() if key not in given.set})
     launch = os.urandom(12).hex()
@@ -86,6 +96,13 @@ def _own(environ: Mapping[str, str]) -> Path | None:
         return own_directory(environ)
     except TuneError:
         return None
+
+
+def _unknown_kind(environ: Mapping[str, str]) -> Iterator[str]:
+    named = environ.get(KIND_VARIABLE)
+    if named and kind_named(named) is None:
+        kinds = ", ".join(kind.value for kind in WorkloadKind)
+        yield f"{KIND_VARIABLE}={printable(named, _SHOWN)} is no kind of workload and does not count: give {kinds}."
 
 
 def _kept(given: LaunchEnvironment) -> Iterator[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Evidence
 
 
-_LOCAL = (Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.METADATA)
+_LOCAL = (Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.METADATA, Signal.SERVER)
 _UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
 
 
@@ -58,8 +58,8 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
     down = facts.cloud.state in KNOWN_STATES - {"READY"} or facts.cloud.health == "UNHEALTHY_MAINTENANCE"
     if facts.running and (down or is_bad(facts)):
         yield f"The API says {state}, and programs run on the chips."
-    elif is_bad(facts) and facts.host is not None and facts.cpu is Cpu.BUSY:
-        yield f"The API says {state}, and the machine works."
+    elif is_bad(facts) and facts.cpu is Cpu.BUSY:
+        yield f"The API says {state}, and the program works."
     elif facts.cloud.health == "TIMEOUT" and facts.host is not None:
         yield "The API calls the node unresponsive (TIMEOUT), and tpuwatch runs on it."
     elif facts.cloud.state in KNOWN_STATES - _UP and facts.host is not None:
@@ -114,6 +114,9 @@ def _local(facts: Facts) -> Iterator[str]:
         yield f"The log reports {fault.cause.value}, and the chips count as busy: they may wait in a collective."
     if facts.running and facts.hung_port is not None:
         yield f"Programs run on some chips, and port {facts.hung_port.port} does not answer."
+    stalled = facts.server_stalled_seconds
+    if facts.running and stalled is not None and stalled >= facts.limits.idle_seconds:
+        yield f"The server has had requests for {length(stalled)} and makes no progress, and programs run on the chips."
     still = [chip for chip in facts.chips if (chip.idle_seconds or 0.0) >= facts.limits.idle_seconds]
     if facts.running and still:
         yield f"Programs run on {len(facts.running_chips)} chips, and {len(still)} have run nothing for long."
@@ -135,6 +138,7 @@ def _without_answer(facts: Facts, known: tuple[Signal, ...]) -> Iterator[str]:
         Signal.METADATA: limits.notices_seconds,
         Signal.MONITORING: limits.monitoring_seconds,
         Signal.PEER: limits.peer_seconds,
+        Signal.SERVER: limits.server_seconds,
     }
     for signal in (Signal.CLOUD, *(_LOCAL if facts.own else ()), Signal.MONITORING, Signal.PEER):
         answer = facts.answer(signal)
@@ -143,9 +147,10 @@ def _without_answer(facts: Facts, known: tuple[Signal, ...]) -> Iterator[str]:
         if answer.problem is Problem.UNCONFIGURED and answer.tried is None and signal is not Signal.MONITORING:
             yield f"{capital(reason.SIGNAL_NAMES[signal])} was not asked yet."
         elif answer.problem is not None and not (signal is Signal.CLOUD and facts.is_gone):
-            off = answer.problem is Problem.OFF and signal is Signal.PEER
+            off = answer.problem is Problem.OFF and signal in (Signal.PEER, Signal.SERVER)
             unused = off or (answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and signal is Signal.MONITORING)
-            normal = answer.problem is Problem.ABSENT and signal is Signal.RUNTIME and not facts.has_program
+            absent = answer.problem is Problem.ABSENT and signal in (Signal.RUNTIME, Signal.SERVER)
+            normal = absent and not facts.has_program
             if not unused and not normal:
                 yield reason.no_answer(signal, answer.problem, answer.detail, facts.age(answer.at))
         elif answer.problem is None and answer.current(facts.now, ages[signal]) is None:
@@ -210,6 +215,7 @@ def _times(evidence: Evidence) -> Iterator[tuple[Signal, list[float | None]]]:
     runtime, host, logs = evidence.runtime.value, evidence.host.value, evidence.logs.value
     yield Signal.RUNTIME, [evidence.runtime.at, *(port.since for port in (runtime.ports if runtime else ()))]
     yield Signal.METADATA, [evidence.notices.at]
+    yield Signal.SERVER, [evidence.server.at]
     if host:
         begun = (holder.started for holder in host.holders)
         yield Signal.HOST, [evidence.host.at, host.booted, host.last_oom_kill, *begun]

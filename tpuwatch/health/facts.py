@@ -11,7 +11,18 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.model import Cause, Identity, Outcome, Problem, Reason, Signal, Source
+from tpuwatch.model import (
+    KIND_VARIABLE,
+    Cause,
+    Identity,
+    Outcome,
+    Problem,
+    Reason,
+    Signal,
+    Source,
+    WorkloadKind,
+    kind_named,
+)
 
 if TYPE_CHECKING:
     from tpuwatch.health.limits import JudgeLimits
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
         Evidence,
         Holder,
         Launch,
+        ModelServer,
         PeerVerdict,
         RuntimePort,
         Symptom,
@@ -68,7 +80,6 @@ _UP: Final = frozenset({Outcome.OK, Outcome.SLOW})
 _SERVING: Final = (None, Problem.TIMEOUT)  # problems of a port behind which there is a program
 _BUSY_CORES: Final = 0.5  # a compile keeps at least one core busy
 _IDLE_CORES: Final = 0.1  # what a program uses while it waits
-_BUSY_MACHINE_CORES: Final = 0.8  # cores, where only the machine as a whole is seen: others use it too
 _DIGITS: Final = 6  # of a number of hosts
 _MIN_MEMORY_SHARE: Final = 0.01  # memory that is left
 _JUDGED_SECONDS: Final = 60.0  # how old the judgement of another tpuwatch may be; it judges every few seconds
@@ -83,6 +94,7 @@ _USUAL_SOURCE: Final = {
     Signal.RUNTIME: frozenset({Source.PROCESS}),
     Signal.LOGS: frozenset({Source.TEXT}),
     Signal.PEER: frozenset({Source.TEXT}),
+    Signal.SERVER: frozenset({Source.PROCESS}),
 }
 
 
@@ -109,6 +121,7 @@ class Facts:
         self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
         self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
         self.peer = evidence.peer.current(self.now, limits.peer_seconds) if not self.own else None
+        self.server = evidence.server.current(self.now, limits.server_seconds) if self.own else None
 
     def age(self, when: float | None) -> float | None:
         """Seconds since then; 0 for the future, None where the time is not known."""
@@ -146,6 +159,7 @@ class Facts:
             Signal.METADATA: evidence.notices,
             Signal.MONITORING: evidence.monitoring,
             Signal.PEER: evidence.peer,
+            Signal.SERVER: evidence.server,
         }
         return answers[signal]
 
@@ -335,6 +349,11 @@ class Facts:
         return older or self.holders
 
     @property
+    def likely_holders(self) -> tuple[Holder, ...]:
+        """Of these the ones that are known to have a device open, if there are any."""
+        return tuple(one for one in self.main_holders if one.trusted) or self.main_holders
+
+    @property
     def holders_source(self) -> Source:
         """Who shows that the TPU is held: the kernel, unless it is only a lock or a name, which any user can make."""
         return Source.KERNEL if any(one.trusted for one in self.main_holders) else Source.PROCESS
@@ -364,22 +383,13 @@ class Facts:
 
     @cached_property
     def cpu(self) -> Cpu:
-        """What the holders' use of the CPU shows; the machine's where no holder is seen."""
-        if self.host is None:
-            return Cpu.UNCLEAR
-        used = [number(holder.cpu_cores) for holder in self.main_holders]
+        """What the holders' use of the CPU shows. Nothing, where none is seen: the CPU time of others is no evidence of
+        a compile."""
+        used = [number(holder.cpu_cores) for holder in self.likely_holders]
         known = [cores for cores in used if cores is not None]
         if sum(known) >= _BUSY_CORES:
             return Cpu.BUSY
-        if known:
-            return Cpu.IDLE if len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
-        # A share alone shows nothing: one core that compiles is 0.4 % of a machine with 240.
-        busy, cores = number(self.host.cpu_busy), self.host.cores
-        if busy is None or not cores:
-            return Cpu.UNCLEAR
-        if busy * cores >= _BUSY_MACHINE_CORES:
-            return Cpu.BUSY
-        return Cpu.IDLE if busy * cores < _IDLE_CORES else Cpu.UNCLEAR
+        return Cpu.IDLE if known and len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
 
     @cached_property
     def oom_killed(self) -> bool:
@@ -393,6 +403,50 @@ class Facts:
         if host is None or not host.memory_total_bytes or host.memory_available_bytes is None:
             return False
         return host.memory_available_bytes < _MIN_MEMORY_SHARE * host.memory_total_bytes
+
+    # The workload
+
+    @cached_property
+    def kind(self) -> WorkloadKind | None:
+        """The kind of workload: by the configuration, else by what those that hold the TPU are or say, else serving
+        where a server answers. None where nothing is known to run; a program that shows no kind is training."""
+        if not self.own:
+            return self.peer_verdict.kind if self.peer_verdict is not None else None
+        if self.limits.workload_kind is not None:
+            return self.limits.workload_kind
+        kinds = {one.kind for one in self.likely_holders}
+        if kinds <= {None} and self.launch is not None:
+            kinds = {kind_named(self.launch.environment.get(KIND_VARIABLE))}
+        if kinds <= {None} and self.server is not None:
+            return WorkloadKind.SERVING
+        if not kinds and not self.has_program:
+            return None
+        return next(iter(kinds)) or WorkloadKind.TRAINING if len(kinds) == 1 else WorkloadKind.TRAINING
+
+    @property
+    def _models(self) -> ModelServer | None:
+        """What the server reports, where the workload is one."""
+        return self.server if self.kind is WorkloadKind.SERVING else None
+
+    @property
+    def server_has_none(self) -> bool:
+        """Whether the server reports that it has no requests."""
+        return self._models is not None and not self._models.requests
+
+    @property
+    def server_works(self) -> bool:
+        """Whether the server has just made progress."""
+        return self._models is not None and self._is_recent(self._models.progressed, self.limits.step_seconds)
+
+    @property
+    def server_stalled_seconds(self) -> float | None:
+        """For how long the server has had requests and made no progress; None while it has none."""
+        return self.age(self._models.stalled_since) if self._models is not None else None
+
+    @property
+    def awaits_input(self) -> bool:
+        """Whether nothing need run: of a program that waits for its user, of a server without requests."""
+        return self.kind is WorkloadKind.INTERACTIVE or self.server_has_none
 
     # Launches and events
 

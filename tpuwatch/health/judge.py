@@ -9,7 +9,7 @@ from tpuwatch.health import contradictions
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, remedy_steps
 from tpuwatch.health.remedies import remedy
-from tpuwatch.health.rules import cloud, config, idle, job, peer
+from tpuwatch.health.rules import cloud, config, idle, job, peer, serving
 from tpuwatch.model import Action, Confidence, Held, Judgement, Verdict
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ RULES: Final[tuple[Callable[[Facts], Proposal | None], ...]] = (
     peer.silent,
     job.waiting_for_others,
     job.hung,
+    serving.stalled,
+    serving.waiting,
     job.idling,
     idle.failing,
     job.held,
@@ -68,6 +70,7 @@ def judge_node(evidence: Evidence, limits: JudgeLimits) -> Judgement:
         missing=(*missing, objection) if objection else missing,
         remedy=remedy((*todo, fault[1]) if fault else todo, facts, proposal.pids),
         pids=proposal.pids,
+        kind=facts.kind,
         suspect_since=proposal.suspect_since,
         counts_from=proposal.counts_from,
     )

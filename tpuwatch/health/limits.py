@@ -1,10 +1,11 @@
-"""The judge's thresholds: ages of answers, graces, durations. All in seconds."""
+"""The judge's thresholds: ages of answers, graces, durations, all in seconds; and the configured kind of workload."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tpuwatch.config import Config
+from tpuwatch.model import WorkloadKind, kind_named
 
 _POLLS = 3  # an answer counts until this many polls are due since
 _MIN_ANSWER_SECONDS = 10.0  # however fast the polls are: a slow answer is no silence
@@ -17,6 +18,7 @@ class JudgeLimits:
     host_seconds: Final = 60.0
     logs_seconds: Final = 60.0
     notices_seconds: Final = 600.0  # they are waited for, not polled
+    server_seconds: Final = 30.0  # three polls
     monitoring_seconds: Final = 600.0  # for the answer and for the sample in it
 
     silent_tries: Final = 3  # a node's own tpuwatch that fell silent must have been so over so many attempts
@@ -35,6 +37,7 @@ class JudgeLimits:
         """Without a configuration by its defaults."""
         config = config or Config()
         health, peers = config.health, config.peers
+        self.workload_kind: WorkloadKind | None = kind_named(config.workload.kind)  # None: by what runs
         self.compile_grace_seconds = config.logs.compile_grace_seconds  # a launch may print and run nothing
         self.idle_seconds = health.idle_seconds  # chips may run nothing under a live program
         self.settle_seconds = health.settle_seconds  # a node must have been bad by the cloud's state

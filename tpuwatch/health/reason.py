@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital, clean, ended, length, listed, redact
-from tpuwatch.health.facts import NODE_SYMPTOMS, Cpu, number
+from tpuwatch.health.facts import NODE_SYMPTOMS, number
 from tpuwatch.libtpu import counted
 from tpuwatch.model import Outcome, Problem, Signal, Source
 
@@ -35,6 +35,7 @@ SIGNAL_NAMES: Final[dict[Signal, str]] = {
     Signal.METADATA: "the metadata server",
     Signal.MONITORING: "Cloud Monitoring",
     Signal.PEER: "the node's own tpuwatch",
+    Signal.SERVER: "the server's own metrics page",
 }
 _FAILURES: Final[dict[Problem, str]] = {
     Problem.OFF: "is switched off in the configuration",
@@ -155,22 +156,22 @@ def holders(facts: Facts, *, is_fault: bool = False) -> Reason:
     return _by(facts, facts.holders_source, Signal.HOST, f"{capital(text)}.", idle=not is_fault)
 
 
-def processors(facts: Facts, *, is_fault: bool = False) -> Reason:
-    """What the processors show of the program. To rest `is_fault` where the runtime shows that it should work."""
-    if facts.holders:
-        return holders(facts, is_fault=is_fault)
-    busy = number(facts.host.cpu_busy) if facts.host else None
-    word = "work" if facts.cpu is Cpu.BUSY else "rest"
-    used = (busy or 0.0) * ((facts.host.cores if facts.host else None) or 0)
-    # Whose they are is not known: any user's process may keep them busy.
-    text = f"The machine's processors {word}: {used:.1f} cores of them are busy."
-    return _by(facts, Source.PROCESS, Signal.HOST, text, idle=True)
-
-
 def free(facts: Facts) -> Reason:
     """That no process holds the TPU, as far as can be seen."""
     unseen = " as far as it could look" if facts.host and facts.host.unseen else ""
     return facts.reason_of(Signal.HOST, f"No process holds the TPU{unseen}.")
+
+
+def server(facts: Facts) -> Reason:
+    """The requests that the server has, and for how long nothing has come of them. Without requests it is no fault."""
+    server = facts.server
+    who = f"The server ({clean(server.software, 40)})" if server else "The server"
+    if server is None or not server.requests:
+        return _by(facts, Source.PROCESS, Signal.SERVER, f"{who} reports no requests.", idle=True)
+    text = f"{who} reports {server.running} requests that run and {server.waiting} that wait"
+    stalled = facts.server_stalled_seconds
+    text += f", and no progress for {length(stalled)}." if stalled else "."
+    return _by(facts, Source.PROCESS, Signal.SERVER, text, idle=not stalled)
 
 
 def memory(facts: Facts) -> Reason | None:

@@ -64,6 +64,11 @@ class RemedyStep(Enum):
         "between two cells. Where in its code it is, is shown by `sudo py-spy dump --pid PID`",
         "https://github.com/benfred/py-spy",
     )
+    ASK_SERVER = Remedy(
+        "Send the server a short request, as its users do. If it answers, it works, and its counts are right again: "
+        "some servers go on counting requests whose clients have left. If it does not, start the server again.",
+        "https://github.com/vllm-project/vllm/issues/22545",
+    )
     FIND_HOLDER = Remedy(
         "Find who holds the TPU among the processes that tpuwatch cannot see, of other users or in other "
         "containers: on the host itself they are named by `sudo lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile`. "

@@ -1,4 +1,4 @@
-"""What distinguishes a program that is stuck from one that waits for its user, as a notebook does between two cells.
+"""What distinguishes a program that is stuck from one that waits: for its user, as a notebook does, or for requests.
 
 Chips that run nothing and an idle CPU look the same in both. So a program is ended only with evidence that something
 should run.
@@ -32,13 +32,11 @@ class StuckEvidence:
 def find_stuck_evidence(facts: Facts) -> StuckEvidence | None:
     """Return the strongest evidence. What can be proven comes first, so that no text of a user decides which process it
     is that is ended."""
+    if (trusted := find_trusted_evidence(facts)) is not None:
+        return trusted
+    if facts.awaits_input:
+        return None  # a cell or a request that failed is over: the program waits for the next one
     held = {holder.pid for holder in facts.main_holders}
-    if facts.blocked is not None:
-        return StuckEvidence((facts.blocked.pid,), reason.blocked(facts))
-    if facts.queued_programs:
-        return StuckEvidence(facts.program_pids, None)
-    if (symptom := reason.symptom(facts)) is not None:
-        return StuckEvidence(facts.program_pids, symptom)
     if (event := _newest_fault(facts)) is not None:
         return StuckEvidence(tuple(held & {event.pid or 0}), reason.event(facts, event))
     launch = facts.launch
@@ -46,6 +44,17 @@ def find_stuck_evidence(facts: Facts) -> StuckEvidence | None:
         return StuckEvidence((launch.pid,), reason.launch(facts, launch))
     if (left := _launch_that_left_holders(facts)) is not None:
         return StuckEvidence(facts.program_pids, reason.launch(facts, left), ended=True)
+    return None
+
+
+def find_trusted_evidence(facts: Facts) -> StuckEvidence | None:
+    """Return the strongest evidence that no user can forge."""
+    if facts.blocked is not None:
+        return StuckEvidence((facts.blocked.pid,), reason.blocked(facts))
+    if facts.queued_programs:
+        return StuckEvidence(facts.program_pids, None)
+    if (symptom := reason.symptom(facts)) is not None:
+        return StuckEvidence(facts.program_pids, symptom)
     return None
 
 

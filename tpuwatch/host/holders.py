@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import installed
 from tpuwatch.host.blocked import BlockedCalls
 from tpuwatch.host.cpu import Mean, process_trees
+from tpuwatch.host.kinds import kind_of_process
 from tpuwatch.host.listeners import is_trusted
 from tpuwatch.host.procfs import read_bounded
 from tpuwatch.host.users import USER_FILES, parse_users
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.host.procfs import ProcFs
+    from tpuwatch.model import WorkloadKind
 
 LOCK_FILE: Final = "tmp/libtpu_lockfile"  # below the root
 MAX_HOLDERS: Final = 64
@@ -101,12 +103,14 @@ class Holders:
         self._kernel: set[int] = set()
         self._scans = 0
         self._used: dict[tuple[int, int, frozenset[int]], Mean] = {}  # by pid, start, and holders below it
+        self._kinds: dict[tuple[int, int, str], WorkloadKind | None] = {}  # by pid, start and command
 
     def look(self, booted: float | None, monotonic: float) -> HolderScan:
         """Scan now: `booted` since the epoch, `monotonic` for CPU shares, both in seconds."""
         scan = self._scan()
         lock_file, locked, unseen = self._lock(scan)
         used: dict[tuple[int, int, frozenset[int]], Mean] = {}
+        kinds: dict[tuple[int, int, str], WorkloadKind | None] = {}
         pinned, holders = 0, []
         self._blocked.begin()
         found = sorted(scan.devices.keys() | locked)[:MAX_HOLDERS]
@@ -115,6 +119,9 @@ class Holders:
             entry, numbers = self._processes.stat(pid), self._processes.status(pid)
             if entry is None or pid not in trees:
                 continue  # ended meanwhile
+            command = self._processes.command(pid)
+            named = (pid, entry.started_ticks, command)
+            kinds[named] = self._kinds[named] if named in self._kinds else kind_of_process(self._processes, pid)
             key = (pid, entry.started_ticks, trees[pid].roots)
             used[key] = self._used.get(key) or Mean()
             cores = used[key].add(monotonic, trees[pid].seconds)
@@ -124,16 +131,17 @@ class Holders:
                 Holder(
                     pid=pid,
                     user=self._users.name(numbers.get("Uid")),
-                    command=self._processes.command(pid),
+                    command=command,
                     started=None if booted is None else booted + self._processes.seconds(entry.started_ticks),
                     devices=scan.devices.get(pid, ()),
                     locks=pid in locked,
                     cpu_cores=cores,
                     trusted=pid in scan.trusted or is_trusted(numbers.get("Uid")),
                     blocked_seconds=self._blocked.seconds(pid, self._is_device_of(pid), monotonic) if rests else None,
+                    kind=kinds[named],
                 )
             )
-        self._used = used
+        self._used, self._kinds = used, kinds
         holders.sort(key=lambda holder: (holder.started or 0.0, holder.pid))
         hidden = (_CONTAINED,) if self._contained else ()
         unseen = hidden + _unseen(scan) + unseen

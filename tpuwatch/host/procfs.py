@@ -141,6 +141,11 @@ class ProcFs:
             return set()
         return {number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1}
 
+    def arguments(self, pid: int) -> list[str]:
+        """Its command line, as far as it is read. Empty ones are left out: a process that renamed itself has them."""
+        raw = self.read(f"{pid}/cmdline", _MAX_COMMAND)
+        return [word.decode("utf-8", "replace") for word in raw.split(b"\0") if word]
+
     def command(self, pid: int) -> str:
         """Its command line for display: one line, cut, likely secrets removed. If it has none, its "[name]"."""
         command = shown_command(self.read(f"{pid}/cmdline", _MAX_COMMAND))

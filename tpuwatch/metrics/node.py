@@ -14,7 +14,7 @@ from prometheus_client import Counter, Metric
 
 from tpuwatch.core import GRPC_CODES
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
-from tpuwatch.model import Signal, Verdict
+from tpuwatch.model import Signal, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,6 +51,7 @@ HEALTHS: Final = (
     OTHER,
 )
 VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
+KINDS: Final = tuple(kind.value for kind in WorkloadKind)
 METHODS: Final = (
     "ListNodes",
     "GetNode",
@@ -192,6 +193,7 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
     since = _gauge(
         "tpuwatch_verdict_since_timestamp_seconds", "Since when the verdict on a node has held, as far as tpuwatch saw."
     )
+    kind = _gauge("tpuwatch_workload_kind", "1 for the kind of workload that a node has.")
     for labels, status in nodes:
         cloud, judgement = status.cloud, status.judgement
         _add_state(state, labels, "state", STATES, _one_of(STATES, cloud.state) if cloud else "", full=full)
@@ -199,7 +201,8 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
         _add_state(health, labels, "health", HEALTHS, given, full=full)
         _add_state(verdict, labels, "verdict", VERDICTS, judgement.verdict.value, full=full)
         _add_known(since, labels, judgement.since)
-    yield from (state, health, verdict, since)
+        _add_state(kind, labels, "kind", KINDS, judgement.kind.value if judgement.kind else "", full=full)
+    yield from (state, health, verdict, since, kind)
 
 
 def _count_family(verdicts: Mapping[str, int]) -> Metric:

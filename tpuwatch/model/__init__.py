@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, worst_first
+    from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import Launch, Outcome
@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         fault_sources,
         proven,
     )
+    from tpuwatch.model.workload import KIND_VARIABLE, ModelServer, WorkloadKind, kind_named
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -126,6 +127,7 @@ else:
                 "is_bad",
                 "rank",
                 "tone",
+                "verdict_words",
                 "worst_first",
             ],
             "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy"],
@@ -236,5 +238,6 @@ else:
                 "fault_sources",
                 "proven",
             ],
+            "workload": ["KIND_VARIABLE", "ModelServer", "WorkloadKind", "kind_named"],
         },
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal
 
-from tpuwatch.model import BAD, Verdict
+from tpuwatch.model import BAD, Verdict, WorkloadKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +58,13 @@ def is_bad(verdict: str) -> bool:
 def tone(verdict: str) -> Tone:
     """The colour of a verdict."""
     return _TONES.get(verdict, "plain")
+
+
+def verdict_words(verdict: str, kind: str | None) -> str:
+    """A verdict with the kind of workload where its rules are others than training's: `idle (serving)`."""
+    word = verdict.value if isinstance(verdict, Verdict) else verdict
+    named = kind.value if isinstance(kind, WorkloadKind) else kind
+    return word if named in (None, WorkloadKind.TRAINING.value) else f"{word} ({named})"
 
 
 def cloud_words(state: str, health: str) -> str:

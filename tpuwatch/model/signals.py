@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.events import Event
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
+    from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class Signal(str, Enum):
     METADATA = "metadata"  # the metadata server: maintenance and preemption
     MONITORING = "monitoring"  # Cloud Monitoring, minutes late
     PEER = "peer"  # the tpuwatch on a node that is watched from here
+    SERVER = "server"  # the metrics of the server of models that runs here
 
 
 class Problem(str, Enum):
@@ -202,6 +204,7 @@ class Holder:
     cpu_cores: float | None = None  # used, with its descendants, over about a minute
     trusted: bool = False  # by the kernel it has a TPU device open, or runs as root or as tpuwatch's own user
     blocked_seconds: float | None = None  # for how long a call on a device has been blocked in the kernel; None: none
+    kind: WorkloadKind | None = None  # of workload, as it says itself or its command line shows; None: neither does
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +224,6 @@ class Host:
     booted: float | None
     holders: tuple[Holder, ...] = ()
     lock_file: bool = False  # it exists
-    cpu_busy: float | None = None  # share of all cores, 0 to 1, over about a minute
-    cores: int | None = None  # of the machine
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     memory_pinned_bytes: int | None = None
@@ -271,6 +272,7 @@ class PeerVerdict:
     signals: frozenset[Signal]  # of its reasons
     age: float  # how old the judgement was when it was sent, by that machine's own clock
     sources: frozenset[Source] = frozenset()  # that it rests on; none of a version that does not report them
+    kind: WorkloadKind | None = None  # of the workload there
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,7 @@ class Evidence:
     notices: Answer[Notices] = field(default_factory=Answer)
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
+    server: Answer[ModelServer] = OFF
 
 
 HERE = "this-vm"  # the name of a machine of which no node name is known
@@ -327,6 +330,7 @@ class Snapshot:
     peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
     # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
     server_epoch: float | None = None
+    server: Answer[ModelServer] = OFF
 
     @property
     def own(self) -> str:
@@ -343,6 +347,7 @@ class Snapshot:
             Signal.METADATA: self.notices,
             Signal.MONITORING: self.monitoring,
             Signal.PEER: self.asked,
+            Signal.SERVER: self.server,
         }
 
     def evidence(self, now: float) -> Evidence:
@@ -361,6 +366,7 @@ class Snapshot:
             logs=self.logs,
             notices=self.notices,
             monitoring=self.monitoring,
+            server=self.server,
         )
 
     def others(self, now: float) -> list[Evidence]:

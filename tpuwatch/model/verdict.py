@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.model.events import Remedy
     from tpuwatch.model.signals import CloudNode, Peer, Signal
+    from tpuwatch.model.workload import WorkloadKind
 
 
 class Verdict(str, Enum):
@@ -142,6 +143,7 @@ class Judgement:
     missing: tuple[str, ...] = ()  # which signal is silent and why, a sentence each
     remedy: tuple[Remedy, ...] = ()
     pids: tuple[int, ...] = ()  # of the program that the remedy is about
+    kind: WorkloadKind | None = None  # of the workload that the node has; None: none is known
     suspect_since: float | None = None  # while it is unknown: since when something is bad that does not count yet
     counts_from: float | None = None  # when that will count
     since: float | None = None  # since when the verdict holds, as far as tpuwatch has seen; `following` fills it in

@@ -1,12 +1,11 @@
-"""The signal of the host: which processes hold the TPU, memory, out-of-memory kills, CPU use, and the boot."""
+"""The signal of the host: which processes hold the TPU and what they use, memory, out-of-memory kills, the boot."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.host import Holders, Listeners, Mean, ProcFs, parse_numbers, read_memory
+from tpuwatch.host import Holders, Listeners, ProcFs, parse_numbers, read_memory
 from tpuwatch.model import Answer, Host, Problem
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
 
 LOOK_SECONDS: Final = 10.0
-_MAX_BYTES: Final = 1 << 18  # of /proc/stat and /proc/vmstat, which grow with the number of CPUs
-_CORE: Final = re.compile(rb"^cpu\d+ ", re.MULTILINE)
+_MAX_BYTES: Final = 1 << 18  # of /proc/vmstat
 _NO_KILLS = "Out-of-memory kills are not counted by this kernel (oom_kill in /proc/vmstat): its log shows them."
 _NO_PROC = "This machine cannot be looked at, since {} shows no process and no uptime: mount /proc."
 
@@ -35,8 +33,6 @@ class HostSignal:
         self._holders = Holders(self._processes, root)
         self._listeners = Listeners(self._processes)
         self._last: Answer[Host] = Answer()
-        self._used = Mean()
-        self._cores: int | None = None
         self._kills: int | None = None
         self._killed: float | None = None
 
@@ -69,8 +65,6 @@ class HostSignal:
             booted=booted,
             holders=held.holders,
             lock_file=held.lock_file,
-            cpu_busy=self._busy(),
-            cores=self._cores,
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             memory_pinned_bytes=memory.pinned,
@@ -92,22 +86,3 @@ class HostSignal:
                 self._killed = now
             self._kills = kills
         return kills
-
-    def _busy(self) -> float | None:
-        raw = self._processes.read("stat", _MAX_BYTES)
-        self._cores = len(_CORE.findall(raw)) or None
-        ticks = parse_busy(raw)
-        if ticks is None:
-            return None
-        cores = self._cores or 1
-        used = self._used.add(ticks[1] / cores, ticks[0])  # all ticks together are the clock
-        return None if used is None else min(1.0, used / cores)
-
-
-def parse_busy(raw: bytes) -> tuple[int, int] | None:
-    """Busy and all clock ticks of all cores since boot, from /proc/stat; None for anything that is not like it."""
-    words = raw.partition(b"\n")[0].split()
-    if len(words) < 6 or words[0] != b"cpu" or not all(word.isdigit() and len(word) < 20 for word in words[1:]):
-        return None
-    ticks = [int(word) for word in words[1:9]]  # what follows, guests, is within user and nice
-    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)  # the fourth is idle, the fifth waits for disks

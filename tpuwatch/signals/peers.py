@@ -32,6 +32,7 @@ from tpuwatch.model import (
     Signal,
     Source,
     Verdict,
+    WorkloadKind,
     node_label,
     split_label,
 )
@@ -277,7 +278,7 @@ def _comparable(answer: Answer[Peer]) -> tuple[object, ...]:
     """Return the parts of an answer whose change matters; its age does not."""
     peer = answer.value
     verdict = peer.verdict if peer else None
-    judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources) if verdict else None
+    judged = (verdict.verdict, verdict.action, verdict.signals, verdict.sources, verdict.kind) if verdict else None
     silence = (peer.silent_since is None, min(peer.tries, 5), peer.refuses) if peer else None
     return judged, silence, answer.problem, peer.boot_id if peer else ""
 
@@ -370,6 +371,7 @@ def _verdict(node: dict[str, Any], now: float) -> PeerVerdict | None:
         signals=frozenset(one for one in named if one is not None),
         age=max(0.0, now - judged),
         sources=_sources(node.get("sources")),
+        kind=_one_of(WorkloadKind, node.get("kind")),
     )
 
 

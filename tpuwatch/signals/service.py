@@ -91,6 +91,7 @@ class SignalsService:
         self._add_peers()
         self._add_cloud()
         self._add_monitoring()
+        self._add_server()
         for signal, answer in self.snapshot.answers().items():
             self._record(signal.value, answer)
 
@@ -264,6 +265,17 @@ class SignalsService:
         on_answer = self._post_as("monitoring", lambda _: None)
         calls = 3 * self._config.cloud.timeout_seconds  # the token, and a list of each metric
         self._add_source("monitoring", source, POLL_SECONDS, on_answer, after="identity", calls=calls)
+
+    def _add_server(self) -> None:
+        url = self._config.workload.metrics_url
+        if not url:
+            self._snapshots.post(server=_OFF)
+            return
+        from tpuwatch.signals.server import POLL_SECONDS, TIMEOUT_SECONDS, ServerSignal
+
+        source = ServerSignal(url, clock=self._clock)
+        on_answer = self._post_as("server", lambda _: None)
+        self._add_source("server", source, POLL_SECONDS, on_answer, calls=TIMEOUT_SECONDS)
 
     # -- what becomes of an answer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import format_age, format_seconds, format_size, format_time, printable
-from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, tone
+from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, tone, verdict_words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
 from tpuwatch.terminal.table import print_table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STYLES: dict[Tone, str] = {"good": "green", "plain": "", "warn": "yellow", "bad": "red"}
 COLUMNS = ("NODE", "ZONE", "ACCELERATOR", "CLOUD", "VERDICT", "AGE", "ACTION")
-WIDE_COLUMNS = (*COLUMNS, "CONFIDENCE", "SINCE", "HOSTS", "ADDRESS", "RUNTIME-VERSION", "PROJECT")
+WIDE_COLUMNS = (*COLUMNS, "KIND", "CONFIDENCE", "SINCE", "HOSTS", "ADDRESS", "RUNTIME-VERSION", "PROJECT")
 _MAX_HOLDERS = 3
 _BEGINNING = 60  # of a sentence: enough to know it by
 _EXPECTED_PROBLEMS = (Problem.OFF.value, Problem.ABSENT.value)  # needs no action
@@ -79,7 +79,7 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
 def _print_verdict(console: Console, node: Mapping[str, Any], now: float) -> None:
     verdict = node["verdict"]
     since = f" since {_when(node['since_epoch'], now)}" if node["since"] else ""
-    headline = f"{_name(node)}: {verdict}{since} ({node['confidence']})"
+    headline = f"{_name(node)}: {verdict_words(verdict, node.get('kind'))}{since} ({node['confidence']})"
     console.line(printable(headline), style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
     console.line(printable(node["summary"]), indent=3)
 
@@ -138,6 +138,7 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
         "ACCELERATOR": cloud.get("accelerator"),
         "CLOUD": cloud_words(cloud["state"], cloud["health"]) if cloud else "",
         "VERDICT": node["verdict"],
+        "KIND": node.get("kind"),
         "CONFIDENCE": node["confidence"],
         "AGE": "" if node["since_epoch"] is None else format_age(now - node["since_epoch"]),
         "ACTION": node["action"],

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tpuwatch.core import format_seconds, format_size, format_time, iso, redact
-from tpuwatch.model import cloud_words, is_bad, present_problems, tone, worst_first
+from tpuwatch.model import cloud_words, is_bad, present_problems, tone, verdict_words, worst_first
 from tpuwatch.web.serializers import describe_buffer, restart_sentences
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.globals.update(style=Markup(_STYLE), cloud_words=cloud_words)  # noqa: S704 # a file of this package
+    environment.globals.update(style=Markup(_STYLE), cloud_words=cloud_words, verdict_words=verdict_words)  # noqa: S704 # a file of this package
     environment.tests["bad"] = is_bad
     environment.filters.update(
         age=_age,

@@ -139,6 +139,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
         "verdict": judgement.verdict.value,
         **times("judged", judgement.at),
         **_document(judgement, "since confidence action summary"),
+        "kind": judgement.kind.value if judgement.kind else None,
         "sources": _values(judgement.sources),
         "reasons": [
             {**_document(one, "signal text at idle"), "sources": _values(one.sources)} for one in judgement.reasons
@@ -189,11 +190,16 @@ def host(host: Host) -> dict[str, Any]:
     """The machine: who holds the TPU, memory, kills, and what could not be examined."""
     return {
         **_document(host, "boot_id booted"),
-        "holders": _documents(host.holders, "pid user command started devices locks cpu_cores trusted blocked_seconds"),
+        "holders": [
+            {
+                **_document(one, "pid user command started devices locks cpu_cores trusted blocked_seconds"),
+                "kind": one.kind.value if one.kind else None,
+            }
+            for one in host.holders
+        ],
         **_document(
             host,
-            "lock_file cpu_busy cores memory_total_bytes memory_available_bytes memory_pinned_bytes"
-            " oom_kills last_oom_kill unseen",
+            "lock_file memory_total_bytes memory_available_bytes memory_pinned_bytes oom_kills last_oom_kill unseen",
         ),
         "listeners": _documents(host.listeners, "port since"),
     }

@@ -160,7 +160,7 @@ def inside(node: Node, shown: CloudNode, now: float) -> Snapshot:
         4711, "alice", "python train.py", node.booted + 60.0, ("/dev/vfio/0",), cpu_cores=cores, trusted=True
     )
     listeners = (Listener(8431, node.booted + 60.0),)
-    host = Host("boot", node.booted, (holder,), lock_file=True, cpu_busy=cores / 240, cores=240, listeners=listeners)
+    host = Host("boot", node.booted, (holder,), lock_file=True, listeners=listeners)
     target = node.target
     names = {"project": target.project, "zone": target.zone, "node": target.node, "hosts": str(node.hosts)}
     known = {name: Known(value, "metadata") for name, value in names.items()}

@@ -41,10 +41,11 @@ from tpuwatch.model.signals import (
     Symptom,
 )
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict
+from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 # What becomes of a signal that is lost. "absent" and "gone" are left out: with these a source has answered.
 SILENT = tuple(problem for problem in Problem if problem not in (Problem.ABSENT, Problem.GONE))
-SIGNALS = ("cloud", "runtime", "host", "logs", "notices", "monitoring", "peer")
+SIGNALS = ("cloud", "runtime", "host", "logs", "notices", "monitoring", "peer", "server")
 # From harmless to what costs most.
 WEIGHT = dict.fromkeys(Action, 0) | {
     Action.END_HOLDER: 1,
@@ -106,13 +107,13 @@ holders = st.builds(
     cpu_cores=st.sampled_from((None, 0.0, 0.0, 0.2, 3.0)),
     trusted=st.booleans(),
     blocked_seconds=st.sampled_from((None, None, 0.0, 900.0)),
+    kind=st.sampled_from((None, None, *WorkloadKind)),
 )
 hosts = st.builds(
     Host,
     st.just("boot"),
     maybe_times,
     st.lists(holders, max_size=2).map(tuple),
-    cpu_busy=st.sampled_from((None, 0.0, 0.02, 0.5)),
     memory_total_bytes=st.just(1000),
     memory_available_bytes=st.sampled_from((None, 1, 900)),
     oom_kills=st.sampled_from((0, 1)),
@@ -152,6 +153,9 @@ peers = st.builds(
 monitorings = st.builds(Monitoring, st.sampled_from((None, 900.0)), maybe_times, st.none() | st.booleans(), maybe_times)
 
 
+servers = st.builds(ModelServer, st.just("vLLM"), st.sampled_from((0, 3)), st.just(0), maybe_times, maybe_times)
+
+
 def answers(values: st.SearchStrategy[object]) -> st.SearchStrategy[Answer[object]]:
     """Mostly good ones; some old, some with a problem of any kind."""
     good = st.builds(lambda value: Answer(value, NOW - 3, None, "", NOW - 3), values)
@@ -189,6 +193,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         notices=draw(answers(notices)),
         monitoring=draw(answers(monitorings)),
         peer=draw(answers(peers)),
+        server=draw(answers(servers)),
     )
 
 
@@ -212,6 +217,7 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
     "notices": notices,
     "monitoring": monitorings,
     "peer": peers,
+    "server": servers,
 }
 EVIDENCE = st.one_of(evidences(), changed(), changed(), changed())
 
@@ -324,7 +330,6 @@ def nonsense(draw: st.DrawFn) -> Evidence:
             text,
             wild_times,
             st.just((holder,)),
-            cpu_busy=wild_times,
             oom_kills=st.integers(),
             memory_total_bytes=st.integers(),
             memory_available_bytes=st.integers(),
@@ -355,6 +360,7 @@ def nonsense(draw: st.DrawFn) -> Evidence:
         "logs": Logs((launch,), (event,), frozenset({launch.pid})),
         "notices": Notices(draw(text), draw(st.booleans()), cloud.maintenance),
         "peer": Peer(draw(anything), draw(st.none() | words), draw(wild_times), draw(st.integers())),
+        "server": ModelServer(draw(text), *draw(st.tuples(st.integers(), st.integers(), wild_times, wild_times))),
         "monitoring": Monitoring(*draw(st.tuples(wild_times, wild_times, st.booleans(), wild_times))),
     }
     given_at = st.one_of(st.just(NOW), wild_times)

@@ -38,6 +38,31 @@ def test_a_dry_run_shows_what_would_be_set_and_runs_nothing(place: Place, capsys
     assert not place.tune.exists()
 
 
+@pytest.mark.usefixtures("place")
+def test_the_kind_of_workload_is_given_to_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--kind", "serving", "--dry-run", "--", "vllm", "serve"]) == 0
+    assert "export TPUWATCH_KIND=serving\n" in capsys.readouterr().out
+    assert main(["exec", "--no-tune", "--kind", "interactive", "--dry-run", "--", "jupyter"]) == 0
+    assert "export TPUWATCH_KIND=interactive\n" in capsys.readouterr().out
+    assert main(["exec", "--dry-run", "--", "true"]) == 0
+    assert "TPUWATCH_KIND" not in capsys.readouterr().out
+    assert main(["exec", "--kind", "batch", "--", "true"]) == 2
+    assert "training, serving, interactive" in capsys.readouterr().err.replace("'", "")
+
+
+@pytest.mark.parametrize(
+    ("named", "said"), [("serving", ""), ("", ""), ("batch", "TPUWATCH_KIND=batch is no kind of ")]
+)
+@pytest.mark.usefixtures("place")
+def test_a_kind_of_the_environment_that_is_none_is_remarked(
+    named: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TPUWATCH_KIND", named)
+    assert main(["exec", "--dry-run", "--", "true"]) == 0
+    error = capsys.readouterr().err
+    assert said in error if said else error == ""
+
+
 @pytest.mark.parametrize(
     ("size", "said"),
     [

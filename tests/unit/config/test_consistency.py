@@ -51,6 +51,11 @@ def test_what_has_an_effect_is_consistent(tmp_path: Path, text: str) -> None:
             "under cloud.nodes",
         ),
         (
+            '[workload]\nkind = "interactive"\nmetrics_url = "http://127.0.0.1:8000/metrics"',
+            'workload.metrics_url has no effect under workload.kind = "interactive"',
+            'Set kind = "serving"',
+        ),
+        (
             '[restart]\ncheckpoint_signal = "SIGUSR1"',
             "restart.checkpoint_signal has no effect: restart.checkpoint is false",
             "or leave it out",

@@ -12,7 +12,7 @@ from tpuwatch.config.schema import LOOK_SECONDS, config_keys, tables
 from tpuwatch.core.errors import ConfigError
 from tpuwatch.restart.cloud_api import MAX_SECONDS
 
-TABLES = "logs, cloud, peers, runtime, health, monitoring, restart, ledger, tune, http, state, log"
+TABLES = "logs, cloud, peers, runtime, workload, health, monitoring, restart, ledger, tune, http, state, log"
 
 
 def load(tmp_path: Path, text: str) -> Config:
@@ -63,6 +63,13 @@ def test_values_of_the_file_apply(tmp_path: Path) -> None:
     assert config.logs.slow_init_seconds == 15.0
     assert config.http.address == ("::1", 0)
     assert config.log.format == "json"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "http://127.0.0.1:8000/metrics", "http://[::1]:9090/", "http://localhost:30000/metrics"]
+)
+def test_metrics_of_a_server_are_of_this_machine(tmp_path: Path, url: str) -> None:
+    assert load(tmp_path, f"[workload]\nkind = 'serving'\nmetrics_url = '{url}'").workload.metrics_url == url
 
 
 def test_a_configuration_does_not_change(tmp_path: Path) -> None:
@@ -132,6 +139,26 @@ LISTEN = 'http.listen cannot be {}; give "host:port", with an IPv6 address in br
         (
             "[logs]\njob_paths = ['*.log']",
             'logs.job_paths[0] cannot be "*.log"; give a list of absolute paths, which may hold *, ?, [...] and **',
+        ),
+        *(
+            (
+                f"[workload]\nmetrics_url = '{url}'",
+                f'workload.metrics_url cannot be "{url}"; give an http:// address of this machine itself, such as '
+                '"http://127.0.0.1:8000/metrics", or empty',
+            )
+            for url in (
+                "http://10.0.0.2:8000/metrics",
+                "http://server.example/metrics",
+                "https://127.0.0.1:8000/metrics",
+                "http://127.0.0.1:8000/metrics?a=b",
+                "http://user@127.0.0.1:8000/",
+                "http://169.254.169.254/",
+                "127.0.0.1:8000",
+            )
+        ),
+        (
+            "[workload]\nkind = 'batch'",
+            'workload.kind cannot be "batch"; give "" or "training" or "serving" or "interactive"',
         ),
         ("[log]\nformat = 'xml'", 'log.format cannot be "xml"; give "line" or "json"'),
         ("logs = 3", "logs cannot be 3; give a table [logs]"),

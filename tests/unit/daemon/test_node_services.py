@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.daemon_process import wait_for
-from tests.standins.peer_server import peer_server, status
+from tests.standins import model_server
+from tests.standins.peer_server import http, peer_server, status
 from tests.standins.runtime_server import listening
 from tests.standins.simulated import OTHER_ZONE, ZONE
 from tests.unit.daemon.watching import BLACK_HOLE, Watching, problem, verdicts, wake, watched
@@ -45,19 +46,19 @@ def shown(watching: Watching) -> str:
 @pytest.mark.parametrize(
     ("changes", "more", "off"),
     [
-        ({}, {"runtime", "cloud", "notices"}, {"monitoring", "peer"}),
-        ({"peers": {"enabled": True}}, {"runtime", "cloud", "notices", "peer"}, {"monitoring"}),
-        ({"cloud": {"enabled": False}}, {"runtime"}, {"cloud", "metadata", "monitoring", "peer"}),
-        ({"runtime": {"enabled": False}}, {"cloud", "notices"}, {"runtime", "monitoring", "peer"}),
+        ({}, {"runtime", "cloud", "notices"}, {"monitoring", "peer", "server"}),
+        ({"peers": {"enabled": True}}, {"runtime", "cloud", "notices", "peer"}, {"monitoring", "server"}),
+        ({"cloud": {"enabled": False}}, {"runtime"}, {"cloud", "metadata", "monitoring", "peer", "server"}),
+        ({"runtime": {"enabled": False}}, {"cloud", "notices"}, {"runtime", "monitoring", "peer", "server"}),
         (
             {"monitoring": {"read": True, "export": True}},
             {"runtime", "cloud", "notices", "monitoring", "export"},
-            {"peer"},
+            {"peer", "server"},
         ),
         (
             {"cloud": {"enabled": False}, "runtime": {"enabled": False}, "monitoring": {"export": True}},
             {"export"},
-            {"cloud", "runtime", "metadata", "monitoring", "peer"},
+            {"cloud", "runtime", "metadata", "monitoring", "peer", "server"},
         ),
     ],
 )
@@ -77,6 +78,20 @@ def test_what_the_configuration_switches_on_is_asked_and_nothing_else(
     assert ("GetRuntimeMetric" in called) == ("runtime" in more)
     assert ("ListTimeSeries" in called) == ("monitoring" in more)
     assert watch.problems() == []
+
+
+def test_a_server_of_models_is_asked_where_the_configuration_has_its_address(watching: Watching) -> None:
+    with peer_server() as server:
+        page = model_server.vllm(3, 1).encode()
+        server.reply = http(page, **{"Content-Type": "text/plain; version=0.0.4"})
+        watch = watching.start(workload={"metrics_url": f"{server.url}/metrics"})
+        wait_for(lambda: watching.up().get("server") == 1, "an answer of the server")
+        seen = watch.signals.snapshot.server.value
+        assert seen is not None
+        assert (seen.software, seen.running, seen.waiting) == ("vLLM", 3, 1)
+        assert "server" in {one.name for one in watch.signals.status()}
+        wait_for(lambda: any(one.own for one in watch.judge.nodes), "a verdict")
+    assert 'tpuwatch_workload_kind{kind="serving",node="train-1"} 1.0' in shown(watching)
 
 
 def test_who_this_machine_is_once_known_wakes_those_who_waited_for_it(watching: Watching) -> None:

@@ -11,10 +11,13 @@ Every input of the snapshot, and how such a user gets at it:
   name of a device in a namespace of his own. Command line, start, user and use of the processors are as he likes. What
   he cannot be is `trusted`, and so never `blocked`: state D itself he gets by vfork(2).
 - `host.lock_file`: he makes it. `host.unseen`: a process of his cannot be read, or his lock outlives its process.
-- `host.cpu_busy`, `memory_available_bytes`, `oom_kills`, `last_oom_kill`: he uses up processors or memory.
+- `host.memory_available_bytes`, `oom_kills`, `last_oom_kill`: he uses up memory. What he uses of the processors counts
+  only where he holds the TPU.
 - `host.boot_id`, `booted`: not at all.
 - `logs.events`, `logs.launches`, `logs.alive`: he writes any line and any name into /tmp/tpu_logs or a job's output,
   with any cause, time and pid, that of another's program too. Records of `tpuwatch exec` are his own.
+- `server`: he serves a server's metrics, where the configuration names an address. The `kind` of a holder of his
+  is as he likes, by its environment or its command line.
 - `peer`: only by what the node's own tpuwatch makes of all this. Its port is taken to be tpuwatch's: docs/verdicts.md.
 """
 
@@ -38,6 +41,7 @@ from tpuwatch.model.signals import (
     Runtime,
     RuntimePort,
 )
+from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 Forgery = Callable[[Evidence], Evidence]
 FORGER = 6666  # the pid of his process
@@ -100,6 +104,11 @@ def echoing(**more: Any) -> Forgery:
     return lambda evidence: replace(evidence, monitoring=answer)
 
 
+def answering(server: ModelServer) -> Forgery:
+    """He answers as a server of models does."""
+    return lambda evidence: replace(evidence, server=answered(server))
+
+
 def chip(**more: Any) -> tuple[Chip, ...]:
     return (Chip("0", 9 * GIB, 16 * GIB, **more),)
 
@@ -125,8 +134,6 @@ HOLDERS: dict[str, Forgery] = {
     "a lock whose process has ended": machine(unseen=("It is locked by an unknown process.",), lock_file=True),
 }
 MACHINE: dict[str, Forgery] = {
-    "processors that work": machine(cpu_busy=1.0),
-    "processors that rest": machine(cpu_busy=0.0),
     "memory that is used up": machine(memory_available_bytes=GIB // 2),
     "a kill for lack of memory": machine(oom_kills=3, last_oom_kill=NOW - 5 * MINUTE),
     "processes that cannot be seen": machine(unseen=("The open files of 2 processes cannot be seen.",)),
@@ -153,7 +160,18 @@ ECHOES: dict[str, Forgery] = {
     "monitoring: unhealthy": echoing(infra_healthy=False, infra_at=NOW - MINUTE),
     "monitoring: idle": echoing(idle_seconds=2 * HOUR, idle_at=NOW - MINUTE),
 }
-FORGERIES = PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES
+SERVERS: dict[str, Forgery] = {
+    "a server without requests": answering(ModelServer("vLLM", 0, 0)),
+    "a server that makes no progress": answering(ModelServer("vLLM", 3, 9, NOW - 2 * HOUR)),
+    "a server that works": answering(ModelServer("vLLM", 3, 9, NOW - 1, NOW - 1)),
+    **{
+        f"a device by name only, of a process that calls itself {kind.value}": holding(
+            devices=("/dev/accel0",), kind=kind
+        )
+        for kind in WorkloadKind
+    },
+}
+FORGERIES = PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES | SERVERS
 # For pairs an event of each cause is enough: its age and pid are in the list above.
 PAIRED = {
     name: forge

@@ -135,8 +135,6 @@ def host(*holders: Holder, booted: float = DAY, **more: Any) -> Answer[Host]:
     usual: dict[str, Any] = {
         "lock_file": bool(holders),
         "listeners": tuple(Listener(port, NOW - booted) for port in range(8431, 8435) if holders),
-        "cpu_busy": 0.0002,
-        "cores": 240,
         "memory_total_bytes": 192 * GIB,
         "memory_available_bytes": 150 * GIB,
         "oom_kills": 0,
@@ -188,7 +186,7 @@ def job(answer: Runtime | Answer[Runtime], cores: float | None, age: float = HOU
     """A program of that age with this answer of its runtime and whose process uses so many cores."""
     usual = {
         "runtime": answer,
-        "host": host(holder(cores, age), cpu_busy=None),
+        "host": host(holder(cores, age)),
         "logs": logs(launch(age=age), alive=(PID,)),
     }
     return own(**{**usual, **answers})

@@ -339,7 +339,7 @@ SITUATIONS = (
         "timeout by the API, and the program compiles",
         job(idle(20 * MINUTE), 5.0, cloud=node(health="TIMEOUT")),
         "compiling wait",
-        contradictions=("The API says READY and TIMEOUT, and the machine works",),
+        contradictions=("The API says READY and TIMEOUT, and the program works",),
     ),
     Situation(
         "timeout by the API on a free node that tpuwatch runs on",

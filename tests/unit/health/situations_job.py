@@ -115,9 +115,20 @@ SITUATIONS = (
         words=("8.00 cores",),
     ),
     Situation(
-        "a compile of 20 minutes, which only the whole machine's processors show",
-        job(idle(20 * MINUTE), None, 20 * MINUTE, host=host(holder(None, 20 * MINUTE), cpu_busy=0.4)),
+        "a compile of 20 minutes, beside a process of any user that has a device by name only and rests",
+        job(
+            idle(20 * MINUTE),
+            8.0,
+            20 * MINUTE,
+            host=host(holder(8.0, 20 * MINUTE), holder(0, pid=OTHER, trusted=False)),
+        ),
         "compiling wait",
+    ),
+    Situation(
+        "a program that is stuck, beside a process of any user that has a device by name only and works",
+        job(idle(20 * MINUTE, queue=1), 0.0, host=host(holder(0.0), holder(8.0, pid=OTHER, user="bob", trusted=False))),
+        "job_stuck manual",
+        contradictions=(API_WELL,),
     ),
     Situation(
         "a compile of 20 minutes without processors",
@@ -196,7 +207,7 @@ SITUATIONS = (
     ),
     Situation(
         "stuck, and no process is seen to hold the TPU",
-        job(idle(20 * MINUTE, queue=3), 0.0, host=host(cpu_busy=0.0002)),
+        job(idle(20 * MINUTE, queue=3), 0.0, host=host()),
         "idle none low",
     ),
     against_the_api(
@@ -212,13 +223,14 @@ SITUATIONS = (
     ),
     Situation(
         "idle for 20 minutes, and of one of two processes nothing is known",
-        job(idle(20 * MINUTE), 0.0, host=host(holder(0.0), holder(None, pid=OTHER), cpu_busy=None)),
+        job(idle(20 * MINUTE), 0.0, host=host(holder(0.0), holder(None, pid=OTHER))),
         "idle none medium",
     ),
     Situation(
-        "one core of 240 compiles for 40 minutes, and it is hidden who holds the TPU",
-        own(runtime=idle(40 * MINUTE), host=host(cpu_busy=1 / 240, unseen=UNSEEN), logs=UP),
-        "compiling wait",
+        "chips that have run nothing for 40 minutes, and it is hidden who holds the TPU, so nothing shows a compile",
+        own(runtime=idle(40 * MINUTE), host=host(unseen=UNSEEN), logs=UP),
+        "idle none low",
+        words=(WAITS,),
     ),
     against_the_api(
         "a worker of a slice that rests: it may wait for another, so it is not ended",
@@ -260,7 +272,7 @@ SITUATIONS = (
     ),
     Situation(
         "a launch that logs nothing, and it is hidden who holds the TPU",
-        own(logs=STARTED, host=host(cpu_busy=0.001)),
+        own(logs=STARTED, host=host()),
         "unknown wait",
     ),
     against_the_api(
@@ -483,9 +495,7 @@ SITUATIONS = (
         job(
             hung(31 * MINUTE),
             None,
-            host=host(
-                holder(None), cpu_busy=None, memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE
-            ),
+            host=host(holder(None), memory_available_bytes=GIB, oom_kills=2, last_oom_kill=NOW - 31 * MINUTE),
         ),
         "runtime_stuck manual medium runtime",
         contradictions=(f"{API_WELL}, the runtime has not answered for 31 min",),
@@ -520,13 +530,8 @@ SITUATIONS = (
         "idle none",
         missing=("Port 8431 serves no runtime metrics: It speaks HTTP",),
     ),
-    Situation(
-        "one core of 240 compiles for 40 minutes, the runtime does not answer, and it is hidden who holds the TPU",
-        own(runtime=hung(10 * MINUTE), host=host(cpu_busy=1 / 240, unseen=UNSEEN), logs=UP),
-        "compiling wait",
-    ),
     against_the_api(
-        "the same, and the processors rest: the number of the process in the log's name is no reason to end one",
+        "a hung runtime, and it is hidden who holds the TPU: a pid in a log's name is no reason to end a process",
         own(runtime=hung(10 * MINUTE), host=host(unseen=UNSEEN), logs=UP),
         "runtime_stuck manual low",
         remedy=("kill -9 PID",),

@@ -37,6 +37,7 @@ from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.model.restart import RestartDecision
 from tpuwatch.model.signals import Answer, CloudNode, Evidence, Identity, Known, Notices, Peer
 from tpuwatch.model.verdict import DESTRUCTIVE, Action, JudgedNode, Judgement, Source
+from tpuwatch.model.workload import ModelServer, WorkloadKind
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation
 from tpuwatch.signals.peers import read_reply
@@ -44,12 +45,18 @@ from tpuwatch.web import serializers
 
 LIMITS = JudgeLimits()
 NOTEBOOK = host(holder(0.0, 5 * HOUR, command="python -m ipykernel_launcher"))
+interactive = holder(0.0, 5 * HOUR, kind=WorkloadKind.INTERACTIVE)
+serving = holder(0.0, 5 * HOUR, kind=WorkloadKind.SERVING)
 # What is really there, and is well.
 SCENES = {
     "a free machine": own(),
     "a notebook that rests": own(runtime=idle(2 * HOUR), host=NOTEBOOK),
     "a notebook whose runtime reports zeros": own(runtime=runtime(0.0, 0.0), host=NOTEBOOK),
     "a notebook that has not used the TPU yet": own(runtime=ABSENT, host=NOTEBOOK),
+    "a notebook that is known as one": own(runtime=idle(2 * HOUR), host=host(interactive)),
+    "a server that has no requests": own(
+        runtime=idle(2 * HOUR), host=host(serving), server=answered(ModelServer("vLLM", 0, 0))
+    ),
     "a program that trains": training(),
     "a program with slow steps": job(idle(3 * MINUTE), 0.2),
 }

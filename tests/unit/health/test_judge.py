@@ -4,19 +4,51 @@ from __future__ import annotations
 
 import string
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from tests.unit.health import situations_answers, situations_cloud, situations_job, situations_logs, situations_peer
-from tests.unit.health.scenes import HOUR, MINUTE, NOW, Situation, hung, idle, job, logs, own, silent, training
+from tests.standins.machine import Machine
+from tests.unit.health import (
+    situations_answers,
+    situations_cloud,
+    situations_job,
+    situations_logs,
+    situations_peer,
+    situations_serving,
+)
+from tests.unit.health.scenes import (
+    HOUR,
+    MINUTE,
+    NOW,
+    Situation,
+    host,
+    hung,
+    idle,
+    job,
+    logs,
+    own,
+    silent,
+    training,
+)
+from tests.unit.health.situations_job import UP
 from tpuwatch.config import Config
+from tpuwatch.core.clock import ManualClock
 from tpuwatch.health.judge import SHORT_SILENCE_SECONDS, following, judge_node
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.remedies import RemedyStep
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.signals import Host, Problem
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict
+from tpuwatch.signals.host import HostSignal
 
-THEMES = (situations_cloud, situations_job, situations_logs, situations_answers, situations_peer)
+THEMES = (
+    situations_cloud,
+    situations_job,
+    situations_serving,
+    situations_logs,
+    situations_answers,
+    situations_peer,
+)
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 
 
@@ -173,6 +205,61 @@ def test_what_the_api_lacks_is_reported_once() -> None:
         judgement = judge_node(one.evidence, JudgeLimits())
         if judgement.verdict is Verdict.MISCONFIGURED:
             assert not any("Cloud TPU API" in sentence for sentence in judgement.missing), one.name
+
+
+# -- whose CPU time is evidence of a compile
+
+
+def seen_at(machine: Machine, *, holder: float, child: float, others: float) -> Host:
+    """What the host's signal sees when, within ten seconds, the process that holds the TPU has used so many seconds of
+    CPU time, a child of it so many, and programs that have nothing to do with the TPU so many."""
+    clock = ManualClock()
+    signal = HostSignal(clock=clock, root=machine.root)
+    for share in (0, 1):
+        machine.process(40, files=("/dev/vfio/0",), cpu=100 + share * holder)
+        machine.process(41, parent=40, command="python3\0loader\0", cpu=share * child)
+        for pid in (50, 51):
+            machine.process(pid, command="cc1plus\0", cpu=100 + share * others / 2)
+        machine.write("proc/stat", f"cpu  {share * 1000} 0 0 0 0 0 0 0 0 0\ncpu0 {share * 1000} 0 0 0 0 0 0 0 0 0\n")
+        seen = signal.ask().value
+        clock.advance(10)
+    assert seen is not None
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict"),
+    [
+        pytest.param(
+            {"holder": 0, "child": 0, "others": 18}, Verdict.RUNTIME_STUCK, id="others work, the holder rests"
+        ),
+        pytest.param({"holder": 18, "child": 0, "others": 0}, Verdict.COMPILING, id="the holder works"),
+        pytest.param({"holder": 0, "child": 18, "others": 0}, Verdict.COMPILING, id="a child of the holder works"),
+    ],
+)
+def test_only_the_cpu_time_of_the_holder_and_its_children_is_evidence_of_a_compile(
+    tmp_path: Path, used: dict[str, float], verdict: Verdict
+) -> None:
+    (holder,) = seen_at(Machine(tmp_path), **used).holders
+    seen = replace(host(replace(holder, started=NOW - HOUR)), at=NOW - 5)
+    evidence = job(hung(20 * MINUTE), None, host=seen, logs=logs())
+    assert judge_node(evidence, JudgeLimits()).verdict is verdict
+
+
+def test_where_the_holder_cannot_be_seen_no_cpu_time_is_evidence_of_a_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(*_: object) -> dict[str, str]:
+        raise PermissionError
+
+    monkeypatch.setattr("tpuwatch.host.procfs.ProcFs.open_files", denied)
+    seen = replace(seen_at(Machine(tmp_path), holder=0, child=0, others=18), booted=NOW - HOUR)
+    assert (seen.holders, len(seen.unseen)) == ((), 1)
+    verdicts = {
+        judge_node(own(runtime=runtime, host=seen, logs=UP), JudgeLimits()).verdict
+        for runtime in (hung(20 * MINUTE), idle(20 * MINUTE))
+    }
+    assert verdicts == {Verdict.RUNTIME_STUCK, Verdict.IDLE}
 
 
 # -- following: since when a verdict holds

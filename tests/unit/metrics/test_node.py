@@ -19,6 +19,7 @@ from tpuwatch.metrics import cloud_monitoring, node
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.signals import Chip, Host, Maintenance, Notices, Runtime, RuntimePort
 from tpuwatch.model.verdict import Verdict
+from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.restart import cloud_api
 from tpuwatch.signals import monitoring
 
@@ -127,7 +128,7 @@ def test_the_verdicts_are_counted() -> None:
 def test_beyond_a_hundred_nodes_only_what_holds_has_a_series() -> None:
     metrics = new()
     metrics.node.set_nodes(fleet(node.FULL_NODES))
-    full = len(node.STATES) + len(node.HEALTHS) + len(Verdict) + 1
+    full = len(node.STATES) + len(node.HEALTHS) + len(Verdict) + 1 + len(WorkloadKind)
     by_node = [key for key in series(metrics) if len(key) > 1 and key[1].startswith("train-")]
     assert len(by_node) == node.FULL_NODES * full
     metrics.node.set_nodes(fleet(node.FULL_NODES + 1))
@@ -138,6 +139,15 @@ def test_beyond_a_hundred_nodes_only_what_holds_has_a_series() -> None:
         ("tpuwatch_verdict", "train-7", "healthy"): 1,
         ("tpuwatch_verdict_since_timestamp_seconds", "train-7"): samples.NOW - 7200,
     }
+
+
+def test_the_kind_of_workload_of_a_node_is_1_and_of_one_that_is_not_known_none() -> None:
+    metrics = new()
+    metrics.node.set_nodes([samples.node(judgement=samples.judgement(kind=WorkloadKind.SERVING))])
+    kinds = of(metrics, "tpuwatch_workload_kind")
+    assert {key[2]: value for key, value in kinds.items()} == {"training": 0, "serving": 1, "interactive": 0}
+    metrics.node.set_nodes([samples.node()])
+    assert set(of(metrics, "tpuwatch_workload_kind").values()) == {0}
 
 
 def test_nodes_of_one_name_in_two_zones_are_two() -> None:

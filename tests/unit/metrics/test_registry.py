@@ -36,6 +36,7 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_node_state",
     "tpuwatch_node_health",
     "tpuwatch_verdict",
+    "tpuwatch_workload_kind",
     "tpuwatch_nodes",
     "tpuwatch_problems",
     "tpuwatch_signal_up",

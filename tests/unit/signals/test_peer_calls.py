@@ -18,6 +18,7 @@ from tpuwatch.core.json_text import dumps
 from tpuwatch.google.http import Connector
 from tpuwatch.model.signals import Answer, PeerVerdict, Problem, Signal
 from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
+from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.signals import peers
 from tpuwatch.signals.peers import MAX_REPLY_BYTES, PeerError, PeerReply, PeersSignal
 from tpuwatch.web import serializers
@@ -58,6 +59,15 @@ def test_what_a_real_daemon_serves_is_understood(server: PeerServer) -> None:
     (request,) = server.asked
     assert request.startswith(b"GET /api/v1/status HTTP/1.1\r\n")
     assert b"User-Agent: tpuwatch/" in request
+
+
+@pytest.mark.parametrize(
+    ("named", "kind"), [("serving", WorkloadKind.SERVING), ("batch", None), (None, None), (["serving"], None)]
+)
+def test_the_kind_of_its_workload_is_understood(named: object, kind: WorkloadKind | None) -> None:
+    verdict = peers.read_reply(status(kind=named), URL).verdict
+    assert verdict is not None
+    assert verdict.kind is kind
 
 
 def test_an_address_may_have_a_path_before_it(server: PeerServer) -> None:

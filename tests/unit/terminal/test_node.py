@@ -15,6 +15,7 @@ from tpuwatch.model.events import Remedy
 from tpuwatch.model.signals import Holder, Identity, Known, Problem, Runtime, Signal
 from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Action, Reason, Verdict
+from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
 from tpuwatch.web import serializers
@@ -174,6 +175,24 @@ def test_one_line_for_each_node_in_columns() -> None:
         "train-3  -              -            -              unknown    12m  restart_runtime",
         "train-1  us-central2-b  v5litepod-4  READY/HEALTHY  healthy    2h   none",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (WorkloadKind.SERVING, "idle (serving)"),
+        (WorkloadKind.INTERACTIVE, "idle (interactive)"),
+        (None, "idle"),
+        (WorkloadKind.TRAINING, "idle"),
+    ],
+)
+def test_the_kind_of_workload_stands_beside_the_verdict(kind: WorkloadKind | None, words: str) -> None:
+    node = samples.node(judgement=samples.judgement(Verdict.IDLE, kind=kind))
+    assert node_text(node).startswith(f"train-1: {words} since ")
+    stream = io.StringIO()
+    print_nodes(Console(stream, width=200), [as_received(serializers.node(node))], samples.NOW, wide=True)
+    header, line = stream.getvalue().splitlines()
+    assert line.split()[header.split().index("KIND")] == (kind.value if kind else "-")
 
 
 @pytest.mark.parametrize(("since", "printed"), [(None, "-"), (samples.NOW + 60, "0s"), (samples.NOW - 90, "1m30s")])

@@ -216,7 +216,6 @@ def host(**changes: object) -> Host:
         booted=NOW - 86_000,
         holders=(Holder(4242, "alice", "python3 train.py", NOW - 1800, ("/dev/vfio/0", "/dev/vfio/1"), True, 1.5),),
         lock_file=True,
-        cpu_busy=0.25,
         memory_total_bytes=448 * 2**30,
         memory_available_bytes=400 * 2**30,
         memory_pinned_bytes=4 * 2**30,

@@ -14,6 +14,7 @@ from tpuwatch.model.launches import Outcome
 from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Problem, Runtime, RuntimePort, Signal, Symptom
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, SignalStatus, StoreStatus
 from tpuwatch.model.verdict import Action, JudgedNode, Reason, Verdict
+from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.web import page
 
 
@@ -70,6 +71,12 @@ def test_another_verdict_is_folded(verdict: Verdict, tone: str) -> None:
     assert html.startswith(f'<article class="node {tone}">')
     assert html.count("<details><summary>Why tpuwatch thinks so</summary>") == 1
     assert "action" not in html
+
+
+def test_the_kind_of_workload_stands_beside_the_verdict() -> None:
+    serving = samples.node(judgement=samples.judgement(Verdict.IDLE, kind=WorkloadKind.SERVING))
+    assert "idle (serving) since" in text(own_node(serving))
+    assert "idle (serving)" in text(watched_nodes(serving, samples.node("train-2")))
 
 
 def test_the_cloud_may_report_little() -> None:

@@ -60,7 +60,7 @@ def booting(facts: Facts) -> Proposal | None:
 def waiting_for_others(facts: Facts) -> Proposal | None:
     """The program waits for another worker: the fault is there, not here."""
     fault = facts.event(OTHERS_FAULTS)
-    if fault is None or not facts.has_program:
+    if fault is None or not facts.has_program or facts.awaits_input:
         return None
     idle = facts.idle_seconds is not None and facts.idle_seconds >= facts.limits.step_seconds
     if not (idle or facts.hung_port is not None or facts.runtime_absent) or facts.cpu is Cpu.BUSY:
@@ -92,7 +92,7 @@ def hung(facts: Facts) -> Proposal | None:
         return Proposal(Verdict.STARTING, Confidence.LOW, Action.WAIT, summary, (first,))
     steps = (RemedyStep.RESTART_RUNTIME, *((RemedyStep.HOST_MEMORY,) if memory else ()))
     summary = f"The runtime has not answered for {length(facts.age(port.since) or 0.0)}"
-    rests = reason.processors(facts, is_fault=is_runtime) if facts.cpu is Cpu.IDLE else None
+    rests = reason.holders(facts, is_fault=is_runtime) if facts.cpu is Cpu.IDLE else None
     if facts.cpu is not Cpu.BUSY and (rests or memory or symptom):
         reasons = reason.present(first, reason.blocked(facts), memory, rests, symptom)
         summary += ", and the machine is or was out of memory." if memory else ", and its program does not work."
@@ -100,7 +100,7 @@ def hung(facts: Facts) -> Proposal | None:
         return Proposal(Verdict.RUNTIME_STUCK, Confidence.HIGH, Action.RESTART_RUNTIME, summary, reasons, steps, pids)
     if facts.cpu is Cpu.BUSY and memory is None and not facts.is_older(port.since, limits.max_compile_seconds):
         summary += ", but its program works: a compile may keep it from answering."
-        return Proposal(Verdict.COMPILING, Confidence.LOW, Action.WAIT, summary, (reason.processors(facts), first))
+        return Proposal(Verdict.COMPILING, Confidence.LOW, Action.WAIT, summary, (reason.holders(facts), first))
     confidence = Confidence.LOW if facts.cpu is Cpu.BUSY else Confidence.MEDIUM
     reasons = reason.present(first, memory)
     return Proposal(Verdict.RUNTIME_STUCK, confidence, Action.MANUAL, f"{summary}.", reasons, steps, facts.program_pids)
@@ -130,7 +130,7 @@ def _without_work(facts: Facts, first: Reason, summary: str) -> Proposal:
     """The chips have run nothing for long. That alone is no fault: a notebook does so while its user thinks."""
     found, symptom = find_stuck_evidence(facts), reason.symptom(facts)
     waits = bool(facts.queued_programs)
-    rests = reason.processors(facts, is_fault=waits) if facts.cpu is Cpu.IDLE else None
+    rests = reason.holders(facts, is_fault=waits) if facts.cpu is Cpu.IDLE else None
     working = facts.cpu is Cpu.BUSY
     if found is None:
         summary += ", though the host works." if working else "; it may be stuck, or wait for its user."
@@ -185,12 +185,6 @@ def launching(facts: Facts) -> Proposal | None:
     if facts.quiet_seconds < facts.limits.compile_grace_seconds:
         summary = "A program initialises the TPU."
         return Proposal(Verdict.STARTING, Confidence.MEDIUM, Action.WAIT, summary, reasons)
-    if facts.cpu is Cpu.BUSY:
-        return _compiling(facts, *reasons)
-    if facts.cpu is Cpu.IDLE:
-        summary = f"A launch has logged nothing for {length(facts.quiet_seconds)}, and the machine does not work."
-        reasons = (reason.processors(facts), *reasons)
-        return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, _END_OR_LOG)
     summary = f"A launch has logged nothing for {length(facts.quiet_seconds)}; nothing shows whether it works."
     return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
 
@@ -198,7 +192,7 @@ def launching(facts: Facts) -> Proposal | None:
 def _compiling(facts: Facts, first: Reason) -> Proposal:
     quiet = facts.quiet_seconds
     within = quiet is not None and quiet < facts.limits.compile_grace_seconds
-    works = reason.processors(facts) if facts.cpu is Cpu.BUSY else None
+    works = reason.holders(facts) if facts.cpu is Cpu.BUSY else None
     summary = "The program compiles or prepares data"
     summary += f": its latest sign is {length(quiet)} old." if within and quiet is not None else ": the host works."
     reasons = reason.present(works, first)

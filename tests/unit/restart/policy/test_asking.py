@@ -25,7 +25,7 @@ def life(story: Story, settings: PolicySettings) -> list[tuple[int, Judgement, R
     reported: list[tuple[int, Judgement, RestartDecision]] = []
     seen: Confirmation | None = None
     before: Judgement | None = None
-    machine = scenes.host(scenes.holder(0.3), cpu_busy=None)
+    machine = scenes.host(scenes.holder(0.3))
     for since in range(0, 3600, STEP_SECONDS):
         bad = scenes.answered(scenes.node(health="TIMEOUT", held=since))
         made = judge_node(scenes.job(story(since), 0.3, host=machine, cloud=bad), JudgeLimits())
