@@ -5,7 +5,7 @@ VENV ?= .venv
 UV ?= uv
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 # PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
@@ -26,19 +26,20 @@ help: ## List these targets
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "tpuwatch needs Python 3.10 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), once ..."
+	@$(PYTHON) -m venv $(VENV)
 
 # The stamps say which locks the venv holds, so that a second run installs nothing.
 $(VENV)/.run-stamp: requirements.lock pyproject.toml | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev-stamp: requirements-dev.lock $(VENV)/.run-stamp
-	$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --require-hashes -r requirements-dev.lock
 	@touch $@
 
-demo: $(VENV)/.run-stamp ## Three launches and a node that lies, simulated, in under a minute
+demo: $(VENV)/.run-stamp ## A launch that is tuned and a node that lies, simulated, in under a minute
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev-stamp ## Unit tests, and the main way through the real daemon

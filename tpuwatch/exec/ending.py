@@ -35,7 +35,7 @@ _NAMES: Final = 100
 _CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
 _SHOWN = 3  # findings
-_DAEMON_SECONDS: Final = 2.0  # in which the daemon has read what the command wrote last, and has decided
+_DAEMON_SECONDS: Final = 4.0  # in which the daemon has read what the command wrote last, and has decided
 _LOOK_SECONDS: Final = 0.1
 
 
@@ -66,9 +66,7 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
     plan: TunePlan | None = None
     if not trouble and launches:
         try:
-            plan = decide(prepared, config) if prepared.own else decided_since(prepared)
-            if waits and not prepared.own:
-                plan = await_answer(prepared, launches) or plan
+            plan = decide(prepared, config) if prepared.own else decided_by_daemon(prepared, launches, waits=waits)
         except TpuwatchError as error:
             trouble = f"{error}."
     if waits:
@@ -213,6 +211,12 @@ def decided_since(prepared: PreparedRun) -> TunePlan | None:
     return plan if plan is not None and known is not None and plan.decided > known.decided else None
 
 
+def decided_by_daemon(prepared: PreparedRun, launches: Sequence[Launch], *, waits: bool) -> TunePlan | None:
+    """What the daemon has decided; where somebody `waits` for it, a moment is left for that. Raises TpuwatchError."""
+    answer = await_answer(prepared, launches) if waits else None
+    return answer or decided_since(prepared)
+
+
 def await_answer(prepared: PreparedRun, launches: Sequence[Launch]) -> TunePlan | None:
     """What the daemon decides within a moment about a buffer that had no room; None where it does not.
 
@@ -232,7 +236,10 @@ def with_decision(end: RunResult, launches: Sequence[Launch], plan: TunePlan | N
     if plan is None or end.found is None:
         return end
     findings = [
-        {**one, "remedy": [asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan)]}
+        {
+            **one,
+            "remedy": [asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan)],
+        }
         if one["cause"] == Cause.PREMAPPED_EXHAUSTED.value
         else one
         for one in end.found["findings"]

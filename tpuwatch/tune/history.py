@@ -69,7 +69,7 @@ class LaunchSample:
     asked: int | None = None  # the largest single buffer that there was no room for
     cause: str = ""  # why it failed
     processes: int = 1  # that ran beside each other, each with such a buffer
-    failed: str = ""  # what ended it once it was up, where its buffer is not known to be at fault: a cause, or its status
+    failed: str = ""  # what ended it, once it was up with room enough: a cause, or its status
     short: bool = False  # it came up, and was ended before it could show that its buffer will do
 
     @property

@@ -223,4 +223,4 @@ def test_a_daemon_that_decides_nothing_is_waited_for_for_a_moment_alone(
     monkeypatch.setattr(ending.time, "sleep", slept.append)
     monkeypatch.setattr(ending.time, "monotonic", lambda: sum(slept))
     assert await_answer(prepared, [launch()]) is None
-    assert sum(slept) == pytest.approx(2.0, abs=0.11)
+    assert sum(slept) == pytest.approx(4.0, abs=0.11)

@@ -76,8 +76,8 @@ def test_that_no_size_would_do_is_said_in_place_of_raise_it() -> None:
 def test_the_operators_own_size_below_libtpus_is_to_be_left_out() -> None:
     launches = history(lacked(0.25, 0.5, 0.25, own=True))
     assert steps(finding(), launches, plan(launches))[0] == (
-        "Leave TPU_PREMAPPED_BUFFER_SIZE unset, which gives libtpu's own 4 GiB, as a need of 512 MiB was seen, and start "
-        "the program again: both are done by `tpuwatch exec -- COMMAND`."
+        "Leave TPU_PREMAPPED_BUFFER_SIZE unset, which gives libtpu's own 4 GiB, as a need of 512 MiB was seen, and "
+        "start the program again: both are done by `tpuwatch exec -- COMMAND`."
     )
 
 
