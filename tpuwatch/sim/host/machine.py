@@ -8,10 +8,13 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,19 +116,25 @@ class SimulatedMachine:
     def run(self, words: Sequence[str], output: TextIO) -> int:
         """Run a command of tpuwatch in the directory, on another machine of the cloud; its exit code."""
         output.flush()
-        with subprocess.Popen(  # noqa: S603 - our own program
+        # Not in this thread: a signal's exception would come between the process and the note of it.
+        started: Future[subprocess.Popen[bytes]] = Future()
+        threading.Thread(target=lambda: started.set_result(self._start(words, output)), name="demo-command").start()
+        try:
+            return started.result().wait()
+        except BaseException:
+            terminate_group(started.result())
+            raise
+
+    def _start(self, words: Sequence[str], output: TextIO) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 - our own program
             (*self.command, *words),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**self.environment, "GCE_METADATA_HOST": NO_SERVER},
             cwd=self.root,
-        ) as process:
-            try:
-                return process.wait()
-            finally:
-                if process.poll() is None:
-                    terminate(process)
+            start_new_session=True,  # Ctrl-C is for us alone
+        )
 
     def commands(self) -> list[str]:
         """What to type in a shell elsewhere: first what it needs to be here, then what there is to see."""
@@ -219,6 +228,18 @@ def terminate(process: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def terminate_group(process: subprocess.Popen[bytes]) -> None:
+    """Terminate a process that leads a group, and all in the group; kill what does not end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        wait_for(lambda: process.poll(), STOP_SECONDS)
+        os.killpg(process.pid, signal.SIGKILL)
+        while True:
+            process.poll()
+            os.killpg(process.pid, 0)  # until none is left
+            time.sleep(POLL_SECONDS)
 
 
 def wait_for(check: Callable[[], Any], seconds: float, alive: Callable[[], bool] = lambda: True) -> Any:

@@ -127,3 +127,29 @@ def test_what_to_type_elsewhere_begins_with_what_it_needs(monkeypatch: pytest.Mo
         assert (cd, export) == (f"cd {vm.root}", f"export TPUWATCH_CONFIG={vm.root}/tpuwatch.toml")
         monkeypatch.setenv("PATH", "/nowhere")
         assert vm.commands()[2] == f"export PATH={Path(sys.executable).parent}:$PATH"
+
+
+def test_a_command_that_is_interrupted_ends_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wait, begun = subprocess.Popen.wait, tmp_path / "begun"
+
+    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is None and not begun.exists():
+            machine.wait_for(lambda: begun.exists() or None, 60)
+            raise KeyboardInterrupt
+        return wait(process, timeout)
+
+    script = (
+        "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        f"open({str(begun)!r}, 'w').write(str(child.pid)); signal.pause()"
+    )
+    monkeypatch.setattr(machine, "STOP_SECONDS", 0.1)
+    with SimulatedMachine(command=command(script)) as vm, (tmp_path / "out").open("w") as output:
+        monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            vm.run([], output)
+        monkeypatch.undo()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text() or "0"), 0)
