@@ -18,7 +18,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ unit: $(VENV)/.dev-stamp ## Unit tests alone
 
 e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 	$(PYTEST) tests/e2e
+
+sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/unit/cli/sessions
+	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
 proof: proof-tests model corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
 

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     places = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "PATH": shtab.FILE}
     for action in _actions(parser):
         if action.metavar in places and action.choices is None:
-            action.complete = places[str(action.metavar)]  # type: ignore[attr-defined]
+            action.complete = places[str(action.metavar)]
     sys.stdout.write(shtab.complete(parser, shell=args.shell) + "\n")
     return 0
 
