@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +79,8 @@ class SimulatedMachine:
         self.command = command
         self.address = ""
         self._cleanup = contextlib.ExitStack()
+        self._starting: threading.Thread | None = None
+        self._started: list[subprocess.Popen[bytes]] = []  # commands
 
     def __enter__(self) -> SimulatedMachine:  # noqa: PYI034 - Self is in typing from 3.11 on
         scenario = load_scenario("demo")
@@ -96,6 +97,7 @@ class SimulatedMachine:
         self.logs, self.jobs, self.state = (self.root / name for name in ("tpu_logs", "jobs", "state"))
         for path in (self.logs, self.jobs, self.state):
             path.mkdir()
+        self._cleanup.callback(self._end_commands)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,16 +119,24 @@ class SimulatedMachine:
         """Run a command of tpuwatch in the directory, on another machine of the cloud; its exit code."""
         output.flush()
         # Not in this thread: a signal's exception would come between the process and the note of it.
-        started: Future[subprocess.Popen[bytes]] = Future()
-        threading.Thread(target=lambda: started.set_result(self._start(words, output)), name="demo-command").start()
-        try:
-            return started.result().wait()
-        except BaseException:
-            terminate_group(started.result())
-            raise
+        thread = threading.Thread(target=self._start, args=(words, output), name="demo-command")
+        self._starting = thread
+        thread.start()
+        thread.join()
+        return self._started[-1].wait()
 
-    def _start(self, words: Sequence[str], output: TextIO) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(  # noqa: S603 - our own program
+    def _end_commands(self) -> None:
+        """End what an interrupted command left."""
+        thread = self._starting
+        if thread is not None:
+            wait_for(lambda: thread.ident, START_SECONDS)  # it may have been interrupted while it was started
+            thread.join()
+        for process in self._started:
+            if process.poll() is None:
+                terminate_group(process)
+
+    def _start(self, words: Sequence[str], output: TextIO) -> None:
+        process = subprocess.Popen(  # noqa: S603 - our own program
             (*self.command, *words),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -135,6 +145,7 @@ class SimulatedMachine:
             cwd=self.root,
             start_new_session=True,  # Ctrl-C is for us alone
         )
+        self._started.append(process)
 
     def commands(self) -> list[str]:
         """What to type in a shell elsewhere: first what it needs to be here, then what there is to see."""

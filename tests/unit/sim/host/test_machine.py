@@ -150,6 +150,6 @@ def test_a_command_that_is_interrupted_ends_with_all_that_it_started(
         monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             vm.run([], output)
-        monkeypatch.undo()
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
     with pytest.raises(ProcessLookupError):
         os.kill(int(begun.read_text() or "0"), 0)
