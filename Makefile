@@ -6,7 +6,7 @@ UV ?= uv
 
 BIN := $(VENV)/bin
 PACKAGE := $(shell find tpuwatch -type f -not -name "*.pyc")
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 # PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,12 +27,13 @@ help: ## List these targets
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "tpuwatch needs Python 3.10 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV), once ..."
+	@$(PYTHON) -m venv $(VENV)
 
 # The stamps say what the venv holds, so that a second run installs nothing. For development tpuwatch itself is installed
 # so that each change counts at once; otherwise it is what users get, and is installed again after a change.
 $(VENV)/.lock-stamp: requirements.lock | $(BIN)/python
-	$(PIP) install --require-hashes -r requirements.lock
+	@$(PIP) install --require-hashes -r requirements.lock
 	@touch $@
 
 $(VENV)/.run-stamp: $(PACKAGE) pyproject.toml $(VENV)/.lock-stamp
@@ -40,11 +41,11 @@ $(VENV)/.run-stamp: $(PACKAGE) pyproject.toml $(VENV)/.lock-stamp
 	@touch $@
 
 $(VENV)/.dev-stamp: requirements-dev.lock pyproject.toml $(VENV)/.lock-stamp
-	$(PIP) install --require-hashes -r requirements-dev.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
+	@$(PIP) install --require-hashes -r requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: $(VENV)/.run-stamp ## Three launches and a node that lies, simulated, in under a minute
+demo: $(VENV)/.run-stamp ## A launch that is tuned and a node that lies, simulated, in under a minute
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev-stamp ## Unit tests, and the main way through the real daemon
@@ -55,6 +56,9 @@ unit: $(VENV)/.dev-stamp ## Unit tests alone
 
 e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 	$(PYTEST) tests/e2e
+
+sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/unit/cli/sessions
+	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
 proof: proof-tests model corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
 

@@ -25,7 +25,7 @@ _SGR = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 def record(command: tuple[str, ...]) -> list[str]:
-    """The lines that a command prints on a terminal, with their colour codes. Raises CalledProcessError if it fails."""
+    """The lines that a command leaves on a terminal, with their colour codes. Raises CalledProcessError if it fails."""
     reader, terminal = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(COLUMNS)}
     environment.pop("NO_COLOR", None)
@@ -35,7 +35,7 @@ def record(command: tuple[str, ...]) -> list[str]:
         os.close(reader)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    return printed.decode().splitlines()
+    return [line.rstrip("\r").rpartition("\r\x1b[K")[2] for line in printed.decode().rstrip().split("\n")]
 
 
 def draw(lines: list[str]) -> str:

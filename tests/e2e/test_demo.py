@@ -1,13 +1,13 @@
 from __future__ import annotations
 
-import http.client
-import io
+import itertools
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +19,6 @@ from tpuwatch.terminal.console import Console
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 DEADLINE = 300.0
 COMMAND = (sys.executable, "-m", "tpuwatch", "demo", "--fast")
@@ -31,7 +30,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        self.wfile.write(b'{"events": [], "launches": [], "findings": [], "nodes": []}')
+        self.wfile.write(b'{"events": [], "launches": [], "findings": [], "nodes": [], "workloads": []}')
 state = pathlib.Path(tomli.loads(pathlib.Path(sys.argv[-1]).read_text())["state"]["dir"])
 server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
 (state / "http.address").write_text("127.0.0.1:%d" % server.server_port)
@@ -52,49 +51,70 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A demo that has just said where it serves: the process, and its daemon's address."""
+def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo whose daemon serves."""
     with subprocess.Popen(
         (*COMMAND, "--stay"), env={**os.environ, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        for line in process.stdout:
-            if found := re.match(r"metrics +http://(\S+)/metrics", line):
-                yield process, found[1]
-                break
+        assert any(line.startswith("$ tpuwatch exec") for line in process.stdout)
+        yield process
         process.kill()
 
 
-def test_its_chapters_come_in_order(story: str) -> None:
-    assert re.findall(r"^(\d of 4)  ", story, re.MULTILINE) == ["1 of 4", "2 of 4", "3 of 4", "4 of 4"]
+def address_of(directory: Path) -> tuple[str, int]:
+    """Where the daemon of the demo in this directory serves."""
+    (file,) = directory.glob("*/state/http.address")
+    host, _, port = file.read_text().strip().partition(":")
+    return host, int(port)
 
 
-def test_each_cause_is_shown_in_its_own_chapter_with_numbers_and_a_remedy(story: str) -> None:
-    chapters = re.split(r"^\d of 4", story, flags=re.MULTILINE)
-    _, healthy, premapped, hbm, node = (" ".join(chapter.split()) for chapter in chapters)
-    assert "What to do" not in healthy
-    assert "TPU up after 2.4 s" in healthy
-    assert "nothing is wrong" in healthy
-    assert "premapped_exhausted" in premapped
-    assert "512 MiB" in premapped
-    assert "premapped buffer 256 MiB" in premapped
-    assert "hbm_oom_compile" in hbm
-    assert "20 GiB" in hbm
-    assert "15.75 GiB" in hbm
-    assert "f32[33554432,14]" in hbm
-    assert re.search(r"train-1: job_stuck \((high|medium|low)\)", node)
-    assert "The chips have run nothing for 3 h under a live program" in node
-    assert "The API says READY and HEALTHY, the chips have run nothing" in node
-    for chapter in (premapped, hbm, node):
-        assert re.search(r"What to do: 1\. .*https://", chapter)
+def scenes(story: str) -> list[str]:
+    """What each scene shows, with its command."""
+    return re.split(r"^\d of 6  ", story, flags=re.MULTILINE)[1:]
 
 
-def test_every_event_is_counted_once(story: str) -> None:
-    assert re.search(r'tpuwatch_launches_total\{outcome="ok"\} 3\.0', story)
-    assert re.search(r'tpuwatch_events_total\{cause="hbm_oom_compile"\} [12]\.0', story)
-    assert re.search(r'tpuwatch_events_total\{cause="premapped_exhausted"\} [12]\.0', story)
-    assert len(re.findall(r"tpuwatch_events_total", story)) == 2
-    assert re.search(r'tpuwatch_verdict\{node="train-1",verdict="job_stuck",zone="[^"]+"\} 1\.0', story)
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_each_scene_is_a_command_and_its_own_output(story: str) -> None:
+    assert [re.findall(r"^\$ (.*)", scene, re.MULTILINE) for scene in scenes(story)] == [
+        ["tpuwatch exec -- python3 train.py"],
+        ["tpuwatch tune"],
+        ["tpuwatch exec -- python3 train.py"],
+        ["tpuwatch status"],
+        ["tpuwatch restart train-1 --yes --reason 'its runtime is dead'"],
+        ["tpuwatch nodes"],
+    ]
+
+
+def test_a_launch_fails_and_the_next_one_is_tuned(story: str) -> None:
+    failed, tuned, worked = map(flat, scenes(story)[:3])
+    assert "ended with status 1. tpuwatch: 1. premapped_exhausted tpuwatch:" in failed
+    assert "Raise TPU_PREMAPPED_BUFFER_SIZE to 5100273664 (4.75 GiB)" in failed
+    assert "default: grow from 4 GiB to 4.75 GiB, on trial" in tuned
+    assert "TPU_PREMAPPED_BUFFER_SIZE=5100273664" in tuned
+    assert "TPU_PREMAPPED_BUFFER_SIZE is not set" in failed
+    assert "TPU_PREMAPPED_BUFFER_SIZE is 5100273664" in worked
+    assert "step 600" in worked
+    assert "tpuwatch:" not in worked
+
+
+def test_a_node_that_lies_is_found_out_and_restarted(story: str) -> None:
+    status, restart, nodes = map(flat, scenes(story)[3:])
+    assert "1 problem: train-1 is runtime_stuck" in status
+    assert re.search(r"train-1: runtime_stuck since .* UTC, .* \(high\)", status)
+    assert "But: The API says READY and HEALTHY, the runtime has not answered for" in restart
+    phases = ["intent", "stopping", "stopped", "starting", "verifying", "not verified"]
+    assert re.findall(rf"\d:\d\d ({'|'.join(phases)}) ", restart) == phases
+    assert re.search(r"train-1 us-central2-b v5litepod-4 READY/HEALTHY idle \S+ none", nodes)
+
+
+def test_metrics_are_shown_at_the_end(story: str) -> None:
+    assert 'tpuwatch_events_total{cause="premapped_exhausted"} 1.0' in story
+    assert "tpuwatch_premapped_buffer_bytes 5.100273664e+09" in story
+    assert re.search(r'tpuwatch_verdict\{.*node="train-1".*verdict="idle".*\} 1\.0', story)
 
 
 def test_is_plain_where_there_is_no_terminal(story: str) -> None:
@@ -103,47 +123,67 @@ def test_is_plain_where_there_is_no_terminal(story: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_daemon_and_removes_the_files(
-    running: tuple[subprocess.Popen[str], str], number: signal.Signals, tmp_path: Path
+    running: subprocess.Popen[str], number: signal.Signals, tmp_path: Path
 ) -> None:
-    process, address = running
-    process.send_signal(number)
-    output, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == 130
+    address = address_of(tmp_path)
+    running.send_signal(number)
+    output, _ = running.communicate(timeout=DEADLINE)
+    assert running.returncode == 130
     assert "Interrupted" in output
-    assert "Traceback" not in output
+    assert "KeyboardInterrupt" not in output
     assert not list(tmp_path.iterdir())
-    host, _, port = address.partition(":")
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((host, int(port)), timeout=DEADLINE)
+        socket.create_connection(address, timeout=DEADLINE)
 
 
-def test_staying_serves_until_it_is_ended(running: tuple[subprocess.Popen[str], str], tmp_path: Path) -> None:
-    process, address = running
-    assert process.stdout is not None
-    assert any("goes on at" in line for line in process.stdout)
-    connection = http.client.HTTPConnection(address, timeout=DEADLINE)
-    connection.request("GET", "/healthz")
-    assert connection.getresponse().status == http.client.OK
-    connection.close()
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=DEADLINE)
-    assert process.returncode == 0
+def test_staying_says_what_to_type_in_another_terminal(running: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert running.stdout is not None
+    lines = iter(running.stdout)
+    assert any(line.startswith("To look around, in another terminal:") for line in lines)
+    typed = [line.strip() for line in itertools.takewhile(lambda line: line.startswith("  "), lines)]
+    assert any("press Ctrl-C here" in line for line in lines)
+    needed, shown = [one for one in typed if not one.startswith("tpuwatch")], "tpuwatch restarts history"
+    assert shown in typed
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = "\n".join([*needed, shown])
+    done = subprocess.run(
+        ["/bin/sh", "-ec", script], env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
+    )
+    assert "train-1 (us-central2-b): not verified" in done.stdout
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=DEADLINE)
+    assert running.returncode == 0
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("chapters", "fault"),
-    [
-        (slice(None), r"did not report within .* the outcome of process \d+"),
-        (slice(-1, None), r"did not report within .* that its node is job_stuck; .*last output"),
-    ],
-    ids=["recognises", "judges"],
+    ("scenes", "fault"),
+    [(demo.TUNING[1:2], "not ready within .* for `tpuwatch tune`"), (demo.RESTARTING[:1], "for `tpuwatch status`")],
+    ids=["decides", "judges"],
 )
-def test_a_daemon_that_sees_nothing_is_no_success(monkeypatch: pytest.MonkeyPatch, chapters: slice, fault: str) -> None:
-    monkeypatch.setattr(demo, "DETECTION_SECONDS", 0.1)
-    monkeypatch.setattr(demo, "VERDICT_SECONDS", 0.1)
-    monkeypatch.setattr(demo, "CHAPTERS", demo.CHAPTERS[chapters])
-    with SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine:
-        machine.steps = machine.steps[chapters]
-        with pytest.raises(TpuwatchError, match=fault):
-            demo.Demo(machine, Console(io.StringIO()), pause_seconds=0).run()
+def test_a_daemon_that_sees_nothing_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenes: tuple[demo.Scene, ...], fault: str
+) -> None:
+    monkeypatch.setattr(demo, "READY_SECONDS", 0.1)
+    monkeypatch.setattr(demo, "MEMORY_BYTES", 0)
+    monkeypatch.setattr(demo, "TUNING", ())
+    monkeypatch.setattr(demo, "RESTARTING", scenes)
+    with (
+        SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine,
+        (tmp_path / "out").open("w") as output,
+        pytest.raises(TpuwatchError, match=fault),
+    ):
+        demo.Demo(machine, Console(output), pause_seconds=0).run()
+
+
+def test_a_machine_with_little_memory_sees_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(demo, "MEMORY_BYTES", 1 << 60)
+    monkeypatch.setattr(demo, "RESTARTING", ())
+    with (
+        SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine,
+        (tmp_path / "out").open("w") as output,
+    ):
+        demo.Demo(machine, Console(output), pause_seconds=0).run()
+    text = (tmp_path / "out").read_text()
+    assert "Tuning is left out: this machine has " in text
+    assert "tpuwatch exec" not in text

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.diagnose import fold
     from tpuwatch.launches import LaunchTracker
     from tpuwatch.logs import STDIN, load_catalogue
+    from tpuwatch.model import Cause
 
     files = args.files or [STDIN]
     if files == [STDIN] and sys.stdin is not None and sys.stdin.isatty():
@@ -55,6 +56,10 @@ def run(args: argparse.Namespace) -> int:
     tracker = LaunchTracker()
     unreadable: list[TpuwatchError] = []
     findings = fold(_read_all(files, _Scanners(catalogue), tracker, unreadable))
+    if any(finding.cause is Cause.PREMAPPED_EXHAUSTED for finding in findings):
+        from tpuwatch.tune import with_sizes_of
+
+        findings = with_sizes_of(findings, tracker.latest()[::-1])
     if findings or args.json or len(unreadable) < len(files):  # else nothing is known
         _print(findings, tracker.latest(), complete=not unreadable, as_json=args.json)
     for error in unreadable:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tpuwatch import __version__
 from tpuwatch.core import ConfigError, DeniedError, RuleError, TpuwatchError
@@ -34,6 +34,7 @@ COMMANDS = {
     "config": "check or show the configuration",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",
+    "completion": "print what has bash or zsh complete commands and options",
 }
 _EPILOG = (
     "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, "
@@ -84,21 +85,39 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def whole_parser() -> argparse.ArgumentParser:
+    """The parser with the arguments of all commands."""
+    parser, commands = _bare_parser()
+    for name in COMMANDS:
+        _add_command(commands, name, with_arguments=True)
+    return parser
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
-    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
+    parser, commands = _bare_parser()
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     # Where the first word is a command, nobody asks for the others; each costs half a millisecond.
     names = [wanted] if wanted in COMMANDS and wanted == arguments[0] else COMMANDS
     for name in names:
-        text = COMMANDS[name]
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-        if name == wanted:  # the others cost their import
-            module = import_module(f"tpuwatch.cli.{name}")
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
+        _add_command(commands, name, with_arguments=name == wanted)  # the others cost their import
     return parser
+
+
+def _bare_parser() -> tuple[_Parser, Any]:
+    """The program's own parser, and what takes its commands."""
+    parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
+    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
+    return parser, commands
+
+
+def _add_command(commands: Any, name: str, *, with_arguments: bool) -> None:
+    text = COMMANDS[name]
+    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    if with_arguments:
+        module = import_module(f"tpuwatch.cli.{name}")
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
 
 
 def _fail(error: Exception, code: int, arguments: Sequence[str]) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.config.restart import RestartConfig
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -67,6 +69,12 @@ def _restart_keys(config: Config) -> Iterator[str]:
         yield (
             f"restart.settle_seconds = {restart.settle_seconds:g} cannot pass within restart.verify_seconds = "
             f"{restart.verify_seconds:g}: every restart fails. Give more to verify_seconds."
+        )
+    least = RestartConfig().stale_seconds
+    if restart.stale_seconds < least and not config.cloud.insecure:
+        yield (
+            f"restart.stale_seconds = {restart.stale_seconds:g} is for simulators: Google's API may show for "
+            f"{least:g} s what was, and a restart may be judged by that. Leave it out."
         )
     if restart.max_backoff_seconds < restart.backoff_seconds:
         yield (

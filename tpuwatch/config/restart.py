@@ -140,6 +140,13 @@ class RestartConfig(Section):
     settle_seconds: Seconds = Field(
         default=60.0, ge=0, le=3600, description="How long it must stay healthy before the restart counts as done."
     )
+    stale_seconds: Seconds = Field(
+        default=30.0,
+        ge=1,
+        le=600,
+        description="How long the Cloud TPU API may go on showing what was. A node must stay healthy for at least so "
+        "long too. Values below 30 are for simulators.",
+    )
     poll_seconds: Seconds = Field(
         default=5.0,
         ge=0.05,

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpuwatch.diagnose import RecognisedRecord, fold
-from tpuwatch.model import FINDING_SECONDS
+from tpuwatch.model import FINDING_SECONDS, Cause
+from tpuwatch.tune import with_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.core import Clock
     from tpuwatch.logs import Catalogue
-    from tpuwatch.model import Cause, DaemonStatus, Event, Finding, JudgedNode, Launch
+    from tpuwatch.model import DaemonStatus, Event, Finding, JudgedNode, Launch
     from tpuwatch.store import EventStore
 
 _FINDING_EVENTS = 5000
@@ -61,10 +62,17 @@ class DaemonView:
             seconds = max(FINDING_SECONDS, self.status().finding_seconds)
             events = self._store.events(since=now - seconds, history=False, limit=_FINDING_EVENTS, newest_first=True)
             self._folded = (last, now, findings_of(reversed(events), self.catalogue))
-        return self._folded[2]
+        return self._with_plans(self._folded[2])
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
         return self._store.launches(limit)
+
+    def _with_plans(self, findings: list[Finding]) -> Sequence[Finding]:
+        """The findings with the sizes that are decided by now."""
+        tuned = self.status().tune
+        if tuned is None or all(finding.cause is not Cause.PREMAPPED_EXHAUSTED for finding in findings):
+            return findings
+        return with_plans(findings, self.launches(), [one.plan for one in tuned.workloads])
 
 
 def findings_of(events: Iterable[Event], catalogue: Catalogue) -> list[Finding]:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.config import usable_config
 from tpuwatch.core import SystemClock
 from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.ingest import DoubleReports
 from tpuwatch.launches import LaunchTracker, Origin, shows_launch
 from tpuwatch.libtpu import LOG_DIR
 from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
@@ -79,6 +80,7 @@ class Reader:
         self._over = over
         self._logs = LaunchLogs(job.environ.get(LOG_DIR, ""), job.launch, job.started)
         self._tracker = LaunchTracker()
+        self._reports = DoubleReports()
         self._scanner: Scanner | None = None
         self._texts = [_Text(text.file, text.name, text.start) for text in job.texts]
         self._output: list[tuple[Match, _Text, float]] = []  # recognised in the command's output
@@ -164,7 +166,15 @@ class Reader:
             if match.rule.mark == "banner":
                 text.pid = text.pid or match.details.get("pid")
             self._output.append((match, text, now))
-        return RecognisedRecord.from_match(match, text.name, now)
+        return self._once(RecognisedRecord.from_match(match, text.name, now))
+
+    def _once(self, record: RecognisedRecord) -> RecognisedRecord:
+        """The record; where the same failure was reported in the other way before, by libtpu's log or by the program,
+        with that report's key, so that it counts once."""
+        first = None if record.event is None else self._reports.first_key(record.event)
+        return (
+            record if record.event is None or first is None else replace(record, event=replace(record.event, key=first))
+        )
 
     def _in_background(self, work: Callable[[], None]) -> None:
         """Compile the patterns beside the reading; not after the command's end: it takes longer than the rest may."""

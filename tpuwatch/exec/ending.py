@@ -10,15 +10,16 @@ import shlex
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, format_size
+from tpuwatch.exec import foreground
 from tpuwatch.exec.messages import PREFIX, print_message
 from tpuwatch.exec.preparation import names
 from tpuwatch.host import ProcFs
 from tpuwatch.launches import launch_from
-from tpuwatch.model import SIZE, THRESHOLD, Cause, Launch, Outcome
+from tpuwatch.model import SIZE, THRESHOLD, Cause, Launch, Outcome, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ _NAMES: Final = 100
 _CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
 _SHOWN = 3  # findings
+_DAEMON_SECONDS: Final = 4.0  # in which the daemon has read what the command wrote last, and has decided
+_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +54,23 @@ class RunResult:
 def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report: Path | None) -> None:
     """Print what was wrong, record the run, decide the next launch where no daemon does, and print that.
 
-    A decision takes longer than all else, and nobody who waits for the cause waits for it.
+    A decision takes longer than all else, and nobody who waits for the cause waits for it, but where the decision is
+    what to do about the cause.
     """
-    if end.oom or findings_to_report(end):
-        print_cause(end)
     launches = launches_of(prepared, end)
+    causes = {one["cause"] for one in findings_to_report(end)}
+    waits = Cause.PREMAPPED_EXHAUSTED.value in causes
+    if not waits and (end.oom or causes):
+        print_cause(end)
     trouble = write_run(prepared, end, launches)
     plan: TunePlan | None = None
     if not trouble and launches:
         try:
-            plan = decide(prepared, config) if prepared.own else decided_since(prepared)
+            plan = decide(prepared, config) if prepared.own else decided_by_daemon(prepared, launches, waits=waits)
         except TpuwatchError as error:
             trouble = f"{error}."
+    if waits:
+        print_cause(with_decision(end, launches, plan))
     if prepared.usable_config and not prepared.own:
         trouble = trouble or config_trouble(config)
     lines = tuning_lines(prepared, plan)
@@ -201,6 +209,51 @@ def decided_since(prepared: PreparedRun) -> TunePlan | None:
     plan = read_plan(prepared.directory, prepared.workload)
     known = prepared.plan
     return plan if plan is not None and known is not None and plan.decided > known.decided else None
+
+
+def decided_by_daemon(prepared: PreparedRun, launches: Sequence[Launch], *, waits: bool) -> TunePlan | None:
+    """What the daemon has decided; where somebody `waits` for it, a moment is left for that. Raises TpuwatchError."""
+    answer = await_answer(prepared, launches) if waits else None
+    return answer or decided_since(prepared)
+
+
+def await_answer(prepared: PreparedRun, launches: Sequence[Launch]) -> TunePlan | None:
+    """What the daemon decides within a moment about a buffer that had no room; None where it does not.
+
+    Raises TpuwatchError.
+    """
+    until = time.monotonic() + _DAEMON_SECONDS
+    while time.monotonic() < until and not foreground.asked_to_end():
+        plan = decided_since(prepared)
+        if plan is not None and _remedy((), launches, plan):
+            return plan
+        time.sleep(_LOOK_SECONDS)
+    return None
+
+
+def with_decision(end: RunResult, launches: Sequence[Launch], plan: TunePlan | None) -> RunResult:
+    """The result with what is decided as the remedy of a buffer that had no room."""
+    if plan is None or end.found is None:
+        return end
+    findings = [
+        {
+            **one,
+            "remedy": [asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan)],
+        }
+        if one["cause"] == Cause.PREMAPPED_EXHAUSTED.value
+        else one
+        for one in end.found["findings"]
+    ]
+    return replace(end, found={**end.found, "findings": findings})
+
+
+def _remedy(remedy: Sequence[Remedy], launches: Sequence[Launch], plan: TunePlan) -> tuple[Remedy, ...]:
+    from tpuwatch.tune import exec_words, with_size
+
+    failed = next((launch for launch in reversed(launches) if launch.premapped_failures), None)
+    if failed is None:
+        return tuple(remedy)
+    return with_size(remedy, failed, plan.decision, exec_words(plan.workload))
 
 
 def needs_decision(launches: Sequence[Launch]) -> bool:

@@ -8,12 +8,14 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.ingest.bad_values import bad_value_events
+    from tpuwatch.ingest.double_reports import DoubleReports
     from tpuwatch.ingest.service import LogService
 else:
     __getattr__, __all__ = public_face(
         __name__,
         {
             "bad_values": ["bad_value_events"],
+            "double_reports": ["DoubleReports"],
             "service": ["LogService"],
         },
     )

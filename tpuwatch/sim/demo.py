@@ -1,203 +1,163 @@
-"""The demo: three launches and a faulty node on a simulated TPU VM, as the real daemon reports them."""
+"""The demo: a launch that fails and the next, tuned one; a node that lies and its restart. On a simulated TPU VM.
+
+Everything after a `$` is a real command, and what is below it is what that command prints.
+"""
 
 from __future__ import annotations
 
-import time
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import TpuwatchError, printable
-from tpuwatch.model import Cause
-from tpuwatch.sim.host.machine import SimulatedMachine, wait_for
-from tpuwatch.sim.scenario.actions import StartLaunch
-from tpuwatch.terminal import findings
+from tpuwatch.core import TpuwatchError, format_size, listed
+from tpuwatch.model import SIZE
+from tpuwatch.sim.host.machine import JOB_NEED, JOB_SCRIPT, SimulatedMachine, wait_for
+from tpuwatch.tune import read_host
 
 if TYPE_CHECKING:
-    import subprocess
+    from collections.abc import Callable
 
-    from tpuwatch.sim.scenario.actions import ScenarioAction
     from tpuwatch.terminal import Console
 
-LAUNCH_SECONDS = 60.0  # the longest launch takes six
-DETECTION_SECONDS = 60.0  # for the daemon to report a log line; it takes a tenth of a second
-VERDICT_SECONDS = 60.0  # how long it may take to judge the node: the first question to the cloud loads its client
-INDENT = 12  # below a line with a time
-_LAUNCH_STYLES = {"starting": "dim", "ok": "green"}
+READY_SECONDS = 60.0  # for the daemon to see what a scene is about; the first question to the cloud loads its client
+MEMORY_BYTES = 11 << 29  # that is available, so that the job's next buffer is within the share of it that may be pinned
+LAUNCH = ("exec", "--", "python3", JOB_SCRIPT)
 SHOWN_METRICS = (
     "tpuwatch_events_total",
     "tpuwatch_launches_total",
-    "tpuwatch_premapped_failures_total",
+    "tpuwatch_premapped_buffer_bytes",
     "tpuwatch_last_init_seconds",
-    "tpuwatch_log_records_total",
     "tpuwatch_verdict{",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
-    """Title and text of one step of the scenario, with the cause or verdict that the daemon is expected to report."""
+class Scene:
+    """A command, what it is to show, and the exit codes that it may have."""
 
     title: str
     text: str
-    command: str
-    cause: str | None = None
-    verdict: str | None = None
-
-
-# In the order of the steps of scenarios/demo.toml.
-CHAPTERS = (
-    Chapter(
-        "A healthy launch",
-        "The TPU comes up, the program compiles, training goes on.",
-        "python train.py",
-    ),
-    Chapter(
-        "A premapped buffer that is too small",
-        "Training begins. Then a transfer wants more pinned host memory than there is.",
-        "TPU_PREMAPPED_BUFFER_SIZE=268435456 python train.py",
-        "premapped_exhausted",
-    ),
-    Chapter(
-        "A program that does not fit into HBM",
-        "The compiler gives up before the first step.",
-        "python train.py --table-columns 14",
-        "hbm_oom_compile",
-    ),
-    Chapter(
-        "A node that the API calls healthy, and that does nothing",
-        "A program has held the TPU for three hours, and nothing runs on the chips.",
-        "tpuwatch nodes",
-        verdict="job_stuck",
-    ),
-)
+    command: tuple[str, ...]
+    codes: tuple[int, ...] = (0,)
+    before: Callable[[Demo], object] = lambda _: True  # whether all that it is to show is there; None: not yet
+    after: Callable[[Demo], object] = lambda _: None  # what begins while the reader reads
 
 
 class Demo:
-    """Runs the chapters and prints them on console."""
+    """Runs the scenes and prints them on console, whose stream has to be a file."""
 
     def __init__(self, machine: SimulatedMachine, console: Console, *, pause_seconds: float) -> None:
-        """`pause_seconds` is the time to read between chapters."""
+        """`pause_seconds` is the time to read between scenes."""
         self.machine = machine
         self.console = console
         self.pause_seconds = pause_seconds
-        self.after = 0  # id of the last event that was read
-        self.reported_causes: set[str] = set()
 
     def run(self) -> None:
-        """Run all chapters; raises TpuwatchError if the daemon does not report what is expected."""
-        self._open()
-        for number, (chapter, step) in enumerate(zip(CHAPTERS, self.machine.steps, strict=True), 1):
-            self._run_chapter(number, chapter, step)
-            wait_for(self._print_events, self.pause_seconds)  # events from the job's output arrive a little later
+        """Run all scenes; raises TpuwatchError if the daemon or a command does not do what is expected."""
+        self.console.line("tpuwatch demo: the real daemon and commands, on a simulated TPU VM and cloud", style="bold")
+        self.machine.start_daemon()
+        scenes: tuple[Scene, ...] = (*TUNING, *RESTARTING)
+        if (available := read_host().available_bytes or 0) < MEMORY_BYTES:
+            self._line(
+                f"Tuning is left out: this machine has {format_size(available)} of memory available, and a buffer of "
+                f"the size that would be shown takes a machine with {format_size(MEMORY_BYTES)}.",
+                style="yellow",
+            )
+            scenes = RESTARTING
+        for number, scene in enumerate(scenes, 1):
+            self._run_scene(f"{number} of {len(scenes)}", scene)
+            scene.after(self)
+            self.machine.pause(self.pause_seconds)
         self._close()
 
-    def _open(self) -> None:
-        self.console.line("tpuwatch demo: the real daemon on a simulated TPU VM and cloud", style="bold")
+    def _run_scene(self, number: str, scene: Scene) -> None:
         self.console.line()
-        self.machine.start_daemon()
-        self.console.line(f"libtpu logs  {self.machine.logs}")
-        self.console.line(f"job output   {self.machine.jobs}")
-        self.console.line(f"metrics      {self.machine.url}/metrics", style="blue")
-        self.console.line(f"status       {self.machine.url}/", style="blue")
-
-    def _run_chapter(self, number: int, chapter: Chapter, step: ScenarioAction) -> None:
-        self.console.line()
-        self.console.line(f"{number} of {len(CHAPTERS)}  {chapter.title}", style="bold")
-        self.console.line(chapter.text, indent=2)
-        self.console.line(f"$ {chapter.command}", indent=2, style="dim")
-        if not isinstance(step, StartLaunch):
-            self.machine.execute(step)
-            self._await_verdict(chapter.verdict)
-            return
-        self._follow(self.machine.launch(step), chapter.cause)
-        if not (chapter.cause or self.reported_causes):
-            self.console.line("nothing is wrong", indent=INDENT, style="green")
-
-    def _await_verdict(self, verdict: str | None) -> None:
-        """Wait for the expected verdict on the machine's own node, and print it."""
-
-        def judged() -> dict[str, Any] | None:
-            nodes: list[dict[str, Any]] = self.machine.get("/api/v1/nodes")["nodes"]
-            return next((node for node in nodes if node["own"] and node["cloud"] and node["verdict"] == verdict), None)
-
-        node = wait_for(judged, VERDICT_SECONDS)
-        if node is None:
+        self.console.line(f"{number}  {scene.title}", style="bold blue")
+        self.console.line(scene.text)
+        if wait_for(lambda: scene.before(self), READY_SECONDS) is None:
             raise TpuwatchError(
-                f"the daemon did not report within {VERDICT_SECONDS:.0f} s that its node is {verdict}; "
+                f"the daemon was not ready within {READY_SECONDS:.0f} s for `tpuwatch {shlex.join(scene.command)}`; "
                 f"{self.machine.log_tail()}"
             )
-        self._print_node(node)
-
-    def _print_node(self, node: dict[str, Any]) -> None:
-        self._print_timed(time.time(), f"{node['node']}: {node['verdict']} ({node['confidence']})", "bold red")
-        self._print_detail(node["summary"])
-        for contradiction in node["contradictions"]:
-            self._print_detail(contradiction, "yellow")
-        findings.print_remedy(self.console, node, indent=INDENT)
-
-    def _print_detail(self, text: str, style: str = "") -> None:
-        self.console.line(printable(text), indent=INDENT, hang=2, style=style)
-
-    def _follow(self, process: subprocess.Popen[bytes], cause: str | None) -> None:
-        """Print what the daemon reports until the process has ended, and its outcome and cause are reported."""
-        seen: set[str] = set()
-
-        def ended() -> int | None:
-            self._print_launch(process.pid, seen)
-            self._print_events()
-            return process.poll()
-
-        def complete() -> bool | None:
-            ended()
-            return True if seen - {"starting"} and cause in {None, *self.reported_causes} else None
-
-        wait_for(ended, LAUNCH_SECONDS)
-        if wait_for(complete, DETECTION_SECONDS) is None:
+        self.console.line()
+        self.console.row(f"$ tpuwatch {shlex.join(scene.command)}", style="bold")
+        code = self.machine.run(scene.command, self.console.stream)
+        if code not in scene.codes:
+            expected = listed([str(one) for one in scene.codes])
             raise TpuwatchError(
-                f"the daemon did not report within {DETECTION_SECONDS:.0f} s the outcome of process {process.pid}"
-                f"{f' and that {cause} is the cause' if cause else ''}; {self.machine.log_tail()}"
+                f"`tpuwatch {shlex.join(scene.command)}` ended with {code} in place of {expected}; "
+                f"{self.machine.log_tail()}"
             )
 
-    def _print_launch(self, pid: int, seen: set[str]) -> None:
-        for launch in self.machine.get("/api/v1/launches")["launches"]:
-            if launch["pid"] == pid and launch["outcome"] not in seen:
-                seen.add(launch["outcome"])
-                style = _LAUNCH_STYLES.get(launch["outcome"], "yellow")
-                self._print_timed(time.time(), findings.describe_launch(launch), style)
-
-    def _print_events(self) -> None:
-        for event in self.machine.get(f"/api/v1/events?after={self.after}")["events"]:
-            self.after = max(self.after, event["id"])
-            if Cause(event["cause"]).is_fault:
-                self._print_event(event)
-
-    def _print_event(self, event: dict[str, Any]) -> None:
-        cause = event["cause"]
-        when = event["time_epoch"] or event["observed_epoch"]
-        name = event["file"].rpartition("/")[2]
-        if cause in self.reported_causes:
-            self._print_timed(when, f"{cause} again, in {name}", "dim")
-            return
-        self.reported_causes.add(cause)
-        self._print_timed(when, cause, "bold red")
-        self.console.line(f"in {name}", indent=INDENT, style="dim")
-        for finding in self.machine.get("/api/v1/findings")["findings"]:
-            if finding["cause"] == cause:
-                self._print_finding(finding)
-
-    def _print_finding(self, finding: dict[str, Any]) -> None:
-        self.console.line(printable(finding["summary"]), indent=INDENT)
-        for fact in findings.facts(finding["details"], finding["summary"]):
-            self.console.line(printable(fact), indent=INDENT, hang=2)
-        findings.print_remedy(self.console, finding, indent=INDENT)
+    def _line(self, text: str, style: str = "") -> None:
+        self.console.line()
+        self.console.line(text, style=style)
 
     def _close(self) -> None:
-        self.console.line()
-        self.console.line("What Prometheus sees", style="bold")
+        self._line("What Prometheus sees", style="bold blue")
         for line in self.machine.text("/metrics").splitlines():
             if line.startswith(SHOWN_METRICS) and not line.endswith(" 0.0"):
-                self.console.line(line, indent=2)
+                self.console.row(line)
 
-    def _print_timed(self, when: float, text: str, style: str) -> None:
-        clock = time.strftime("%H:%M:%S", time.localtime(when))
-        self.console.line(f"{clock}  {text}", indent=2, hang=INDENT - 2, style=style)
+    # -- what the scenes wait for
+
+    def has_plan(self) -> object:
+        """Whether the daemon has decided a size for the next launch."""
+        plans = (self.machine.get("/api/v1/tune") or {}).get("workloads", ())
+        return any(one["name"] == SIZE for plan in plans for one in plan["settings"]) or None
+
+    def is_dead(self) -> object:
+        """Whether the daemon has found out that the node's runtime has died."""
+        self.die()
+        return self._is("runtime_stuck", "high")
+
+    def is_back(self) -> object:
+        """Whether the daemon has seen that nothing is wrong with the node any more."""
+        return self._is("idle", "medium")
+
+    def die(self) -> None:
+        """Have the node's runtime die, once."""
+        while self.machine.steps:
+            self.machine.execute(self.machine.steps.pop(0))
+
+    def _is(self, *judged: str) -> object:
+        nodes: list[dict[str, Any]] = self.machine.get("/api/v1/nodes")["nodes"]
+        return next((node for node in nodes if node["own"] and (node["verdict"], node["confidence"]) == judged), None)
+
+
+TUNING = (
+    Scene(
+        "A launch that fails",
+        f"{JOB_SCRIPT} needs {format_size(JOB_NEED)} of the premapped buffer, and libtpu makes one of 4 GiB.",
+        LAUNCH,
+        (1,),
+    ),
+    Scene(
+        "What the next launch gets",
+        "The daemon has read libtpu's log of it, and has decided.",
+        ("tune",),
+        before=Demo.has_plan,
+    ),
+    Scene(
+        "The next launch",
+        "The same command: it starts with what was decided.",
+        LAUNCH,
+        after=Demo.die,
+    ),
+)
+RESTARTING = (
+    Scene(
+        "A node that lies",
+        "The runtime of train-1 dies under its job. The Cloud TPU API goes on calling it READY and HEALTHY.",
+        ("status",),
+        (1,),
+        Demo.is_dead,
+    ),
+    Scene(
+        "Its restart",
+        "No process is there that could be ended. So the node is restarted, from another machine.",
+        ("restart", "train-1", "--yes", "--reason", "its runtime is dead"),
+        (0, 3),  # not verified: there is no tpuwatch on the simulated node that could answer
+    ),
+    Scene("All nodes", "The daemon sees that it is back.", ("nodes",), before=Demo.is_back),
+)

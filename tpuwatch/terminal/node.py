@@ -71,7 +71,7 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
         if node["reasons"]:
             console.cut(printable(f"Why: {node['reasons'][0]['text']}"), indent=3)
         if node["remedy"]:
-            console.line(f"Do: {printable(node['remedy'][0]['do'])}", indent=3, hang=4)
+            print_text(console, f"Do: {node['remedy'][0]['do']}", indent=3, hang=4)
         elif is_bad(node["verdict"]):
             console.line(f"Action: {node['action']}.", indent=3)
 

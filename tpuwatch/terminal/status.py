@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import format_age, format_time, printable
 from tpuwatch.model import is_bad
+from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import describe_launch, print_finding
 from tpuwatch.terminal.node import print_brief_node, print_machine, print_node, print_other_nodes
 
@@ -77,7 +78,7 @@ def _print_headline(console: Console, status: Mapping[str, Any]) -> None:
     style = "red" if wrong else "yellow" if status["unknown_nodes"] else "green"
     console.line(printable(status["headline"]), style=f"bold {style}")
     for line in [*status["not_ready"], *status["notices"], *status["restarts"]]:
-        console.line(printable(line), style="yellow")
+        print_text(console, line, style="yellow")
 
 
 def _print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:
@@ -96,7 +97,7 @@ def _print_brief_finding(console: Console, finding: Mapping[str, Any], now: floa
     text = f"{finding['cause']} ({times}{format_age(now - finding['seen_epoch'])} ago): {finding['summary']}"
     console.cut(printable(text), style="red")
     if finding["remedy"]:
-        console.line(f"Do: {printable(finding['remedy'][0]['do'])}", indent=3, hang=4)
+        print_text(console, f"Do: {finding['remedy'][0]['do']}", indent=3, hang=4)
 
 
 def _print_past(console: Console, findings: Sequence[Any], now: float) -> None:

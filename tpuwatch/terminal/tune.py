@@ -32,7 +32,9 @@ _NAMED: Final = 3  # causes of one launch
 
 
 def console_for(stream: TextIO) -> Console:
-    """A console as wide as the terminal, within what is readable."""
+    """A console as wide as the terminal, within what is readable; in a pipe or a file each line is whole."""
+    if not stream.isatty():
+        return Console(stream)
     columns = shutil.get_terminal_size().columns
     return Console(stream, width=max(MIN_WIDTH, min(columns, MAX_COLUMNS)))
 
@@ -242,7 +244,7 @@ def _print_fit(console: Console, outlook: Outlook, bounds: Bounds) -> None:
         return
     _section(console, "Initialisation time and size")
     signs = FINE if FINE.fit_into(console.stream.encoding or "ascii") else PLAIN
-    for line in draw(graph, columns=console.width - _INDENT, signs=signs):
+    for line in draw(graph, columns=min(console.width, MAX_COLUMNS) - _INDENT, signs=signs):
         console.row(" " * _INDENT + line)
     _print(console, _fit(outlook.plan.decision.fit))
 

@@ -8,6 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.tune import environment
+    from tpuwatch.tune.advice import exec_words, with_plans, with_size, with_sizes_of
     from tpuwatch.tune.environment import LaunchEnvironment, Prepared, environment_path, prepare
     from tpuwatch.tune.host import read_host
     from tpuwatch.tune.marks import launch_marks
@@ -28,6 +29,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "advice": ["exec_words", "with_plans", "with_size", "with_sizes_of"],
             "environment": ["LaunchEnvironment", "Prepared", "environment_path", "prepare"],
             "host": ["read_host"],
             "marks": ["launch_marks"],

@@ -18,6 +18,7 @@ from tpuwatch.tune.proposal import (
     to_default,
     took_too_long,
     unsatisfiable,
+    worked,
 )
 from tpuwatch.tune.sizes import MAX_BYTES, down, pages_down, up
 
@@ -73,7 +74,7 @@ def _allowed(situation: TuneSituation, failed: LaunchSample, need: int | None, w
 
 
 def _back(failed: LaunchSample, good: LaunchSample) -> SizeProposal:
-    reason = f"{lacked_room(failed)}; the launch of {good.clock} worked with {format_size(good.size)}: back to that."
+    reason = f"{lacked_room(failed)}; {worked(good)}: back to that."
     return SizeProposal(SizeStep.BACK, good.size, good.given, (reason,))
 
 

@@ -69,6 +69,7 @@ class LaunchSample:
     asked: int | None = None  # the largest single buffer that there was no room for
     cause: str = ""  # why it failed
     processes: int = 1  # that ran beside each other, each with such a buffer
+    failed: str = ""  # what ended it, once it was up with room enough: a cause, or its status
     short: bool = False  # it came up, and was ended before it could show that its buffer will do
 
     @property
@@ -199,6 +200,7 @@ def _sample(launch: Launch, size: int, kind: Kind, *, fresh: bool) -> LaunchSamp
         need=_need(launch, size, asked) if kind is Kind.EXHAUSTED else None,
         asked=asked if kind is Kind.EXHAUSTED else None,
         cause=_cause(launch),
+        failed=_failed(launch) if kind is Kind.WORKED else "",
         short=_is_short(launch),
     )
 
@@ -254,6 +256,12 @@ def _waited(launch: Launch, *, fresh: bool) -> str:
         if at is not None and (until is None or at <= until + _GRACE):
             return str(cause.value)
     return "the first since the machine started" if fresh else ""
+
+
+def _failed(launch: Launch) -> str:
+    """What went wrong after it came up, unless it ended well all the same or a person ended it."""
+    ended_well = launch.exit_status == 0 or Cause.INTERRUPTED.value in launch.faults
+    return "" if ended_well else launch.failed_after_start
 
 
 def _is_short(launch: Launch) -> bool:

@@ -100,8 +100,14 @@ def _unfit(situation: TuneSituation, last: LaunchSample) -> str:
 
 
 def _worked(now: LaunchSample) -> str:
-    seconds = f", and took {format_seconds(now.seconds)} to initialise" if now.seconds is not None else ""
-    return f"The launch of {now.clock} worked with {format_size(now.size)}{seconds}."
+    seconds = f"took {format_seconds(now.seconds)} to initialise" if now.seconds is not None else ""
+    if now.failed:
+        took = f" {seconds}, and" if seconds else ""
+        return (
+            f"The launch of {now.clock}, with {format_size(now.size)},{took} failed later by {now.failed}: nothing "
+            "shows that another size would help."
+        )
+    return f"The launch of {now.clock} worked with {format_size(now.size)}{f', and {seconds}' if seconds else ''}."
 
 
 def _besides(situation: TuneSituation) -> tuple[str, ...]:

@@ -48,6 +48,13 @@ def lacked_room(one: LaunchSample) -> str:
     return f"{asked} and found no room in its buffer of {format_size(one.size)}"
 
 
+def worked(one: LaunchSample) -> str:
+    """That a launch's buffer did, as part of a sentence. One that failed later has not worked."""
+    if one.failed:
+        return f"the launch of {one.clock}, which failed later by {one.failed}, had room in {format_size(one.size)}"
+    return f"the launch of {one.clock} worked with {format_size(one.size)}"
+
+
 def ran_out_of_memory(one: LaunchSample) -> str:
     """How a launch failed that the host could not bear, as the beginning of a sentence."""
     if one.kind is Kind.HOST_OOM:

@@ -19,6 +19,7 @@ from tpuwatch.tune.proposal import (
     to_default,
     took_too_long,
     unsatisfiable,
+    worked,
 )
 from tpuwatch.tune.situation import PLAINLY
 from tpuwatch.tune.sizes import MAX_BYTES, down, up
@@ -42,8 +43,7 @@ def shrink_for_memory(situation: TuneSituation, failed: LaunchSample) -> SizePro
     need, bounds = situation.floor(failed.threshold), situation.bounds
     good = situation.good(need, failed.size - 1) or _larger_one(situation, failed)
     if good is not None:
-        worked = f"the launch of {good.clock} worked with {format_size(good.size)}"
-        reason = f"{ran_out_of_memory(failed)}; {worked}: back to that."
+        reason = f"{ran_out_of_memory(failed)}; {worked(good)}: back to that."
         return SizeProposal(SizeStep.BACK, good.size, good.given, (reason,))
     too_much = sorted(set(situation.refused))
     if need and too_much[1:] and default_may_do(situation, failed):

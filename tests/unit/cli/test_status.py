@@ -219,7 +219,8 @@ def test_a_bad_node_in_ten_lines(show: Show) -> None:
         "   libtpu's runtime has not answered for 12 min while process 4242 holds the",
         "   TPU.",
         "   Why: Port 8431 takes connections and answers nothing.",
-        "   Do: End process 4242: `kill 4242`.",
+        "   Do: End process 4242:",
+        "         kill 4242",
         "--verbose: all reasons, machine, signals, launches",
     ]
 

@@ -28,6 +28,13 @@ from tpuwatch.tune.plan import write_plan
 __all__ = ["machine"]  # a fixture
 
 
+@pytest.fixture
+def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001 (is first)
+    """What is printed goes to a terminal."""
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
 def test_in_short_the_decision_its_first_reason_and_the_settings(machine: Machine) -> None:
     machine.store(*GROWS)
     code, out, err = machine.run()
@@ -53,6 +60,7 @@ def test_a_machine_without_launches_starts_from_its_default(machine: Machine) ->
     assert f"{SIZE}=" not in out
 
 
+@pytest.mark.usefixtures("terminal")
 def test_explained_in_full(machine: Machine) -> None:
     machine.store(*SETTLED)
     code, out, err = machine.run("--explain")
@@ -129,6 +137,7 @@ def test_as_json(machine: Machine) -> None:
     assert workload["launches"][0]["premapped_need_bytes"] == 9 * GIB // 2
 
 
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("columns", [20, 40, 63, 64, 200])
 def test_narrow_and_wide_terminals(machine: Machine, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     machine.store(*SETTLED)

@@ -29,6 +29,7 @@ def test_the_defaults_are_consistent(tmp_path: Path) -> None:
         '[cloud]\nnodes = ["train-*"]\n[restart]\nmode = "act"\nrestart_node = true\n[peers]\nenabled = true\n',
         '[ledger]\nkind = "gcs"\nbucket = "bucket"\n[tune]\nlog_dir = "/data/logs"\n[logs]\npaths = ["/data/logs"]\n',
         '[monitoring]\nread = true\nendpoint = "127.0.0.1:1"\n',
+        '[cloud]\nendpoint = "127.0.0.1:1"\ninsecure = true\n[restart]\nstale_seconds = 3\n',
     ],
 )
 def test_what_has_an_effect_is_consistent(tmp_path: Path, text: str) -> None:
@@ -64,6 +65,11 @@ def test_what_has_an_effect_is_consistent(tmp_path: Path, text: str) -> None:
             '[restart]\nruntime_command = ["/bin/true"]',
             "restart.runtime_command has no effect: restart.restart_runtime is false",
             "Set it to true",
+        ),
+        (
+            "[restart]\nstale_seconds = 3",
+            "restart.stale_seconds = 3 is for simulators",
+            "Leave it out",
         ),
         (
             "[restart]\nsettle_seconds = 900\nverify_seconds = 900",

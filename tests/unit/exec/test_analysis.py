@@ -190,3 +190,12 @@ def test_a_launch_that_is_logged_and_printed_is_one(tmp_path: Path, logged: str)
     (launch,) = read(job, WatcherCounters(), lambda _: True)["records"]
     os.close(job.texts[0].file)
     assert (launch["pid"], launch["premapped_bytes"], launch["premapped_failures"]) == (77, 8 << 30, 1)
+
+
+def test_a_failure_that_is_logged_and_printed_is_one(tmp_path: Path) -> None:
+    out, logged = tmp_path / "out", time.strftime("E%m%d %H:%M:%S.000001", time.gmtime())
+    out.write_text(f"{logged}  4711 tpu_hal.cc:1] {FAILURE}jax.errors.JaxRuntimeError: {FAILURE}{FAILURE}")
+    job = _job(out)
+    (finding,) = read(job, WatcherCounters(), lambda _: True)["findings"]
+    os.close(job.texts[0].file)
+    assert finding["count"] == 2  # the third is another

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,11 @@ import pytest
 
 from tests.unit.tune.recorded import NOW, launch, record
 from tests.unit.whole_text import findings_in, matches_in
+from tpuwatch.exec import ending
 from tpuwatch.exec.ending import (
     RunResult,
+    await_answer,
+    conclude,
     config_trouble,
     decide,
     decided_since,
@@ -175,3 +178,49 @@ def test_the_report_itself_is_no_failure() -> None:
             assert not matches_in(text.encode(), scanner, "job.log"), text
             read_again += bool(matches_in(text.replace(PREFIX, "").encode(), scanner, "job.log"))
     assert read_again > 20  # without the prefix many would be
+
+
+EXHAUSTED = (
+    b"Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 544.00M. That "
+    b"was not possible. There are 288.00M free.\n"
+)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["alone", "beside-a-daemon"])
+def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, own: bool
+) -> None:
+    (tmp_path / "c.toml").write_text(f'[tune]\ndir = "{tmp_path}/none"\nlog_dir = "{tmp_path}/logs"\n')
+    scanner = Scanner(load_catalogue())
+    findings = [serializers.finding(one) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
+    failed = launch(premapped_need_bytes=17 << 28)
+    found = {"findings": findings, "records": [asdict(failed)]}
+    before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))
+    prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=own, notes=())
+    decision = SizeDecision(SizeStep.GROW, 11 << 29, None, ("The launch had no room.",))
+    after = replace(before, decided=NOW, decision=decision, settings=(VariableSetting(SIZE, str(11 << 29), "Grown."),))
+
+    def sleep(_: float) -> None:
+        write_plan(tmp_path, after)  # the daemon's, a moment later
+
+    monkeypatch.setattr(ending.time, "sleep", sleep)
+    monkeypatch.setattr(ending, "decide", lambda *_: after)
+    end = RunResult(failed.pid, NOW - 60, NOW - 10, 1, False, found)
+    conclude(prepared, end, tmp_path / "c.toml", None)
+    printed = " ".join(capsys.readouterr().err.replace(PREFIX, "").split())
+    assert f"1. Raise TPU_PREMAPPED_BUFFER_SIZE to {11 << 29} (5.5 GiB), as a need of 4.25 GiB was seen" in printed
+    assert "tpuwatch exec --workload train -- COMMAND" in printed
+    assert "a multiple of 4096" not in printed
+    assert f"the next one gets TPU_PREMAPPED_BUFFER_SIZE={11 << 29} (5.5 GiB)." in printed
+
+
+def test_a_daemon_that_decides_nothing_is_waited_for_for_a_moment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))
+    prepared = PreparedRun("a1b2c3", "train", {}, LaunchEnvironment({}), before, tmp_path, own=False, notes=())
+    slept: list[float] = []
+    monkeypatch.setattr(ending.time, "sleep", slept.append)
+    monkeypatch.setattr(ending.time, "monotonic", lambda: sum(slept))
+    assert await_answer(prepared, [launch()]) is None
+    assert sum(slept) == pytest.approx(4.0, abs=0.11)

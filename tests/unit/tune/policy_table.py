@@ -365,6 +365,29 @@ OVERRIDES = (
 
 FINE = (
     Row("default", (launch(),), KEEP, None, "worked with 4 GiB, and took 6 s to initialise"),
+    Row(
+        "that-ran-out-of-hbm-later",
+        (launch(faults={Cause.HBM_OOM_COMPILE: 9.0}, exit_status=1),),
+        KEEP,
+        None,
+        "with 4 GiB, took 6 s to initialise, and failed later by hbm_oom_compile: nothing shows that another size "
+        "would help.",
+    ),
+    Row(
+        "that-ran-out-of-hbm-after-a-smaller-one-had-no-room",
+        (launch(16, faults={Cause.HBM_OOM_RUNTIME: 900.0}, exit_status=1), lacked(8, 9, 1)),
+        BACK,
+        16,
+        "which failed later by hbm_oom_runtime, had room in 16 GiB: back to that.",
+    ),
+    Row("that-a-person-ended", (launch(faults={Cause.INTERRUPTED: 900.0}, exit_status=130),), KEEP, None, "worked"),
+    Row(
+        "that-logged-a-fault-and-did",
+        (launch(faults={Cause.BARRIER_TIMEOUT: 9.0}, exit_status=0),),
+        KEEP,
+        None,
+        "worked",
+    ),
     Row("default-set", (launch(4),), KEEP, None),
     Row("size", (launch(8),), KEEP, 8),
     Row("v4", (launch(),), KEEP, None, "worked with 0 bytes", V4),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
-from tpuwatch.health.proposal import Proposal, suspect
+from tpuwatch.health.proposal import Proposal, node_action, suspect
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
 from tpuwatch.health.stuck_evidence import find_stuck_evidence
@@ -94,6 +94,7 @@ def hung(facts: Facts) -> Proposal | None:
     summary = f"The runtime has not answered for {length(facts.age(port.since) or 0.0)}"
     rests = reason.holders(facts, is_fault=is_runtime) if facts.cpu is Cpu.IDLE else None
     if facts.cpu is not Cpu.BUSY and (rests or memory or symptom):
+        steps = (*steps, *node_action(facts)[1])  # where the runtime does not come back
         reasons = reason.present(first, reason.blocked(facts), memory, rests, symptom)
         summary += ", and the machine is or was out of memory." if memory else ", and its program does not work."
         pids = facts.program_pids

@@ -50,4 +50,5 @@ def phase_limits(restart: RestartConfig) -> PhaseLimits:
         wait_seconds=restart.wait_seconds,
         poll_seconds=restart.poll_seconds,
         stockout_alert_after=restart.stockout_alert_after,
+        stale_seconds=restart.stale_seconds,
     )

@@ -36,7 +36,7 @@ def command(script: str) -> tuple[str, ...]:
 def test_leaving_ends_every_process_and_removes_every_file() -> None:
     with SimulatedMachine(command=command(SERVE)) as vm:
         vm.start_daemon()
-        launch = vm.launch(LAUNCH["healthy"])
+        launch = vm.simulator.executor.launch(LAUNCH["healthy"])
         root, daemon = vm.root, vm.daemon
     assert daemon.returncode == -signal.SIGTERM
     assert launch.returncode is not None
@@ -100,8 +100,56 @@ def test_a_simulator_that_cannot_start_leaves_nothing_behind(monkeypatch: pytest
 
 def test_launch_runs_with_its_own_environment_and_not_ours() -> None:
     with SimulatedMachine(pace=0, command=command(SERVE)) as vm:
-        assert vm.launch(LAUNCH["premapped"]).wait(60) == 1
+        assert vm.simulator.executor.launch(LAUNCH["premapped"]).wait(60) == 1
         (log,) = vm.logs.glob("*.log.INFO.*")
         assert "Size: 268435456 " in log.read_text()
         assert "Attempting to allocate" in (vm.jobs / "premapped.log").read_text()
     assert "TPU_PREMAPPED_BUFFER_SIZE" not in os.environ
+
+
+def test_a_command_runs_in_its_directory_and_without_what_is_for_the_users_own_jobs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("TPU_PREMAPPED_BUFFER_SIZE", "TPUWATCH_WORKLOAD", "LIBTPU_INIT_ARGS"):
+        monkeypatch.setenv(name, "mine")
+    script = "import os, sys; print(os.getcwd(), *sys.argv[1:], *sorted(os.environ), file=sys.stderr); sys.exit(3)"
+    with SimulatedMachine(command=command(script)) as vm, (tmp_path / "out").open("w+") as output:
+        assert vm.run(["tune", "--json"], output) == 3
+        output.seek(0)
+        directory, *words = output.read().split()
+        assert (Path(directory).resolve(), words[:2]) == (vm.root.resolve(), ["tune", "--json"])
+        assert [word for word in words if word.startswith(("TPU", "LIBTPU"))] == ["TPUWATCH_CONFIG"]
+
+
+def test_what_to_type_elsewhere_begins_with_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SimulatedMachine(command=command(SERVE)) as vm:
+        cd, export, *_ = vm.commands()
+        assert (cd, export) == (f"cd {vm.root}", f"export TPUWATCH_CONFIG={vm.root}/tpuwatch.toml")
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert vm.commands()[2] == f"export PATH={Path(sys.executable).parent}:$PATH"
+
+
+def test_a_command_that_is_interrupted_ends_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    wait, begun = subprocess.Popen.wait, tmp_path / "begun"
+
+    def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is None and not begun.exists():
+            machine.wait_for(lambda: begun.exists() or None, 60)
+            raise KeyboardInterrupt
+        return wait(process, timeout)
+
+    script = (
+        "import signal, subprocess, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'])\n"
+        f"open({str(begun)!r}, 'w').write(str(child.pid)); signal.pause()"
+    )
+    monkeypatch.setattr(machine, "STOP_SECONDS", 0.1)
+    with SimulatedMachine(command=command(script)) as vm, (tmp_path / "out").open("w") as output:
+        monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            vm.run([], output)
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(begun.read_text() or "0"), 0)

@@ -1,0 +1,91 @@
+"""The size that is decided, in the remedy of a buffer that had no room."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.tune.histories import HOST, gib, history, lacked, launch
+from tests.unit.whole_text import findings_in
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.events import Finding
+from tpuwatch.model.launches import Launch
+from tpuwatch.model.tune import Bounds, TunePlan
+from tpuwatch.tune.advice import with_plans, with_sizes_of
+from tpuwatch.tune.policy import decide
+
+EXHAUSTED = (
+    b"Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 544.00M. That "
+    b"was not possible. There are 288.00M free.\n"
+)
+LACKED = {"size": 4, "need": 4.25, "asked": 544 / 1024}
+
+
+def finding(text: bytes = EXHAUSTED) -> Finding:
+    (found,) = findings_in(text, Scanner(load_catalogue()), "job.log", 0.0)
+    return found
+
+
+def plan(launches: list[Launch], workload: str = "default", **bounds: Any) -> TunePlan:
+    return TunePlan(workload, 0.0, (), decide(launches, HOST, Bounds(**bounds)))
+
+
+def steps(found: Finding, launches: list[Launch], *plans: TunePlan) -> list[str]:
+    (advised,) = with_plans([found], launches[::-1], plans)
+    return [step.do for step in advised.remedy]
+
+
+def test_it_has_the_number_that_tuning_has_and_how_to_set_it() -> None:
+    launches = history(lacked(**LACKED, workload="big"))
+    decided = plan(launches, "big")
+    assert decided.decision.size_bytes == gib(5.5)
+    first, second = steps(finding(), launches, plan([], "other"), decided)
+    assert first == (
+        f"Raise TPU_PREMAPPED_BUFFER_SIZE to {gib(5.5)} (5.5 GiB), as a need of 4.25 GiB was seen, and start the "
+        "program again: both are done by `tpuwatch exec --workload big -- COMMAND`."
+    )
+    assert second.startswith("Or set TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES")
+
+
+def test_of_several_launches_it_is_the_one_that_the_finding_is_about() -> None:
+    launches = history(lacked(**LACKED, workload="one", pid=1), lacked(8, 9, 1, workload="two", pid=2))
+    plans = [plan(launches[:1], "one"), plan(launches[1:], "two")]
+    found = finding()
+    assert "--workload two" in steps(found, launches, *plans)[0]
+    assert "--workload one" in steps(replace(found, last=replace(found.last, pid=1)), launches, *plans)[0]
+
+
+def test_where_nothing_is_decided_the_rules_own_words_stand() -> None:
+    launches = history(lacked(**LACKED))
+    assert steps(finding(), launches)[0].startswith("Raise TPU_PREMAPPED_BUFFER_SIZE (bytes, a multiple of 4096)")
+    assert steps(finding(), [], plan(launches)) == steps(finding(), launches)
+    before = plan(history(launch(4)))  # decided before the failure was read
+    assert steps(finding(), launches, before) == steps(finding(), launches)
+    oom = finding(b"RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.00G of 15.75G hbm.\n")
+    assert steps(oom, launches, plan(launches)) == [step.do for step in oom.remedy]
+
+
+def test_that_no_size_would_do_is_said_in_place_of_raise_it() -> None:
+    launches = history(lacked(40, 50, 10))
+    first, *rest = steps(finding(), launches, plan(launches, max_bytes=gib(40)))
+    assert first.startswith("No TPU_PREMAPPED_BUFFER_SIZE that is allowed would do. The launch of ")
+    assert not [step for step in rest if step.startswith("Raise")]
+
+
+def test_the_operators_own_size_below_libtpus_is_to_be_left_out() -> None:
+    launches = history(lacked(0.25, 0.5, 0.25, own=True))
+    assert steps(finding(), launches, plan(launches))[0] == (
+        "Leave TPU_PREMAPPED_BUFFER_SIZE unset, which gives libtpu's own 4 GiB, as a need of 512 MiB was seen, and "
+        "start the program again: both are done by `tpuwatch exec -- COMMAND`."
+    )
+
+
+def test_of_a_text_it_is_what_its_launches_show() -> None:
+    (advised,) = with_sizes_of([finding()], history(lacked(**LACKED)))
+    assert advised.remedy[0].do == (
+        f"Raise TPU_PREMAPPED_BUFFER_SIZE to {gib(5.5)} (5.5 GiB), as a need of 4.25 GiB was seen, and start the "
+        "program again."
+    )
+    found = finding()
+    assert with_sizes_of([found], history(launch(4))) == [found]

@@ -1,0 +1,86 @@
+"""What is decided for the next launch, as the first step of a finding's remedy: a number in place of "raise it"."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.core import format_size
+from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, DEFAULT_WORKLOAD, SIZE, Bounds, Cause, Remedy, SizeStep, TuneHost
+from tpuwatch.tune.planner import workload_of
+from tpuwatch.tune.policy import decide
+from tpuwatch.tune.proposal import GUIDE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from tpuwatch.model import Finding, Launch, SizeDecision, TunePlan
+
+_GENERAL: Final = f"Raise {SIZE} "  # how the step begins that a rule gives, which knows no number
+_UNBOUNDED: Final = 1 << 50  # bytes of memory: how much the host of a text has is not known
+
+
+def with_plans(findings: Iterable[Finding], launches: Sequence[Launch], plans: Sequence[TunePlan]) -> list[Finding]:
+    """The findings, those of a buffer that had no room with the size that is decided for their workload.
+
+    `launches`: the newest first.
+    """
+    return [_with_plan(finding, launches, plans) for finding in findings]
+
+
+def with_sizes_of(findings: Iterable[Finding], launches: Sequence[Launch]) -> list[Finding]:
+    """The same where nothing is known but the launches of a text: as tuning would decide by them alone."""
+    return [_with_size(finding, launches) for finding in findings]
+
+
+def with_size(remedy: Sequence[Remedy], failed: Launch, decision: SizeDecision, how: str = "") -> tuple[Remedy, ...]:
+    """The remedy with the size that is decided after a launch has failed. `how` it is set, as the end of a sentence."""
+    step = _step(failed, decision, how)
+    if not step:
+        return tuple(remedy)
+    return (Remedy(step, GUIDE), *(one for one in remedy if not one.do.startswith(_GENERAL)))
+
+
+def exec_words(workload: str) -> str:
+    """How a launch of the workload gets what is decided."""
+    name = "" if workload == DEFAULT_WORKLOAD else f" --workload {workload}"
+    return f": both are done by `tpuwatch exec{name} -- COMMAND`"
+
+
+def _with_plan(finding: Finding, launches: Sequence[Launch], plans: Sequence[TunePlan]) -> Finding:
+    failed = _failed(finding, launches)
+    plan = next((one for one in plans if failed is not None and one.workload == workload_of(failed)), None)
+    if failed is None or plan is None:
+        return finding
+    return replace(finding, remedy=with_size(finding.remedy, failed, plan.decision, exec_words(plan.workload)))
+
+
+def _with_size(finding: Finding, launches: Sequence[Launch]) -> Finding:
+    failed = _failed(finding, launches)
+    if failed is None:
+        return finding
+    decision = decide([failed], TuneHost(available_bytes=_UNBOUNDED), Bounds())
+    return replace(finding, remedy=with_size(finding.remedy, failed, decision))
+
+
+def _failed(finding: Finding, launches: Sequence[Launch]) -> Launch | None:
+    """The launch that the finding is about: that of its last event, else the newest whose buffer had no room."""
+    if finding.cause is not Cause.PREMAPPED_EXHAUSTED:
+        return None
+    failed = [launch for launch in launches if launch.premapped_failures]
+    return next((launch for launch in failed if launch.pid == finding.last.pid), next(iter(failed), None))
+
+
+def _step(failed: Launch, decision: SizeDecision, how: str) -> str:
+    """What to do, a sentence; "" where what is decided is no answer to the failure."""
+    if decision.step is SizeStep.UNSATISFIABLE:
+        return f"No {SIZE} that is allowed would do. {decision.reasons[0]}"
+    size = DEFAULT_PREMAPPED_BYTES if decision.size_bytes is None else decision.size_bytes
+    need = failed.premapped_need_bytes
+    if size <= max(failed.premapped_bytes or 0, need or 0):
+        return ""
+    gets = f"Raise {SIZE} to {size} ({format_size(size)})"
+    if decision.size_bytes is None:
+        gets = f"Leave {SIZE} unset, which gives libtpu's own {format_size(size)}"
+    needed = f", as a need of {format_size(need)} was seen," if need else ""
+    return f"{gets}{needed} and start the program again{how}."
