@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted dashboards picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted 
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
+
+dashboards: $(VENV)/.dev-stamp ## Write deploy/grafana/dashboards from their code (Python 3.11 or newer)
+	$(BIN)/python -m deploy.grafana.build
 
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml

@@ -1,0 +1,163 @@
+"""Restarts: what was begun, how it ended, what waits, and whether the ledger can be written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deploy.grafana.panels import Limit, Query, new_dashboard, positive, row, series_panel, stat_panel, table_panel
+
+RESULTS = {
+    "done": "green",
+    "not_verified": "yellow",
+    "failed": "red",
+    "needs_operator": "dark-red",
+    "cancelled": "text",
+}
+
+
+def restarts() -> Any:
+    """The dashboard."""
+    new = new_dashboard(
+        "tpuwatch-restarts",
+        "Restarts",
+        "Restarts of jobs, runtimes and nodes. Daemons that share a ledger export the same records: figures of the "
+        "ledger are the highest of them, never their sum.",
+        variables=[],
+    )
+    new.with_row(row("Now"))
+    for panel in (
+        stat_panel(
+            "Under way",
+            "Open restarts in the ledger.",
+            Query("sum(max by (phase) (tpuwatch_restarts_open))"),
+            "restart.md",
+            limit=Limit(attention=1),
+            span=3,
+        ),
+        stat_panel(
+            "Wait for capacity",
+            "Nodes that were stopped and whose start is refused: there is no more capacity in the zone.",
+            Query("max(tpuwatch_restarts_waiting_for_capacity)"),
+            "restart.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "Need an operator",
+            "Nodes for which tpuwatch does nothing more by itself.",
+            Query("max(tpuwatch_restart_person_needed)"),
+            "restart.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "Breaker open",
+            "1 while no restart is begun until `tpuwatch restarts reset-breaker`.",
+            Query("max(tpuwatch_breaker_open)"),
+            "restart.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "Not recorded",
+            "Restarts in the memory of one process alone: only it would start these nodes. Do not end it.",
+            Query("max(tpuwatch_restarts_unrecorded)"),
+            "restart.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "Ledger",
+            "1 if every daemon could read and write its ledger at the latest use.",
+            Query("min(tpuwatch_ledger_up)"),
+            "restart.md",
+            limit=Limit(bad=1, low=True),
+            span=3,
+        ),
+        stat_panel(
+            "Webhook messages lost",
+            "Messages to people that failed for good or were dropped, in the chosen time.",
+            Query('sum(increase(tpuwatch_webhook_messages_total{result!="sent"}[$__range]))'),
+            "restart.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "API left alone",
+            "Daemons that send no requests to the Cloud TPU API for a while, since too many failed.",
+            Query("sum(tpuwatch_api_breaker_open)"),
+            "operations.md",
+            limit=Limit(attention=1),
+            span=3,
+        ),
+    ):
+        new.with_panel(panel)
+    new.with_panel(
+        table_panel(
+            "Restarts under way",
+            "Its phase, how long it has been in it, and the node's verdict. A node leads to its own dashboard.",
+            [
+                Query("time() - max by (zone, node, phase) (tpuwatch_restart_phase_timestamp_seconds)"),
+                Query(
+                    "max by (zone, node, verdict) (tpuwatch_verdict == 1)"
+                    " and on (zone, node) tpuwatch_restart_phase_timestamp_seconds"
+                ),
+            ],
+            "restart.md",
+            columns={"zone": "Zone", "node": "Node", "phase": "Phase", "Value #A": "For", "verdict": "Verdict"},
+            units={"For": "s"},
+            sort="For",
+        )
+    )
+    new.with_row(row("Over time"))
+    for panel in (
+        series_panel(
+            "Begun, in a day",
+            "Actions that daemons began because of a verdict.",
+            [Query("sum by (action) (increase(tpuwatch_restarts_begun_total[1d]))", "{{action}}")],
+            "restart.md",
+            stacked=True,
+        ),
+        series_panel(
+            "Ended, in a day, by result",
+            "not_verified: the node was restarted, and nothing has said that it works again.",
+            [Query("sum by (result) (increase(tpuwatch_restarts_total[1d]))", "{{result}}")],
+            "restart.md",
+            stacked=True,
+            colors=RESULTS,
+        ),
+        series_panel(
+            "Open restarts by phase",
+            "As the ledger has them.",
+            [Query("max by (phase) (tpuwatch_restarts_open)", "{{phase}}")],
+            "restart.md",
+            stacked=True,
+        ),
+        series_panel(
+            "Why nothing was done, in a day",
+            "Decisions not to take the action that a verdict calls for; `observe`: it would have been taken.",
+            [
+                Query(
+                    positive("sum by (reason) (increase(tpuwatch_restarts_blocked_total[1d]))", "reason"),
+                    "{{reason}}",
+                )
+            ],
+            "restart.md",
+            stacked=True,
+        ),
+        series_panel(
+            "Ledger errors",
+            "Failures to read or write the ledger, in an hour, by daemon.",
+            [Query("increase(tpuwatch_ledger_errors_total[1h])", "{{instance}}")],
+            "restart.md",
+            limit=Limit(attention=1),
+        ),
+        series_panel(
+            "Peers",
+            "Watched nodes by what their own tpuwatch answers. A silent peer is evidence of a stuck node.",
+            [Query("max by (state) (tpuwatch_peers)", "{{state}}")],
+            "restart.md",
+        ),
+    ):
+        new.with_panel(panel)
+    return new
