@@ -1,0 +1,241 @@
+"""Whether a program fits on a TPU, found out before there is one: libtpu's own compiler says so, in a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConfigError, format_size
+from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.host import ProcFs, read_memory
+from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
+from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
+from tpuwatch.program.child import Child, ChildError, ChildLimits
+from tpuwatch.web import diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tpuwatch.model import Finding
+    from tpuwatch.program.targets import Target
+
+LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
+_FRONT: Final = Path(__file__).with_name("jax_front.py")
+_OUTPUT: Final = "output.txt"
+_TAIL_BYTES: Final = 2000
+# The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
+_ENVIRONMENT: Final = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is compiled: a function, as "module:name", and its arguments from a factory or as shapes ("f32[8,128]")."""
+
+    function: str
+    arguments: str | None = None
+    shapes: tuple[str, ...] = ()
+    donate: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the compiler said of one batch. Bytes are of one device; None where it does not say."""
+
+    fits: bool
+    batch: int | None
+    needed_bytes: int | None
+    available_bytes: int | None
+    devices: int
+    device_kind: str
+    sharded: bool  # whether the factory spread the arguments over the devices
+    trace_seconds: float
+    compile_seconds: float
+    arguments_bytes: int | None = None
+    outputs_bytes: int | None = None
+    shared_bytes: int | None = None  # of the outputs, which take the place of donated arguments
+    temporaries_bytes: int | None = None
+    code_bytes: int | None = None
+    message: str = ""  # of the compiler, where it refused
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What came of one target. `problem` says why there is no answer: (kind, stage, message, place of the user's code)."""
+
+    target: Target
+    trials: tuple[Trial, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problem: Mapping[str, Any] | None = None
+    output: str = ""  # the end of what the child printed, where it gave no answer
+    seconds: float = 0.0
+
+    @property
+    def last(self) -> Trial | None:
+        """The trial that counts: the last one."""
+        return self.trials[-1] if self.trials else None
+
+    @property
+    def fits(self) -> bool | None:
+        """None if there is no answer."""
+        return None if self.last is None or self.problem is not None else self.last.fits
+
+
+@dataclass(slots=True)
+class _Run:
+    trials: list[Trial] = field(default_factory=list)
+    problem: dict[str, Any] | None = None
+    stage: str = "start"
+
+
+def run_preflight(
+    program: Program,
+    target: Target,
+    *,
+    batch: int | None = None,
+    python: str,
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None],
+) -> Preflight:
+    """Compile the program for the target. Never raises for what the child does; KeyboardInterrupt ends the child."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tpuwatch-preflight-") as name:
+        directory = Path(name)
+        run = _Run()
+        child = _child(program, target, python, limits, environ, directory)
+        try:
+            child.send({"batch": batch})
+            if child.process.stdin is not None:
+                child.process.stdin.close()
+            for report in child.reports():
+                _take(report, run, on_stage)
+        except ChildError as error:
+            run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
+        finally:
+            child.close()
+        if not run.trials and run.problem is None:
+            run.problem = _died(child.process.returncode, run.stage)
+        findings = () if run.trials and run.trials[-1].fits else tuple(fold(_records(directory)))
+        output = _tail(directory / _OUTPUT) if run.problem is not None else ""
+    return Preflight(target, tuple(run.trials), findings, run.problem, output, time.monotonic() - started)
+
+
+def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
+    """The Python that has JAX: the one given, this one if it has it, that of the active environment, or `python3`.
+
+    Raises ConfigError where the given one is no program.
+    """
+    if given is not None:
+        found = shutil.which(given)
+        if found is None:
+            raise ConfigError(f"--python: {given!r} is no program")
+        return found
+    if find_spec("jax") is not None:
+        return sys.executable
+    active = environ.get("VIRTUAL_ENV")
+    return (active and shutil.which(f"{active}/bin/python")) or shutil.which("python3") or sys.executable
+
+
+def memory_limit(given: int | None, processes: ProcFs | None = None) -> int:
+    """The bytes that a child may take: those given, else what the machine has available now.
+
+    Raises ConfigError where that is less than the compiler takes at least.
+    """
+    available = read_memory(processes or ProcFs(), Path("/"), (), 0).available
+    limit = available if given is None else given
+    if limit is not None and limit < LEAST_MEMORY:
+        where = "is available on this machine" if given is None else "is given by --memory-limit"
+        raise ConfigError(f"{format_size(limit)} of memory {where}; the compiler takes {format_size(LEAST_MEMORY)} or more")
+    return limit if limit is not None else LEAST_MEMORY
+
+
+def preflight_document(program: Program, results: Iterable[Preflight], python: str) -> dict[str, Any]:
+    """What was asked and what came of it, fit for JSON. Bytes are of one device."""
+    return {
+        "function": program.function,
+        "python": python,
+        "results": [
+            {
+                "tpu": result.target.name,
+                "topology": result.target.topology,
+                "chips": result.target.chips,
+                "fits": result.fits,
+                "seconds": round(result.seconds, 3),
+                "trial": None if result.last is None else asdict(result.last),
+                "findings": diagnosis(result.findings, ())["findings"],
+                "problem": None if result.problem is None else {**result.problem, "output": result.output},
+            }
+            for result in results
+        ],
+    }
+
+
+def _child(
+    program: Program, target: Target, python: str, limits: ChildLimits, environ: Mapping[str, str], directory: Path
+) -> Child:
+    logs = directory / "logs"
+    logs.mkdir()
+    pipe = os.pipe()
+    request = {
+        "function": program.function,
+        "arguments": program.arguments,
+        "shapes": program.shapes,
+        "donate": program.donate,
+        "topology": target.topology,
+        "options": target.options,
+        "report": pipe[1],
+    }
+    own = {**environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
+    own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
+    return Child(
+        [python, str(_FRONT), json.dumps(request)],
+        report=pipe,
+        environ=own,
+        output=directory / _OUTPUT,
+        limits=limits,
+    )
+
+
+def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> None:
+    """A report of the child; None: time goes by."""
+    if report is not None:
+        run.stage = report.get("stage", run.stage)
+        run.problem = report.get("error", run.problem)
+        if "trial" in report:
+            run.trials.append(Trial(**report["trial"]))
+    on_stage(run.stage)
+
+
+def _died(status: int | None, stage: str) -> dict[str, Any]:
+    how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+    return {"kind": "died", "stage": stage, "message": f"the child process ended without an answer ({how})", "place": None}
+
+
+def _records(directory: Path) -> Iterator[RecognisedRecord]:
+    """What the rules recognise in what the child printed and in libtpu's log of it."""
+    scanner = Scanner(for_programs(load_catalogue()))
+    logs = [path for path in (directory / "logs").iterdir() if ".INFO." in path.name and not path.is_symlink()]
+    for path in [directory / _OUTPUT, *logs]:
+        data = path.read_bytes()
+        parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
+        for match in [*parser.feed(data), *parser.finish()]:
+            yield RecognisedRecord.from_match(match, path.name, time.time())
+
+
+def _tail(path: Path) -> str:
+    data = path.read_bytes()[-_TAIL_BYTES:]
+    return data.decode("utf-8", "replace")
