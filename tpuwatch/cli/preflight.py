@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 1800.0
 _LINE_SECONDS = 1.0
+_MAX_BATCH = 65536
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +47,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an accelerator type such as v6e-4, or a topology such as v6e:2x2; may be given again",
     )
     parser.add_argument("--slices", type=_positive, default=1, metavar="N", help="so many slices of it (default: 1)")
-    parser.add_argument("--batch", type=_positive, metavar="N", help="passed to the factory as batch")
+    batches = parser.add_mutually_exclusive_group()
+    batches.add_argument("--batch", type=_positive, metavar="N", help="passed to the factory as batch")
+    batches.add_argument(
+        "--max-batch",
+        type=_positive,
+        nargs="?",
+        const=_MAX_BATCH,
+        metavar="N",
+        help=f"search for the largest batch that fits, up to N (default: {_MAX_BATCH})",
+    )
+    parser.add_argument(
+        "--batch-step", type=_positive, default=8, metavar="N", help="which batch is a multiple of N (default: 8)"
+    )
     parser.add_argument(
         "--donate",
         type=_numbers,
@@ -79,7 +92,15 @@ def run(args: argparse.Namespace) -> int:
         progress = _Progress(one.name)
         try:
             result = run_preflight(
-                program, one, batch=args.batch, python=python, limits=limits, environ=os.environ, on_stage=progress.show
+                program,
+                one,
+                batch=args.batch,
+                up_to=args.max_batch,
+                step=args.batch_step,
+                python=python,
+                limits=limits,
+                environ=os.environ,
+                on_stage=progress.show,
             )
         finally:
             progress.clear()

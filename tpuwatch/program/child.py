@@ -77,6 +77,12 @@ class Child:
                 self.process.stdin.write(json.dumps(message).encode() + b"\n")
                 self.process.stdin.flush()
 
+    def finish(self) -> None:
+        """Let it end: nothing more is sent."""
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+
     def reports(self) -> Iterator[Any]:
         """Its reports as they come, None from time to time while there is none, until it has closed the pipe.
 
@@ -100,9 +106,7 @@ class Child:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        if self.process.stdin is not None:
-            with suppress(BrokenPipeError):
-                self.process.stdin.close()
+        self.finish()
         os.close(self._reader)
 
     def _lines(self) -> Iterator[Any]:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +19,11 @@ from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
 from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
 from tpuwatch.program.child import Child, ChildError, ChildLimits
+from tpuwatch.program.largest import Need, largest_batch
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from tpuwatch.model import Finding
     from tpuwatch.program.targets import Target
@@ -77,21 +78,23 @@ class Preflight:
     """What came of one target. `problem` says why there is no answer: (kind, stage, message, place of the user's code)."""
 
     target: Target
-    trials: tuple[Trial, ...] = ()
+    trials: tuple[Trial, ...] = ()  # in the order in which they were made
+    largest: int | None = None  # the largest batch that fits, where it was searched for
     findings: tuple[Finding, ...] = ()
     problem: Mapping[str, Any] | None = None
     output: str = ""  # the end of what the child printed, where it gave no answer
     seconds: float = 0.0
 
     @property
-    def last(self) -> Trial | None:
-        """The trial that counts: the last one."""
-        return self.trials[-1] if self.trials else None
+    def trial(self) -> Trial | None:
+        """The trial that counts: that of the largest batch that fits, else the last one."""
+        found = [trial for trial in self.trials if trial.fits and trial.batch == self.largest]
+        return found[-1] if found else self.trials[-1] if self.trials else None
 
     @property
     def fits(self) -> bool | None:
         """None if there is no answer."""
-        return None if self.last is None or self.problem is not None else self.last.fits
+        return None if self.trial is None or self.problem is not None else self.trial.fits
 
 
 @dataclass(slots=True)
@@ -106,32 +109,45 @@ def run_preflight(
     target: Target,
     *,
     batch: int | None = None,
+    up_to: int | None = None,
+    step: int = 1,
     python: str,
     limits: ChildLimits,
     environ: Mapping[str, str],
     on_stage: Callable[[str], None],
 ) -> Preflight:
-    """Compile the program for the target. Never raises for what the child does; KeyboardInterrupt ends the child."""
+    """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
+
+    Never raises for what the child does; KeyboardInterrupt ends the child.
+    """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tpuwatch-preflight-") as name:
         directory = Path(name)
         run = _Run()
+        search = _once(batch) if up_to is None else largest_batch(step, up_to)
         child = _child(program, target, python, limits, environ, directory)
+        largest = None
         try:
-            child.send({"batch": batch})
-            if child.process.stdin is not None:
-                child.process.stdin.close()
+            child.send({"batch": next(search)})
             for report in child.reports():
-                _take(report, run, on_stage)
+                if _take(report, run, on_stage):
+                    try:
+                        child.send({"batch": search.send(_need(run.trials[-1]))})
+                    except StopIteration as result:
+                        largest = result.value
+                        child.finish()
         except ChildError as error:
             run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
         finally:
             child.close()
         if not run.trials and run.problem is None:
             run.problem = _died(child.process.returncode, run.stage)
-        findings = () if run.trials and run.trials[-1].fits else tuple(fold(_records(directory)))
-        output = _tail(directory / _OUTPUT) if run.problem is not None else ""
-    return Preflight(target, tuple(run.trials), findings, run.problem, output, time.monotonic() - started)
+        done = Preflight(target, tuple(run.trials), largest, problem=run.problem)
+        if done.fits is not True:
+            done = replace(done, findings=tuple(fold(_records(directory))))
+        if done.problem is not None:
+            done = replace(done, output=_tail(directory / _OUTPUT))
+    return replace(done, seconds=time.monotonic() - started)
 
 
 def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
@@ -175,7 +191,9 @@ def preflight_document(program: Program, results: Iterable[Preflight], python: s
                 "chips": result.target.chips,
                 "fits": result.fits,
                 "seconds": round(result.seconds, 3),
-                "trial": None if result.last is None else asdict(result.last),
+                "largest_batch": result.largest,
+                "trial": None if result.trial is None else asdict(result.trial),
+                "trials": [asdict(trial) for trial in result.trials],
                 "findings": diagnosis(result.findings, ())["findings"],
                 "problem": None if result.problem is None else {**result.problem, "output": result.output},
             }
@@ -210,14 +228,29 @@ def _child(
     )
 
 
-def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> None:
-    """A report of the child; None: time goes by."""
+def _once(batch: int | None) -> Generator[int | None, Need, int | None]:
+    """The search where there is nothing to search for."""
+    yield batch
+    return None
+
+
+def _need(trial: Trial) -> Need:
+    return Need(trial.fits, trial.needed_bytes, trial.available_bytes)
+
+
+def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> bool:
+    """A report of the child; None: time goes by. Whether it ends a trial."""
+    ended = False
     if report is not None:
         run.stage = report.get("stage", run.stage)
         run.problem = report.get("error", run.problem)
         if "trial" in report:
             run.trials.append(Trial(**report["trial"]))
-    on_stage(run.stage)
+            ended = True
+    last = run.trials[-1] if run.trials else None
+    tried = "" if last is None else f"{'fits' if last.fits else 'does not fit'} with batch {last.batch}; "
+    on_stage(tried + run.stage)
+    return ended
 
 
 def _died(status: int | None, stage: str) -> dict[str, Any]:

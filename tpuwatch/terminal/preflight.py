@@ -37,6 +37,9 @@ def print_preflight(console: Console, document: Mapping[str, Any]) -> None:
             _print_memory(console, result["trial"])
         else:
             _print_refusal(console, result)
+        if len(result["trials"]) > 1:
+            tried = ", ".join(f"{one['batch']} {'fits' if one['fits'] else 'does not'}" for one in result["trials"])
+            console.line(f"Tried: {tried}.", indent=3, hang=2, style="dim")
 
 
 def _cells(result: Mapping[str, Any]) -> list[str]:
@@ -60,6 +63,8 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
         for name in ("needed_bytes", "available_bytes")
     )
     verb = "fits" if result["fits"] else "does not fit"
+    if result["largest_batch"] is not None:
+        batch, verb = f" fits with batch {trial['batch']}", "and with no larger one"
     return f"{tpu}: {function}{batch} {verb}: it needs {needed} of HBM on each device, and {available} is there."
 
 
