@@ -37,7 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "and mesh or devices to spread them over the TPU's devices",
     )
     arguments.add_argument(
-        "--shape", action="append", default=[], metavar="SHAPE", help="the shape of the next argument, such as bf16[64,1024]"
+        "--shape",
+        action="append",
+        default=[],
+        metavar="SHAPE",
+        help="the shape of the next argument, such as bf16[64,1024]",
     )
     parser.add_argument(
         "--tpu",
@@ -67,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N[,N]",
         help="numbers of the arguments whose memory the results may take, as jax.jit's donate_argnums",
     )
-    parser.add_argument("--python", metavar="FILE", help="the interpreter that has JAX and libtpu (default: this environment's)")
+    parser.add_argument(
+        "--python", metavar="FILE", help="the interpreter that has JAX and libtpu (default: this environment's)"
+    )
     parser.add_argument(
         "--timeout", type=float, default=_TIMEOUT_SECONDS, metavar="S", help="seconds for each TPU (default: 1800)"
     )
@@ -80,7 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0: it fits on all; 1: it does not, or is wrong; 2: wrong use; 3: there is no answer."""
     from tpuwatch.core import ConfigError
-    from tpuwatch.program import ChildLimits, Program, interpreter, memory_limit, preflight_document, run_preflight, target
+    from tpuwatch.program import (
+        ChildLimits,
+        Program,
+        interpreter,
+        memory_limit,
+        preflight_document,
+        run_preflight,
+        target,
+    )
     from tpuwatch.terminal import Console, print_preflight
 
     targets = [target(name, args.slices) for name in args.tpu]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_LINE: Final = 1 << 20  # of a report; a child that writes more is broken
 _LOOK_SECONDS: Final = 0.2
+_END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +95,18 @@ class Child:
                 if selector.select(_LOOK_SECONDS):
                     read = os.read(self._reader, 1 << 16)
                     if not read:
+                        self._ends()
                         return
                     self._buffer += read
                     yield from self._lines()
                 else:
                     yield None
                 self._check()
+
+    def _ends(self) -> None:
+        """It has closed the pipe, most likely since it ends: its own exit status says more than that of a killed one."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
 
     def close(self) -> None:
         """End all its processes that are left, and wait for it."""

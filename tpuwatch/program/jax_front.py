@@ -125,7 +125,9 @@ class Front:
             anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
             if batch is not None and "batch" not in taken and not anything:
                 raise Stop("usage", f"{self.request['arguments']} takes no argument named batch")
-            chosen = {name: value for name, value in offered.items() if (name in taken or anything) and value is not None}
+            chosen = {
+                name: value for name, value in offered.items() if (name in taken or anything) and value is not None
+            }
             sharded = "mesh" in chosen or "devices" in chosen
             given = self._called(factory, chosen, sharded)
         if not isinstance(given, (tuple, list, dict)):

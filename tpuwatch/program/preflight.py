@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tpuwatch.program.targets import Target
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
-_FRONT: Final = Path(__file__).with_name("jax_front.py")
+FRONT: Final = Path(__file__).with_name("jax_front.py")
 _OUTPUT: Final = "output.txt"
 _TAIL_BYTES: Final = 2000
 # The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
@@ -115,8 +115,11 @@ def run_preflight(
     limits: ChildLimits,
     environ: Mapping[str, str],
     on_stage: Callable[[str], None],
+    front: Path = FRONT,
 ) -> Preflight:
     """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
+
+    `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
     Never raises for what the child does; KeyboardInterrupt ends the child.
     """
@@ -125,7 +128,7 @@ def run_preflight(
         directory = Path(name)
         run = _Run()
         search = _once(batch) if up_to is None else largest_batch(step, up_to)
-        child = _child(program, target, python, limits, environ, directory)
+        child = _child(program, target, [python, str(front)], limits, environ, directory)
         largest = None
         try:
             child.send({"batch": next(search)})
@@ -175,7 +178,9 @@ def memory_limit(given: int | None, processes: ProcFs | None = None) -> int:
     limit = available if given is None else given
     if limit is not None and limit < LEAST_MEMORY:
         where = "is available on this machine" if given is None else "is given by --memory-limit"
-        raise ConfigError(f"{format_size(limit)} of memory {where}; the compiler takes {format_size(LEAST_MEMORY)} or more")
+        raise ConfigError(
+            f"{format_size(limit)} of memory {where}; the compiler takes {format_size(LEAST_MEMORY)} or more"
+        )
     return limit if limit is not None else LEAST_MEMORY
 
 
@@ -203,7 +208,12 @@ def preflight_document(program: Program, results: Iterable[Preflight], python: s
 
 
 def _child(
-    program: Program, target: Target, python: str, limits: ChildLimits, environ: Mapping[str, str], directory: Path
+    program: Program,
+    target: Target,
+    command: list[str],
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    directory: Path,
 ) -> Child:
     logs = directory / "logs"
     logs.mkdir()
@@ -220,7 +230,7 @@ def _child(
     own = {**environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
     own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
     return Child(
-        [python, str(_FRONT), json.dumps(request)],
+        [*command, json.dumps(request)],
         report=pipe,
         environ=own,
         output=directory / _OUTPUT,
@@ -255,7 +265,12 @@ def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> bool:
 
 def _died(status: int | None, stage: str) -> dict[str, Any]:
     how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-    return {"kind": "died", "stage": stage, "message": f"the child process ended without an answer ({how})", "place": None}
+    return {
+        "kind": "died",
+        "stage": stage,
+        "message": f"the child process ended without an answer ({how})",
+        "place": None,
+    }
 
 
 def _records(directory: Path) -> Iterator[RecognisedRecord]:

@@ -50,7 +50,14 @@ def _cells(result: Mapping[str, Any]) -> list[str]:
     needed, available = trial["needed_bytes"], trial["available_bytes"]
     share = f"{needed / available:.0%}" if needed and available else ""
     sizes = ["" if size is None else format_size(size).replace(" ", "") for size in (needed, available)]
-    return [result["tpu"], result["topology"], answer, *sizes, share, format_seconds(trial["compile_seconds"]).replace(" ", "")]
+    return [
+        result["tpu"],
+        result["topology"],
+        answer,
+        *sizes,
+        share,
+        format_seconds(trial["compile_seconds"]).replace(" ", ""),
+    ]
 
 
 def _headline(function: str, result: Mapping[str, Any]) -> str:
