@@ -86,7 +86,7 @@ def _drop_output() -> None:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
-    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"tpuwatch {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     parser.meant = wanted if wanted in COMMANDS else ""

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_argument(
         "--args",
         metavar="MODULE:FACTORY",
-        help="a function that returns the arguments, or shapes for them: a tuple, or a dict by name; it may take batch, "
-        "and mesh or devices to spread them over the TPU's devices",
+        help="a function that returns the arguments, or shapes for them: a tuple, or a dict by name; it may take "
+        "batch, and mesh or devices to spread them over the TPU's devices",
     )
     arguments.add_argument(
         "--shape",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         preflight_document,
         run_preflight,
     )
-    from tpuwatch.program.targets import Target, target
+    from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -32,6 +32,6 @@ else:
                 "preflight_document",
                 "run_preflight",
             ],
-            "targets": ["Target", "target"],
+            "targets": ["CompileTarget", "target"],
         },
     )

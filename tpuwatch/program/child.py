@@ -40,7 +40,7 @@ class ChildError(TpuwatchError):
 
 
 class Child:
-    """A command that writes its reports, a JSON document a line, to a descriptor that it is told of in its arguments."""
+    """A command that writes its reports, a JSON document a line, to a descriptor named in its arguments."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Child:
         self._limits = limits
         self._reader = report[0]
         with output.open("ab") as file:
-            self.process = subprocess.Popen(
+            self.process = subprocess.Popen(  # noqa: S603 (the user's own interpreter)
                 command,
                 stdin=subprocess.PIPE,
                 stdout=file,
@@ -104,7 +104,7 @@ class Child:
                 self._check()
 
     def _ends(self) -> None:
-        """It has closed the pipe, most likely since it ends: its own exit status says more than that of a killed one."""
+        """It has closed the pipe, most likely since it ends: its own exit status says more than a signal's."""
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
 
@@ -120,11 +120,10 @@ class Child:
         *lines, self._buffer = self._buffer.split(b"\n")
         if len(self._buffer) > MAX_LINE:
             raise ChildError("the child process wrote something that is no report")
-        for line in lines:
-            try:
-                yield json.loads(line)
-            except ValueError:
-                raise ChildError("the child process wrote something that is no report") from None
+        try:
+            yield from map(json.loads, lines)
+        except ValueError:
+            raise ChildError("the child process wrote something that is no report") from None
 
     def _check(self) -> None:
         if self._clock.monotonic() > self._deadline:

@@ -1,6 +1,6 @@
 """Compiles a JAX program for a TPU that is not here.
 
-The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.9 and
+The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
 each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on,
 {"trial": {...}} for each trial, {"error": {...}} when it ends for one.
@@ -16,6 +16,7 @@ import re
 import sys
 import time
 import traceback
+from typing import Any
 
 _AVAILABLE = re.compile(r"exceeds available HBM \(([0-9.]+)([KMGT])\)|of ([0-9.]+)([KMGT]) hbm", re.IGNORECASE)
 _NEEDED = re.compile(r"\(([0-9.]+)([KMGT])\) exceeds available HBM|Used ([0-9.]+)([KMGT]) of", re.IGNORECASE)
@@ -24,10 +25,10 @@ _SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
 _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
 
 
-class Stop(Exception):
+class StopError(Exception):
     """Ends the run with a reason: what `kind` of thing went wrong, and in which words."""
 
-    def __init__(self, kind, message):
+    def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -35,23 +36,23 @@ class Stop(Exception):
 class Front:
     """One program for one topology."""
 
-    def __init__(self, request):
+    def __init__(self, request: dict[str, Any]) -> None:
         self.request = request
         self._out = os.fdopen(request["report"], "w", buffering=1)
         self._stage = "start"
 
-    def report(self, **message):
+    def report(self, **message: Any) -> None:
         self._out.write(json.dumps(message) + "\n")
 
-    def stage(self, name):
+    def stage(self, name: str) -> None:
         self._stage = name
         self.report(stage=name)
 
-    def run(self):
+    def run(self) -> int:
         """Do all trials; returns the exit status."""
         try:
             self._run()
-        except Stop as stop:
+        except StopError as stop:
             self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
             return 1
         except Exception as error:  # the user's code may raise anything
@@ -61,13 +62,13 @@ class Front:
             return 1
         return 0
 
-    def _run(self):
+    def _run(self) -> None:
         self.stage("import")
         try:
             import jax
             from jax.experimental import topologies
         except ImportError as error:
-            raise Stop("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
+            raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
         self.jax = jax
         self.stage("topology")
         try:
@@ -75,7 +76,7 @@ class Front:
                 platform="tpu", topology_name=self.request["topology"], **self.request["options"]
             )
         except Exception as error:
-            raise Stop("topology", str(error).strip().splitlines()[0]) from error
+            raise StopError("topology", str(error).strip().splitlines()[0]) from error
         self.devices = topology.devices
         self.mesh = jax.sharding.Mesh(self.devices, ("data",))
         self.stage("program")
@@ -87,7 +88,7 @@ class Front:
         for line in sys.stdin:
             self._trial(function, factory, json.loads(line)["batch"])
 
-    def _trial(self, function, factory, batch):
+    def _trial(self, function: Any, factory: Any, batch: int | None) -> None:
         """Compile with one batch (None: the factory's own) and report what it needs."""
         self.stage("arguments")
         sharded, given = self._arguments(factory, batch)
@@ -95,7 +96,7 @@ class Front:
         self.stage("trace")
         started = time.monotonic()
         lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
-        trial = {"batch": batch, "trace_seconds": time.monotonic() - started, "sharded": sharded}
+        trial: dict[str, Any] = {"batch": batch, "trace_seconds": time.monotonic() - started, "sharded": sharded}
         trial.update(devices=len(self.devices), device_kind=self.devices[0].device_kind)
         self.stage("compile")
         started = time.monotonic()
@@ -114,7 +115,7 @@ class Front:
             trial["available_bytes"] = self._available()
         self.report(trial=trial)
 
-    def _arguments(self, factory, batch):
+    def _arguments(self, factory: Any, batch: int | None) -> tuple[bool, Any]:
         """Whether the factory spreads its arguments over the devices, and the arguments as shapes."""
         jax = self.jax
         if factory is None:
@@ -124,7 +125,7 @@ class Front:
             taken = inspect.signature(factory).parameters
             anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
             if batch is not None and "batch" not in taken and not anything:
-                raise Stop("usage", f"{self.request['arguments']} takes no argument named batch")
+                raise StopError("usage", f"{self.request['arguments']} takes no argument named batch")
             chosen = {
                 name: value for name, value in offered.items() if (name in taken or anything) and value is not None
             }
@@ -135,7 +136,7 @@ class Front:
         only = jax.sharding.SingleDeviceSharding(self.devices[0])
         every = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec()) if sharded else only
 
-        def abstract(leaf):
+        def abstract(leaf: Any) -> Any:
             if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
                 return leaf
             own = getattr(leaf, "sharding", None)
@@ -144,7 +145,7 @@ class Front:
 
         return sharded, jax.tree_util.tree_map(abstract, given)
 
-    def _called(self, factory, chosen, sharded):
+    def _called(self, factory: Any, chosen: dict[str, Any], sharded: bool) -> Any:
         """What the factory returns, without the memory for its arrays where it can be had so."""
         if sharded:
             return factory(**chosen)
@@ -153,7 +154,7 @@ class Front:
         except Exception:  # it returns shapes already, or looks at its own values
             return factory(**chosen)
 
-    def _available(self):
+    def _available(self) -> int | None:
         """The HBM of a device that programs get, by asking the compiler for too much."""
         jax, side = self.jax, 1 << 20
         self.stage("available")
@@ -166,7 +167,7 @@ class Front:
         return None
 
 
-def _memory(compiled):
+def _memory(compiled: Any) -> dict[str, int]:
     """The compiler's own figures, in bytes of one device."""
     stats = compiled.memory_analysis()
     figures = {
@@ -181,25 +182,25 @@ def _memory(compiled):
     return figures
 
 
-def _named(text):
+def _named(text: str) -> Any:
     """The object that "module:name" names."""
     module, _, name = text.partition(":")
     if not module or not name:
-        raise Stop("usage", f"{text!r}: give it as module:function")
+        raise StopError("usage", f"{text!r}: give it as module:function")
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != module and not module.startswith(f"{error.name}."):
             raise
-        raise Stop("usage", f"there is no module {module!r} in {os.getcwd()} or for {sys.executable}") from error
+        raise StopError("usage", f"there is no module {module!r} in {os.getcwd()} or for {sys.executable}") from error
     for part in name.split("."):
         if not hasattr(found, part):
-            raise Stop("usage", f"{module} has no {name!r}")
+            raise StopError("usage", f"{module} has no {name!r}")
         found = getattr(found, part)
     return found
 
 
-def _shape(jax, text):
+def _shape(jax: Any, text: str) -> Any:
     """The argument that "f32[8,128]" stands for."""
     found = _SHAPE.fullmatch(text.replace(" ", ""))
     name = found["type"] if found else ""
@@ -209,11 +210,11 @@ def _shape(jax, text):
     except TypeError:
         found = None
     if not found:
-        raise Stop("usage", f"{text!r} is no shape: give it as f32[8,128], bf16[64,1024] or s32[]")
+        raise StopError("usage", f"{text!r} is no shape: give it as f32[8,128], bf16[64,1024] or s32[]")
     return jax.ShapeDtypeStruct(tuple(int(side) for side in found["sides"].split(",") if side), kind)
 
 
-def _bytes(pattern, text):
+def _bytes(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
     if found is None:
         return None
@@ -221,7 +222,7 @@ def _bytes(pattern, text):
     return int(float(number) * _UNITS[unit.upper()])
 
 
-def _users_line():
+def _users_line() -> dict[str, Any] | None:
     """The innermost line of the exception's traceback that is the user's: below the directory in which it runs."""
     here = os.getcwd() + os.sep
     frames = traceback.extract_tb(sys.exc_info()[2])

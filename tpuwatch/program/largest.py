@@ -28,7 +28,7 @@ class Need:
 
 
 def largest_batch(step: int, at_most: int) -> Generator[int, Need, int | None]:
-    """Yield batches to try, all multiples of `step`; return the largest that fits up to `at_most`, or None if none does.
+    """Yield batches to try, all multiples of `step`; return the largest up to `at_most` that fits, or None.
 
     It is right where all smaller batches of one that fits do fit as well.
     """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from tpuwatch.model import Finding
-    from tpuwatch.program.targets import Target
+    from tpuwatch.program.targets import CompileTarget
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
 FRONT: Final = Path(__file__).with_name("jax_front.py")
@@ -75,9 +75,9 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What came of one target. `problem` says why there is no answer: (kind, stage, message, place of the user's code)."""
+    """What came of one target. `problem` says why there is no answer: kind, stage, message, place in his code."""
 
-    target: Target
+    target: CompileTarget
     trials: tuple[Trial, ...] = ()  # in the order in which they were made
     largest: int | None = None  # the largest batch that fits, where it was searched for
     findings: tuple[Finding, ...] = ()
@@ -106,7 +106,7 @@ class _Run:
 
 def run_preflight(
     program: Program,
-    target: Target,
+    target: CompileTarget,
     *,
     batch: int | None = None,
     up_to: int | None = None,
@@ -209,7 +209,7 @@ def preflight_document(program: Program, results: Iterable[Preflight], python: s
 
 def _child(
     program: Program,
-    target: Target,
+    target: CompileTarget,
     command: list[str],
     limits: ChildLimits,
     environ: Mapping[str, str],

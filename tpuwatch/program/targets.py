@@ -17,7 +17,7 @@ _MEGACORE: Final = "v4"  # its compiler has two devices a chip, unless it is tol
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CompileTarget:
     """`topology` is the compiler's name, such as "v6e:2x2"; `options` are what `get_topology_desc` needs beside it."""
 
     name: str  # as the user gave it
@@ -26,7 +26,7 @@ class Target:
     options: dict[str, Any]
 
 
-def target(name: str, slices: int = 1) -> Target:
+def target(name: str, slices: int = 1) -> CompileTarget:
     """The target of an accelerator type ("v6e-4", "v5p-16") or of a topology ("v6e:2x2", "v4:2x2x4").
 
     Raises ConfigError where neither is known, with those that are.
@@ -37,8 +37,8 @@ def target(name: str, slices: int = 1) -> Target:
     if kind not in GENERATIONS or (given is None and chips is None):
         known = ", ".join(sorted(GENERATIONS))
         raise ConfigError(
-            f"{name!r} is no TPU that is known: give an accelerator type such as v6e-4 or v5p-16, or a topology such as "
-            f"v6e:2x2 or v4:2x2x1, of {known}"
+            f"{name!r} is no TPU that is known: give an accelerator type such as v6e-4 or v5p-16, or a topology such "
+            f"as v6e:2x2 or v4:2x2x1, of {known}"
         )
     shape = given["shape"].lower() if given else default_topology(kind, chips or 0)
     if shape is None:
@@ -52,4 +52,4 @@ def target(name: str, slices: int = 1) -> Target:
         options["chips_per_host_bounds"] = [*sides, *[1] * (3 - len(sides))]
     if slices > 1:
         options["num_slices"] = slices
-    return Target(name.strip(), f"{_COMPILER_NAMES.get(kind, kind)}:{shape}", count * slices, options)
+    return CompileTarget(name.strip(), f"{_COMPILER_NAMES.get(kind, kind)}:{shape}", count * slices, options)

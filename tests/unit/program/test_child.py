@@ -72,10 +72,13 @@ def test_at_its_deadline_it_is_ended_with_its_children(tmp_path: Path) -> None:
     )
     child = started(tmp_path, script, ChildLimits(30.0, 1 << 34), clock)
     grandchild = -1
+    reports = child.reports()
+    while grandchild < 0:
+        report = next(reports)
+        if isinstance(report, int):
+            grandchild, clock.now = os.pidfd_open(report), 31.0
     with pytest.raises(ChildError, match=r"longer than 30 s \(--timeout\)"):
-        for report in child.reports():
-            if isinstance(report, int):
-                grandchild, clock.now = os.pidfd_open(report), 31.0
+        list(reports)
     child.close()
     assert child.process.returncode == -9
     ended, _, _ = select.select([grandchild], [], [], 60)
