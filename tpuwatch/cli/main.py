@@ -30,7 +30,7 @@ COMMANDS = {
     "restart": "restart a node safely",
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
-    "preflight": "compile a JAX program for a TPU that is not here: does it fit?",
+    "preflight": "compile a program for a TPU that is not here: does it fit?",
     "config": "check or show the configuration",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",

@@ -27,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "                          --tpu TYPE"
     )
     parser.add_argument(
-        "function", metavar="MODULE:FUNCTION", help="the JAX function or the training step, plain or under jax.jit"
+        "function",
+        metavar="MODULE:FUNCTION",
+        help="a JAX function or training step, plain or jitted; a Keras model, or a function that makes one; a "
+        "tf.function; or a file of StableHLO (.mlir)",
     )
     arguments = parser.add_mutually_exclusive_group()
     arguments.add_argument(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tpuwatch.program.targets import CompileTarget
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
-FRONT: Final = Path(__file__).with_name("jax_front.py")
+FRONT: Final = Path(__file__).with_name("front.py")
 _OUTPUT: Final = "output.txt"
 _TAIL_BYTES: Final = 2000
 # The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
@@ -227,7 +227,7 @@ def _child(
         "options": target.options,
         "report": pipe[1],
     }
-    own = {**environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
+    own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
     own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
     return Child(
         [*command, json.dumps(request)],

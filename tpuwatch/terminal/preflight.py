@@ -84,8 +84,8 @@ def _print_memory(console: Console, trial: Mapping[str, Any]) -> None:
 def _print_devices(console: Console, trial: Mapping[str, Any]) -> None:
     if trial["devices"] > 1 and not trial["sharded"]:
         console.line(
-            f"Compiled for one of its {trial['devices']} devices, as the factory takes neither `mesh` nor `devices`: "
-            "all arguments are on that one.",
+            f"Compiled for one of its {trial['devices']} devices, with all arguments on that one: so runs each "
+            "device of a data parallel job.",
             indent=3,
             style="dim",
         )
