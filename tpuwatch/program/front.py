@@ -369,8 +369,8 @@ def _memory(stats: Any) -> dict[str, int]:
         "temporaries_bytes": stats.temp_size_in_bytes,
         "code_bytes": stats.generated_code_size_in_bytes,
     }
-    total = sum(figures.values()) - 2 * figures["shared_bytes"]
-    figures["needed_bytes"] = max(total, getattr(stats, "peak_memory_in_bytes", 0) or 0)
+    # Not the compiler's peak_memory_in_bytes: that counts what is moved to the chip's own memory a second time.
+    figures["needed_bytes"] = sum(figures.values()) - 2 * figures["shared_bytes"]
     return figures
 
 
