@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted dashboards picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted dashboards picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,10 +60,19 @@ e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/unit/cli/sessions
 	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
-proof: proof-tests model corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
+proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
 
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
 	$(PYTEST) tests/proof
+
+preflight: $(VENV)-preflight/.stamp $(VENV)/.dev-stamp ## What the TPU compiler says, with the real JAX, Keras and TensorFlow
+	TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
+
+# An environment of its own, as the user has: 2.4 GB.
+$(VENV)-preflight/.stamp: requirements-preflight.lock
+	$(PYTHON) -m venv $(VENV)-preflight
+	$(VENV)-preflight/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-preflight.lock
+	@touch $@
 
 model: $(VENV)/.dev-stamp ## Restarts in all orders: ledgers that cannot be written, clocks that jump, each with each other fault
 	$(BIN)/python -m tests.proof.model.checker --pairs --of outages jumps --depth 12
@@ -114,10 +123,12 @@ lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(COMPILE) --upgrade --extra gcs --constraint requirements-dev.lock --output-file requirements-gcs.lock
 	$(COMPILE) --upgrade --extra plot --constraint requirements-dev.lock --output-file requirements-plot.lock
+	$(UV) pip compile requirements-preflight.in --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file requirements-preflight.lock
 
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-preflight dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -31,6 +31,7 @@ COMMANDS = {
     "restart": "restart a node safely",
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
+    "preflight": "compile a program for a TPU that is not here: does it fit?",
     "config": "check or show the configuration",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",
@@ -106,7 +107,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def _bare_parser() -> tuple[_Parser, Any]:
     """The program's own parser, and what takes its commands."""
     parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
-    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"tpuwatch {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
     return parser, commands
 

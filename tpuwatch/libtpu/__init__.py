@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         GENERATIONS,
         chips_of,
         counted,
+        default_topology,
         devices_per_chip,
         generation,
         hosts_of,
@@ -48,7 +49,15 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "accelerators": ["GENERATIONS", "chips_of", "counted", "devices_per_chip", "generation", "hosts_of"],
+            "accelerators": [
+                "GENERATIONS",
+                "chips_of",
+                "counted",
+                "default_topology",
+                "devices_per_chip",
+                "generation",
+                "hosts_of",
+            ],
             "flags": ["ARGUMENTS", "UNBUFFERED", "merged_all", "whole_flags"],
             "log_settings": ["LOG_DIR", "LogFacts", "unbuffered"],
             "metrics_proto": [

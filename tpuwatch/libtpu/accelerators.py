@@ -26,6 +26,8 @@ GENERATIONS: Final = {
     "v6e": Generation(32, 1, largest_host=8),
     "7x": Generation(192, 2, 2),
 }
+_BOXES: Final = frozenset({"v4", "v5p", "7x"})
+_SMALL_BOXES: Final = ("1x1x1", "1x2x1", "2x2x1")
 _HOST_CHIPS: Final = 4
 _NAME: Final = re.compile(r"(?:ct|(?:TPU[ _-]?)?v?)([2-9])[ _-]?(litepod|lite|lp|l|e|p|x)?(?![a-z0-9])", re.IGNORECASE)
 _TYPE: Final = re.compile(r"[a-z0-9]+-([0-9]{1,6})", re.IGNORECASE)
@@ -62,6 +64,26 @@ def hosts_of(accelerator: str) -> tuple[int, int] | None:
     if chips <= GENERATIONS[generation(accelerator)].largest_host:
         return 1, chips
     return -(-chips // _HOST_CHIPS), _HOST_CHIPS
+
+
+def default_topology(kind: str, chips: int) -> str | None:
+    """The arrangement in which the cloud gives so many chips of a generation: "4x4", "2x2x4"; None for other numbers.
+
+    Slices of v4, v5p and 7x are boxes, those of the others squares or twice as long as wide. Single hosts of v2 and v3
+    are 2x2, and one chip is 1x1.
+    """
+    if chips < 1 or chips & (chips - 1):
+        return None
+    doublings = chips.bit_length() - 1
+    if kind not in _BOXES:
+        width, length = 1 << doublings // 2, 1 << (doublings + 1) // 2
+        return f"{width}x{length}"
+    if doublings < len(_SMALL_BOXES):
+        return _SMALL_BOXES[doublings]
+    sides = [2, 2, 2]
+    for step in range(doublings - 3):
+        sides[2 - step % 3] *= 2
+    return "x".join(str(side) for side in sorted(sides))
 
 
 def devices_per_chip(name: str) -> int:

@@ -1,0 +1,69 @@
+"""Programs to compile, as users write them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WIDTH, LENGTH, LAYERS = 2048, 1024, 4
+
+
+def arguments(batch: int = 8) -> Any:
+    """Weights and inputs of a stack of dense layers."""
+    import jax.numpy as jnp
+
+    weights = {f"w{number}": jnp.zeros((WIDTH, WIDTH), jnp.bfloat16) for number in range(LAYERS)}
+    return weights, jnp.zeros((batch, LENGTH, WIDTH), jnp.bfloat16)
+
+
+def sharded_arguments(mesh: Any, batch: int = 8) -> Any:
+    """The same, with the batch spread over all devices."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    weights, inputs = jax.eval_shape(lambda: arguments(batch))
+    spread = NamedSharding(mesh, PartitionSpec("data"))
+    return weights, jax.ShapeDtypeStruct(inputs.shape, inputs.dtype, sharding=spread)
+
+
+def step(weights: Any, inputs: Any) -> Any:
+    """A step of gradient descent."""
+    import jax
+
+    gradients = jax.grad(loss)(weights, inputs)
+    return jax.tree_util.tree_map(lambda weight, gradient: weight - 0.01 * gradient, weights, gradients)
+
+
+def wrong(weights: Any, inputs: Any) -> Any:
+    """A program with a mistake: there is no such weight."""
+    return weights["none"] @ inputs
+
+
+def times(left: Any, right: Any) -> Any:
+    """A product."""
+    return left @ right
+
+
+def model() -> Any:
+    """A small Keras classifier."""
+    import keras
+
+    made = keras.Sequential(
+        [
+            keras.Input((64, 64, 3)),
+            keras.layers.Conv2D(32, 3),
+            keras.layers.BatchNormalization(),
+            keras.layers.GlobalAveragePooling2D(),
+            keras.layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    made.compile(optimizer="adam", loss=loss, metrics=["accuracy"])
+    return made
+
+
+def loss(weights: Any, inputs: Any) -> Any:
+    import jax
+
+    for weight in weights.values():
+        inputs = jax.nn.relu(inputs @ weight)
+    return inputs.astype("float32").mean()

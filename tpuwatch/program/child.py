@@ -1,0 +1,144 @@
+"""A child process beside the user's program: in its own session, with a deadline and a limit of memory, reporting as it
+goes on over a pipe of its own. It never outlives the call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import SystemClock, TpuwatchError
+from tpuwatch.host import ProcFs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from tpuwatch.core import Clock
+
+MAX_LINE: Final = 1 << 20  # of a report; a child that writes more is broken
+_LOOK_SECONDS: Final = 0.2
+_END_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """`seconds` in all, and `memory_bytes` of resident memory of all its processes together."""
+
+    seconds: float
+    memory_bytes: int
+
+
+class ChildError(TpuwatchError):
+    """The child ended without an answer: it was ended at a limit, died, or wrote what nobody understands."""
+
+
+class Child:
+    """A command that writes its reports, a JSON document a line, to a descriptor named in its arguments."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        report: tuple[int, int],
+        environ: Mapping[str, str],
+        output: Path,
+        limits: ChildLimits,
+        clock: Clock | None = None,
+    ) -> None:
+        """`report`: both ends of the pipe, of which the child gets the second; `output`: where it prints."""
+        self._clock = clock or SystemClock()
+        self._limits = limits
+        self._reader = report[0]
+        with output.open("ab") as file:
+            self.process = subprocess.Popen(  # noqa: S603 (the user's own interpreter)
+                command,
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=dict(environ),
+                pass_fds=(report[1],),
+                start_new_session=True,
+            )
+        os.close(report[1])
+        self._deadline = self._clock.monotonic() + limits.seconds
+        self._buffer = b""
+        self._processes = ProcFs()
+
+    def send(self, message: Any) -> None:
+        """Write a line to its standard input. One that has ended takes none; its reports say why."""
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.write(json.dumps(message).encode() + b"\n")
+                self.process.stdin.flush()
+
+    def finish(self) -> None:
+        """Let it end: nothing more is sent."""
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+
+    def reports(self) -> Iterator[Any]:
+        """Its reports as they come, None from time to time while there is none, until it has closed the pipe.
+
+        Raises ChildError at its deadline, at its limit of memory, and for what is no JSON.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._reader, selectors.EVENT_READ)
+            while True:
+                if selector.select(_LOOK_SECONDS):
+                    read = os.read(self._reader, 1 << 16)
+                    if not read:
+                        self._ends()
+                        return
+                    self._buffer += read
+                    yield from self._lines()
+                else:
+                    yield None
+                self._check()
+
+    def _ends(self) -> None:
+        """It has closed the pipe, most likely since it ends: its own exit status says more than a signal's."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
+
+    def close(self) -> None:
+        """End all its processes that are left, and wait for it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.finish()
+        os.close(self._reader)
+
+    def _lines(self) -> Iterator[Any]:
+        *lines, self._buffer = self._buffer.split(b"\n")
+        if len(self._buffer) > MAX_LINE:
+            raise ChildError("the child process wrote something that is no report")
+        try:
+            yield from map(json.loads, lines)
+        except ValueError:
+            raise ChildError("the child process wrote something that is no report") from None
+
+    def _check(self) -> None:
+        if self._clock.monotonic() > self._deadline:
+            raise ChildError(f"it took longer than {self._limits.seconds:g} s (--timeout)")
+        resident = resident_bytes(self.process.pid, self._processes)
+        if resident > self._limits.memory_bytes:
+            gib = self._limits.memory_bytes / (1 << 30)
+            raise ChildError(f"it took more than {gib:.1f} GiB of this machine's memory (--memory-limit)")
+
+
+def resident_bytes(group: int, processes: ProcFs) -> int:
+    """The resident memory of all processes of a process group."""
+    total = 0
+    for pid in processes.pids():
+        stat = processes.stat(pid)
+        if stat is not None and stat.group == group:
+            total += processes.status(pid).get("VmRSS", 0) << 10
+    return total

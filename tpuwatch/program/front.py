@@ -1,0 +1,428 @@
+"""Compiles a program for a TPU that is not here: JAX, Keras on JAX, a tf.function, or StableHLO.
+
+The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
+JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
+each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on,
+{"trial": {...}} for each trial, {"error": {...}} when it ends for one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from typing import Any
+
+_AVAILABLE = re.compile(r"exceeds available HBM \(([0-9.]+)([KMGT])\)|of ([0-9.]+)([KMGT]) hbm", re.IGNORECASE)
+_NEEDED = re.compile(r"\(([0-9.]+)([KMGT])\) exceeds available HBM|Used ([0-9.]+)([KMGT]) of", re.IGNORECASE)
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
+_TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
+_STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
+_SIDE = 1 << 20  # of a matrix that no TPU has room for
+
+
+class StopError(Exception):
+    """Ends the run with a reason: what `kind` of thing went wrong, and in which words."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Front:
+    """One program for one topology."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.request = request
+        self._out = os.fdopen(request["report"], "w", buffering=1)
+        self._stage = "start"
+
+    def report(self, **message: Any) -> None:
+        self._out.write(json.dumps(message) + "\n")
+
+    def stage(self, name: str) -> None:
+        self._stage = name
+        self.report(stage=name)
+
+    def run(self) -> int:
+        """Do all trials; returns the exit status."""
+        try:
+            self._run()
+        except StopError as stop:
+            self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
+            return 1
+        except Exception as error:  # the user's code may raise anything
+            traceback.print_exc()
+            message = f"{type(error).__name__}: {error}"
+            self.report(error={"kind": "program", "stage": self._stage, "message": message, "place": _users_line()})
+            return 1
+        return 0
+
+    def _run(self) -> None:
+        self.stage("import")
+        try:
+            import jax
+        except ImportError as error:
+            raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
+        self.stage("topology")
+        tpu = Tpu(jax, self.request["topology"], self.request["options"])
+        self.stage("program")
+        sys.path.insert(0, os.getcwd())
+        program = _program(tpu, self.request)
+        for line in sys.stdin:
+            self._trial(tpu, program, json.loads(line)["batch"])
+
+    def _trial(self, tpu: Tpu, program: Any, batch: int | None) -> None:
+        """Compile with one batch (None: the program's own) and report what it needs."""
+        self.stage("trace")
+        started = time.monotonic()
+        compile_it = program.traced(batch)
+        trial: dict[str, Any] = {"batch": batch, "trace_seconds": time.monotonic() - started}
+        trial.update(devices=len(tpu.devices), device_kind=tpu.devices[0].device_kind, sharded=program.sharded)
+        self.stage("compile")
+        started = time.monotonic()
+        try:
+            stats = compile_it()
+        except Exception as error:
+            text = str(error)
+            if "RESOURCE_EXHAUSTED" not in text and "Ran out of memory" not in text:
+                raise
+            trial.update(fits=False, message=text[:20000], needed_bytes=_bytes(_NEEDED, text))
+            trial["available_bytes"] = _bytes(_AVAILABLE, text)
+        else:
+            trial.update(fits=True, **_memory(stats))
+        trial["compile_seconds"] = time.monotonic() - started
+        if trial.get("available_bytes") is None:
+            self.stage("available")
+            trial["available_bytes"] = tpu.available()
+        self.report(trial=trial)
+
+
+class Tpu:
+    """The devices of a topology, and what the compiler does for them."""
+
+    def __init__(self, jax: Any, topology: str, options: dict[str, Any]) -> None:
+        from jax.experimental import topologies
+
+        try:
+            found = topologies.get_topology_desc(platform="tpu", topology_name=topology, **options)
+        except Exception as error:
+            raise StopError("topology", str(error).strip().splitlines()[0]) from error
+        self.jax = jax
+        self.devices = found.devices
+        self.mesh = jax.sharding.Mesh(self.devices, ("data",))
+        self.one = jax.sharding.SingleDeviceSharding(self.devices[0])
+        self.every = jax.sharding.NamedSharding(self.mesh, jax.sharding.PartitionSpec())
+
+    def abstract(self, tree: Any, placed: Any) -> Any:
+        """The shapes of a tree of arrays, each where its own sharding says, or without one for this TPU as `placed`."""
+
+        def of(leaf: Any) -> Any:
+            if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+                return leaf
+            own = getattr(leaf, "sharding", None)
+            where = own if own is not None and set(own.device_set) <= set(self.devices) else placed
+            return self.jax.ShapeDtypeStruct(tuple(leaf.shape), self.jax.numpy.dtype(leaf.dtype), sharding=where)
+
+        return self.jax.tree_util.tree_map(of, tree)
+
+    def compiler(self, function: Any, positional: Any, named: Any) -> Any:
+        """A traced function; called, it compiles, and returns the compiler's figures."""
+        lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
+        return lambda: lowered.compile().memory_analysis()
+
+    def stablehlo_compiler(self, module: bytes) -> Any:
+        """The same for a module of StableHLO, text or bytecode, on one device.
+
+        JAX has no public way for it; tests/proof/preflight holds this one.
+        """
+        import numpy as np
+        from jax._src.compiler import get_compile_options
+        from jax._src.interpreters.mlir import make_ir_context
+        from jaxlib import _jax
+        from jaxlib.mlir import ir
+
+        device = self.devices[0]
+        with make_ir_context():
+            try:
+                parsed = ir.Module.parse(module)
+            except Exception as error:
+                raise StopError("usage", f"this is no StableHLO: {str(error).strip()[:300]}") from error
+            _without_copies(parsed.operation)
+        options = get_compile_options(
+            num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]], dtype=int)
+        )
+        client = device.client
+        return lambda: client.compile(parsed, _jax.DeviceList((device,)), options).get_compiled_memory_stats()
+
+    def available(self) -> int | None:
+        """The HBM of a device that programs get, by asking the compiler for too much."""
+        large = self.jax.ShapeDtypeStruct((_SIDE, _SIDE), self.jax.numpy.float32, sharding=self.one)
+        try:
+            self.compiler(self.jax.jit(lambda value: value + 1), (large,), {})()
+        except Exception as error:
+            return _bytes(_AVAILABLE, str(error))
+        return None
+
+
+class Arguments:
+    """What a program is called with: from the factory that the user named, or from shapes."""
+
+    def __init__(self, tpu: Tpu, request: dict[str, Any]) -> None:
+        self.tpu = tpu
+        self.name = request["arguments"]
+        self.shapes = request["shapes"]
+        self.factory = _named(self.name) if self.name else None
+        self.given = bool(self.name or self.shapes)
+        self.sharded = False  # whether the factory spreads them over the devices
+
+    def of(self, batch: int | None) -> Any:
+        """A tuple or a dict of shapes."""
+        if self.factory is None:
+            made: Any = tuple(_shape(self.tpu.jax, text) for text in self.shapes)
+        else:
+            offered = {"batch": batch, "mesh": self.tpu.mesh, "devices": list(self.tpu.devices)}
+            taken = inspect.signature(self.factory).parameters
+            anything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+            if batch is not None and "batch" not in taken and not anything:
+                raise StopError("usage", f"{self.name} takes no argument named batch")
+            wanted = offered if anything else taken
+            chosen = {name: value for name, value in offered.items() if name in wanted and value is not None}
+            self.sharded = "mesh" in chosen or "devices" in chosen
+            made = self._made(chosen)
+        return made if isinstance(made, (tuple, list, dict)) else (made,)
+
+    def _made(self, chosen: dict[str, Any]) -> Any:
+        """What the factory returns, without the memory for its arrays where it can be had so."""
+        factory: Any = self.factory
+        if self.sharded:
+            return factory(**chosen)
+        try:
+            return self.tpu.jax.eval_shape(lambda: factory(**chosen))
+        except Exception:  # it returns shapes already, or looks at its own values
+            return factory(**chosen)
+
+
+class JaxProgram:
+    """A function, jitted or not."""
+
+    def __init__(self, tpu: Tpu, function: Any, arguments: Arguments, donate: list[int]) -> None:
+        self._tpu = tpu
+        jitted = callable(getattr(function, "trace", None))
+        self._function = function if jitted else tpu.jax.jit(function, donate_argnums=tuple(donate))
+        self._arguments = arguments
+
+    @property
+    def sharded(self) -> bool:
+        return self._arguments.sharded
+
+    def traced(self, batch: int | None) -> Any:
+        given = self._arguments.of(batch)
+        placed = self._tpu.every if self._arguments.sharded else self._tpu.one
+        given = self._tpu.abstract(given, placed)
+        positional, named = ((), given) if isinstance(given, dict) else (given, {})
+        return self._tpu.compiler(self._function, positional, named)
+
+
+class KerasProgram:
+    """A Keras model: the training step that `fit` runs if it is compiled, else the forward pass."""
+
+    sharded = False
+
+    def __init__(self, tpu: Tpu, model: Any, arguments: Arguments) -> None:
+        import keras
+
+        if keras.backend.backend() != "jax":
+            raise StopError(
+                "usage", f"Keras runs on {keras.backend.backend()} here: only on JAX it can be compiled without a TPU"
+            )
+        self._tpu, self._model, self._arguments = tpu, model, arguments
+
+    def traced(self, batch: int | None) -> Any:
+        jax, model, place = self._tpu.jax, self._model, self._tpu.one
+        data = self._data(batch)
+        trained = getattr(model, "optimizer", None) is not None
+        if trained:
+            model._symbolic_build(data_batch=data)  # noqa: SLF001 (as fit does; held by tests/proof/preflight)
+            state = [model.trainable_variables, model.non_trainable_variables]
+            state += [model.optimizer.variables, model.metrics_variables]
+            step, given = model.train_step, (state, data)
+        else:
+            state = [model.trainable_variables, model.non_trainable_variables]
+            step, given = model.stateless_call, (*state, data[0])
+        jitted = jax.jit(step, donate_argnums=0 if trained else ())
+        return self._tpu.compiler(jitted, self._tpu.abstract(given, place), {})
+
+    def _data(self, batch: int | None) -> Any:
+        """Inputs, and targets where there is a loss: as the user gives them, or as the model's own shapes say."""
+        jax = self._tpu.jax
+        if self._arguments.given:
+            return tuple(self._tpu.abstract(self._arguments.of(batch), self._tpu.one))
+        inputs = getattr(self._model, "inputs", None)
+        if not inputs:
+            raise StopError(
+                "usage", "this model has no shapes of its own: name a function with --args that returns (x, y)"
+            )
+
+        def shape(tensor: Any, dtype: str | None = None) -> Any:
+            sides = [(batch or 1) if place == 0 else side for place, side in enumerate(tensor.shape)]
+            if None in sides:
+                raise StopError("usage", f"the shape {tuple(tensor.shape)} is open: give all sides but the batch")
+            return jax.ShapeDtypeStruct(tuple(sides), jax.numpy.dtype(dtype or tensor.dtype))
+
+        x = [shape(tensor) for tensor in inputs]
+        y = [shape(tensor) for tensor in self._model.outputs]
+        if "sparse" in str(getattr(self._model, "loss", "")).lower():
+            y = [jax.ShapeDtypeStruct(one.shape[:-1], jax.numpy.dtype("int32")) for one in y]
+        return (x[0] if len(x) == 1 else x, y[0] if len(y) == 1 else y)
+
+
+class TensorFlowProgram:
+    """A tf.function with static shapes, on one device."""
+
+    sharded = False
+
+    def __init__(self, tpu: Tpu, function: Any, arguments: Arguments) -> None:
+        import tensorflow as tf
+
+        self._tpu, self._arguments = tpu, arguments
+        self._signature = function.input_signature
+        self._function = tf.function(
+            function.python_function, jit_compile=True, input_signature=self._signature, autograph=True
+        )
+        self._tensorflow = tf
+
+    def traced(self, batch: int | None) -> Any:
+        given = self._arguments.of(batch) if self._arguments.given else self._signature
+        if given is None:
+            raise StopError(
+                "usage", "this tf.function has no input_signature: give its arguments with --args or --shape"
+            )
+        specs = [self._tensorflow.TensorSpec(one.shape, one.dtype) for one in given]
+        if any(None in tuple(spec.shape) for spec in specs):
+            raise StopError("usage", "a TPU needs static shapes: give all sides with --args or --shape")
+        module = self._function.experimental_get_compiler_ir(*specs)(stage="stablehlo_serialized")
+        return self._tpu.stablehlo_compiler(module)
+
+
+class StablehloProgram:
+    """A file of StableHLO."""
+
+    sharded = False
+
+    def __init__(self, tpu: Tpu, path: str) -> None:
+        self._tpu = tpu
+        try:
+            with open(path, "rb") as file:
+                self._module = file.read()
+        except OSError as error:
+            raise StopError("usage", f"{path}: {error.strerror}") from error
+
+    def traced(self, batch: int | None) -> Any:
+        if batch is not None:
+            raise StopError("usage", "a StableHLO file has the shapes that it has: leave out --batch and --max-batch")
+        return self._tpu.stablehlo_compiler(self._module)
+
+
+def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
+    """The program that is named, by what it is."""
+    text = request["function"]
+    if text.endswith(_STABLEHLO):
+        return StablehloProgram(tpu, text)
+    found = _named(text)
+    arguments = Arguments(tpu, request)
+    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+        found = found()  # it makes a model
+    if hasattr(found, "stateless_call"):
+        return KerasProgram(tpu, found, arguments)
+    if hasattr(found, "experimental_get_compiler_ir"):
+        return TensorFlowProgram(tpu, found, arguments)
+    if not callable(found):
+        raise StopError("usage", f"{text} is neither a function nor a Keras model")
+    return JaxProgram(tpu, found, arguments, request["donate"])
+
+
+def _without_copies(operation: Any) -> None:
+    """Take `mhlo.copy` out, which TensorFlow leaves in its StableHLO and the compiler refuses: a value is its copy."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in list(block.operations):
+                if inner.operation.name == "mhlo.copy":
+                    inner.operation.results[0].replace_all_uses_with(inner.operation.operands[0])
+                    inner.operation.erase()
+                else:
+                    _without_copies(inner.operation)
+
+
+def _memory(stats: Any) -> dict[str, int]:
+    """The compiler's own figures, in bytes of one device."""
+    figures = {
+        "arguments_bytes": stats.argument_size_in_bytes,
+        "outputs_bytes": stats.output_size_in_bytes,
+        "shared_bytes": stats.alias_size_in_bytes,
+        "temporaries_bytes": stats.temp_size_in_bytes,
+        "code_bytes": stats.generated_code_size_in_bytes,
+    }
+    # Not the compiler's peak_memory_in_bytes: that counts what is moved to the chip's own memory a second time.
+    figures["needed_bytes"] = sum(figures.values()) - 2 * figures["shared_bytes"]
+    return figures
+
+
+def _named(text: str) -> Any:
+    """The object that "module:name" names."""
+    module, _, name = text.partition(":")
+    if not module or not name:
+        raise StopError("usage", f"{text!r}: give it as module:function, or a file that ends with .mlir")
+    try:
+        found = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module and not module.startswith(f"{error.name}."):
+            raise
+        where = f"in {os.getcwd()} or for {sys.executable}"
+        raise StopError("usage", f"there is no module {module!r} {where}") from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise StopError("usage", f"{module} has no {name!r}")
+        found = getattr(found, part)
+    return found
+
+
+def _shape(jax: Any, text: str) -> Any:
+    """The argument that "f32[8,128]" stands for."""
+    found = _SHAPE.fullmatch(text.replace(" ", ""))
+    name = found["type"] if found else ""
+    name = _TYPES.get(name) or re.sub(r"^u(?=[0-9])", "uint", re.sub(r"^[si](?=[0-9])", "int", name))
+    try:
+        kind = jax.numpy.dtype(name)
+    except TypeError:
+        found = None
+    if not found:
+        raise StopError("usage", f"{text!r} is no shape: give it as f32[8,128], bf16[64,1024] or s32[]")
+    return jax.ShapeDtypeStruct(tuple(int(side) for side in found["sides"].split(",") if side), kind)
+
+
+def _bytes(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    if found is None:
+        return None
+    number, unit = [one for one in found.groups() if one is not None]
+    return int(float(number) * _UNITS[unit.upper()])
+
+
+def _users_line() -> dict[str, Any] | None:
+    """The innermost line of the exception's traceback that is the user's: below the directory in which it runs."""
+    here = os.getcwd() + os.sep
+    frames = traceback.extract_tb(sys.exc_info()[2])
+    own = [f for f in frames if os.path.abspath(f.filename).startswith(here) and "site-packages" not in f.filename]
+    return {"file": own[-1].filename, "line": own[-1].lineno} if own else None
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this file's own directory
+    sys.exit(Front(json.loads(sys.argv[1])).run())

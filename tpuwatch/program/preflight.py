@@ -1,0 +1,289 @@
+"""Whether a program fits on a TPU, found out before there is one: libtpu's own compiler says so, in a child process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConfigError, format_size
+from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.host import ProcFs, read_memory
+from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
+from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
+from tpuwatch.program.child import Child, ChildError, ChildLimits
+from tpuwatch.program.largest import Need, largest_batch
+from tpuwatch.web import diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+
+    from tpuwatch.model import Finding
+    from tpuwatch.program.targets import CompileTarget
+
+LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
+FRONT: Final = Path(__file__).with_name("front.py")
+_OUTPUT: Final = "output.txt"
+_TAIL_BYTES: Final = 2000
+# The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
+_ENVIRONMENT: Final = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What is compiled: a function, as "module:name", and its arguments from a factory or as shapes ("f32[8,128]")."""
+
+    function: str
+    arguments: str | None = None
+    shapes: tuple[str, ...] = ()
+    donate: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What the compiler said of one batch. Bytes are of one device; None where it does not say."""
+
+    fits: bool
+    batch: int | None
+    needed_bytes: int | None
+    available_bytes: int | None
+    devices: int
+    device_kind: str
+    sharded: bool  # whether the factory spread the arguments over the devices
+    trace_seconds: float
+    compile_seconds: float
+    arguments_bytes: int | None = None
+    outputs_bytes: int | None = None
+    shared_bytes: int | None = None  # of the outputs, which take the place of donated arguments
+    temporaries_bytes: int | None = None
+    code_bytes: int | None = None
+    message: str = ""  # of the compiler, where it refused
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What came of one target. `problem` says why there is no answer: kind, stage, message, place in his code."""
+
+    target: CompileTarget
+    trials: tuple[Trial, ...] = ()  # in the order in which they were made
+    largest: int | None = None  # the largest batch that fits, where it was searched for
+    findings: tuple[Finding, ...] = ()
+    problem: Mapping[str, Any] | None = None
+    output: str = ""  # the end of what the child printed, where it gave no answer
+    seconds: float = 0.0
+
+    @property
+    def trial(self) -> Trial | None:
+        """The trial that counts: that of the largest batch that fits, else the last one."""
+        found = [trial for trial in self.trials if trial.fits and trial.batch == self.largest]
+        return found[-1] if found else self.trials[-1] if self.trials else None
+
+    @property
+    def fits(self) -> bool | None:
+        """None if there is no answer."""
+        return None if self.trial is None or self.problem is not None else self.trial.fits
+
+
+@dataclass(slots=True)
+class _Run:
+    trials: list[Trial] = field(default_factory=list)
+    problem: dict[str, Any] | None = None
+    stage: str = "start"
+
+
+def run_preflight(
+    program: Program,
+    target: CompileTarget,
+    *,
+    batch: int | None = None,
+    up_to: int | None = None,
+    step: int = 1,
+    python: str,
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None],
+    front: Path = FRONT,
+) -> Preflight:
+    """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
+
+    `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
+
+    Never raises for what the child does; KeyboardInterrupt ends the child.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tpuwatch-preflight-") as name:
+        directory = Path(name)
+        run = _Run()
+        search = _once(batch) if up_to is None else largest_batch(step, up_to)
+        child = _child(program, target, [python, str(front)], limits, environ, directory)
+        largest = None
+        try:
+            child.send({"batch": next(search)})
+            for report in child.reports():
+                if _take(report, run, on_stage):
+                    try:
+                        child.send({"batch": search.send(_need(run.trials[-1]))})
+                    except StopIteration as result:
+                        largest = result.value
+                        child.finish()
+        except ChildError as error:
+            run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
+        finally:
+            child.close()
+        if not run.trials and run.problem is None:
+            run.problem = _died(child.process.returncode, run.stage)
+        done = Preflight(target, tuple(run.trials), largest, problem=run.problem)
+        if done.fits is not True:
+            done = replace(done, findings=tuple(fold(_records(directory))))
+        if done.problem is not None:
+            done = replace(done, output=_tail(directory / _OUTPUT))
+    return replace(done, seconds=time.monotonic() - started)
+
+
+def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
+    """The Python that has JAX: the one given, this one if it has it, that of the active environment, or `python3`.
+
+    Raises ConfigError where the given one is no program.
+    """
+    if given is not None:
+        found = shutil.which(given)
+        if found is None:
+            raise ConfigError(f"--python: {given!r} is no program")
+        return found
+    if find_spec("jax") is not None:
+        return sys.executable
+    active = environ.get("VIRTUAL_ENV")
+    return (active and shutil.which(f"{active}/bin/python")) or shutil.which("python3") or sys.executable
+
+
+def memory_limit(given: int | None, processes: ProcFs | None = None) -> int:
+    """The bytes that a child may take: those given, else what the machine has available now.
+
+    Raises ConfigError where that is less than the compiler takes at least.
+    """
+    available = read_memory(processes or ProcFs(), Path("/"), (), 0).available
+    limit = available if given is None else given
+    if limit is not None and limit < LEAST_MEMORY:
+        where = "is available on this machine" if given is None else "is given by --memory-limit"
+        raise ConfigError(
+            f"{format_size(limit)} of memory {where}; the compiler takes {format_size(LEAST_MEMORY)} or more"
+        )
+    return limit if limit is not None else LEAST_MEMORY
+
+
+def preflight_document(program: Program, results: Iterable[Preflight], python: str) -> dict[str, Any]:
+    """What was asked and what came of it, fit for JSON. Bytes are of one device."""
+    return {
+        "function": program.function,
+        "python": python,
+        "results": [
+            {
+                "tpu": result.target.name,
+                "topology": result.target.topology,
+                "chips": result.target.chips,
+                "fits": result.fits,
+                "seconds": round(result.seconds, 3),
+                "largest_batch": result.largest,
+                "trial": None if result.trial is None else asdict(result.trial),
+                "trials": [asdict(trial) for trial in result.trials],
+                "findings": diagnosis(result.findings, ())["findings"],
+                "problem": None if result.problem is None else {**result.problem, "output": result.output},
+            }
+            for result in results
+        ],
+    }
+
+
+def _child(
+    program: Program,
+    target: CompileTarget,
+    command: list[str],
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    directory: Path,
+) -> Child:
+    logs = directory / "logs"
+    logs.mkdir()
+    pipe = os.pipe()
+    request = {
+        "function": program.function,
+        "arguments": program.arguments,
+        "shapes": program.shapes,
+        "donate": program.donate,
+        "topology": target.topology,
+        "options": target.options,
+        "report": pipe[1],
+    }
+    own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
+    own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
+    return Child(
+        [*command, json.dumps(request)],
+        report=pipe,
+        environ=own,
+        output=directory / _OUTPUT,
+        limits=limits,
+    )
+
+
+def _once(batch: int | None) -> Generator[int | None, Need, int | None]:
+    """The search where there is nothing to search for."""
+    yield batch
+    return None
+
+
+def _need(trial: Trial) -> Need:
+    return Need(trial.fits, trial.needed_bytes, trial.available_bytes)
+
+
+def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> bool:
+    """A report of the child; None: time goes by. Whether it ends a trial."""
+    ended = False
+    if report is not None:
+        run.stage = report.get("stage", run.stage)
+        run.problem = report.get("error", run.problem)
+        if "trial" in report:
+            run.trials.append(Trial(**report["trial"]))
+            ended = True
+    last = run.trials[-1] if run.trials else None
+    tried = "" if last is None else f"{'fits' if last.fits else 'does not fit'} with batch {last.batch}; "
+    on_stage(tried + run.stage)
+    return ended
+
+
+def _died(status: int | None, stage: str) -> dict[str, Any]:
+    how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
+    return {
+        "kind": "died",
+        "stage": stage,
+        "message": f"the child process ended without an answer ({how})",
+        "place": None,
+    }
+
+
+def _records(directory: Path) -> Iterator[RecognisedRecord]:
+    """What the rules recognise in what the child printed and in libtpu's log of it."""
+    scanner = Scanner(for_programs(load_catalogue()))
+    logs = [path for path in (directory / "logs").iterdir() if ".INFO." in path.name and not path.is_symlink()]
+    for path in [directory / _OUTPUT, *logs]:
+        data = path.read_bytes()
+        parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
+        for match in [*parser.feed(data), *parser.finish()]:
+            yield RecognisedRecord.from_match(match, path.name, time.time())
+
+
+def _tail(path: Path) -> str:
+    data = path.read_bytes()[-_TAIL_BYTES:]
+    return data.decode("utf-8", "replace")
