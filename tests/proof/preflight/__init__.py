@@ -1,1 +1,1 @@
-"""`tpuwatch preflight` with the real packages: JAX, libtpu's compiler, Keras and TensorFlow, in an environment of their own."""
+"""`tpuwatch preflight` with the real packages, in an environment of their own: JAX, libtpu, Keras, TensorFlow."""

@@ -18,7 +18,15 @@ PROGRAMS = "tests.proof.preflight.programs"
 SECONDS = 600
 GIB = 1 << 30
 # The HBM of a device that the compiler gives to programs.
-AVAILABLE = {"v2-8": 7.48, "v3-8": 15.48, "v4-8": 30.75, "v5e-1": 15.75, "v5p-8": 95.73, "v6e-4": 31.24, "tpu7x-8": 94.74}
+AVAILABLE = {
+    "v2-8": 7.48,
+    "v3-8": 15.48,
+    "v4-8": 30.75,
+    "v5e-1": 15.75,
+    "v5p-8": 95.73,
+    "v6e-4": 31.24,
+    "tpu7x-8": 94.74,
+}
 
 pytestmark = pytest.mark.skipif(not PYTHON.is_file(), reason=f"{PYTHON} is not there: make preflight makes it")
 
@@ -117,7 +125,7 @@ def test_a_file_of_stablehlo(tmp_path: Path) -> None:
     assert (status, only(document)["trial"]["arguments_bytes"]) == (0, 1024 * 1024 * 4)
 
 
-def test_two_at_a_time_and_no_lock_of_a_job_is_touched(tmp_path: Path) -> None:
+def test_two_at_a_time_and_no_lock_of_a_job_is_touched() -> None:
     lock = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own)
     before = lock.stat() if lock.exists() else None
     command = [sys.executable, "-m", "tpuwatch", "preflight", f"{PROGRAMS}:times", "--tpu", "v5e-1", "--json"]
