@@ -24,7 +24,7 @@ FOREIGN = PeerError(Problem.FOREIGN, "It is no tpuwatch.")
 
 
 def node(number: int = 1, state: str = "READY", **more: Any) -> CloudNode:
-    usual: dict[str, Any] = {"address": f"10.0.0.{number}", "created": NOW - 86_400}
+    usual: dict[str, Any] = {"addresses": (f"10.0.0.{number}",), "created": NOW - 86_400}
     return CloudNode("p", "z", f"train-{number}", state, "HEALTHY", **{**usual, **more})
 
 
@@ -96,7 +96,7 @@ def test_each_is_asked_at_its_address_and_its_verdict_is_reported(make: Any) -> 
 
 def test_an_ipv6_address_stands_in_brackets_and_without_any_nothing_is_asked(make: Any) -> None:
     fleet = make(2)
-    fleet.nodes = {"a": node(1, address="fd00::7"), "b": node(2, address="")}
+    fleet.nodes = {"a": node(1, addresses=("fd00::7",)), "b": node(2, addresses=())}
     fleet.follow()
     fleet.ask()
     assert fleet.asked == ["http://[fd00::7]:9478"]
