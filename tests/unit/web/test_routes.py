@@ -12,8 +12,8 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.core.errors import StoreError
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.verdict import Verdict
 from tpuwatch.model.status import ScrapeTarget
+from tpuwatch.model.verdict import Verdict
 from tpuwatch.web.routes import Response, Routes, error_response
 
 
