@@ -1,0 +1,183 @@
+"""A node with its daemon and a machine elsewhere that watches it and three more: what goes wrong while nothing acts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from tests.e2e.daemon_in_cloud import AS_IT_WAS, IN_FORCE, DaemonInCloud
+from tests.e2e.daemon_process import libtpu_name, wait_for
+from tests.proof.monitoring.stack import free_port
+from tests.standins.simulated import NOBODY, Site
+from tpuwatch.sim.cloud.world import Timing
+
+NODES: Final = {"nodes": [{"name": "job-{number}", "count": 4, "phase": "training"}]}
+OOM: Final = (
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. "
+    "There are 1.50G free.; (0x0x0_HBM0)\n"
+)
+GRACE_SECONDS: Final = 400.0  # until a program has said nothing for longer than a compile may take
+
+
+class Watch:
+    """job-1 with the daemon `inside`, and `outside`, which watches job-1 to job-4 and asks the daemon on job-1."""
+
+    def __init__(self, root: Path, site: Site) -> None:
+        self.site = site
+        site.world.timing = Timing(stop=0.5, start=0.5, timeout=0.0, preemption=0.0)
+        site.simulator.launches.pace = 0.01
+        nowhere = {"GCE_METADATA_HOST": NOBODY, "GCE_METADATA_IP": NOBODY, "no_proxy": "127.0.0.1"}
+        self.inside = DaemonInCloud(root / "inside", site)
+        self.outside = DaemonInCloud(root / "outside", site, environ=nowhere)
+        self.listen = {self.inside: f"127.0.0.1:{free_port()}", self.outside: f"127.0.0.1:{free_port()}"}
+        self.holder()
+        self.configure_inside()
+        self.configure_outside()
+
+    def holder(self) -> None:
+        """A program trains since long ago."""
+        self.inside.machine.process(4242, files=("/dev/vfio/0",))
+
+    def configure_inside(self, **more: dict[str, Any]) -> None:
+        """Write its configuration."""
+        launches = self.site.simulator.launches
+        self.inside.configure(
+            listen=self.listen[self.inside],
+            more=self.site.toml(cloud={"nodes": []}, tune={"max_mib": 300}, **more),
+            paths=[str(launches.logs)],
+            job_paths=[str(launches.jobs / "*.log")],
+        )
+
+    def configure_outside(self) -> None:
+        peers = {"enabled": True, "poll_seconds": 1.0, "timeout_seconds": 1.0}
+        restart = {"confirm_seconds": 0.0, "confirm_polls": 1, "startup_seconds": 0.0, "storm_nodes": 100}
+        tables = self.site.toml(
+            cloud={"nodes": [f"job-{number}" for number in range(1, 5)]},
+            runtime={"enabled": False},
+            health={"boot_grace_seconds": 0.0, "settle_seconds": 0.0},
+            restart=restart,
+            peers=peers,
+            **{"peers.addresses": {"job-1": f"http://{self.listen[self.inside]}"}},
+        )
+        self.outside.configure(listen=self.listen[self.outside], more=tables)
+
+    @contextmanager
+    def running(self) -> Iterator[Watch]:
+        with self.inside, self.outside:
+            self.inside.start()
+            self.outside.start()
+            self.inside.judged("job-1", "healthy")
+            for number in range(1, 5):
+                self.outside.judged(f"job-{number}", "healthy")
+            yield self
+
+    # -- what goes wrong, and is over at the end of each
+
+    @contextmanager
+    def fault_of_node(self, do: str, node: str, **more: Any) -> Iterator[None]:
+        """An action of the simulator on a node."""
+        self.site.do(do, node, **more)
+        yield
+        self.site.do("restore", node)
+
+    @contextmanager
+    def no_logs(self) -> Iterator[None]:
+        """Since the beginning."""
+        yield
+        self.site.simulator.launches.logs.mkdir(exist_ok=True)
+        (self.site.simulator.launches.logs / libtpu_name()).touch()
+
+    @contextmanager
+    def bad_configuration(self) -> Iterator[None]:
+        self.configure_inside(log={"no_such_key": 1})
+        self.hang_up(AS_IT_WAS)
+        yield
+        self.configure_inside()
+        self.hang_up(IN_FORCE)
+
+    def hang_up(self, word: str) -> None:
+        """Have the daemon inside read its configuration, until it says so."""
+        before = self.inside.said().count(word)
+        self.inside.process.send_signal(signal.SIGHUP)
+        wait_for(lambda: self.inside.said().count(word) > before, word)
+
+    @contextmanager
+    def launch(self, name: str) -> Iterator[None]:
+        """A launch that ends by itself; what counts it stays."""
+        self.site.do("launch", launch=name)
+        yield
+
+    @contextmanager
+    def job_output(self, text: str) -> Iterator[None]:
+        directory = self.site.simulator.launches.jobs
+        directory.mkdir(exist_ok=True)
+        with (directory / "serving.log").open("a") as file:
+            file.write(text)
+        yield
+
+    @contextmanager
+    def host_oom(self) -> Iterator[None]:
+        self.inside.machine.write("proc/vmstat", "nr_free_pages 12\noom_kill 1\n")
+        yield
+
+    @contextmanager
+    def full_hbm(self) -> Iterator[None]:
+        self._own_node().hbm_used = 0.99
+        yield
+        self._own_node().hbm_used = 0.6
+
+    def _own_node(self) -> Any:
+        return next(node for node in self.site.world.nodes.values() if node.name == "job-1")
+
+    @contextmanager
+    def silent_api(self) -> Iterator[None]:
+        self.site.do("fault", method="ListNodes", code="UNAVAILABLE")
+        yield
+        self.site.do("clear")
+
+    @contextmanager
+    def dead_runtime(self) -> Iterator[None]:
+        self.site.do("lie", "job-1")
+        self.inside.judged("job-1", "unknown")
+        self.inside.skip(GRACE_SECONDS)
+        yield
+        self.site.do("restore", "job-1")
+
+    @contextmanager
+    def stuck_job(self) -> Iterator[None]:
+        self.site.do("workload", "job-1", phase="stuck", for_seconds=3600.0)
+        self.inside.skip(GRACE_SECONDS)
+        yield
+        self.site.do("restore", "job-1")
+
+    @contextmanager
+    def no_state_directory(self) -> Iterator[None]:
+        """A file is in its place: not even root can write below that."""
+        state, away = self.inside.state, self.inside.state.with_suffix(".away")
+        state.rename(away)
+        state.touch()
+        yield
+        state.unlink()
+        away.rename(state)
+
+    @contextmanager
+    def no_plans(self) -> Iterator[None]:
+        """A file is in the place of the directory of plans."""
+        plans = self.inside.state / "tune" / "plans"
+        wait_for(plans.exists, "a first plan")
+        away = plans.with_suffix(".away")
+        plans.rename(away)
+        plans.touch()
+        self.site.do("launch", launch="premapped")
+        yield
+        plans.unlink()
+        away.rename(plans)
+
+    @contextmanager
+    def dead_daemon(self) -> Iterator[None]:
+        self.inside.kill()
+        yield
+        self.inside.start()
