@@ -14,7 +14,9 @@ from tests.proof.monitoring.stack import missing
 
 def main() -> int:
     """0 when each alert came, and went."""
-    parser = argparse.ArgumentParser(prog="python -m tests.proof.monitoring", description="Alerts, from fault to webhook.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proof.monitoring", description="Cause each alert, and wait for its message."
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only acts with a fault of this name")
     args = parser.parse_args()
     if lacking := missing():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.e2e.daemon_in_cloud import AS_IT_WAS, IN_FORCE
 from tests.e2e.daemon_process import wait_for
+from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
 from tests.proof.monitoring.watch import NODES, OOM, Watch
 from tests.standins.simulated import simulated
@@ -25,6 +28,8 @@ class Scene:
     fault: Callable[[], AbstractContextManager[None]]
     alerts: dict[str, Labels]
     inhibited: tuple[str, ...] = ()
+    ready: Callable[[], None] = lambda: None  # waits until it can go wrong
+    lasting: tuple[str, ...] = ()  # those that are over only after some later act
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Proof:
 
     def __init__(self, stack: Stack, inbox: Inbox, print_line: Callable[[str], None]) -> None:
         self.rows: list[Row] = []
+        self._ends: list[Callable[[], None]] = []
         self._stack = stack
         self._inbox = inbox
         self._print_line = print_line
@@ -53,6 +59,7 @@ class Proof:
         with ExitStack() as unfinished:
             begun = {}
             for scene in scenes:
+                scene.ready()
                 begun[scene.name] = time.monotonic()
                 ends[scene.name] = unfinished.enter_context(ExitStack())
                 ends[scene.name].enter_context(scene.fault())
@@ -67,17 +74,27 @@ class Proof:
                 over[scene.name] = time.monotonic()
                 ends[scene.name].close()
             for scene in scenes:
-                for alert, labels in scene.alerts.items():
-                    at = self._wait("resolved", alert, labels, begun[scene.name])
-                    self._report(
-                        Row(scene.name, alert, fired[scene.name, alert], max(0.0, at - over[scene.name]))
+                for alert in scene.alerts:
+                    end = functools.partial(
+                        self._wait_for_end, scene, alert, fired[scene.name, alert], begun[scene.name], over[scene.name]
                     )
+                    self._ends.append(end) if alert in scene.lasting else end()
+
+    def finish(self) -> None:
+        """Wait for what lasts."""
+        for end in self._ends:
+            end()
+
+    def _wait_for_end(self, scene: Scene, alert: str, fired: float, begun: float, over: float) -> None:
+        at = self._wait("resolved", alert, scene.alerts[alert], begun)
+        self._report(Row(scene.name, alert, fired, max(0.0, at - over)))
 
     def _wait(self, status: str, alert: str, labels: Labels, since: float) -> float:
         wanted = {"alertname": alert, **labels}
-        return wait_for(
-            lambda: self._inbox.became(status, wanted, since), f"{wanted} to be {status}", PATIENCE_SECONDS
-        ) or 0.0
+        return (
+            wait_for(lambda: self._inbox.became(status, wanted, since), f"{wanted} to be {status}", PATIENCE_SECONDS)
+            or 0.0
+        )
 
     def _check_inhibited(self, alert: str, scene: Scene) -> None:
         labels = next(iter(scene.alerts.values()))
@@ -98,19 +115,21 @@ HEADING: Final = f"{'alert':<32} {'fired':>8} {'over':>8}   fault"
 
 
 def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> list[Row]:
-    """Play all of it, or the acts with a scene of which `only` is the name; raises AssertionError with what did not come."""
+    """Play all of it, or the acts with `only` in the name of a fault; raises AssertionError with what is missing."""
     inbox = Inbox()
     with inbox.open(), ExitStack() as started:
         site = started.enter_context(simulated(scratch / "sim", **NODES))
         watch = started.enter_context(Watch(scratch, site).running())
+        fleet = started.enter_context(restarts(scratch / "fleet"))
         stack = Stack(scratch, inbox)
-        started.enter_context(stack.running([watch.listen[watch.outside]]))
+        started.enter_context(stack.running([watch.listen[watch.outside], fleet.outside.address]))
         own = {"node": "job-1", "instance": watch.listen[watch.inside]}
         proof = Proof(stack, inbox, print_line)
         print_line(HEADING)
-        for act in acts_of_watch(watch, own):
+        for act in [*acts_of_watch(watch, own), *acts_of_fleet(fleet), act_of_all(watch, fleet)]:
             if any(only in scene.name for scene in act):
                 proof.play(act)
+        proof.finish()
     return proof.rows
 
 
@@ -134,8 +153,15 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
                 {"TpuwatchNodeStuck": node(3)},
                 inhibited=("TpuwatchNodeUnhealthy",),
             ),
-            Scene("stop", lambda: watch.fault_of_node("set", "job-4", state="STOPPED"), {"TpuwatchNodeStopped": node(4)}),
-            Scene("bad configuration", watch.bad_configuration, {"TpuwatchConfigRejected": own}),
+            Scene(
+                "stop", lambda: watch.fault_of_node("set", "job-4", state="STOPPED"), {"TpuwatchNodeStopped": node(4)}
+            ),
+            Scene("full HBM", watch.full_hbm, {"TpuwatchHbmNearFull": own}),
+            Scene(
+                "bad configuration",
+                lambda: watch.configuration(AS_IT_WAS, log={"no_such_key": 1}),
+                {"TpuwatchConfigRejected": own},
+            ),
         ],
         [
             Scene("hbm-oom", lambda: watch.launch("hbm-oom"), {"TpuwatchHbmOomAtCompile": own}),
@@ -147,7 +173,6 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
             ),
             Scene("job output", lambda: watch.job_output(OOM), {"TpuwatchHbmOomAtRunTime": own}),
             Scene("host out of memory", watch.host_oom, {"TpuwatchHostOom": own}),
-            Scene("full HBM", watch.full_hbm, {"TpuwatchHbmNearFull": own}),
             Scene("vanish", lambda: watch.fault_of_node("vanish", "job-3"), {"TpuwatchNodeGone": node(3)}),
         ],
         [
@@ -155,6 +180,11 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
                 "maintain",
                 lambda: watch.fault_of_node("maintain", "job-1", in_seconds=1800.0),
                 {"TpuwatchNodeMaintenance": node(1), "TpuwatchMaintenanceAhead": own},
+            ),
+            Scene(
+                "small bounds",
+                lambda: watch.configuration(IN_FORCE, tune={"max_mib": 300}),
+                {"TpuwatchTuneUnsatisfiable": own},
             ),
             Scene(
                 "silent API",
@@ -169,3 +199,47 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
         ],
         [Scene("killed daemon", watch.dead_daemon, {"TpuwatchDown": own})],
     ]
+
+
+def acts_of_fleet(fleet: Restarts) -> list[list[Scene]]:
+    """What goes wrong with restarts."""
+    daemon = {"instance": fleet.outside.address}
+    return [
+        [
+            Scene(
+                "refused stop",
+                fleet.refused_stop,
+                {
+                    "TpuwatchRestartFailing": {**daemon, "action": "restart_node"},
+                    "TpuwatchBreakerOpen": {},
+                    "TpuwatchWebhookFailing": daemon,
+                },
+                lasting=("TpuwatchBreakerOpen",),  # it is seen closed when the ledger is read the next time
+            )
+        ],
+        [
+            Scene(
+                "no capacity",
+                fleet.no_capacity,
+                {"TpuwatchWaitingForCapacity": {}, "TpuwatchRestartNotFinishing": {"node": NODE}},
+            ),
+            Scene(
+                "no ledger",
+                fleet.no_ledger,
+                {"TpuwatchLedgerDown": daemon, "TpuwatchRestartUnrecorded": daemon},
+                ready=fleet.wait_for_stockout,
+            ),
+        ],
+    ]
+
+
+def act_of_all(watch: Watch, fleet: Restarts) -> list[Scene]:
+    """What goes wrong when nobody is left."""
+
+    @contextmanager
+    def all_dead() -> Iterator[None]:
+        fleet.outside.kill()
+        with watch.dead_daemons():
+            yield
+
+    return [Scene("killed daemons", all_dead, {"TpuwatchAbsent": {}})]

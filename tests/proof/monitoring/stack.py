@@ -1,4 +1,4 @@
-"""Prometheus and Alertmanager as they are shipped to be run, on loopback and at short intervals, and who gets the messages."""
+"""Prometheus and Alertmanager with the rules and routes that are shipped, at short intervals, and who gets messages."""
 
 from __future__ import annotations
 
@@ -184,9 +184,7 @@ class Stack:
         command = [name, f"--web.listen-address=127.0.0.1:{port}", *flags]
         log = self._root / f"{name}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._root
-            )
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self._root)
         try:
 
             def is_ready() -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.daemon_in_cloud import AS_IT_WAS, IN_FORCE, DaemonInCloud
+from tests.e2e.daemon_in_cloud import IN_FORCE, DaemonInCloud
 from tests.e2e.daemon_process import libtpu_name, wait_for
 from tests.proof.monitoring.stack import free_port
 from tests.standins.simulated import NOBODY, Site
@@ -42,11 +42,11 @@ class Watch:
         self.inside.machine.process(4242, files=("/dev/vfio/0",))
 
     def configure_inside(self, **more: dict[str, Any]) -> None:
-        """Write its configuration."""
+        """Write its configuration, with more tables."""
         launches = self.site.simulator.launches
         self.inside.configure(
             listen=self.listen[self.inside],
-            more=self.site.toml(cloud={"nodes": []}, tune={"max_mib": 300}, **more),
+            more=self.site.toml(cloud={"nodes": []}, **more),
             paths=[str(launches.logs)],
             job_paths=[str(launches.jobs / "*.log")],
         )
@@ -91,9 +91,10 @@ class Watch:
         (self.site.simulator.launches.logs / libtpu_name()).touch()
 
     @contextmanager
-    def bad_configuration(self) -> Iterator[None]:
-        self.configure_inside(log={"no_such_key": 1})
-        self.hang_up(AS_IT_WAS)
+    def configuration(self, word: str, **tables: dict[str, Any]) -> Iterator[None]:
+        """Another configuration, of which the daemon says this."""
+        self.configure_inside(**tables)
+        self.hang_up(word)
         yield
         self.configure_inside()
         self.hang_up(IN_FORCE)
@@ -109,6 +110,7 @@ class Watch:
         """A launch that ends by itself; what counts it stays."""
         self.site.do("launch", launch=name)
         yield
+        self.site.do("restore", "job-1")  # a launch leaves no program behind, and one has trained here
 
     @contextmanager
     def job_output(self, text: str) -> Iterator[None]:
@@ -125,12 +127,10 @@ class Watch:
 
     @contextmanager
     def full_hbm(self) -> Iterator[None]:
-        self._own_node().hbm_used = 0.99
+        (workload,) = next(node for node in self.site.world.nodes.values() if node.name == "job-1").workloads
+        workload.hbm_used = 0.99
         yield
-        self._own_node().hbm_used = 0.6
-
-    def _own_node(self) -> Any:
-        return next(node for node in self.site.world.nodes.values() if node.name == "job-1")
+        workload.hbm_used = 0.6
 
     @contextmanager
     def silent_api(self) -> Iterator[None]:
@@ -164,17 +164,13 @@ class Watch:
         away.rename(state)
 
     @contextmanager
-    def no_plans(self) -> Iterator[None]:
-        """A file is in the place of the directory of plans."""
-        plans = self.inside.state / "tune" / "plans"
-        wait_for(plans.exists, "a first plan")
-        away = plans.with_suffix(".away")
-        plans.rename(away)
-        plans.touch()
-        self.site.do("launch", launch="premapped")
+    def dead_daemons(self) -> Iterator[None]:
+        """Also the one that says where all of them are."""
+        self.inside.kill()
+        self.outside.kill()
         yield
-        plans.unlink()
-        away.rename(plans)
+        self.outside.start()
+        self.inside.start()
 
     @contextmanager
     def dead_daemon(self) -> Iterator[None]:

@@ -1,0 +1,29 @@
+"""The commands that documents show, as far as they only read, with a daemon in a simulated cloud."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.daemon_in_cloud import DaemonInCloud
+from tests.standins.documented_commands import documented_commands, reads
+from tests.standins.simulated import simulated
+
+MISUSED = 2
+
+
+def test_what_is_shown_can_be_run(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. There are 1.50G free.\n")
+    shown = {words: document for words, document in documented_commands().items() if reads(words)}
+    assert len(shown) > 30
+    wrong = []
+    with simulated(tmp_path / "sim") as site, DaemonInCloud(tmp_path / "daemon", site) as daemon:
+        daemon.machine.process(4242, files=("/dev/vfio/0",))
+        daemon.start()
+        daemon.judged("train-1", "healthy")
+        for words, document in shown.items():
+            given = [str(log) if word == "FILE" or word.endswith("/train.log") else word for word in words]
+            status, output = daemon.command(*given) if given != ["diagnose"] else (0, "")
+            if status == MISUSED or "Traceback" in output:
+                wrong.append(f"{document}: tpuwatch {' '.join(words)}: {status} {output[:300]}")
+    assert wrong == []
