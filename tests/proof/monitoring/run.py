@@ -126,10 +126,11 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
         own = {"node": "job-1", "instance": watch.listen[watch.inside]}
         proof = Proof(stack, inbox, print_line)
         print_line(HEADING)
-        for act in [*acts_of_watch(watch, own), *acts_of_fleet(fleet), act_of_all(watch, fleet)]:
+        for act in [*acts_of_fleet(fleet), *acts_of_watch(watch, own)]:
             if any(only in scene.name for scene in act):
                 proof.play(act)
         proof.finish()
+        proof.play(act_of_all(watch, fleet))
     return proof.rows
 
 
@@ -214,7 +215,7 @@ def acts_of_fleet(fleet: Restarts) -> list[list[Scene]]:
                     "TpuwatchBreakerOpen": {},
                     "TpuwatchWebhookFailing": daemon,
                 },
-                lasting=("TpuwatchBreakerOpen",),  # it is seen closed when the ledger is read the next time
+                lasting=("TpuwatchBreakerOpen",),  # the ledger is read again when it is needed, or after a while
             )
         ],
         [
@@ -228,6 +229,7 @@ def acts_of_fleet(fleet: Restarts) -> list[list[Scene]]:
                 fleet.no_ledger,
                 {"TpuwatchLedgerDown": daemon, "TpuwatchRestartUnrecorded": daemon},
                 ready=fleet.wait_for_stockout,
+                lasting=("TpuwatchLedgerDown",),
             ),
         ],
     ]
