@@ -16,6 +16,7 @@ from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
 from tests.proof.monitoring.watch import NODES, OOM, Watch
 from tests.standins.simulated import simulated
+from tests.unit.deploy.alerts import rules
 
 PATIENCE_SECONDS: Final = 60.0  # for one message
 
@@ -125,6 +126,8 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
         started.enter_context(stack.running([watch.listen[watch.outside], fleet.outside.address]))
         own = {"node": "job-1", "instance": watch.listen[watch.inside]}
         proof = Proof(stack, inbox, print_line)
+        for text in recorded_and_named(own["instance"]):
+            wait_for(lambda text=text: stack.query(text), text, PATIENCE_SECONDS)  # type: ignore[misc]
         print_line(HEADING)
         for act in [*acts_of_fleet(fleet), *acts_of_watch(watch, own)]:
             if any(only in scene.name for scene in act):
@@ -132,6 +135,18 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
         proof.finish()
         proof.play(act_of_all(watch, fleet))
     return proof.rows
+
+
+def recorded_and_named(instance: str) -> list[str]:
+    """Queries that have a result only where a rule records, and the loops that an alert names are those of a daemon."""
+    loops = next(rule["expr"] for rule in rules() if rule.get("alert") == "TpuwatchLoopStale")
+    names = loops.partition('loop=~"')[2].partition('"')[0]
+    of_daemon = f'tpuwatch_loop_last_success_timestamp_seconds{{instance="{instance}",loop=~"{names}"}} > 0'
+    return [
+        f"count({of_daemon}) == {len(names.split('|'))}",
+        f'instance:tpuwatch_availability:ratio1h{{instance="{instance}"}} > 0',
+        f'chip:tpuwatch_hbm_utilization:ratio{{instance="{instance}"}} > 0',
+    ]
 
 
 def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.paths import ROOT
 from tests.unit.deploy.alerts import PROMETHEUS, RULES, RUNBOOK_URL, RUNBOOKS, alerts, rules
 from tests.unit.metrics.test_registry import filled, scrape
 
@@ -87,6 +88,23 @@ def test_each_metric_label_and_value_exists() -> None:
                 known = exported[metric].get(label, set()) | (LOOPS if label == "loop" else set())
                 wrong += [f"{metric} has no {label}={value!r}" for value in values.split("|") if value not in known]
     assert wrong == []
+
+
+@needs_promtool
+def test_documented_scrape_configurations_are_valid(tmp_path: Path) -> None:
+    checked = 0
+    for document in (ROOT / "docs" / "alerts.md", ROOT / "docs" / "metrics.md"):
+        for block in re.findall(r"```yaml\n(.*?)```", document.read_text(), re.DOTALL):
+            found = yaml.safe_load(block)
+            config = found["receivers"]["prometheus"]["config"] if "receivers" in found else found
+            if "rule_files" in config:
+                config["rule_files"] = [str(PROMETHEUS / Path(name).name) for name in config["rule_files"]]
+            file = tmp_path / f"{checked}.yml"
+            file.write_text(yaml.safe_dump(config))
+            assert promtool("check", "config", str(file)) == ""
+            assert all(scrape["honor_labels"] for scrape in config["scrape_configs"])
+            checked += 1
+    assert checked == 4
 
 
 def test_what_has_a_series_only_while_it_holds_is_never_compared_with_0() -> None:
