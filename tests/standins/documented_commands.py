@@ -39,7 +39,9 @@ def reads(words: tuple[str, ...]) -> bool:
 
 def _lines(text: str) -> Iterator[str]:
     """Lines of blocks that are to be copied into a shell."""
-    for block in re.findall(r"^ *```(?:sh|bash|console)?\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+    for kind, block in re.findall(r"^ *```(\w*)\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        if kind not in ("", "sh", "console"):
+            continue
         for line in block.replace("\\\n", " ").splitlines():
             shown = line.strip()
             if shown.startswith(("$ ", "tpuwatch ", "sudo ")) or "| tpuwatch " in shown:

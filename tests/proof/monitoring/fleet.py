@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.e2e.daemon_in_cloud import DaemonInCloud
 from tests.e2e.daemon_process import wait_for
 from tests.e2e.restart_fleet import ACT, Fleet, running_fleet
+from tests.proof.monitoring.stack import replaced
 from tests.standins.peer_server import PeerServer, peer_server, status
 from tests.standins.simulated import NOBODY, ZONE
 
@@ -82,17 +83,9 @@ class Restarts:
 
     @contextmanager
     def no_ledger(self) -> Iterator[None]:
-        """A directory is in the place of its file."""
-        files = [file for file in self.fleet.ledger.iterdir() if file.name.startswith("ledger.db")]
-        away = self.fleet.ledger / "away"
-        away.mkdir()
-        for file in files:
-            file.rename(away / file.name)
-        (self.fleet.ledger / "ledger.db").mkdir()
-        yield
-        (self.fleet.ledger / "ledger.db").rmdir()
-        for file in away.iterdir():
-            file.rename(self.fleet.ledger / file.name)
+        """A file is in the place of its directory: not even root can write below that."""
+        with replaced(self.fleet.ledger):
+            yield
 
 
 @contextmanager

@@ -223,18 +223,6 @@ def acts_of_fleet(fleet: Restarts) -> list[list[Scene]]:
     return [
         [
             Scene(
-                "refused stop",
-                fleet.refused_stop,
-                {
-                    "TpuwatchRestartFailing": {**daemon, "action": "restart_node"},
-                    "TpuwatchBreakerOpen": {},
-                    "TpuwatchWebhookFailing": daemon,
-                },
-                lasting=("TpuwatchBreakerOpen",),  # the ledger is read again when it is needed, or after a while
-            )
-        ],
-        [
-            Scene(
                 "no capacity",
                 fleet.no_capacity,
                 {"TpuwatchWaitingForCapacity": {}, "TpuwatchRestartNotFinishing": {"node": NODE}},
@@ -246,6 +234,18 @@ def acts_of_fleet(fleet: Restarts) -> list[list[Scene]]:
                 ready=fleet.wait_for_stockout,
                 lasting=("TpuwatchLedgerDown",),
             ),
+        ],
+        [
+            Scene(
+                "refused stop",
+                fleet.refused_stop,
+                {
+                    "TpuwatchRestartFailing": {**daemon, "action": "restart_node"},
+                    "TpuwatchBreakerOpen": {},
+                    "TpuwatchWebhookFailing": daemon,
+                },
+                lasting=("TpuwatchBreakerOpen",),  # the ledger is read again when it is needed, or after a while
+            )
         ],
     ]
 

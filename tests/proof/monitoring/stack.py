@@ -43,6 +43,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@contextmanager
+def replaced(directory: Path) -> Iterator[None]:
+    """An empty file is in the place of the directory."""
+    away = directory.with_suffix(".away")
+    directory.rename(away)
+    directory.touch()
+    yield
+    directory.unlink()
+    away.rename(directory)
+
+
 class Inbox:
     """Takes what Alertmanager sends: the latest status of each alert, and when it became so."""
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from tests.e2e.daemon_in_cloud import IN_FORCE, DaemonInCloud
 from tests.e2e.daemon_process import libtpu_name, wait_for
-from tests.proof.monitoring.stack import free_port
+from tests.proof.monitoring.stack import free_port, replaced
 from tests.standins.simulated import NOBODY, Site
 from tpuwatch.sim.cloud.world import Timing
 
@@ -156,12 +156,8 @@ class Watch:
     @contextmanager
     def no_state_directory(self) -> Iterator[None]:
         """A file is in its place: not even root can write below that."""
-        state, away = self.inside.state, self.inside.state.with_suffix(".away")
-        state.rename(away)
-        state.touch()
-        yield
-        state.unlink()
-        away.rename(state)
+        with replaced(self.inside.state):
+            yield
 
     @contextmanager
     def dead_daemons(self) -> Iterator[None]:
