@@ -21,13 +21,16 @@ def test_what_is_shown_can_be_run(tmp_path: Path) -> None:
         words: document for words, document in documented_commands().items() if reads(words) and words != ("diagnose",)
     }
     assert len(shown) > 30
+    (tmp_path / "rules").mkdir()
+    files = {"/etc/tpuwatch/rules": str(tmp_path / "rules")}
+    files |= dict.fromkeys(("FILE", "job.log", "/var/log/train.log"), str(log))
     wrong = []
     with simulated(tmp_path / "sim") as site, DaemonInCloud(tmp_path / "daemon", site) as daemon:
         daemon.machine.process(4242, files=("/dev/vfio/0",))
         daemon.start()
         daemon.judged("train-1", "healthy")
         for words, document in shown.items():
-            given = [str(log) if word == "FILE" or word.endswith("/train.log") else word for word in words]
+            given = [files.get(word, word) for word in words]
             done = subprocess.run(
                 [sys.executable, "-m", "tpuwatch", *given],
                 stdin=subprocess.DEVNULL,
