@@ -71,11 +71,14 @@ class Inbox:
                     seen.append((now, alert["status"]))
 
     def became(self, status: str, labels: Labels, since: float) -> float | None:
-        """When an alert with these labels and perhaps more last became so; None if it is otherwise, or was before."""
+        """When the first alert with these labels and perhaps more fired, or the last ended; None if it is otherwise, or was
+        before."""
         wanted = set(labels.items())
         with self._lock:
             latest = [seen[-1] for found, seen in self._alerts.items() if wanted <= found]
         times = [at for at, now in latest if now == status and at >= since]
+        if status == "firing":
+            return min(times, default=None)
         return max(times) if times and all(now == status for _, now in latest) else None
 
     def firing(self) -> list[Labels]:

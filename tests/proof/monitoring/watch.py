@@ -33,13 +33,12 @@ class Watch:
         self.inside = DaemonInCloud(root / "inside", site)
         self.outside = DaemonInCloud(root / "outside", site, environ=nowhere)
         self.listen = {self.inside: f"127.0.0.1:{free_port()}", self.outside: f"127.0.0.1:{free_port()}"}
-        self.holder()
+        self.log = site.simulator.launches.logs / libtpu_name()
+        self.log.parent.mkdir()
+        self.log.touch()
+        self.inside.machine.process(4242, files=("/dev/vfio/0",))  # it has trained since long ago
         self.configure_inside()
         self.configure_outside()
-
-    def holder(self) -> None:
-        """A program trains since long ago."""
-        self.inside.machine.process(4242, files=("/dev/vfio/0",))
 
     def configure_inside(self, **more: dict[str, Any]) -> None:
         """Write its configuration, with more tables."""
@@ -85,10 +84,9 @@ class Watch:
 
     @contextmanager
     def no_logs(self) -> Iterator[None]:
-        """Since the beginning."""
+        self.log.unlink()
         yield
-        self.site.simulator.launches.logs.mkdir(exist_ok=True)
-        (self.site.simulator.launches.logs / libtpu_name()).touch()
+        self.log.touch()
 
     @contextmanager
     def configuration(self, word: str, **tables: dict[str, Any]) -> Iterator[None]:
