@@ -71,8 +71,7 @@ class Inbox:
                     seen.append((now, alert["status"]))
 
     def became(self, status: str, labels: Labels, since: float) -> float | None:
-        """When the first alert with these labels and perhaps more fired, or the last ended; None if it is otherwise, or was
-        before."""
+        """When the first alert with these labels and perhaps more fired, or the last ended; None if that was before."""
         wanted = set(labels.items())
         with self._lock:
             latest = [seen[-1] for found, seen in self._alerts.items() if wanted <= found]
