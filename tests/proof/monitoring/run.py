@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.e2e.daemon_in_cloud import AS_IT_WAS, IN_FORCE
+from tests.e2e.daemon_in_cloud import AS_IT_WAS
 from tests.e2e.daemon_process import wait_for
 from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
@@ -196,11 +196,6 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
                 "maintain",
                 lambda: watch.fault_of_node("maintain", "job-1", in_seconds=1800.0),
                 {"TpuwatchNodeMaintenance": node(1), "TpuwatchMaintenanceAhead": own},
-            ),
-            Scene(
-                "small bounds",
-                lambda: watch.configuration(IN_FORCE, tune={"max_mib": 300}),
-                {"TpuwatchTuneUnsatisfiable": own},
             ),
             Scene(
                 "silent API",
