@@ -203,11 +203,10 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
                 {"TpuwatchSignalFailing": {"signal": "cloud"}, "TpuwatchNodeUnknown": node(2)},
             ),
         ],
+        [Scene("no state directory", watch.no_state_directory, {"TpuwatchNotReady": own})],
+        # These let the clock jump: some loops are not fresh for a while afterwards.
         [Scene("lie", watch.dead_runtime, {"TpuwatchRuntimeStuck": node(1)})],
         [Scene("stuck", watch.stuck_job, {"TpuwatchJobStuck": node(1)})],
-        [
-            Scene("no state directory", watch.no_state_directory, {"TpuwatchNotReady": own}),
-        ],
         [Scene("killed daemon", watch.dead_daemon, {"TpuwatchDown": own})],
     ]
 
