@@ -233,7 +233,7 @@ def test_a_healthy_node_is_confirmed_by_its_name(
 ) -> None:
     site.cloud.heal()
     process = site.start("train-1", "--reason", "To try it.", terminal=terminal.theirs)
-    terminal.asks("Type its name", process)
+    terminal.asks("type its name", process)
     terminal.type(answer)
     wait_for(lambda: (terminal.shows(""), process.poll() is not None)[1], "its end", SECONDS)
     assert (process.returncode, site.cloud.count("stop")) == (code, stops)

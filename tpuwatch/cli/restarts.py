@@ -61,10 +61,16 @@ def with_action(words: Sequence[str]) -> list[str]:
 
 def run(args: argparse.Namespace) -> int:
     """0 done, 1 an operator is needed or a restart was not cancelled, 2 wrong use, 3 could not find out."""
+    from tpuwatch.core import ConflictError, LedgerError
+    from tpuwatch.model import ledger_down
     from tpuwatch.restart import UsageError
 
     try:
         return _run(args, options.load(args))
+    except ConflictError:
+        raise
+    except LedgerError as error:
+        raise LedgerError(ledger_down(str(error))) from error
     except UsageError as error:
         args.usage_error(str(error))
         raise

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from tpuwatch.core import TpuwatchError, parse_retry_after
 from tpuwatch.google.http import MAX_REPLY_BYTES, Connector, DeadlineSocket, TooLargeError, read_whole
+from tpuwatch.google.server_time import ServerTime
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -49,6 +50,12 @@ class MetadataClient:
         self.timeout_seconds = timeout_seconds
         self._clock = clock
         self._dialer = Connector(clock)
+        self._server_time = ServerTime(clock)
+
+    @property
+    def server_epoch(self) -> float | None:
+        """The server's time at the zero of the monotonic clock; None before its first answer."""
+        return self._server_time.epoch
 
     def get(self, path: str) -> str | None:
         """The value at `path` under computeMetadata/v1, as "instance/zone"; None if there is none (404).
@@ -104,6 +111,7 @@ class MetadataClient:
     def _parse_reply(self, reply: http.client.HTTPResponse, path: str) -> tuple[str, str] | None:
         if reply.headers.get(_FLAVOR[0]) != _FLAVOR[1]:
             raise self._not_google("its reply has no Metadata-Flavor header")
+        self._server_time.on_answer(reply.headers.get("Date", ""))
         if reply.status == 404:
             return None
         if reply.status != 200:

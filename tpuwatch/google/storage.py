@@ -7,18 +7,17 @@ in a bucket.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
 import warnings
 from dataclasses import dataclass, replace
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tpuwatch import __version__
 from tpuwatch.core import parse_retry_after
 from tpuwatch.google.errors import SCOPE, ApiFault, PreconditionError, RequestContext, StorageError, explain, quote
+from tpuwatch.google.server_time import ServerTime
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
@@ -91,17 +90,12 @@ class Bucket:
         self._lock = threading.Lock()
         self._client: Any = None
         self._session: _Session | None = None
-        self._answered: tuple[float, float] | None = None  # the server's time, and when it came by the monotonic clock
+        self._server_time = ServerTime(clock)
 
     @property
     def server_time(self) -> float | None:
         """The time by the service; None before its first answer."""
-        answered = self._answered
-        return answered[0] + self._clock.monotonic() - answered[1] if answered is not None else None
-
-    def _on_answer(self, date: str) -> None:
-        with contextlib.suppress(ValueError, TypeError):  # a proxy may leave it out
-            self._answered = (parsedate_to_datetime(date).timestamp(), self._clock.monotonic())
+        return self._server_time.now
 
     def get(self, name: str, seconds: float) -> StoredObject | None:
         """The current object; None if there is none."""
@@ -198,7 +192,7 @@ class Bucket:
             if self._client is None:
                 tokens = None if self._insecure else Tokens([SCOPE], self._clock)
                 scheme = "http" if self._insecure else "https"
-                self._session = _Session(tokens, self._clock, self._on_answer)
+                self._session = _Session(tokens, self._clock, self._server_time.on_answer)
                 # The session has the credentials. With them the client would request their universe from the
                 # metadata server without a deadline.
                 self._client = storage.Client(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch import __version__
 from tpuwatch.google.credentials import Tokens
 from tpuwatch.google.errors import SCOPE, ApiError, ApiFault, RequestContext, explain
+from tpuwatch.google.server_time import ServerTime
 from tpuwatch.model import Problem
 
 with warnings.catch_warnings():
@@ -69,6 +70,12 @@ class CloudClient:
         self._channel: Any = None
         self._clients: dict[str, Any] = {}
         self._tokens = Tokens([SCOPE], clock)
+        self._server_time = ServerTime(clock)
+
+    @property
+    def server_epoch(self) -> float | None:
+        """The service's time at the zero of the monotonic clock; None before an answer of it that has a date."""
+        return self._server_time.epoch
 
     def list_nodes(self, project: str, zone: str) -> Iterator[Any]:
         """All nodes of a zone: raw pages, each of them one call. Raises ApiError."""
@@ -180,12 +187,28 @@ class CloudClient:
 
     def _connect(self) -> Any:
         if self._cloud.insecure:
-            return insecure_channel(self.server)
-        request = google.auth.transport.requests.Request()
-        return google.auth.transport.grpc.secure_authorized_channel(
-            self._renew_token(), request, self.server, options=CHANNEL_OPTIONS
-        )
+            channel = insecure_channel(self.server)
+        else:
+            request = google.auth.transport.requests.Request()
+            channel = google.auth.transport.grpc.secure_authorized_channel(
+                self._renew_token(), request, self.server, options=CHANNEL_OPTIONS
+            )
+        return grpc.intercept_channel(channel, _DateReader(self._server_time.on_answer))
 
     def _renew_token(self) -> Any:
         """Credentials with a valid token. Renewed here, so that a failure is not attributed to the API."""
         return self._tokens.renew(self._cloud.timeout_seconds)
+
+
+class _DateReader(grpc.UnaryUnaryClientInterceptor):  # type: ignore[misc]
+    """Google's servers date their answers; a call that failed may have no such header."""
+
+    def __init__(self, on_answer: Callable[[str], None]) -> None:
+        self._on_answer = on_answer
+
+    def intercept_unary_unary(self, continuation: Any, details: Any, request: Any) -> Any:
+        """Called by grpc around each call."""
+        call = continuation(details, request)
+        if call.code() is grpc.StatusCode.OK:
+            self._on_answer(dict(call.initial_metadata()).get("date", ""))
+        return call

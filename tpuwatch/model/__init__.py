@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         TunedStatus,
         TuneStatus,
         View,
+        ledger_down,
     )
     from tpuwatch.model.tune import (
         DEFAULT_PREMAPPED_BYTES,
@@ -191,6 +192,7 @@ else:
                 "TuneStatus",
                 "TunedStatus",
                 "View",
+                "ledger_down",
             ],
             "tune": [
                 "Advice",

@@ -41,7 +41,8 @@ class Problems:
 
     nodes: tuple[JudgedNode, ...]  # the bad ones, the worst first; own and others alike
     findings: tuple[Finding, ...]
-    daemon: tuple[str, ...]  # why the daemon does not do its work, a sentence each
+    daemon: tuple[str, ...]  # why the daemon is not ready, a sentence each
+    restarts: tuple[str, ...]  # what keeps it from restarting, a few words each: it is ready for all else
     past: tuple[PastFinding, ...]
     watched: int  # nodes
     unknown: tuple[JudgedNode, ...]  # nodes of which it is not known how they are: no problem, and not well
@@ -49,7 +50,8 @@ class Problems:
     @property
     def counts(self) -> dict[str, int]:
         """How many there are of each of PROBLEM_KINDS."""
-        return dict(zip(PROBLEM_KINDS, (len(self.nodes), len(self.findings), len(self.daemon)), strict=True))
+        own = len(self.daemon) + len(self.restarts)
+        return dict(zip(PROBLEM_KINDS, (len(self.nodes), len(self.findings), own), strict=True))
 
     @property
     def total(self) -> int:
@@ -61,7 +63,7 @@ class Problems:
         """What is wrong, in one line."""
         if not self.total:
             return f"Nothing is known to be wrong: {self._unknown()}" if self.unknown else "Nothing is wrong"
-        parts = [part for part in (self._nodes(), self._findings(), self._daemon()) if part]
+        parts = [part for part in (self._nodes(), self._findings(), self._daemon(), *self.restarts) if part]
         return f"{self.total} problem{'s' * (self.total > 1)}: {', '.join(parts)}"
 
     def _nodes(self) -> str:
@@ -104,6 +106,7 @@ def present_problems(
         nodes=tuple(worst_first(node for node in watched if is_bad(node.judgement.verdict))),
         findings=tuple(present),
         daemon=tuple(status.not_ready()),
+        restarts=status.restarts.failures if status.restarts is not None else (),
         past=tuple(past),
         watched=len(watched),
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),

@@ -333,6 +333,8 @@ class Snapshot:
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
     peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
+    # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
+    server_epoch: float | None = None
 
     @property
     def own(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tpuwatch.core import ended
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -80,6 +82,27 @@ class RestartsStatus:
         RestartRecord
     ] = ()  # of the ledger, as they were then; those that are driven from here as they are
     decisions: Sequence[tuple[str, RestartDecision]] = ()  # on nodes that need an action, by their labels
+
+    @property
+    def ledger_problem(self) -> str:
+        """Why the ledger cannot be used, a sentence; "" if it can."""
+        return ledger_down(self.problem) if self.problem else ""
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What keeps restarts from being done or recorded, a few words each."""
+        is_broken = self.breaker is not None and self.breaker.opened is not None
+        found = (
+            (bool(self.alarms), "a restart cannot be recorded"),
+            (bool(self.problem), "the ledger of restarts is down"),
+            (is_broken, "the breaker is open"),
+        )
+        return tuple(words for is_so, words in found if is_so)
+
+
+def ledger_down(why: str) -> str:
+    """What is said everywhere of a ledger that cannot be used, a sentence; `why` is the LedgerError's message."""
+    return f"The ledger of restarts is DOWN: {ended(why)} Nothing new is restarted."
 
 
 @dataclass(frozen=True, slots=True)

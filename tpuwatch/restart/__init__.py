@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.cloud_api import CloudNodeApi
     from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.owner import owner_words
-    from tpuwatch.restart.operator.access import LedgerAccess, open_access
+    from tpuwatch.restart.operator.access import LedgerAccess, ledger_problem, open_access
     from tpuwatch.restart.operator.headline import RETRYING, Headline, trouble, unattended
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.restarts import (
@@ -34,7 +34,7 @@ else:
             "cloud_api": ["CloudNodeApi"],
             "driver": ["Progress"],
             "ledger.owner": ["owner_words"],
-            "operator.access": ["LedgerAccess", "open_access"],
+            "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
             "operator.headline": ["RETRYING", "Headline", "trouble", "unattended"],
             "operator.report": ["NodeReport", "NodeReporter"],
             "operator.restarts": [

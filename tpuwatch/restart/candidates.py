@@ -46,10 +46,17 @@ class Candidate:
     situation: RestartSituation  # without the ledger's part
 
     def decide(
-        self, view: LedgerView | None, settings: PolicySettings, now: float, clock_problem: str = ""
+        self,
+        view: LedgerView | None,
+        settings: PolicySettings,
+        now: float,
+        *,
+        clock_problem: str = "",
+        ledger_problem: str = "",
     ) -> RestartDecision:
-        """What to do about it, given what the ledger holds; None means that it cannot be read."""
-        return decide(replace(self.situation, ledger=view, now=now, clock=clock_problem), settings)
+        """What to do about it, given what the ledger holds; None means that it cannot be used, and why."""
+        situation = replace(self.situation, ledger=view, now=now, clock=clock_problem, ledger_problem=ledger_problem)
+        return decide(situation, settings)
 
 
 class Candidates:

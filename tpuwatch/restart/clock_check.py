@@ -8,7 +8,7 @@ from tpuwatch.core import length
 from tpuwatch.restart.policy.budgets import SKEW_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tpuwatch.core import Clock
     from tpuwatch.restart.policy.budgets import LedgerView
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
 class ClockCheck:
     """Made when tpuwatch begins. Used from one thread."""
 
-    def __init__(self, clock: Clock, server_time: Callable[[], float | None]) -> None:
-        """`server_time` is the time by the ledger's server; None where it has none, or has not answered yet."""
+    def __init__(self, clock: Clock, servers: Mapping[str, Callable[[], float | None]]) -> None:
+        """`servers` give the time by each server, by its name; None where there is none, or it has not answered yet."""
         self._clock = clock
-        self._server_time = server_time
+        self._servers = servers
         self._epoch = clock.time() - clock.monotonic()
 
     def problem(self, view: LedgerView | None) -> str:
         """Why the clock cannot be believed, for a sentence; "" if nothing is known against it.
 
-        A server knows best. Without one the clock has to go on as the monotonic one does, and must not be behind what
-        was written already.
+        A server knows best, and the first that has answered decides. Without one the clock has to go on as the
+        monotonic one does, and must not be behind what was written already.
         """
-        now, server = self._clock.time(), self._server_time()
-        if server is not None:
-            return _difference(now - server, "by the ledger's server")
+        now = self._clock.time()
+        for name, time in self._servers.items():
+            if (server := time()) is not None:
+                return _difference(now - server, f"by {name}")
         if jump := _difference(now - self._clock.monotonic() - self._epoch, "against the time since tpuwatch began"):
             return f"{jump}; restart tpuwatch when the clock is right"
         newest = view.newest if view is not None else now

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.ledger.base import Ledger
     from tpuwatch.restart.workflow.types import CallAnswer, NodeObservation, PhaseLimits
 
+IS_ALARM: Final = {"is_alarm": True}  # of a log record that says what the progress or the result has as well
 LEASE_SECONDS: Final = 60.0  # three times what a look or a call may take
 _PAUSE_SECONDS: Final = 0.5  # after a fault of the ledger; doubles
 _DOWN_SHARE: Final = 6  # of a lease is how long a node that may be down waits for its ledger
@@ -167,9 +168,8 @@ class LeasedDriver(ABC):
             except LedgerError as error:
                 _log.info("The lease of node %s could not be given back: %s", self.target.node, error)
                 if self.unrecorded:
-                    _log.error(
-                        "%s Nobody goes on with it from here, and it is not recorded.", unrecorded_alarm(self.record)
-                    )
+                    alarm = unrecorded_alarm(self.record)
+                    _log.error("%s Nobody goes on with it from here, and it is not recorded.", alarm, extra=IS_ALARM)
 
     def pause(self, seconds: float) -> None:
         """Wait, and keep the lease meanwhile."""
@@ -216,7 +216,7 @@ class LeasedDriver(ABC):
                 raise _unrecorded(record, error) from error
             self._stored = Stored(record, self._stored.version)
             if not self.unrecorded:
-                _log.error("%s %s", unrecorded_alarm(record), error)
+                _log.error("%s %s", unrecorded_alarm(record), error, extra=IS_ALARM)
             self.unrecorded = str(error)
         else:
             if self.unrecorded:
@@ -363,6 +363,16 @@ class NoRecordError(LedgerError):
     """The node has no record."""
 
 
+class UnrecordedEndError(LedgerError):
+    """A restart has ended, which could not be recorded."""
+
+    def __init__(self, record: RestartRecord, error: LedgerError) -> None:
+        how = f"the restart of node {record.target.node} has ended ({record.phase.value.replace('_', ' ')})"
+        super().__init__(f"{how}, and that could not be recorded: {error}")
+        self.record = record  # as it was to be written
+        self.why = str(error)
+
+
 def unrecorded_alarm(record: RestartRecord) -> str:
     """What an operator has to know first of a restart that cannot be recorded: how the node is, and what starts it."""
     node = record.target.node
@@ -378,10 +388,7 @@ def unrecorded_alarm(record: RestartRecord) -> str:
 def _unrecorded(record: RestartRecord, error: LedgerError) -> LedgerError:
     if record.open:
         return error
-    return LedgerError(
-        f"the restart of node {record.target.node} has ended ({record.phase.value.replace('_', ' ')}), and that could "
-        f"not be recorded: {error}"
-    )
+    return UnrecordedEndError(record, error)
 
 
 def _taken_over(record: RestartRecord) -> str:

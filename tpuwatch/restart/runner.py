@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.starter import Begun
 
 LEFT_SECONDS: Final = 30.0  # a node is left alone after a driver gave up on it
-_ENDED_BEFORE: Final = "The daemon that had decided on it ended before anything was done."
+_ENDED_BEFORE: Final = "The daemon that had decided on it ended, or was reloaded, before anything was done."
 
 
 class RestartRunner:
@@ -83,7 +83,9 @@ class RestartRunner:
         self._ledger = open_ledger(config, clock, wait=self.drivers.wait, counted=metrics.node.count_api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
         self.starter = RestartStarter(self._ledger, self.settings, clock, f"tpuwatch@{host}")
-        self._clock_check = ClockCheck(clock, self._ledger.server_time)
+        self._snapshot = snapshot
+        servers = {"the ledger's server": self._ledger.server_time, "Google's servers": self._googles_time}
+        self._clock_check = ClockCheck(clock, servers)
         self._left: dict[Target, float] = {}  # nodes that are left alone until then, by the monotonic clock
 
     def read(self) -> LedgerReading:
@@ -99,9 +101,9 @@ class RestartRunner:
         """Remove what the ledger need not hold any more. Raises LedgerError."""
         self._ledger.purge()
 
-    def require_writable(self, reading: LedgerReading) -> None:
-        """Raise LedgerError if the ledger cannot be written."""
-        require_writable(self._ledger, reading)
+    def require_writable(self, reading: LedgerReading) -> LedgerReading:
+        """Raise LedgerError if the ledger cannot be written; what it holds after that was tried."""
+        return require_writable(self._ledger, reading)
 
     def results(self) -> list[DriveResult]:
         """What was driven from here and has come to an end, since this was asked last."""
@@ -118,9 +120,10 @@ class RestartRunner:
 
     # -- what is decided here
 
-    def decide(self, candidate: Candidate, view: LedgerView | None) -> RestartDecision:
-        """What to do about the node now, given what the ledger holds; None means that it cannot be used."""
-        return candidate.decide(view, self.settings, self._clock.time(), self._clock_check.problem(view))
+    def decide(self, candidate: Candidate, view: LedgerView | None, problem: str = "") -> RestartDecision:
+        """What to do about the node now, given what the ledger holds; None means that it cannot be used, and why."""
+        clock = self._clock_check.problem(view)
+        return candidate.decide(view, self.settings, self._clock.time(), clock_problem=clock, ledger_problem=problem)
 
     def begin(
         self, candidate: Candidate, decision: RestartDecision, reading: LedgerReading, snapshot: Snapshot
@@ -142,6 +145,10 @@ class RestartRunner:
             self._metrics.restart.count_begun(begun.decision.wanted)
             self.drivers.drive(begun.driver, begun.decision.wanted, free=begun.version)
         return begun
+
+    def _googles_time(self) -> float | None:
+        epoch = self._snapshot().server_epoch
+        return epoch + self._clock.monotonic() if epoch is not None else None
 
     def _may_act(self, candidate: Candidate) -> bool:
         """The last word on actions of the node, whatever was decided: never on the own one."""

@@ -1,8 +1,8 @@
 """The restart loop of the daemon: it decides on all watched nodes and has the decisions carried out.
 
 A `RestartService` serves one configuration. When that changes the service is stopped, and a new one finishes what it
-has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start, when a node becomes
-unhealthy, and while an action is needed or under way, or the breaker is open.
+has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start and once an hour, when
+a node becomes unhealthy, and while an action is needed or under way, or the breaker is open.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.config import SYSTEM_PATH
 from tpuwatch.core import LedgerError, Loop, LoopStatus
 from tpuwatch.health import JudgeLimits
-from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus
+from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus, ledger_down
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.candidates import Candidates, target_of
 from tpuwatch.restart.notify import Notifier
@@ -42,6 +42,7 @@ MIN_CANDIDATE_SECONDS: Final = 2.0  # … while there are candidates: short at f
 MAX_CANDIDATE_SECONDS: Final = 30.0
 OPEN_SECONDS: Final = 15.0  # … while a restart is under way
 BREAKER_SECONDS: Final = 60.0  # … while the breaker is open
+IDLE_SECONDS: Final = 3600.0  # … while nothing is wrong, and between two trials whether it can be written
 MAX_ACTS: Final = 5  # that begin in one turn
 STOP_SECONDS: Final = 5.0  # how long `stop` waits for drivers to release their leases
 PURGE_SECONDS: Final = 86_400.0  # between two purges of the ledger, by the monotonic clock
@@ -104,6 +105,7 @@ class RestartService:
         self._reading: LedgerReading | None = None
         self._read_at = float("-inf")  # by the monotonic clock
         self._read_time: float | None = None
+        self._tried_at = float("-inf")  # when it was tried last whether it can be written, by the monotonic clock
         self._purge_at = clock.monotonic() + PURGE_SECONDS
         self._pace = math.inf  # seconds between two readings, for the candidates of now
         self._acts_left = MAX_ACTS
@@ -174,7 +176,8 @@ class RestartService:
         self._finish(nodes, snapshot)
         self._purge()
         self._acts_left = MAX_ACTS
-        decisions = [made for one in candidates if (made := self._decide(one, snapshot)) is not None]
+        undone = [one for one in candidates if not self._is_done_unseen(one)]
+        decisions = [made for one in undone if (made := self._decide(one, snapshot)) is not None]
         self._notifier.end_turn({one.judged.node for one in candidates})
         self._show(decisions)
         return min(TURN_SECONDS, self._pace)
@@ -214,21 +217,27 @@ class RestartService:
             return age >= LEFT_SECONDS
         is_open = any(record.open for record in self._reading.view.records.values())
         broken = self._reading.fleet.fleet.breaker.opened is not None
-        return has_new or age >= self._pace or (is_open and age >= OPEN_SECONDS) or (broken and age >= BREAKER_SECONDS)
+        is_late = age >= min(self._pace, IDLE_SECONDS)
+        return has_new or is_late or (is_open and age >= OPEN_SECONDS) or (broken and age >= BREAKER_SECONDS)
 
     def _read(self) -> None:
         try:
             self._reading, self._read_time = self._runner.read(), self._clock.time()
-            if self._unwritable:
-                self._runner.require_writable(self._reading)
         except LedgerError as error:
             self._on_ledger_error(error)
-        else:
-            if self._problem:
-                _log.info("The ledger of restarts can be used again.")
-            self._problem, self._unwritable = "", False
-            self._metrics.restart.set_ledger(works=True)
+            return
         self._read_at = self._clock.monotonic()
+        try:
+            if self._unwritable or self._read_at - self._tried_at >= IDLE_SECONDS:
+                self._reading = self._runner.require_writable(self._reading)
+                self._tried_at = self._read_at
+        except LedgerError as error:
+            self._on_write_error(error)
+            return
+        if self._problem:
+            _log.info("The ledger of restarts can be used again.")
+        self._problem, self._unwritable = "", False
+        self._metrics.restart.set_ledger(works=True)
 
     def _on_write_error(self, error: LedgerError) -> None:
         """It is down until it was written: that it can be read is not enough."""
@@ -237,7 +246,7 @@ class RestartService:
 
     def _on_ledger_error(self, error: LedgerError) -> None:
         if str(error) != self._problem:
-            _log.warning("%s", error)
+            _log.warning("%s", ledger_down(str(error)))
         self._problem, self._read_at = str(error), self._clock.monotonic()
         self._metrics.restart.set_ledger(works=False)
 
@@ -263,11 +272,15 @@ class RestartService:
             except LedgerError as error:
                 self._on_write_error(error)
 
+    def _is_done_unseen(self, candidate: Candidate) -> bool:
+        """Whether a restart of it is under way from here, though the ledger cannot say so."""
+        return self._usable_reading is None and self._runner.drivers.drives(candidate.target)
+
     def _decide(self, candidate: Candidate, snapshot: Snapshot) -> tuple[str, RestartDecision] | None:
         """Decide on a candidate, begin what was decided, and report it; None where nothing is decided now."""
         label, reading = candidate.judged.node, self._usable_reading
         view = reading.view if reading is not None else None
-        decision = self._runner.decide(candidate, view)
+        decision = self._runner.decide(candidate, view, self._problem)
         record = reading.record(candidate.target) if reading is not None else None
         if decision.act is None and decision.blocked is None and budgets.under_way(record):
             return None  # an operator would be called for what is being done
@@ -292,7 +305,7 @@ class RestartService:
                 self._request(candidate, decision, reading, snapshot)
         except LedgerError as error:
             self._on_write_error(error)
-            decision = self._runner.decide(candidate, None)
+            decision = self._runner.decide(candidate, None, self._problem)
         self._notifier.notify_decision(
             label, candidate.target, decision, judged=candidate.judged, record=record, begun=has_begun
         )

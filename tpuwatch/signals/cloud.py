@@ -74,6 +74,11 @@ class CloudSignal:
         return min((zone.pacing.due_in for zone in self._zones.values()), default=self._cloud.poll_seconds)
 
     @property
+    def server_epoch(self) -> float | None:
+        """The service's time at the zero of the monotonic clock; None before an answer of it that has a date."""
+        return self._client.server_epoch if self._client is not None else None
+
+    @property
     def breaker_notice(self) -> str:
         """A notice of open circuit breakers: a sentence per zone, or ""."""
         zones = sorted(self._zones.values(), key=lambda zone: zone.watch.zone)

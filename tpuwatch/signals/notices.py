@@ -61,6 +61,11 @@ class NoticesSignal:
         """Seconds until it wants to be asked again."""
         return self._pacing.due_in
 
+    @property
+    def server_epoch(self) -> float | None:
+        """The server's time at the zero of the monotonic clock; None before its first answer."""
+        return self._metadata.server_epoch
+
     def ask(self) -> Answer[Notices]:
         """What is announced, as soon as that changes, or after `wait_seconds`; at first, and after faults, at once."""
         if self._closed:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import CloudNode, Event, Identity, Logs, Notices, Peer, Runtime, Snapshot
     from tpuwatch.signals.cloud import CloudSignal
+    from tpuwatch.signals.notices import NoticesSignal
     from tpuwatch.signals.peers import PeersSignal
     from tpuwatch.store import EventStore
 
@@ -233,7 +234,7 @@ class SignalsService:
         )
         # A client of its own: closing it ends a request that waits.
         notices = NoticesSignal(MetadataClient(default_host(), clock=self._clock), **common)
-        self._add_source("notices", notices, WAIT_SECONDS, self._on_notices)
+        self._add_source("notices", notices, WAIT_SECONDS, lambda answer: self._on_notices(notices, answer))
 
     def _add_peers(self) -> None:
         peers = self._config.peers
@@ -279,6 +280,7 @@ class SignalsService:
         if self._peers is not None and self._peers.follow(source.answers, self.snapshot.own):
             self._loops.wake("peer")
         self._snapshots.post(api=_counted(answer), cloud=source.answers)
+        self._snapshots.post_server_epoch(source.server_epoch)
         self._record("cloud", answer)
         self._metrics.node.set_api_breaker(bool(source.breaker_notice))
 
@@ -288,8 +290,9 @@ class SignalsService:
         self._record("peer", answer)
         self._metrics.peers.set_answers(answers)
 
-    def _on_notices(self, answer: Answer[Notices]) -> None:
+    def _on_notices(self, source: NoticesSignal, answer: Answer[Notices]) -> None:
         self._snapshots.post(notices=answer)
+        self._snapshots.post_server_epoch(source.server_epoch)
         self._record("metadata", answer)
         self._metrics.node.set_notices(answer.value)
         if answer.value is not None and answer.problem is None:

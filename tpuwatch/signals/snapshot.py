@@ -36,6 +36,12 @@ class SnapshotStore:
         if any(_differs(getattr(before, name), answer) for name, answer in answers.items()):
             self._on_change()
 
+    def post_server_epoch(self, epoch: float | None) -> None:
+        """What time it is by Google's servers: nothing is judged by that."""
+        if epoch is not None:
+            with self._lock:
+                self._snapshot = replace(self._snapshot, server_epoch=epoch)
+
 
 def _differs(before: Any, now: Any) -> bool:
     if isinstance(before, Answer) and isinstance(now, Answer):

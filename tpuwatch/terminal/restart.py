@@ -177,7 +177,7 @@ class RestartDisplay:
         if sys.stdin is None or not sys.stdin.isatty():
             raise UsageError("there is no terminal to ask on: give --yes to confirm")
         if healthy:
-            question = "Nothing is known to be wrong with it. Type its name to restart it all the same:"
+            question = "Nothing is known to be wrong with it. To restart it, type its name:"
             return self._ask(question) == target.node
         return self._ask(f"Restart {target.node}? [y/N]") in ("y", "yes")
 
@@ -279,7 +279,8 @@ class _WarningHandler(logging.Handler):
         self._display = display
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._display.on_warning(record.getMessage())
+        if not getattr(record, "is_alarm", False):  # it is the headline
+            self._display.on_warning(record.getMessage())
 
 
 def elapsed(seconds: float) -> str:

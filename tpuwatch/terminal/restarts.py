@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import counted, ended, length
+from tpuwatch.core import counted, length
 from tpuwatch.model import Phase
 from tpuwatch.restart import action_words, phase_words, unattended
 from tpuwatch.terminal.console import print_text
@@ -22,10 +22,14 @@ _MAX_ENDED: Final = 5  # restarts that have ended, in the status
 
 
 def print_restarts(console: Console, status: LedgerStatus, access: LedgerAccess, now: float) -> None:
-    """What is in progress, what ended last, the budget of all nodes, and the breaker."""
+    """What is in progress, then the breaker and the budget of all nodes, and what ended last."""
     if status.ledger_problem:
-        problem = f"The ledger is DOWN: {ended(status.ledger_problem)} Nothing new is restarted."
-        print_text(console, problem, style="red")
+        print_text(console, status.ledger_problem, style="red")
+    unfinished = [state for state in status.restarts if state.record.open]
+    console.line("In progress" if unfinished else "Nothing is in progress.", style="bold")
+    for state in sorted(unfinished, key=lambda state: not state.needs_attention):
+        _print_unfinished(console, state, access, now)
+    console.line()
     _print_breaker(console, status, access, now)
     print_text(
         console,
@@ -33,11 +37,6 @@ def print_restarts(console: Console, status: LedgerStatus, access: LedgerAccess,
         f"does at most {status.max_restarts}.",
     )
     print_text(console, f"The ledger is in {access.location}.", style="dim")
-    console.line()
-    unfinished = [state for state in status.restarts if state.record.open]
-    console.line("In progress" if unfinished else "Nothing is in progress.", style="bold")
-    for state in unfinished:
-        _print_unfinished(console, state, access, now)
     _print_ended(console, [state.record for state in status.restarts if not state.record.open], access, now)
 
 
@@ -62,21 +61,21 @@ def _print_unfinished(console: Console, state: RestartState, access: LedgerAcces
         indent=2,
         style="red" if state.needs_attention else "",
     )
+    if state.is_alone:
+        headline = unattended(record, access.command("restart", record.target.path))
+        print_text(console, f"{headline}", indent=4, style="bold red")
     requested = f"Requested by {record.actor} {length(now - record.requested)} ago: {record.reason}"
     print_text(console, requested, indent=4)
-    if state.is_alone:
-        gone = f"Its driver, {state.driver}, has ended." if state.driver else "It has no driver."
-        headline = unattended(record, access.command("restart", record.target.path))
-        print_text(console, f"{gone} {headline}", indent=4)
-    else:
-        print_text(console, _describe_driver(state), indent=4)
+    print_text(console, _describe_driver(state), indent=4)
     if record.failure and record.tries:
         print_text(console, f"Tried {counted(record.tries, 'time')}: {record.failure}", indent=4)
-    if record.note:
+    if record.note and not (record.tries and record.note == record.failure):
         print_text(console, record.note, indent=4, style="yellow")
 
 
 def _describe_driver(state: RestartState) -> str:
+    if state.is_alone:
+        return f"Its driver, {state.driver}, has ended." if state.driver else "It has no driver."
     if state.is_driven:
         return f"Driven by {state.driver}, as far as is known."
     return "Requested by the node's own daemon; nobody has begun it yet."

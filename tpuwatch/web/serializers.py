@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _MAX_SENTENCES: Final = 10  # of a kind, for people
 _RESTART_TEXT: Final = 300
+_LEDGER_TEXT: Final = 1000  # what to do about it stands at its end
 _PHASES: Final = {
     Phase.REQUESTED: "is asked for",
     Phase.INTENT: "is about to begin",
@@ -241,6 +242,7 @@ def status(status: DaemonStatus) -> dict[str, Any]:
         "runtime": runtime(status.runtime) if status.runtime else None,
         "host": host(status.host) if status.host else None,
         "restarts": restart_sentences(status.restarts, status.now) if status.restarts else [],
+        "ledger_problem": (status.restarts.ledger_problem or None) if status.restarts else None,
         "tune": tune(status.tune, status.now, _STATUS_WORKLOADS) if status.tune else None,
     }
 
@@ -263,7 +265,7 @@ def restarts(status: RestartsStatus, now: float, limit: int) -> dict[str, Any]:
         **times("now", now),
         "mode": "act" if status.acts else "observe",
         **times("ledger_read", status.read),
-        "ledger_problem": status.problem or None,
+        "ledger_problem": status.ledger_problem or None,
         "unrecorded": list(status.alarms),
         "breaker": {
             "open": breaker.opened is not None,
@@ -308,7 +310,7 @@ def restart_sentences(status: RestartsStatus, now: float) -> list[str]:
             f"{clean(breaker.reason, _RESTART_TEXT)} When that is seen to: `tpuwatch restarts reset-breaker`."
         )
     if status.problem:
-        sentences.append(f"Nothing can be restarted: {clean(status.problem, _RESTART_TEXT)}.")
+        sentences.append(clean(status.ledger_problem, _LEDGER_TEXT))
     sentences += _truncated([_under_way(one, now) for one in status.records if one.open], "restarts are under way")
     return sentences + _truncated(list(_blocked(status.decisions)), "nodes need a person")
 

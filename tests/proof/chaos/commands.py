@@ -5,6 +5,11 @@ stand-in (tests/standins/tpu_api.py), which shares nothing with the simulator. I
 calls, finds no capacity, forgets operations and shows what was; other clients stop, start, reset and recreate nodes. In
 the end every node runs, unless another client stopped it last; for each record there was one stop at most, with the
 record on the disk before it; and ledger and audits agree (command_audit.py).
+
+It finds what chance brings about. A stop that is called again at once after a lost answer comes up within some hundred
+kills. One that is called again because the operations could not be listed mostly does not: that takes a lost answer,
+another client's start and a list that fails, within a minute, and no driver that looks in between. The model tries
+every order of these (tests/proof/model, "takes no list for an empty one"), and the workflow's own tests have the case.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ LEASE_SECONDS: Final = 80.0  # of simulated time: two real seconds
 LANES: Final = 6  # nodes that are restarted at the same time
 KILLS_PER_FAULT: Final = 8  # then its restart is left alone
 END_SECONDS: Final = 60.0  # of real time, for a driver that is left alone
+FROZEN_SECONDS: Final = 20.0  # likewise: the longest that one is frozen
 MOMENT_SECONDS: Final = 3.0  # a moment that does not come is given up
 KILLS: Final = "kills in all"
 ROWS: Final = (
@@ -200,16 +201,22 @@ class RestartChaos:
         self._kill(nest, second, "of two")
 
     def _frozen(self, nest: Nest, rng: Random, node: SimNode) -> None:
-        """One is frozen, another one takes over, and the first one thaws."""
+        """One is frozen, another one takes over, and the first one thaws.
+
+        It may hold the ledger itself: then nobody's restart is recorded, and none ends, before it thaws.
+        """
         first = nest.start(node.name)
         if rng.random() < 0.5:
             self._await_change(lambda: self._happened(node))
         else:
             time.sleep(rng.uniform(0.1, 1.5))
         os.kill(first, signal.SIGSTOP)
+        thaw = threading.Timer(FROZEN_SECONDS, os.kill, (first, signal.SIGCONT))
+        thaw.start()
         status = nest.wait(nest.start(node.name), END_SECONDS)
         if status not in (ENDED, OVERTAKEN, NO_LEDGER):  # the frozen one may hold the ledger itself
             self._fault(f"{node.name}: a driver ended with status {status} beside a frozen one.")
+        thaw.cancel()
         os.kill(first, signal.SIGCONT)
         self._count("frozen")
         status = nest.wait(first, END_SECONDS)

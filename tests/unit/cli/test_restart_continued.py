@@ -172,6 +172,8 @@ def test_a_ledger_that_breaks_while_the_node_is_down_leaves_it_running(site: Sit
     assert (code, node.state, site.calls()) == (3, "READY", ["StopNode", "StartNode"])
     text = flat(out)
     assert text.index("NODE IS STOPPED: the restart of train-1 cannot be recorded") < text.index("has ended (done)")
+    assert text.count("NODE IS STOPPED: ") == 1  # the log says it too
+    assert "The restart of train-1 has ended (done), and that is not recorded. Node train-1 was restarted in" in text
     assert "gcloud compute tpus tpu-vm start train-1 --zone=" in text
     assert "The record is in the ledger" not in text
 
@@ -200,7 +202,7 @@ def test_a_ledger_that_can_only_be_read_is_reported_by_the_status(site: Site) ->
     writing.execute("BEGIN IMMEDIATE")
     code, out, _ = site.restarts()
     assert code == 1
-    assert "The ledger is DOWN" in flat(out)
+    assert "The ledger of restarts is DOWN" in flat(out)
     assert "it is being written by process" in flat(out)
     document = json.loads(site.restarts("--json")[1])
     assert "being written by process" in document["ledger_problem"]

@@ -41,10 +41,19 @@ def test_status_shows_restarts_in_progress_and_ended_ones(site: Site) -> None:
     assert "train-1 (us-east5-a): stopping for 30 s" in text
     assert "Driven by process 12 on elsewhere, as far as is known." in text
     start = "tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-2"
-    assert f"It has no driver. train-2 IS STOPPED. Start it: {start} " in text
+    # First what nobody carries on, and what to do about it.
+    assert text.startswith(f"In progress train-2 (us-east5-a): stopped for 30 s train-2 IS STOPPED. Start it: {start} ")
+    assert "It has no driver." in text
     assert "train-3 (us-east5-a): needs operator 30 s ago Create it again." in text
     assert "Restarts of all nodes within 1 h: 4; tpuwatch itself does at most 10" in text
     assert "train-2" not in site.restarts("train-1")[1].partition("In progress")[2]
+
+
+def test_why_a_call_failed_is_shown_once(site: Site) -> None:
+    site.put(phase=Phase.REQUESTED, tries=2, failure="The stop was refused.", note="The stop was refused.")
+    code, out, _ = site.restarts()
+    assert (code, flat(out).count("The stop was refused.")) == (1, 1)
+    assert "Tried 2 times: The stop was refused." in out
 
 
 def test_a_call_for_an_operator_is_something_wrong_for_a_day(site: Site) -> None:

@@ -7,6 +7,7 @@ import itertools
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -307,3 +308,10 @@ def test_problems_are_those_that_no_signal_has(watching: Watching, caplog: pytes
     watching.site.do("clear")
     wake(watch, "export")
     wait_for(lambda: watch.problems() == [misplaced], "the all-clear")
+
+
+def test_what_googles_servers_answer_tells_the_time(watching: Watching) -> None:
+    """The simulated cloud sends no date with its answers; the metadata server does."""
+    signals = watching.start().signals
+    wait_for(lambda: signals.snapshot.server_epoch is not None, "the metadata server's date")
+    assert (signals.snapshot.server_epoch or 0.0) + time.monotonic() == pytest.approx(time.time(), abs=30)

@@ -130,6 +130,16 @@ def test_bad_answers_are_told_apart(answer: bytes, problem: Problem, serve: Call
     assert str(error).endswith(".")
 
 
+def test_the_date_of_an_answer_is_the_time_by_the_server(serve: Callable[[Serve], Server]) -> None:
+    clock = ManualClock(1.0)  # this machine's own is wrong
+    clock.mono = 50.0
+    headers = ["Date: Fri, 20 Nov 2026 12:00:00 GMT"]
+    asked = MetadataClient(serve(lambda one: one.sendall(reply("200 OK", *headers))).host, clock=clock)
+    assert asked.server_epoch is None
+    asked.get("instance/zone")
+    assert asked.server_epoch == 1_795_176_000.0 - 50.0
+
+
 def test_retry_after_is_handed_on(serve: Callable[[Serve], Server]) -> None:
     answers = iter([reply("429 Slow", "Retry-After: 17"), reply("503 No", "Retry-After: soon"), reply("503 No")])
     server = serve(lambda connection: connection.sendall(next(answers)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.restart import records
@@ -9,7 +11,7 @@ from tests.unit.web import samples
 from tpuwatch.model.events import Cause, Event, Finding
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
-from tpuwatch.model.restart import Phase, Target
+from tpuwatch.model.restart import Breaker, Phase, Target
 from tpuwatch.model.signals import Host
 from tpuwatch.model.status import DaemonStatus, RestartsStatus
 from tpuwatch.model.verdict import JudgedNode, Verdict
@@ -176,3 +178,16 @@ def test_so_does_a_boot() -> None:
     finding = samples.finding(samples.event(age=3600))
     assert problems(finding, status=samples.watching(host=Host("new", NOW - 600))).total == 0
     assert problems(finding, status=samples.watching(host=Host("new", NOW - 9000))).total == 1
+
+
+def test_what_keeps_tpuwatch_from_restarting_is_a_problem_of_a_daemon_that_is_ready() -> None:
+    down = RestartsStatus(acts=True, problem="there is no room", breaker=Breaker(1.0, "Three have failed."))
+    status = replace(samples.status(), restarts=down)
+    found = problems(status=status)
+    assert status.not_ready() == []
+    assert (found.counts["daemon"], found.headline) == (
+        2,
+        "2 problems: the ledger of restarts is down, the breaker is open",
+    )
+    unrecorded = replace(status, restarts=RestartsStatus(acts=True, alarms=("NODE IS STOPPED: …",)))
+    assert problems(status=unrecorded).headline == "1 problem: a restart cannot be recorded"

@@ -253,7 +253,7 @@ ROWS = [
     Row("one that a driver has taken up", holding(replace(ASKED, lease=Lease("w")), judgement=ALONE), None),
     Row("one for a healthy node", situation(judged(Verdict.HEALTHY, Action.NONE), ledger=ledger_view(ASKED)), None),
     # Not the time for it
-    Row("no ledger", situation(ledger=None), Blocked.NO_LEDGER, "without it"),
+    Row("no ledger", situation(ledger=None, ledger_problem="no room"), Blocked.NO_LEDGER, "DOWN: no room"),
     Row("no ledger for a checkpoint", on_it(judgement=PREEMPTION, ledger=None), Blocked.NO_LEDGER),
     *(
         Row(f"in {phase.value}", holding(record(phase)), Blocked.UNDER_WAY, phase.value)

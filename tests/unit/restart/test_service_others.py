@@ -194,7 +194,7 @@ def test_what_a_watcher_decided_is_not_begun_over_an_open_breaker(side: Side) ->
     assert side.driven == []
     given_up = side.ledger.record()
     assert given_up.phase is Phase.CANCELLED
-    assert "The breaker is open" in given_up.note
+    assert "the breaker is open" in given_up.note
 
 
 def test_an_act_on_a_machine_is_finished_there_and_given_up_elsewhere(side: Side) -> None:

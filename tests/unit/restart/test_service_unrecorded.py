@@ -5,10 +5,11 @@ from __future__ import annotations
 from tests.unit.restart.restart_side import NOW, Side, finished, half_done, target, turned
 from tpuwatch.model.restart import Breaker, Claim, Fleet, Phase
 from tpuwatch.model.signals import Signal
+from tpuwatch.model.status import ledger_down
 from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.restart.driver import Progress
 from tpuwatch.restart.runner import LEFT_SECONDS
-from tpuwatch.restart.service import RestartService
+from tpuwatch.restart.service import IDLE_SECONDS, RestartService
 from tpuwatch.web import serializers
 
 UP, UNRECORDED = "tpuwatch_ledger_up", "tpuwatch_restarts_unrecorded"
@@ -38,10 +39,12 @@ def test_a_restart_that_cannot_be_recorded_is_shown_everywhere(side: Side) -> No
     assert "tpu-vm start train-1" in called["text"]
     assert called["reason"] == NO_ROOM
     document = serializers.restarts(watch.status, side.clock.time(), 10)
-    assert document["ledger_problem"] == NO_ROOM
+    assert document["ledger_problem"] == ledger_down(NO_ROOM)
     assert document["unrecorded"][0].startswith("NODE IS STOPPED: ")
     assert serializers.restart_sentences(watch.status, side.clock.time())[0].startswith("NODE IS STOPPED: ")
     assert watch.is_unrecorded
+    # Nobody is called for what is being done: of all that is said of the node this is one.
+    assert [one["event"] for one in side.called] == ["restart_unrecorded"]
     assert ("restart_node", "unrecorded", None) in side.audited()
     side.ledger.write_fault = ""
     watch._runner.drivers.on_progress(Progress(record, "", 9.0))
@@ -87,3 +90,24 @@ def test_what_others_left_down_is_finished_though_another_record_cannot_be_writt
         side.clock.advance(LEFT_SECONDS + 15)
     assert side.metric(UP) == 0
     assert {node for node, _ in side.driven} == {"train-1"}
+
+
+def test_it_is_tried_once_an_hour_whether_it_can_be_written(side: Side) -> None:
+    """While nothing is wrong nothing else would show it before a node is stuck."""
+    side.ledger.write_fleet(Fleet(Breaker(reset_at=1.0)), 0)
+    watch = side.watch()
+    side.judge("train-1")
+    watch.turn()
+    before = side.ledger.writes
+    side.ledger.write_fault = NO_ROOM
+    for _ in range(11):
+        side.clock.advance(IDLE_SECONDS / 12)
+        watch.turn()
+    assert (side.metric(UP), side.ledger.writes) == (1, before)
+    side.clock.advance(IDLE_SECONDS / 12)
+    watch.turn()
+    assert (side.metric(UP), watch.status.problem) == (0, NO_ROOM)
+    side.ledger.write_fault = ""
+    side.clock.advance(LEFT_SECONDS)
+    watch.turn()
+    assert (side.metric(UP), side.ledger.writes) == (1, before + 1)

@@ -69,7 +69,7 @@ def test_sentences_report_only_what_an_operator_should_know() -> None:
     breaker, ledger, under_way, blocked = serializers.restart_sentences(status, LATER)
     assert breaker.startswith("The breaker has been open for 10 min: tpuwatch restarts nothing by itself.")
     assert "`tpuwatch restarts reset-breaker`" in breaker
-    assert ledger == "Nothing can be restarted: the ledger is damaged."
+    assert ledger == "The ledger of restarts is DOWN: the ledger is damaged. Nothing new is restarted."
     assert under_way == ("train-1: restart node is about to start the node, for 10 min. There is no more capacity.")
     assert blocked == 'trainer: Would stop and start the node, but mode under [restart] is "observe".'
 

@@ -1,7 +1,8 @@
-"""What tpuwatch itself needs on this machine: state directory, HTTP address, daemon, systemd unit, disk."""
+"""What tpuwatch itself needs on this machine: state directory, HTTP address, daemon, ledger, systemd unit, disk."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http.client
 import json
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.doctor.environment import Environment
 
 _OPERATIONS = "docs/operations.md"
+_RESTART = "docs/restart.md"
 _UNIT = "tpuwatch.service"
 _START = "`sudo systemctl start tpuwatch`, or `tpuwatch run`"
 _PROPERTIES = "LoadState,ActiveState,UnitFileState,Result,NRestarts,PrivateTmp,DynamicUser,User"
@@ -127,10 +129,15 @@ def _taken(listen: str, what: str) -> Result:
     )
 
 
+def _address(environment: Environment) -> str:
+    """Where the daemon serves."""
+    note = environment.text_or_none(environment.config.state.dir / ADDRESS_FILE) or ""
+    return note.strip() or environment.config.http.listen
+
+
 def daemon(environment: Environment) -> Iterator[Result]:
     """The daemon: whether it runs, is ready, and reads every file."""
-    note = environment.text_or_none(environment.config.state.dir / ADDRESS_FILE) or ""
-    where = note.strip() or environment.config.http.listen
+    where = _address(environment)
     try:
         status = _status(environment, where)
     except (OSError, ValueError, http.client.HTTPException):
@@ -146,6 +153,34 @@ def daemon(environment: Environment) -> Iterator[Result]:
         first = problems[0] if isinstance(problems[0], dict) else {}
         named = f"{cut(str(first.get('path')))}: {cut(str(first.get('reason')), 200)}"
         yield warn(f"The daemon does not read {len(problems)} files. {named}", "`tpuwatch status`", _OPERATIONS)
+
+
+def ledger(environment: Environment) -> Iterator[Result]:
+    """The ledger of restarts: whether the daemon can use it, or where none answers, this user."""
+    from tpuwatch.restart import ledger_problem
+
+    config = environment.config
+    place = environment.path(config.ledger_dir)
+    file = place / "ledger.db"
+    in_bucket = config.ledger.kind == "gcs"
+    with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+        problem = str(_status(environment, _address(environment)).get("ledger_problem") or "")
+        yield _ledger_down(problem) if problem else ok("The daemon can use it.")
+        return
+    if in_bucket and not config.ledger.bucket:
+        yield skipped("`bucket` under [ledger] is not set.")
+    elif not in_bucket and not file.exists():
+        yield ok("Nothing has been recorded yet.")
+    elif not in_bucket and file.is_file() and not environment.me.may(file.stat(), "rw"):
+        owner = environment.user_name(file.stat().st_uid)
+        yield unknown(f"{config.ledger_dir} belongs to {owner}, and no daemon answers.", "`sudo tpuwatch doctor`")
+    else:
+        problem = ledger_problem(config, environment.clock, place)
+        yield _ledger_down(problem) if problem else ok(f"It can be read and written by {environment.my_name}.")
+
+
+def _ledger_down(problem: str) -> Result:
+    return wrong(cut(problem, 1000), "Do what it says. To try it again: `tpuwatch restarts`", _RESTART)
 
 
 def _list(document: Mapping[str, Any], key: str) -> list[Any]:
@@ -242,6 +277,7 @@ CHECKS = (
     Check("state_directory", "state directory", Area.HOST, state_directory),
     Check("listen_address", "HTTP address", Area.HOST, address),
     Check("daemon", "daemon", Area.HOST, daemon),
+    Check("ledger", "ledger of restarts", Area.HOST, ledger, seconds=20.0),
     Check("runtime_ports", "ports of runtime metrics", Area.HOST, runtime_ports, seconds=8.0),
     Check("service", "systemd unit", Area.HOST, service),
 )

@@ -58,7 +58,7 @@ def _decoded(kind: Any, text: str, where: str) -> Any:
             return _read(kind, value)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DamagedError(
-            f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}), so nothing is restarted: "
+            f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}): "
             "look at your nodes, start those that it may have left stopped, then move it away to start a new one"
         ) from error
     raise LedgerError(

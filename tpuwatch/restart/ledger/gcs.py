@@ -227,8 +227,8 @@ class GcsLedger:
             return json.dumps(value), mark
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
             raise DamagedError(
-                f"{name} in bucket {self._settings.bucket} is damaged ({type(error).__name__}), so nothing is "
-                "restarted: look at your nodes, start those that it may have left stopped, then move it away"
+                f"{name} in bucket {self._settings.bucket} is damaged ({type(error).__name__}): "
+                "look at your nodes, start those that it may have left stopped, then move it away"
             ) from error
 
     def _remember(self, name: str, stored: Stored) -> Stored:

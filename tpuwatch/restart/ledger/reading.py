@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import ConflictError
@@ -47,13 +47,14 @@ def read_ledger(ledger: Ledger) -> LedgerReading:
     return LedgerReading(fleet, stored, LedgerView({path: one.record for path, one in stored.items()}, fleet.fleet))
 
 
-def require_writable(ledger: Ledger, reading: LedgerReading) -> None:
-    """Raise LedgerError if the ledger cannot be written: what was read of the fleet is written again.
+def require_writable(ledger: Ledger, reading: LedgerReading) -> LedgerReading:
+    """Raise LedgerError if the ledger cannot be written: what was read of the fleet is written again, as it is.
 
-    A ledger in which nothing has been written is left alone.
+    Returns what the ledger holds then. One in which nothing has been written is left alone.
     """
     if reading.fleet.version:
         try:
-            ledger.write_fleet(reading.fleet.fleet, reading.fleet.version)
+            return replace(reading, fleet=ledger.write_fleet(reading.fleet.fleet, reading.fleet.version))
         except ConflictError:  # another process has just written it
-            return
+            pass
+    return reading

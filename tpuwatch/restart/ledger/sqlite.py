@@ -156,9 +156,23 @@ class SqliteLedger:
         with self._explained("read"):
             if not self.path.exists():
                 return []
-            with self._connected() as connection:
-                # One that was killed before it had made the tables has left an empty file.
-                return connection.execute(sql, values).fetchall() if _version(connection) else []
+            try:
+                return self._selected(sql, values)
+            except sqlite3.OperationalError as error:
+                if "disk I/O error" not in str(error) or not self._is_folded():
+                    raise
+                # A full disk has no room for SQLite's own files either; nobody can be writing then.
+                return self._selected(sql, values, alone=True)
+
+    def _selected(self, sql: str, values: tuple[object, ...], *, alone: bool = False) -> list[tuple[int, str]]:
+        with self._connected(alone=alone) as connection:
+            # One that was killed before it had made the tables has left an empty file.
+            return connection.execute(sql, values).fetchall() if _version(connection) else []
+
+    def _is_folded(self) -> bool:
+        """Whether all that was written is in the file itself, and nothing in the log beside it."""
+        log = self.path.with_name(f"{FILE_NAME}-wal")
+        return not log.exists() or not log.stat().st_size
 
     def _make_file(self) -> None:
         """Have an empty file that only its owner can read, if there is none.
@@ -172,15 +186,16 @@ class SqliteLedger:
             create_private(self.path)
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        with unsuspended(), in_use(self.path.parent, self._busy_seconds), self._opened() as connection:
+    def _connected(self, *, alone: bool = False) -> Iterator[sqlite3.Connection]:
+        """`alone`: what is beside the file is neither made nor read."""
+        with unsuspended(), in_use(self.path.parent, self._busy_seconds), self._opened(alone=alone) as connection:
             self._check(connection)
             yield connection
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _opened(self, *, alone: bool = False) -> Iterator[sqlite3.Connection]:
         uri = f"{self.path.absolute().as_uri()}?mode=rw"  # never makes a file
-        if _is_read_only(self.path.parent) and not self.path.with_name(f"{FILE_NAME}-wal").exists():
+        if alone or (_is_read_only(self.path.parent) and not self.path.with_name(f"{FILE_NAME}-wal").exists()):
             uri = f"{uri[:-2]}ro&immutable=1"  # else SQLite would make a log to read it
         connection = sqlite3.connect(uri, uri=True, timeout=self._busy_seconds, isolation_level=None)
         with contextlib.closing(connection):
@@ -220,6 +235,8 @@ class SqliteLedger:
                 raise LedgerError(
                     f"the ledger {self.path} cannot be {what}: it is being written by {writer}"
                 ) from error
+            if self.path.is_dir():
+                raise LedgerError(f"the ledger {self.path} cannot be {what}: it is a directory; {_AWAY}") from error
             raise LedgerError(f"the ledger {self.path} cannot be {what} ({why}): {_NOT_NOW}") from error
         except OSError as error:
             raise LedgerError(f"the ledger {self.path} cannot be {what} ({error.strerror}): {_NOT_NOW}") from error
@@ -227,7 +244,7 @@ class SqliteLedger:
     def _damaged(self, how: str) -> str:
         return (
             f"the ledger {self.path} is damaged ({how}): the next write sets it aside and begins a new one; "
-            "look at your nodes (`gcloud compute tpus tpu-vm list`), and start those that it may have left stopped"
+            "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped"
         )
 
     # -- a damaged file
@@ -299,12 +316,10 @@ class SqliteLedger:
         connection.execute("UPDATE versions SET last = ?", (last,))
 
 
-_NOT_NOW: Final = (
-    "nothing is restarted before it can be; check its directory's owner and free space, and what has it open"
-)
+_NOT_NOW: Final = "check its directory's owner and free space, and what has it open"
 _AWAY: Final = (
-    "look at your nodes (`gcloud compute tpus tpu-vm list`), start those that it may have left stopped, then move the "
-    "file away to begin a new one"
+    "look at your nodes with `gcloud compute tpus tpu-vm list`, start those that it may have left stopped, then move "
+    "it away to begin a new one"
 )
 
 

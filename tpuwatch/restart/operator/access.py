@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import LedgerError
+from tpuwatch.model import ledger_down
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.ledger.opening import open_ledger
+from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.wording import own_command
 
 if TYPE_CHECKING:
@@ -55,6 +58,21 @@ def open_access(config: Config, clock: Clock, named: Path | None = None) -> Ledg
     location = f"gs://{config.ledger.bucket}/{config.ledger.prefix}" if in_bucket else str(directory)
     audit = Audit(state / FILE_NAME, _actor(), clock)
     return LedgerAccess(ledger, audit, location, str(named.absolute()) if named is not None else "")
+
+
+def ledger_problem(config: Config, clock: Clock, directory: Path) -> str:
+    """Why the ledger cannot be used from here, a sentence; "" if it can. What it holds is written again, as it is.
+
+    `directory` is where one that is a file is.
+    """
+    ledger = open_ledger(config, clock, directory=directory)
+    try:
+        require_writable(ledger, read_ledger(ledger))
+    except LedgerError as error:
+        return ledger_down(str(error))
+    finally:
+        ledger.close()
+    return ""
 
 
 def _actor() -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
-from tpuwatch.model import Lease, Phase, Target
+from tpuwatch.model import Lease, Phase, Target, ledger_down
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import unattended
@@ -88,7 +88,7 @@ class LedgerStatus:
     window_seconds: float
     max_restarts: int  # in that window, by tpuwatch itself
     restarts: Sequence[RestartState]
-    ledger_problem: str = ""  # why it cannot be written; "" if it can
+    ledger_problem: str = ""  # why it cannot be written, a sentence; "" if it can
 
     @property
     def needs_attention(self) -> bool:
@@ -176,7 +176,7 @@ def read_status(access: LedgerAccess, targets: Sequence[Target], settings: Polic
     try:
         require_writable(access.ledger, reading)
     except LedgerError as error:
-        problem = str(error)
+        problem = ledger_down(str(error))
     view = reading.view
     breaker = view.fleet.breaker
     return LedgerStatus(
@@ -215,7 +215,7 @@ def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancella
             continue  # its driver wrote meanwhile
         access.audit.note(target, "cancel", "done", note)
         return Cancellation(target, True, f"The restart of {target.node} is cancelled: nothing was done.", record)
-    raise LedgerError(
+    raise ConflictError(
         f"the record of {target.node} changes all the time: try again, or see {access.command('restarts')}"
     )
 
@@ -240,7 +240,7 @@ def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) ->
         if opens := budgets.trips(replace(view, fleet=fleet), settings, now):
             note += f" It opens again, because some failures are in the future by this machine's clock: {opens}"
         return BreakerReset(True, note, fleet.breaker, bool(opens))
-    raise LedgerError("the ledger changes all the time: try again")
+    raise ConflictError("the ledger changes all the time: try again")
 
 
 def _state(record: RestartRecord, machine: ThisMachine, since: float) -> RestartState:

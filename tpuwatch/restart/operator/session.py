@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
-from tpuwatch.model import Action, Grounds, Lease, Phase
-from tpuwatch.restart.driver import Driver, unrecorded_alarm
+from tpuwatch.model import Action, Grounds, Lease, Phase, ledger_down
+from tpuwatch.restart.driver import Driver, NoRecordError, UnrecordedEndError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger
 from tpuwatch.restart.operator.headline import Headline, trouble, unattended
 from tpuwatch.restart.operator.plan import RestartPlan
-from tpuwatch.restart.operator.wording import describe_local_action
+from tpuwatch.restart.operator.wording import describe_local_action, phase_words
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
@@ -181,12 +181,12 @@ class RestartSession:
         except DamagedError as error:
             if self.request.dry_run or not self.access.ledger.set_aside():
                 raise
-            raise LedgerError(
-                f"{error}. It is kept under another name, and a new one has begun, with its breaker open. Nothing was "
-                f"done: a process that drives a restart records it again within "
-                f"{self.config.ledger.lease_seconds:g} s. "
-                "See `tpuwatch restarts` then, and ask again"
-            ) from error
+            note = (
+                f"{capital(str(error))}. It is kept under another name, and a new one has begun, with its breaker "
+                "open. Nothing was done: a process that drives a restart records it again within "
+                f"{self.config.ledger.lease_seconds:g} s. See `{self.access.command('restarts')}` then, and ask again."
+            )
+            return RestartResult(target, "unknown", note, headline=self._stopped(target))
         if stored is not None and stored.record.open and stored.record.action in OF_THE_NODE:
             return self._continue(stored)
         return self._begin(target, stored)
@@ -385,6 +385,8 @@ class RestartSession:
                 if (current := self._record(target)) is not None:
                     self._audit_record(current, "held")
                 return RestartResult(target, "held", f"{_sentence(error)} {self._see()}", current)
+            except UnrecordedEndError as error:
+                return self._ended_unrecorded(error)
             except LedgerError as error:
                 current = self._record(target)
                 headline = self._left(current) or self._stopped(target)
@@ -397,6 +399,12 @@ class RestartSession:
         if driver.has_held:  # else the audit of the one that had it says so
             self._audit_record(record, record.phase.value)
         return RestartResult(target, record.phase.value, record=record)
+
+    def _ended_unrecorded(self, error: UnrecordedEndError) -> RestartResult:
+        record = error.record
+        ending = phase_words(record.phase)
+        text = f"The restart of {record.target.node} has ended ({ending}), and that is not recorded. {record.note}"
+        return RestartResult(record.target, "unknown", ledger_down(error.why), record, headline=Headline(text))
 
     def _on_progress(self, progress: Progress) -> None:
         if progress.alarm:
@@ -455,9 +463,6 @@ class RestartSession:
         self.access.audit.note_record(record, result, record.note or record.reason)
 
 
-def _held(target: Target) -> str:
-    return f"Another process drives a restart of {target.node} now: see `tpuwatch restarts`."
-
-
-def _sentence(error: Exception) -> str:
-    return capital(ended(str(error)))
+def _sentence(error: LedgerError) -> str:
+    is_down = not isinstance(error, (ConflictError, NoRecordError))
+    return ledger_down(str(error)) if is_down else capital(ended(str(error)))

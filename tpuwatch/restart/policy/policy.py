@@ -79,10 +79,11 @@ def _hold(situation: RestartSituation, action: Action, settings: PolicySettings)
 
 
 def _busy(situation: RestartSituation) -> Hold | None:
-    """The ledger cannot be read, or a restart is under way."""
+    """The ledger cannot be used, or a restart is under way."""
     record = situation.record
     if situation.ledger is None:
-        return Hold(Blocked.NO_LEDGER, "the ledger cannot be read, and without it nothing is done")
+        why = situation.ledger_problem
+        return Hold(Blocked.NO_LEDGER, f"the ledger of restarts is DOWN{f': {why}' if why else ''}")
     if record is None or not budgets.under_way(record):
         return None
     return Hold(Blocked.UNDER_WAY, f"a restart of it is under way ({record.phase.value})")

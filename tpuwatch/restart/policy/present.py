@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import capital, ended
+from tpuwatch.core import ended
 from tpuwatch.model import WELL, Blocked, Lease, Phase, Verdict
 from tpuwatch.restart.policy import objections
 from tpuwatch.restart.policy.budgets import breaker_hold
@@ -58,14 +58,14 @@ def present_evidence(
 def _allowed(situation: RestartSituation, record: RestartRecord, settings: PolicySettings) -> PresentEvidence:
     """The verdict is the same. Would the policy still do it, but for the budgets, of which it has its share already?"""
     if situation.ledger is None:
-        return PresentEvidence(Standing.UNKNOWN, "The ledger cannot be read.")
+        return PresentEvidence(Standing.UNKNOWN, "The ledger of restarts is DOWN.")
     if situation.wanted is not record.action:
         return PresentEvidence(Standing.LAPSED, f"What would help it now is {situation.wanted.value}.")
     hold = _hold(situation, situation.ledger, record, settings)
     if hold is None:
         return PresentEvidence(Standing.HOLDS, f"It is {situation.judgement.verdict.value} still.")
     standing = Standing.UNKNOWN if hold.blocked in _NOT_YET else Standing.LAPSED
-    return PresentEvidence(standing, f"{capital(ended(hold.sentence))}")
+    return PresentEvidence(standing, f"It would not be begun now: {ended(hold.sentence)}")
 
 
 def _hold(

@@ -30,9 +30,10 @@ class RestartSituation:
     own: bool  # tpuwatch runs on it
     up_since: float | None  # when it booted, or since when the API has shown it READY; None is not known
     bad_counts: BadCounts
-    ledger: LedgerView | None  # what the ledger holds; None where it cannot be read
+    ledger: LedgerView | None  # what the ledger holds; None where it cannot be used
     watching_since: float  # when tpuwatch began
     clock: str = ""  # why this machine's clock cannot be believed, for a sentence; "" if nothing is known against it
+    ledger_problem: str = ""  # why it cannot be used, for a sentence
     spared: int = 0  # other watched nodes of its queued resource that are not stuck, or on which tpuwatch runs
 
     @property

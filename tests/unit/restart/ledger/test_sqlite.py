@@ -11,9 +11,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
+from tests.paths import ROOT
 from tests.unit.restart.ledger.test_codec import OLD_RECORD, RECORD
 from tests.unit.restart.ledger_contract import LedgerContract, Open
 from tests.unit.restart.records import NOW, TARGET, full_record, record, written
@@ -211,7 +213,7 @@ def test_what_cannot_be_read_back_is_not_written(opened: Open) -> None:
 
 def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path, clock: ManualClock) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(LedgerError, match=r"cannot be written.*nothing is restarted"):
+    with pytest.raises(LedgerError, match=r"cannot be written.*check its directory's owner"):
         SqliteLedger(tmp_path / "file", clock).write(record(), 0)
 
 
@@ -226,3 +228,42 @@ def test_a_thread_that_has_to_wait_takes_the_lock_from_nobody(tmp_path: Path) ->
         assert ledger.read(stored.record.target) == stored
         another = subprocess.run([sys.executable, "-c", ANOTHER, str(ledger.path)], capture_output=True, text=True)
     assert "locked" in another.stderr
+
+
+FULL: Final = """
+import os, sys
+from pathlib import Path
+from tests.unit.restart.records import record
+from tpuwatch.core.clock import SystemClock
+from tpuwatch.core.errors import LedgerError
+from tpuwatch.restart.ledger.sqlite import SqliteLedger
+
+place = Path(sys.argv[1])
+stored = SqliteLedger(place, SystemClock()).write(record(), 0)
+with (place / "fill").open("wb", buffering=0) as fill:
+    try:
+        while True:
+            fill.write(bytes(4096))
+    except OSError:
+        pass
+for _ in range(2):  # what fails leaves files behind
+    ledger = SqliteLedger(place, SystemClock())
+    assert ledger.records() == [stored]
+    try:
+        ledger.write(record(), stored.version)
+        print("It was written.")
+    except LedgerError as error:
+        print(error)
+(place / "fill").unlink()
+ledger.write(record(), stored.version)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system takes a mount namespace")
+def test_on_a_full_disk_it_can_be_read_and_not_written(tmp_path: Path) -> None:
+    """SQLite would need room for files of its own beside it, to read it."""
+    mount = f"mount -t tmpfs -o size=256k none {tmp_path} && exec {sys.executable} - {tmp_path}"
+    unshare = ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", mount]
+    ran = subprocess.run(unshare, input=FULL, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count(f"the ledger {tmp_path}/ledger.db cannot be written") == 2

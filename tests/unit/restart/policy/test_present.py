@@ -99,7 +99,9 @@ def test_what_has_changed_goes_back_to_the_policy(view: RestartSituation) -> Non
 
 @pytest.mark.parametrize("settings", [replace(ALL_ON, act=False), replace(ALL_ON, allowed=frozenset())])
 def test_the_settings_of_now_count(settings: PolicySettings) -> None:
-    assert again(situation(), settings=settings).standing is Standing.LAPSED
+    present = again(situation(), settings=settings)
+    assert present.standing is Standing.LAPSED
+    assert present.sentence.startswith("It would not be begun now: ")  # a key keeps its own letters
 
 
 def test_failures_that_open_the_breaker_count_too() -> None:
