@@ -29,8 +29,9 @@ def _targets(node: JudgedNode, peers: PeersConfig, serves: tuple[str, int], work
     up = node.cloud is not None and node.cloud.runs
     addresses = node.cloud.addresses if node.cloud is not None and up else ()
     urls = {number: _url(address, peers.port) for number, address in enumerate(addresses)}
-    if up and node.node in peers.addresses:
-        urls[0] = peers.addresses[node.node]
+    for name in (node.node, f"{node.zone}/{node.node}"):
+        if up and name in peers.addresses:
+            urls[0] = peers.addresses[name]
     if own is not None:
         host, port = serves
         known = addresses[own] if own < len(addresses) else ""

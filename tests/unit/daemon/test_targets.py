@@ -37,7 +37,7 @@ def test_a_machine_without_an_address_is_none() -> None:
 
 
 def test_the_configuration_of_peers_says_where_a_node_is() -> None:
-    given = {"a": "https://proxy.example:8443/a", "b": "http://10.9.9.9:80"}
+    given = {"a": "https://proxy.example:8443/a", "z/b": "http://10.9.9.9:80"}
     assert urls(node("a", "10.0.0.1", "10.0.0.2"), node("b"), addresses=given) == [
         "a 0 https://proxy.example:8443/a",
         "a 1 http://10.0.0.2:9478",

@@ -18,6 +18,7 @@ from tests.unit.metrics.test_registry import filled, scrape
 ALERTS = alerts()
 LOOPS = {"logs", "host", "judge", "restart", "tune"}  # of a real daemon; a proof with one holds the alert against it
 ONLY_WHILE_HELD = ("tpuwatch_verdict", "tpuwatch_node_state", "tpuwatch_node_health")  # the others have no series
+SECTIONS = ["How to see it", "What tpuwatch does by itself", "What to do"]
 CASES = sorted(PROMETHEUS.glob("*.test.yml"))
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)"
@@ -68,7 +69,16 @@ def test_each_alert_tells_what_to_do(name: str) -> None:
 
 
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
-    assert {file.stem for file in RUNBOOKS.glob("*.md")} - {"README"} == set(ALERTS)
+    pages = {file.stem: file.read_text() for file in RUNBOOKS.glob("*.md")}
+    rows = re.findall(
+        r"^\| \[(\w+)\]\((\w+)\.md\) \| (\w+) \| (at once|\d+[mh]) \|$", pages.pop("README"), re.MULTILINE
+    )
+    assert set(pages) == set(ALERTS)
+    facts = [(name, name, alert["labels"]["severity"], alert.get("for", "at once")) for name, alert in ALERTS.items()]
+    assert rows == facts, "docs/runbooks/README.md"
+    for name, page in pages.items():
+        assert page.startswith(f"# {name}\n\nSeverity {ALERTS[name]['labels']['severity']}. ")
+        assert re.findall("^## (.*)", page, re.MULTILINE) == SECTIONS, name
 
 
 def test_each_metric_label_and_value_exists() -> None:
