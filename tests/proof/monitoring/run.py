@@ -207,6 +207,7 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
         # These let the clock jump: some loops are not fresh for a while afterwards.
         [Scene("lie", watch.dead_runtime, {"TpuwatchRuntimeStuck": node(1)})],
         [Scene("stuck", watch.stuck_job, {"TpuwatchJobStuck": node(1)})],
+        [Scene("silent launch", watch.silent_launch, {"TpuwatchSilentStart": own})],
         [Scene("killed daemon", watch.dead_daemon, {"TpuwatchDown": own})],
     ]
 

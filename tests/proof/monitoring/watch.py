@@ -12,7 +12,11 @@ from tests.e2e.daemon_in_cloud import IN_FORCE, DaemonInCloud
 from tests.e2e.daemon_process import libtpu_name, wait_for
 from tests.proof.monitoring.stack import free_port, replaced
 from tests.standins.simulated import NOBODY, Site
+from tpuwatch.core.clock import SystemClock
+from tpuwatch.model.tune import DEFAULT_PREMAPPED_BYTES
 from tpuwatch.sim.cloud.world import Timing
+from tpuwatch.sim.host.glog import GlogFiles
+from tpuwatch.sim.host.logwriter import SimulatedProcess
 
 NODES: Final = {"nodes": [{"name": "job-{number}", "count": 4, "phase": "training"}]}
 OOM: Final = (
@@ -150,6 +154,17 @@ class Watch:
         self.inside.skip(GRACE_SECONDS)
         yield
         self.site.do("restore", "job-1")
+
+    @contextmanager
+    def silent_launch(self) -> Iterator[None]:
+        """A process that lives, this one, begins to bring the TPU up and writes no more."""
+        process = SimulatedProcess(GlogFiles(self.log.parent, SystemClock()))
+        process.banner(premapped_bytes=DEFAULT_PREMAPPED_BYTES)
+        process.init_start(premapped_bytes=DEFAULT_PREMAPPED_BYTES)
+        process.flush()
+        wait_for(lambda: process.pid in [one["pid"] for one in self.inside.api("launches")["launches"]], "the launch")
+        self.inside.skip(GRACE_SECONDS)
+        yield
 
     @contextmanager
     def no_state_directory(self) -> Iterator[None]:
