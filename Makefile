@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted dashboards picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring dashboards picture example lock dist clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/unit/cli/sessions
 	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
-proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted ## All that takes long: benchmarks, chaos, soak, boot
+proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring ## All that takes long: benchmarks, chaos, soak, boot, alerts
 
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
 	$(PYTEST) tests/proof
@@ -108,6 +108,9 @@ chaos: $(VENV)/.dev-stamp ## Break everything on purpose: logs, restarts, races,
 
 booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted in a container (as root)
 	$(BIN)/python -m tests.proof.boot $(BOOTED_ARGS)
+
+monitoring: $(VENV)/.dev-stamp ## From fault to webhook, each alert, with a real Prometheus and Alertmanager
+	$(BIN)/python -m tests.proof.monitoring
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py

@@ -94,7 +94,7 @@ class Daemon:
             self._restart = self._new_restart(self._config)
             self._tune = self._new_tune(self._config)
             self._connect()
-            self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status())
+            self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status(), self._config.peers)
             self._http = self._serve(self._config)
             undo.pop_all()
         self.metrics.daemon.set_config(success=True, at=self._started)
@@ -351,6 +351,7 @@ class Daemon:
             http.start()
             self._announce()
         self._http.set_hosts(config.http.hosts)
+        self._view.peers = config.peers
         begin = []
         if _node_part(config) != _node_part(before):
             self._node.stop()
@@ -371,7 +372,7 @@ class Daemon:
 
     def _announce(self) -> None:
         """Leave the address where a program can find it: with port 0 it is not known before."""
-        host, port = self._http.address
+        host, port = self._view.serves = self._http.address
         path = self._config.state.dir / ADDRESS_FILE
         new = path.with_suffix(".new")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tpuwatch.daemon.targets import scrape_targets
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.model import FINDING_SECONDS, Cause
 from tpuwatch.tune import with_plans
@@ -11,20 +12,25 @@ from tpuwatch.tune import with_plans
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock
     from tpuwatch.logs import Catalogue
-    from tpuwatch.model import DaemonStatus, Event, Finding, JudgedNode, Launch
+    from tpuwatch.model import DaemonStatus, Event, Finding, JudgedNode, Launch, ScrapeTarget
     from tpuwatch.store import EventStore
 
 _FINDING_EVENTS = 5000
 
 
 class DaemonView:
-    """Implements tpuwatch.model.status.View. `update` and `catalogue` are for the daemon's thread."""
+    """Implements tpuwatch.model.status.View. `update` and what can be set are for the daemon's thread."""
 
-    def __init__(self, store: EventStore, catalogue: Catalogue, clock: Clock, status: DaemonStatus) -> None:
+    def __init__(
+        self, store: EventStore, catalogue: Catalogue, clock: Clock, status: DaemonStatus, peers: PeersConfig
+    ) -> None:
         self._current: tuple[DaemonStatus, Sequence[JudgedNode]] = (status, ())
         self.catalogue = catalogue
+        self.peers = peers
+        self.serves = ("", 0)  # where the daemon listens
         self._store = store
         self._clock = clock
         self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
@@ -66,6 +72,11 @@ class DaemonView:
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
         return self._store.launches(limit)
+
+    def targets(self) -> Sequence[ScrapeTarget]:
+        status, nodes = self._current
+        worker = status.identity.worker.value if status.identity is not None else ""
+        return scrape_targets(nodes, self.peers, serves=self.serves, worker=worker)
 
     def _with_plans(self, findings: list[Finding]) -> Sequence[Finding]:
         """The findings with the sizes that are decided by now."""

@@ -65,7 +65,7 @@ class NodeConverter:
             # A preempted node may have lost its endpoints; it has as many hosts as before.
             hosts=len(raw.network_endpoints) or (before.hosts if before else 1),
             spot=raw.scheduling_config.preemptible or raw.scheduling_config.spot,
-            address=_first_address(raw) or (before.address if before else ""),
+            addresses=_addresses(raw) or (before.addresses if before else ()),
             queued_resource=self._text(raw.queued_resource.rpartition("/")[2]),
             maintenance=_maintenance(raw),
             created=created,
@@ -97,10 +97,11 @@ class NodeConverter:
         return tuple(sorted(all_, key=lambda symptom: symptom.at or 0.0)[-_MAX_SYMPTOMS:])
 
 
-def _first_address(raw: Any) -> str:
-    """An IP address, or "" where there is none that can be read."""
-    text: str = raw.network_endpoints[0].ip_address if raw.network_endpoints else ""
-    return text if len(text) <= _MAX_ADDRESS and _ADDRESS.fullmatch(text) else ""
+def _addresses(raw: Any) -> tuple[str, ...]:
+    """IP addresses of the hosts in their order, "" for one that cannot be read; nothing where there is none at all."""
+    texts = (endpoint.ip_address for endpoint in raw.network_endpoints)
+    found = tuple(text if len(text) <= _MAX_ADDRESS and _ADDRESS.fullmatch(text) else "" for text in texts)
+    return found if any(found) else ()
 
 
 def enum_name(message: Any, field: str, kind: str) -> str:

@@ -60,6 +60,7 @@ class JudgeService:
         self._others: tuple[JudgedNode, ...] = ()
         self._others_by = Snapshot()  # the answers that they were judged by
         self._others_due = float("-inf")
+        self._judged_at = clock.monotonic()  # when the latest turn began
 
     def subscribe(self, on_verdicts: Callable[[], None]) -> None:
         """Call `on_verdicts` after each turn that has judged, from the judge's thread. Replaces the last."""
@@ -69,6 +70,7 @@ class JudgeService:
         """Judge all nodes once. Returns the seconds until the next turn is due without a change of the snapshot."""
         if (left := self._first_wait()) > 0:
             return left
+        self._count_seconds()
         snapshot, now = self._snapshot(), self._clock.time()
         before = self._others_by
         same = snapshot.cloud is before.cloud and snapshot.peers is before.peers
@@ -83,6 +85,11 @@ class JudgeService:
         self._store_changes()
         self._on_verdicts()
         return EVERY_SECONDS
+
+    def _count_seconds(self) -> None:
+        """Until now the nodes were as the last turn judged them."""
+        before, self._judged_at = self._judged_at, self._clock.monotonic()
+        self._metrics.node.count_verdict_seconds(self.nodes, self._judged_at - before)
 
     def _judge(self, evidence: Evidence) -> JudgedNode:
         before = self._last.get(evidence.node)

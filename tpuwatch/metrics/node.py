@@ -102,6 +102,12 @@ class NodeMetrics:
             "verdict",
             Verdict,
         )
+        self._verdict_seconds = new.counters(
+            "tpuwatch_verdict_seconds_total",
+            "How long watched nodes were judged so, all of them together.",
+            "verdict",
+            Verdict,
+        )
         self._failures = new.counters(
             "tpuwatch_signal_failures_total",
             "Attempts to ask a signal that failed. That nobody is there to be asked is no failure.",
@@ -129,6 +135,11 @@ class NodeMetrics:
         method, code = _one_of(METHODS, method), _one_of(CODES, code)
         self._show_method(method)
         self._requests_out.labels(method, code).inc()
+
+    def count_verdict_seconds(self, statuses: Sequence[JudgedNode], seconds: float) -> None:
+        """For `seconds` the nodes were as these judgements say."""
+        for verdict, nodes in Tally(status.judgement.verdict for status in statuses).items():
+            self._verdict_seconds[verdict].inc(nodes * seconds)
 
     def set_nodes(self, statuses: Sequence[JudgedNode]) -> None:
         """All watched nodes as they are now; one that is not among them loses its series."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter as Tally
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import Metric
+from prometheus_client import Histogram, Metric
 
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
 from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_NODES: Final = 100  # with series of their own; the others are in the counts
 MESSAGES: Final = ("sent", "failed", "dropped")  # the results of a message
+# From a runtime's restart to a node that waited for capacity for half a day.
+DURATION_BUCKETS: Final = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21_600.0, 43_200.0)
 OPEN: Final = tuple(phase for phase in Phase if phase not in ENDED)
 _RESULTS: Final = tuple(phase for phase in Phase if phase in ENDED)
 
@@ -36,6 +38,14 @@ class RestartMetrics:
             SWITCHED,
             _RESULTS,
         )
+        durations = Histogram(
+            "tpuwatch_restart_seconds",
+            "How long it took until a node ran again, of what was done about nodes from here, by what it was.",
+            ["action"],
+            buckets=DURATION_BUCKETS,
+            registry=new.registry,
+        )
+        self._durations = {action: durations.labels(action.value) for action in SWITCHED}
         self._begun = new.counters(
             "tpuwatch_restarts_begun_total",
             "What was begun about nodes from here because of a verdict.",
@@ -88,6 +98,11 @@ class RestartMetrics:
         """An action that this daemon drove ended in this phase."""
         if (action, phase) in self._restarts:
             self._restarts[action, phase].inc()
+
+    def observe_duration(self, action: Action, seconds: float) -> None:
+        """An action after which the node ran again took so long."""
+        if action in self._durations:
+            self._durations[action].observe(max(0.0, seconds))
 
     def set_state(self, *, records: Sequence[RestartRecord], breaker_open: bool) -> None:
         """The open records of the ledger and its breaker, as they were read last."""

@@ -137,12 +137,22 @@ class CloudNode:
     hosts: int = 1
     spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
     queued_resource: str = ""  # the short name
-    address: str = ""  # of its first host, as the service gives it
+    addresses: tuple[str, ...] = ()  # of its hosts in their order, as the service gives them; "" where it gives none
     maintenance: Maintenance | None = None
     created: float | None = None
     labels: tuple[tuple[str, str], ...] = ()
     changed: float | None = None  # when tpuwatch first saw it in this state and health
     changed_unseen: bool = False  # it came to be so when tpuwatch did not look, who knows how long before `changed`
+
+    @property
+    def address(self) -> str:
+        """Of its first host; "" where that is not known."""
+        return self.addresses[0] if self.addresses else ""
+
+    @property
+    def runs(self) -> bool:
+        """Whether its machines are up, as far as the cloud knows; any other state is the end of their boot."""
+        return self.state in ("READY", "UNKNOWN")
 
     @property
     def well(self) -> bool:

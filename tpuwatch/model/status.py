@@ -177,6 +177,16 @@ class DaemonStatus:
         return reasons + [_staleness(loop) for loop in self.loops if not loop.fresh]
 
 
+@dataclass(frozen=True, slots=True)
+class ScrapeTarget:
+    """The tpuwatch of one machine of a watched node, for Prometheus."""
+
+    url: str  # without a path, unless it is behind one
+    zone: str
+    node: str
+    worker: int  # the machine's number in the node
+
+
 class View(Protocol):
     """What the HTTP server reads from the daemon. Methods are called from other threads than the daemon's own.
 
@@ -211,6 +221,9 @@ class View(Protocol):
 
     def nodes(self) -> Sequence[JudgedNode]:
         """All watched nodes, the own one first."""
+
+    def targets(self) -> Sequence[ScrapeTarget]:
+        """Where the tpuwatch of each machine of the watched nodes can be scraped."""
 
 
 def _staleness(loop: LoopStatus) -> str:

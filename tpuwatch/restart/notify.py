@@ -122,6 +122,8 @@ class Notifier:
         """
         record = replace(record, action=action)
         self._metrics.restart.count_ended(record.action, record.phase)
+        if record.phase in (Phase.DONE, Phase.NOT_VERIFIED):
+            self._metrics.restart.observe_duration(record.action, record.entered - (record.began or record.requested))
         self._audit.note_record(record, record.phase.value, record.note)
         well = record.phase in (Phase.DONE, Phase.CANCELLED)
         words = record.phase.value.replace("_", " ")

@@ -51,7 +51,6 @@ FORGET_SECONDS: Final = 86_400.0  # one that has been silent for longer counts a
 OUTAGE_COUNT: Final = 2  # so many silent at once, if they are …
 OUTAGE_SHARE: Final = 0.25  # … so many of those that have answered, in a zone or in all, are an outage here
 _OUTAGE_TRIES: Final = 2  # one lost answer is not silence
-_UP: Final = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs; any other is the end of this boot
 _NOBODY: Final = "There is no other node that runs whose tpuwatch could be asked."
 _UNHEARD: Final = (
     "No tpuwatch of another node has answered yet. On the nodes, set `listen` under [http] to an address that this "
@@ -99,7 +98,7 @@ class PeersSignal:
             before, self._known = self._known, {}
             for label, answer in nodes.items():
                 node = answer.value
-                if label == own or node is None or answer.problem is Problem.GONE or node.state not in _UP:
+                if label == own or node is None or answer.problem is Problem.GONE or not node.runs:
                     continue
                 peer = before.get(label)
                 if peer is None or peer.node.created != node.created:

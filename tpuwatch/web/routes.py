@@ -139,6 +139,7 @@ class Api:
             "/api/v1/launches": self.launches,
             "/api/v1/nodes": self.nodes,
             "/api/v1/restarts": self.restarts,
+            "/api/v1/targets": self.targets,
             "/api/v1/tune": self.tune,
         }
 
@@ -196,6 +197,11 @@ class Api:
             "bad": len(present_problems(self._view.status(), (), watched, ()).nodes),
             "verdicts": dict(sorted(counts.items(), key=lambda item: rank(item[0]))),
         }
+
+    def targets(self, query: str) -> list[dict[str, Any]]:
+        """Where each tpuwatch can be scraped, for Prometheus' discovery by HTTP."""
+        parameters(query, ())
+        return [serializers.target(target) for target in self._view.targets()]
 
     def restarts(self, query: str) -> dict[str, Any]:
         """Restarts, open ones first and then the latest, and the decisions on nodes."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from tpuwatch.core import clean, format_size, length, redact, times
 from tpuwatch.model import Blocked, Breaker, Phase, split_label
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         RestartRecord,
         RestartsStatus,
         Runtime,
+        ScrapeTarget,
         SignalStatus,
         SizeDecision,
         Source,
@@ -159,12 +161,23 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
     return {
         **_document(node, "name state health health_description"),
         "symptoms": _documents(node.symptoms, "kind at worker details"),
-        **_document(node, "accelerator runtime_version hosts spot queued_resource address"),
+        **_document(node, "accelerator runtime_version hosts spot queued_resource address addresses"),
         "maintenance": maintenance and _document(maintenance, "kind status start end latest_start can_reschedule"),
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),
         "labels": dict(node.labels),
     }
+
+
+def target(target: ScrapeTarget) -> dict[str, Any]:
+    """A target group as Prometheus reads it, with labels for all of its series."""
+    url = urlsplit(target.url)
+    labels = {"zone": target.zone, "node": target.node, "worker": str(target.worker)}
+    if url.scheme != "http":
+        labels["__scheme__"] = url.scheme
+    if path := url.path.rstrip("/"):
+        labels["__metrics_path__"] = f"{path}/metrics"
+    return {"targets": [url.netloc], "labels": labels}
 
 
 def identity(identity: Identity) -> dict[str, Any]:

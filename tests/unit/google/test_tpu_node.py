@@ -46,7 +46,7 @@ def test_everything_that_the_api_shows_is_taken_over() -> None:
         accelerator="v4-32",
         runtime_version="tpu-ubuntu2204-base",
         hosts=4,
-        address="10.0.0.0",
+        addresses=("10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"),
         spot=True,
         queued_resource="queue-1",
         created=10.5,
@@ -59,6 +59,7 @@ def test_everything_that_the_api_shows_is_taken_over() -> None:
     ("told", "address"),
     [
         ([{"ip_address": "fd00::7"}, {"ip_address": "fd00::8"}], "fd00::7"),
+        ([{"ip_address": "10.0.0.1/x"}, {"ip_address": "10.0.0.2"}], ""),
         ([{"ip_address": "10.0.0.1/x"}], ""),
         ([{"ip_address": "evil.example"}], ""),
         ([{"ip_address": "1" * 100}], ""),

@@ -75,6 +75,25 @@ def test_the_own_node_comes_first_and_all_are_judged(bench: Bench) -> None:
     ]
 
 
+def test_the_time_of_all_nodes_is_counted_by_verdict(bench: Bench) -> None:
+    def seconds() -> dict[str, float]:
+        text = bench.metrics.exposition()[0].decode()
+        found = re.findall(r'^tpuwatch_verdict_seconds_total{verdict="(\w+)"} (\S+)$', text, re.MULTILINE)
+        return {verdict: float(value) for verdict, value in found if float(value)}
+
+    bench.clock.advance(100)
+    bench.cloud(own="STOPPED", other="PREEMPTED", third="PREEMPTED")
+    bench.turn()
+    assert seconds() == {}  # nobody knows how they were before
+    bench.clock.advance(5)
+    bench.cloud(own="PREEMPTED", other="PREEMPTED", third="PREEMPTED")
+    bench.turn()
+    assert seconds() == {"stopped": 5, "preempted": 10}
+    bench.clock.advance(2)
+    bench.turn()
+    assert seconds() == {"stopped": 5, "preempted": 16}
+
+
 def test_changes_are_stored_and_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.cloud(own="STOPPED")

@@ -61,7 +61,7 @@ def test_a_node_has_a_series_for_every_value_and_the_one_that_holds_is_1() -> No
     metrics.node.set_nodes([samples.node(verdict=Verdict.RUNTIME_STUCK)])
     states, healths = of(metrics, "tpuwatch_node_state"), of(metrics, "tpuwatch_node_health")
     verdicts = of(metrics, "tpuwatch_verdict")
-    verdicts = {key: value for key, value in verdicts.items() if key[0] != "tpuwatch_verdict_changes_total"}
+    verdicts = {key: value for key, value in verdicts.items() if not key[0].endswith("_total")}
     since = verdicts.pop(("tpuwatch_verdict_since_timestamp_seconds", "train-1"))
     assert {key[2] for key in states} == set(node.STATES)
     assert {key[2] for key in healths} == set(node.HEALTHS)

@@ -46,3 +46,18 @@ def test_what_is_no_act_of_tpuwatch_is_not_counted_under_a_new_label() -> None:
     metrics.restart.count_ended(Action.RESTART_NODE, Phase.NEEDS_OPERATOR)
     assert len(scrape(metrics)) == before
     assert 'tpuwatch_restarts_total{action="restart_node",result="needs_operator"} 1.0' in scrape(metrics)
+
+
+def test_durations_by_action() -> None:
+    metrics = Metrics(loops=[], refusals=[])
+    metrics.restart.observe_duration(Action.RESTART_NODE, 250.0)
+    metrics.restart.observe_duration(Action.RESTART_RUNTIME, -5.0)  # clocks of two machines
+    metrics.restart.observe_duration(Action.RECREATE, 5.0)
+    seen = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in scrape(metrics) if line[0] != "#"}
+    buckets = {key: value for key, value in seen.items() if key.startswith("tpuwatch_restart_seconds_bucket") and value}
+    assert {key for key in buckets if 'le="120.0"' in key or 'le="300.0"' in key} == {
+        'tpuwatch_restart_seconds_bucket{action="restart_node",le="300.0"}',
+        'tpuwatch_restart_seconds_bucket{action="restart_runtime",le="120.0"}',
+        'tpuwatch_restart_seconds_bucket{action="restart_runtime",le="300.0"}',
+    }
+    assert seen['tpuwatch_restart_seconds_sum{action="restart_runtime"}'] == 0

@@ -73,6 +73,8 @@ def test_what_is_proven_is_recorded_then_done_once(side: Side) -> None:
         watch.turn()
     side.go.set()
     assert finished(side, watch).phase is Phase.DONE
+    duration = 'tpuwatch_restart_seconds_{}{{action="restart_node"}}'
+    assert (side.metric(duration.format("count")), side.metric(duration.format("sum"))) == (1, 25)
     assert side.driven == [("train-1", Action.RESTART_NODE)]
     assert side.metric(BEGUN) == side.metric('tpuwatch_restarts_total{action="restart_node",result="done"}') == 1
     assert [one[1:] for one in side.audited()] == [("begun", None), ("blocked", "under_way"), ("done", None)]

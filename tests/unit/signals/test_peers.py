@@ -24,7 +24,7 @@ FOREIGN = PeerError(Problem.FOREIGN, "It is no tpuwatch.")
 
 
 def node(number: int = 1, state: str = "READY", **more: Any) -> CloudNode:
-    usual: dict[str, Any] = {"address": f"10.0.0.{number}", "created": NOW - 86_400}
+    usual: dict[str, Any] = {"addresses": (f"10.0.0.{number}",), "created": NOW - 86_400}
     return CloudNode("p", "z", f"train-{number}", state, "HEALTHY", **{**usual, **more})
 
 
@@ -105,7 +105,7 @@ def test_a_name_without_a_zone_is_of_the_zone_of_this_machine(make: Any, own: st
 
 def test_an_ipv6_address_stands_in_brackets_and_without_any_nothing_is_asked(make: Any) -> None:
     fleet = make(2)
-    fleet.nodes = {"a": node(1, address="fd00::7"), "b": node(2, address="")}
+    fleet.nodes = {"a": node(1, addresses=("fd00::7",)), "b": node(2, addresses=())}
     fleet.follow()
     fleet.ask()
     assert fleet.asked == ["http://[fd00::7]:9478"]

@@ -21,7 +21,7 @@ from tpuwatch.model.signals import (
     Signal,
     Symptom,
 )
-from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, SignalStatus, StoreStatus
+from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
 from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Source, Verdict
 
 NOW = 1_795_182_254.25  # 2026-11-20T13:44:14.250Z
@@ -260,6 +260,7 @@ class SampleView:
     wrong: list[Finding] = field(default_factory=list)
     started: list[Launch] = field(default_factory=list)
     watched: list[JudgedNode] = field(default_factory=list)
+    scraped: list[ScrapeTarget] = field(default_factory=list)
     asked: list[dict[str, object]] = field(default_factory=list)
     error: Exception | None = None
 
@@ -293,3 +294,6 @@ class SampleView:
 
     def nodes(self) -> list[JudgedNode]:
         return self.watched
+
+    def targets(self) -> list[ScrapeTarget]:
+        return self.scraped

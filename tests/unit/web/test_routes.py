@@ -12,6 +12,7 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.core.errors import StoreError
 from tpuwatch.core.loop import LoopStatus
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.status import ScrapeTarget
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.web.routes import Response, Routes, error_response
 
@@ -91,6 +92,26 @@ def test_documents() -> None:
         "bad": 0,
         "verdicts": {},
     }
+
+
+def test_targets_are_in_the_form_of_prometheus_discovery_by_http() -> None:
+    found = [
+        ScrapeTarget("http://[fd00::7]:9478", "us-east5-a", "train-1", 0),
+        ScrapeTarget("https://proxy.example:8443/two/", "us-east5-a", "train-2", 3),
+    ]
+    assert Site(SampleView(scraped=found)).document("/api/v1/targets") == [
+        {"targets": ["[fd00::7]:9478"], "labels": {"zone": "us-east5-a", "node": "train-1", "worker": "0"}},
+        {
+            "targets": ["proxy.example:8443"],
+            "labels": {
+                "zone": "us-east5-a",
+                "node": "train-2",
+                "worker": "3",
+                "__scheme__": "https",
+                "__metrics_path__": "/two/metrics",
+            },
+        },
+    ]
 
 
 def test_the_page_comes_with_its_policy() -> None:

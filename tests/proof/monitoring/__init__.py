@@ -1,0 +1,1 @@
+"""Alerts from the fault to the webhook: real Prometheus and Alertmanager, real daemons, a simulated cloud."""

@@ -1,0 +1,123 @@
+"""The rules for Prometheus: what each alert has, what it names, and when it fires."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests.paths import ROOT
+from tests.unit.deploy.alerts import PROMETHEUS, RULES, RUNBOOK_URL, RUNBOOKS, alerts, rules
+from tests.unit.metrics.test_registry import filled, scrape
+
+ALERTS = alerts()
+LOOPS = {"logs", "host", "judge", "restart", "tune"}  # of a real daemon; a proof with one holds the alert against it
+ONLY_WHILE_HELD = ("tpuwatch_verdict", "tpuwatch_node_state", "tpuwatch_node_health")  # the others have no series
+SECTIONS = ["How to see it", "What tpuwatch does by itself", "What to do"]
+CASES = sorted(PROMETHEUS.glob("*.test.yml"))
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed (Debian package prometheus)"
+)
+
+
+def promtool(*words: str) -> str:
+    """What is wrong, by promtool; "" if nothing is."""
+    done = subprocess.run(["promtool", *words], capture_output=True, text=True, timeout=120, check=False)  # noqa: S607 # wherever the system has it
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@needs_promtool
+@pytest.mark.parametrize("file", RULES, ids=lambda file: file.name)
+def test_the_rules_are_valid(file: Path) -> None:
+    assert promtool("check", "rules", "--lint=all", "--lint-fatal", str(file)) == ""
+
+
+@needs_promtool
+@pytest.mark.parametrize("file", CASES, ids=lambda file: file.name)
+def test_each_alert_fires_when_it_should_and_only_then(file: Path) -> None:
+    assert promtool("test", "rules", str(file)) == ""
+
+
+def test_each_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
+    seen: dict[str, set[bool]] = {}
+    for file in CASES:
+        for case in yaml.safe_load(file.read_text())["tests"]:
+            for one in case["alert_rule_test"]:
+                assert case["name"].startswith(f"{one['alertname']} ")
+                seen.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
+    assert seen == {name: {True, False} for name in ALERTS}
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_each_alert_tells_what_to_do(name: str) -> None:
+    alert = ALERTS[name]
+    assert re.fullmatch(r"Tpuwatch([A-Z][a-z]+)+", name)
+    assert set(alert["labels"]) == {"severity"}
+    assert alert["labels"]["severity"] in ("critical", "warning", "info")
+    notes = alert["annotations"]
+    assert set(notes) == {"summary", "description", "runbook_url"}
+    assert notes["runbook_url"] == RUNBOOK_URL + name
+    assert len(notes["summary"]) < 100
+    assert re.search(r"\. First|Nothing has to be done", notes["description"]), "what to do first"
+    values = "{{ $" in notes["description"]
+    assert values or name in ("TpuwatchAbsent", "TpuwatchBreakerOpen"), "how much, or of what"
+
+
+def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:
+    pages = {file.stem: file.read_text() for file in RUNBOOKS.glob("*.md")}
+    rows = re.findall(
+        r"^\| \[(\w+)\]\((\w+)\.md\) \| (\w+) \| (at once|\d+[mh]) \|$", pages.pop("README"), re.MULTILINE
+    )
+    assert set(pages) == set(ALERTS)
+    facts = [(name, name, alert["labels"]["severity"], alert.get("for", "at once")) for name, alert in ALERTS.items()]
+    assert rows == facts, "docs/runbooks/README.md"
+    for name, page in pages.items():
+        assert page.startswith(f"# {name}\n\nSeverity {ALERTS[name]['labels']['severity']}. ")
+        assert re.findall("^## (.*)", page, re.MULTILINE) == SECTIONS, name
+
+
+def test_each_metric_label_and_value_exists() -> None:
+    exported: dict[str, dict[str, set[str]]] = {}
+    for family in parse_text(scrape(filled())):
+        for sample in family.samples:
+            for label, value in sample.labels.items():
+                exported.setdefault(sample.name, {}).setdefault(label, set()).add(value)
+            exported.setdefault(sample.name, {})
+    wrong = []
+    for rule in rules():
+        for metric, matchers in re.findall(r"(?<![\w:])(tpuwatch_\w+)(?!:)\b(?:\{([^}]*)\})?", rule["expr"]):
+            if metric not in exported:
+                wrong.append(f"{metric} is not exported")
+                continue
+            for label, values in re.findall(r'(\w+)(?:=|!=|=~|!~)"([^"]*)"', matchers):
+                known = exported[metric].get(label, set()) | (LOOPS if label == "loop" else set())
+                wrong += [f"{metric} has no {label}={value!r}" for value in values.split("|") if value not in known]
+    assert wrong == []
+
+
+@needs_promtool
+def test_documented_scrape_configurations_are_valid(tmp_path: Path) -> None:
+    checked = 0
+    for document in (ROOT / "docs" / "alerts.md", ROOT / "docs" / "metrics.md"):
+        for block in re.findall(r"```yaml\n(.*?)```", document.read_text(), re.DOTALL):
+            found = yaml.safe_load(block)
+            config = found["receivers"]["prometheus"]["config"] if "receivers" in found else found
+            if "rule_files" in config:
+                config["rule_files"] = [str(PROMETHEUS / Path(name).name) for name in config["rule_files"]]
+            file = tmp_path / f"{checked}.yml"
+            file.write_text(yaml.safe_dump(config))
+            assert promtool("check", "config", str(file)) == ""
+            assert all(scrape["honor_labels"] for scrape in config["scrape_configs"])
+            checked += 1
+    assert checked == 4
+
+
+def test_what_has_a_series_only_while_it_holds_is_never_compared_with_0() -> None:
+    for rule in rules():
+        for metric in ONLY_WHILE_HELD:
+            assert not re.search(rf"{metric}(?:\{{[^}}]*\}})? *(?:== 0|!= 1|< 1)", rule["expr"]), rule

@@ -1,0 +1,53 @@
+"""Where Prometheus finds the tpuwatch of each machine of the watched nodes."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from tpuwatch.model import ScrapeTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpuwatch.config import PeersConfig
+    from tpuwatch.model import JudgedNode
+
+
+def scrape_targets(
+    nodes: Sequence[JudgedNode], peers: PeersConfig, *, serves: tuple[str, int], worker: str
+) -> list[ScrapeTarget]:
+    """A target for each machine that is up, at the address and port that [peers] says; none where no address is known.
+
+    `serves` is where this daemon listens, and `worker` the number of its machine in its node, "" if it has none.
+    """
+    return [target for node in nodes for target in _targets(node, peers, serves, worker)]
+
+
+def _targets(node: JudgedNode, peers: PeersConfig, serves: tuple[str, int], worker: str) -> Iterator[ScrapeTarget]:
+    own = (int(worker) if worker.isdecimal() else 0) if node.own else None
+    up = node.cloud is not None and node.cloud.runs
+    addresses = node.cloud.addresses if node.cloud is not None and up else ()
+    urls = {number: _url(address, peers.port) for number, address in enumerate(addresses)}
+    for name in (node.node, f"{node.zone}/{node.node}"):
+        if up and name in peers.addresses:
+            urls[0] = peers.addresses[name]
+    if own is not None:
+        host, port = serves
+        known = addresses[own] if own < len(addresses) else ""
+        urls[own] = _url(known if _takes_all(host) else host, port)
+    for number, url in sorted(urls.items()):
+        if url:
+            yield ScrapeTarget(url, node.zone, node.node, number)
+
+
+def _takes_all(host: str) -> bool:
+    """Whether a listener on this address takes connections to all of the machine's."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" if host else ""
