@@ -38,6 +38,7 @@ def installed(wheel: Path) -> Path:
 def test_holds_every_file_of_the_package_and_nothing_else(installed: Path) -> None:
     ours = {path.relative_to(ROOT) for path in (ROOT / "tpuwatch").rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
+    ours |= {Path("tpuwatch/install/systemd", path.name) for path in (ROOT / "systemd").iterdir()}
     packed = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
     assert {path for path in packed if path.parts[0] == "tpuwatch"} == ours
     assert {path.parts[0] for path in packed if path.parts[0] != "tpuwatch"} == {

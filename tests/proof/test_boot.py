@@ -15,9 +15,9 @@ from tests.proof.boot import manual
 @pytest.mark.parametrize(
     ("document", "heading", "word"),
     [
-        ("README.md", "## Install on a TPU VM", "enable --now tpuwatch"),
-        ("docs/operations.md", "## Upgrading", "restart tpuwatch"),
-        ("docs/operations.md", "## Removing it", "disable --now tpuwatch"),
+        ("README.md", "## Install on a TPU VM", "tpuwatch install"),
+        ("docs/operations.md", "## Upgrading", "tpuwatch install"),
+        ("docs/operations.md", "## Removing it", "tpuwatch uninstall"),
         ("docs/operations.md", "## The logs themselves", "enable --now tpuwatch-prune.timer"),
         ("docs/operations.md", "## The next launch's environment", "tpuwatch-job.conf"),
     ],

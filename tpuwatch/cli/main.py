@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, RuleError, TpuwatchError
+from tpuwatch.core import ConfigError, InstallError, RuleError, TpuwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,8 @@ COMMANDS = {
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
     "config": "check or show the configuration",
+    "install": "set tpuwatch up as a systemd service",
+    "uninstall": "remove that service",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",
 }
@@ -50,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         return _run(arguments)
-    except (ConfigError, RuleError, _UsageError) as error:
+    except (ConfigError, InstallError, RuleError, _UsageError) as error:
         return _fail(error, MISUSED, arguments)
     except TpuwatchError as error:
         return _fail(error, UNKNOWN, arguments)
@@ -85,7 +87,7 @@ def _drop_output() -> None:
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="tpuwatch", description="Keeps Cloud TPU VMs training.", epilog=_EPILOG)
-    parser.add_argument("--version", action="version", version=f"tpuwatch {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"tpuwatch {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
     parser.meant = wanted if wanted in COMMANDS else ""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.errors import (
         ConfigError,
         ConflictError,
+        InstallError,
         LedgerError,
         RuleError,
         StoreBusyError,
@@ -37,6 +38,7 @@ else:
             "errors": [
                 "ConfigError",
                 "ConflictError",
+                "InstallError",
                 "LedgerError",
                 "RuleError",
                 "StoreBusyError",
