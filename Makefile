@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS, BOOTED_ARGS and DEB_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
 # Else each process that a test starts, and each of those that run tests, would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=worksteal $(PYTEST_ARGS)
@@ -18,7 +18,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist clean
+.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -102,6 +102,9 @@ lock: ## Bring the locks up to date (needs uv)
 
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
+
+deb: $(VENV)/.run-stamp ## Build the Debian package into dist/ (takes dpkg-deb)
+	$(BIN)/python -m deploy.deb $(DEB_ARGS)
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -33,6 +33,10 @@ def test_it_installs_the_drop_in_as_the_readme_says() -> None:
     assert "/etc/systemd/system/tpuwatch.service.d/" in manual.sentence("README.md", "tpuwatch-holders.conf")
 
 
+def test_it_installs_the_package_as_the_readme_says() -> None:
+    assert "./tpuwatch_*_amd64.deb" in manual.sentence("README.md", "apt-get install")
+
+
 def test_it_removes_the_timer_as_the_manual_says() -> None:
     assert "disable --now tpuwatch-prune.timer" in manual.sentence("docs/operations.md", "tpuwatch-prune.timer")
 
