@@ -18,7 +18,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted picture example lock dist deb clean
+.PHONY: help demo test unit e2e proof proof-tests model lint format corpus bench bench-smoke bench-tune soak chaos booted deploy picture example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,12 +93,21 @@ booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
 
+$(VENV)-deploy/.stamp: requirements-deploy.lock
+	$(PYTHON) -m venv $(VENV)-deploy
+	$(VENV)-deploy/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-deploy.lock
+	@touch $@
+
+deploy: $(VENV)/.dev-stamp $(VENV)-deploy/.stamp ## Check what is in deploy/, each by its own tool
+	PATH="$(abspath $(VENV)-deploy/bin):$$PATH" $(BIN)/python -m pytest tests/proof/deploy $(PYTEST_ARGS)
+
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml
 
 lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock
 	$(COMPILE) --upgrade --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE:pyproject.toml=) --upgrade --group deploy --output-file requirements-deploy.lock
 
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
@@ -107,5 +116,5 @@ deb: $(VENV)/.run-stamp ## Build the Debian package into dist/ (takes dpkg-deb)
 	$(BIN)/python -m deploy.deb $(DEB_ARGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-deploy dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
