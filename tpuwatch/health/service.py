@@ -92,7 +92,10 @@ class JudgeService:
         cloud, identity = evidence.cloud.value, evidence.identity
         project = cloud.project if cloud else identity.project.value
         zone = cloud.zone if cloud else identity.zone.value
-        return JudgedNode(evidence.node, project, zone, evidence.own, judgement, cloud, evidence.peer.value)
+        in_api = not evidence.own or bool(identity.node.value)
+        return JudgedNode(
+            evidence.node, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api
+        )
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.model import HERE, STUCK, WELL, Action, Problem, Target
+from tpuwatch.model import STUCK, WELL, Action, Problem, Target
 from tpuwatch.restart.policy.mass_failure import BadCounts, RecentPeaks, count_bad
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation, RestartSituation, confirm
@@ -128,7 +128,7 @@ class Candidates:
 def target_of(judged: JudgedNode) -> Target | None:
     """The node as the Cloud TPU API knows it; None for a machine of no node, or of one whose place is not known."""
     name = judged.cloud.name if judged.cloud is not None else judged.node.rpartition("/")[2]
-    if not judged.project or not judged.zone or name == HERE:
+    if not judged.project or not judged.zone or not judged.in_api:
         return None
     return Target(judged.project, judged.zone, name)
 
