@@ -4,6 +4,8 @@ WORKDIR /src
 COPY requirements.lock pyproject.toml README.md LICENSE ./
 RUN python -m venv /opt/tpuwatch \
     && /opt/tpuwatch/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY config.example.toml ./
+COPY docs docs
 COPY systemd systemd
 COPY tpuwatch tpuwatch
 RUN /opt/tpuwatch/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \

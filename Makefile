@@ -5,6 +5,7 @@ VENV ?= .venv
 UV ?= uv
 
 BIN := $(VENV)/bin
+PACKAGE := $(shell find tpuwatch -type f -not -name "*.pyc")
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
@@ -28,14 +29,19 @@ $(BIN)/python:
 		|| { echo "tpuwatch needs Python 3.10 or newer; name one with: make PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The stamps say which locks the venv holds, so that a second run installs nothing.
-$(VENV)/.run-stamp: requirements.lock pyproject.toml | $(BIN)/python
+# The stamps say what the venv holds, so that a second run installs nothing. For development tpuwatch itself is installed
+# so that each change counts at once; otherwise it is what users get, and is installed again after a change.
+$(VENV)/.lock-stamp: requirements.lock | $(BIN)/python
 	$(PIP) install --require-hashes -r requirements.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev-stamp: requirements-dev.lock $(VENV)/.run-stamp
+$(VENV)/.run-stamp: $(PACKAGE) pyproject.toml $(VENV)/.lock-stamp
+	@test -e $(VENV)/.dev-stamp || $(PIP) install --no-deps --no-build-isolation --force-reinstall .
+	@touch $@
+
+$(VENV)/.dev-stamp: requirements-dev.lock pyproject.toml $(VENV)/.lock-stamp
 	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(VENV)/.run-stamp ## Three launches and a node that lies, simulated, in under a minute
@@ -108,6 +114,8 @@ lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock
 	$(COMPILE) --upgrade --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(COMPILE:pyproject.toml=) --upgrade --group deploy --output-file requirements-deploy.lock
+	$(COMPILE) --upgrade --extra gcs --constraint requirements-dev.lock --output-file requirements-gcs.lock
+	$(COMPILE) --upgrade --extra plot --constraint requirements-dev.lock --output-file requirements-plot.lock
 
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel

@@ -46,7 +46,7 @@ def build(package: Path, version: str, scratch: Path) -> None:
     _own_wheel(scratch / "own")
     (own,) = (scratch / "own").glob("*.whl")
     lock, pip_lock = (
-        (directory / name).read_text() for directory, name in ((ROOT, "requirements.lock"), (HERE, "pip.lock"))
+        (directory / name).read_text() for directory, name in ((ROOT, "requirements-gcs.lock"), (HERE, "pip.lock"))
     )
     home = tree / "usr/lib/tpuwatch"
     wheelhouse.fill(home / "wheels", own, lock, pip_lock, scratch)

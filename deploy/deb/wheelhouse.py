@@ -1,7 +1,6 @@
 """The wheels for each Python, and for each a list of what is to be installed from them, with hashes.
 
-What is downloaded is what requirements.lock names, by its hashes. What of it is installed is what tpuwatch's own wheel
-needs: the lock has what builds the wheel too.
+What is downloaded is what requirements-gcs.lock names, by its hashes; what of it is installed is what the wheel needs.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
 GLIBC: Final = 35  # 2.35, of Ubuntu 22.04: the oldest system of a TPU VM that has Python 3.10
 _PLATFORMS: Final = ("manylinux1", "manylinux2010", "manylinux2014", *(f"manylinux_2_{n}" for n in range(5, GLIBC + 1)))
+INSTALLED: Final = Requirement("tpuwatch[gcs]")
 _SECONDS: Final = 300.0
 
 
@@ -59,9 +59,10 @@ def download(lines: Sequence[str], python: str, directory: Path) -> None:
     subprocess.run(command, stdin=subprocess.DEVNULL, timeout=_SECONDS, check=True)  # noqa: S603 (our own words)
 
 
-def needed(wheels: Mapping[str, Path], root: str, python: str) -> list[str]:
+def needed(wheels: Mapping[str, Path], root: Requirement, python: str) -> list[str]:
     """The names of all that `root` needs, itself included. Raises KeyError for a missing wheel."""
-    found, extras = {root: {""}}, [(root, "")]
+    extras = [(root.name, extra) for extra in ("", *root.extras)]
+    found = {root.name: {"", *root.extras}}
     while extras:
         name, extra = extras.pop()
         for requirement in _requirements(wheels[name]):
@@ -97,7 +98,7 @@ def fill(wheelhouse: Path, own: Path, lock: str, pip_lock: str, scratch: Path) -
         download(locked(lock, python), python, directory)
         wheels = by_name([own, *directory.glob("*.whl")])
         lines = []
-        for name in needed(wheels, "tpuwatch", python):
+        for name in needed(wheels, INSTALLED, python):
             version = parse_wheel_filename(wheels[name].name)[1]
             lines.append(f"{name}=={version} --hash=sha256:{hashlib.sha256(wheels[name].read_bytes()).hexdigest()}")
             shutil.copy(wheels[name], wheelhouse)

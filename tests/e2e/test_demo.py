@@ -94,7 +94,7 @@ def test_every_event_is_counted_once(story: str) -> None:
     assert re.search(r'tpuwatch_events_total\{cause="hbm_oom_compile"\} [12]\.0', story)
     assert re.search(r'tpuwatch_events_total\{cause="premapped_exhausted"\} [12]\.0', story)
     assert len(re.findall(r"tpuwatch_events_total", story)) == 2
-    assert re.search(r'tpuwatch_verdict\{node="train-1",verdict="job_stuck"\} 1\.0', story)
+    assert re.search(r'tpuwatch_verdict\{node="train-1",verdict="job_stuck",zone="[^"]+"\} 1\.0', story)
 
 
 def test_is_plain_where_there_is_no_terminal(story: str) -> None:

@@ -44,7 +44,7 @@ def test_another_configuration_of_the_node_side_takes_effect_without_a_restart(d
     def shows(*nodes: str) -> None:
         """These nodes are shown, and no others; a daemon that has just begun may not know its own yet."""
         wait_for(lambda: daemon.nodes().keys() == set(nodes), f"{nodes} to be shown")
-        states = {f'{{node="{node}",state="READY"}}' for node in nodes if node != "this-vm"}
+        states = {f'{{node="{node}",state="READY",zone="{ZONE}"}}' for node in nodes if node != "this-vm"}
         wait_for(lambda: daemon.series(STATE).keys() == states, f"states of {nodes}")
 
     daemon.start()
@@ -109,7 +109,7 @@ def test_a_notice_is_an_event_a_finding_and_a_metric(daemon: DaemonInCloud) -> N
     wait_for(lambda: daemon.metric('tpuwatch_events_total{cause="preempted"}') == 1, "the other event")
     assert daemon.metric("tpuwatch_preemption_notice") == 1
     daemon.judged("train-1", "preempted")
-    wait_for(lambda: '{node="train-1",verdict="preempted"}' in daemon.series(VERDICT), "its metric")
+    wait_for(lambda: f'{{node="train-1",verdict="preempted",zone="{ZONE}"}}' in daemon.series(VERDICT), "its metric")
     status, said = daemon.command("status")
     assert status == 1
     assert "train-1: preempted since" in said
@@ -131,13 +131,15 @@ def test_a_node_that_is_ready_by_the_clouds_word_and_dead(daemon: DaemonInCloud)
     node = daemon.judged("train-1", "runtime_stuck")
     assert node["contradictions"][0].startswith("The API says READY and HEALTHY, the runtime has not answered for ")
     assert (node["cloud"]["state"], node["cloud"]["health"]) == ("READY", "HEALTHY")
-    wait_for(lambda: '{node="train-1",verdict="runtime_stuck"}' in daemon.series(VERDICT), "its metric")
-    assert daemon.series(STATE)['{node="train-1",state="READY"}'] == 1
+    wait_for(
+        lambda: f'{{node="train-1",verdict="runtime_stuck",zone="{ZONE}"}}' in daemon.series(VERDICT), "its metric"
+    )
+    assert daemon.series(STATE)[f'{{node="train-1",state="READY",zone="{ZONE}"}}'] == 1
     status, said = daemon.command("status", "--verbose")
     assert status == 1
     assert "train-1: runtime_stuck since" in said
     assert "But: The API says READY and HEALTHY, the runtime has not answered for " in said
-    assert "warning train-1 is runtime_stuck" in daemon.said()
+    assert f"warning {ZONE}/train-1 is runtime_stuck" in daemon.said()
 
 
 def test_it_ends_in_time_whatever_hangs(daemon: DaemonInCloud, site: Site) -> None:

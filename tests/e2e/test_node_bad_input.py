@@ -146,10 +146,10 @@ CASES = {
     "a node that does not exist": Case(
         cloud(nodes=["train-9"]),
         counter='tpuwatch_verdict_changes_total{verdict="misconfigured"}',
-        status="Other node train-9: misconfigured. The zone has no node of this name",
+        status=f"Other node {ZONE}/train-9: misconfigured. The zone has no node of this name",
         doctor=f"There is no node train-9 in zone {ZONE} of project {PROJECT}. Is train-",
         judged=("train-9", "misconfigured"),
-        log="warning train-9 is misconfigured (high): The zone has no node of this name",
+        log=f"warning {ZONE}/train-9 is misconfigured (high): The zone has no node of this name",
     ),
     "a zone that does not exist": Case(
         cloud(zone="us-east9-x"),

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.daemon_in_cloud import DaemonInCloud
 from tests.e2e.daemon_process import wait_for
 from tests.e2e.restart_fleet import ACT, BEGUN, DONE, NOT_VERIFIED, Fleet, restarted
-from tests.standins.simulated import NOBODY
+from tests.standins.simulated import NOBODY, ZONE
 
 SILENT_SECONDS = 10.0
 
@@ -28,7 +28,7 @@ def beside(fleet: Fleet, inside: DaemonInCloud, **restart: Any) -> DaemonInCloud
         **{"peers": peers, "peers.addresses": {"train-1": f"http://{inside.address}"}},
     )
     daemon.start()
-    wait_for(lambda: daemon.counted('tpuwatch_peer_up{node="train-1"}') == 1, "its answer")
+    wait_for(lambda: daemon.counted(f'tpuwatch_peer_up{{node="train-1",zone="{ZONE}"}}') == 1, "its answer")
     return daemon
 
 

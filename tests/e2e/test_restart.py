@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.daemon_process import wait_for
 from tests.e2e.restart_fleet import ACT, BEGUN, LATER_SECONDS, NOT_VERIFIED, QUICK, Fleet, restarted
+from tests.standins.simulated import ZONE
 
 
 @pytest.mark.parametrize("fleet", ["simulated", "second"], indirect=True)
@@ -86,7 +87,9 @@ def test_a_restart_in_progress_is_shown_and_survives_a_reload_and_a_restart_of_t
     fleet.die_seen(inside, outside)
     wait_for(lambda: outside.metric("tpuwatch_restarts_waiting_for_capacity") == 1, "the start to be refused")
     assert outside.metric('tpuwatch_restarts_open{phase="stopped"}') == 1
-    assert outside.series("tpuwatch_restart_phase_timestamp_seconds").keys() == {'{node="train-1",phase="stopped"}'}
+    assert outside.series("tpuwatch_restart_phase_timestamp_seconds").keys() == {
+        f'{{node="train-1",phase="stopped",zone="{ZONE}"}}'
+    }
     alerts = wait_for(lambda: [one for one in fleet.listener.heard if one["event"] == "restart_hindered"], "an alert")
     assert "capacity" in alerts[0]["text"]
     wait_for(lambda: fleet.phase(outside) == "stopped", "it to be shown")

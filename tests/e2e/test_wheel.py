@@ -14,6 +14,8 @@ import pytest
 from tests.paths import ROOT
 
 DEADLINE = 120.0
+SHARE = Path("tpuwatch/share")
+NAMED = ("config.example.toml", "docs/logs.md", "docs/operations.md", "systemd/tpuwatch-act.conf")
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +40,31 @@ def installed(wheel: Path) -> Path:
 def test_holds_every_file_of_the_package_and_nothing_else(installed: Path) -> None:
     ours = {path.relative_to(ROOT) for path in (ROOT / "tpuwatch").rglob("*") if path.is_file()}
     ours = {path for path in ours if "__pycache__" not in path.parts}
-    ours |= {Path("tpuwatch/install/systemd", path.name) for path in (ROOT / "systemd").iterdir()}
     packed = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
-    assert {path for path in packed if path.parts[0] == "tpuwatch"} == ours
+    shared = {path.relative_to(SHARE) for path in packed if path.is_relative_to(SHARE)}
+    assert {path for path in packed if path.parts[0] == "tpuwatch" and not path.is_relative_to(SHARE)} == ours
+    pages = {path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md")}
+    units = {path.relative_to(ROOT) for path in (ROOT / "systemd").iterdir()}
+    assert shared == {*pages, *units, Path("config.example.toml")}
     assert {path.parts[0] for path in packed if path.parts[0] != "tpuwatch"} == {
         next(installed.glob("*.dist-info")).name
     }
+
+
+def test_what_a_message_names_is_there(installed: Path, tmp_path: Path) -> None:
+    script = "import sys; from tpuwatch.core import installed; print(*map(installed, sys.argv[1:]), sep='\\n')"
+    done = subprocess.run(
+        (sys.executable, "-c", script, *NAMED),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE,
+    )
+    for name, path in zip(NAMED, map(Path, done.stdout.splitlines()), strict=True):
+        assert path.is_relative_to(installed)
+        assert path.read_bytes() == (ROOT / name).read_bytes()
 
 
 def test_carries_licence_command_and_readme(installed: Path) -> None:

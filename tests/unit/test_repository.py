@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -24,6 +26,10 @@ from tpuwatch.store.schema import FILE_NAME
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 PARTS = ("tpuwatch", "tests", "docs")
 SOURCES = sorted(chain.from_iterable((ROOT / part).rglob("*.py") for part in PARTS))
+# Not in an address of the web.
+FILES = re.compile(
+    r"(?<![\w/.-])((?:docs|systemd|tests)/[\w.-]+\.\w+|config\.example\.toml|[A-Z]{4,}\.md|requirements[\w-]*\.lock)"
+)
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 # Put together here, so that this file does not name them either.
 REGISTRIES = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("deb", "debian", "org")))
@@ -158,6 +164,29 @@ def test_changelog_knows_this_version() -> None:
     assert f"## [{tpuwatch.__version__}]" in text("CHANGELOG.md")
 
 
+def test_messages_name_only_files_that_are_installed() -> None:
+    """A file of the repository that a message names is one that the wheel has, by its path on this machine."""
+    found = [one for source in (ROOT / "tpuwatch").rglob("*.py") for one in _named_files(source)]
+    assert [(place, name) for place, name, is_installed in found if not is_installed] == []
+    names = {name for _, name, _ in found}
+    assert len(names) > 3
+    assert [name for name in sorted(names) if not (ROOT / name).is_file()] == []
+    rules = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tpuwatch").rglob("*.toml"))
+    assert re.findall(rf'(?:do|source) = "[^"]*{FILES.pattern}', rules) == []
+
+
+def _named_files(source: Path) -> Iterator[tuple[str, str, bool]]:
+    """The files of the repository that strings of the module name, and whether `installed` gives their path."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    given = {id(word) for call in calls if call.func.id == "installed" for word in call.args}  # type: ignore[attr-defined]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+            for name in FILES.findall(node.value):
+                yield f"{source.name}:{node.lineno}", name, id(node) in given
+
+
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_lock_pins_and_hashes_every_package(lock: Path) -> None:
     requirements = re.sub(r"\\\n", "", lock.read_text(encoding="utf-8")).splitlines()
@@ -168,6 +197,11 @@ def test_lock_pins_and_hashes_every_package(lock: Path) -> None:
 def test_locks_agree_and_the_core_has_no_tensorflow() -> None:
     core, everything = (pins(ROOT / name) for name in ("requirements.lock", "requirements-dev.lock"))
     assert core <= everything
+    assert "editables" not in {name for name, _ in core}  # it is for development
+    for extra, package in (("gcs", "google-cloud-storage"), ("plot", "matplotlib")):
+        pinned = pins(ROOT / f"requirements-{extra}.lock")
+        assert pinned <= everything
+        assert package in {name for name, _ in pinned}
     assert {name for name, _ in core} & {"tensorflow", "jax", "jaxlib", "torch", "libtpu"} == set()
 
 

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         type=_name,
-        help="run only these checks or areas; docs/doctor.md lists them",
+        help="run only these checks or areas; a name that is none lists them",
     )
     parser.add_argument(
         "--process",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from tpuwatch.config import StartConfig
     from tpuwatch.tune import Prepared
 
 _FORMATS = ("shell", "systemd", "json", "docker")
@@ -49,10 +50,11 @@ def run(args: argparse.Namespace) -> int:
 
     form = args.format or ("shell" if args.write is None else "systemd")
     elsewhere = args.write is not None or form in ("systemd", "docker")
-    prepared = prepare(args.workload, os.environ, time.time(), config=args.config, elsewhere=elsewhere)
+    start = _start_config(args)
+    prepared = prepare(args.workload, os.environ, time.time(), start=start, elsewhere=elsewhere)
     text = environment.render(prepared.plan, prepared.given, form)
     for note in _notes(prepared):
-        print(f"tpuwatch: {note}", file=sys.stderr)
+        options.print_note(note)
     if args.write is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -61,6 +63,18 @@ def run(args: argparse.Namespace) -> int:
         environment.write(path, text)
         print(f"Wrote {path}.")
     return 0
+
+
+def _start_config(args: argparse.Namespace) -> StartConfig:
+    """The configuration; where this user may not read it, the defaults, beside which the plan that stands counts."""
+    from tpuwatch.config import StartConfig, read_config
+    from tpuwatch.core import ConfigDeniedError
+
+    try:
+        return read_config(args.config, os.environ)
+    except ConfigDeniedError as error:
+        options.print_note(f"{error}. This is the plan that stands, or the defaults.")
+        return StartConfig(trouble=str(error))
 
 
 def _target(given: Path, prepared: Prepared) -> Path:

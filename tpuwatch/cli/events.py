@@ -1,4 +1,4 @@
-"""`tpuwatch events`: what was recognised, from the store; the daemon need not run."""
+"""`tpuwatch events`: what was recognised, from the store; the daemon need not run where the user may read that."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from tpuwatch.cli import options
 from tpuwatch.model import Cause
 
 if TYPE_CHECKING:
+    from tpuwatch.config import Config
     from tpuwatch.logs import Catalogue
     from tpuwatch.model import Event
     from tpuwatch.store import StoreReader
     from tpuwatch.terminal import Console
+    from tpuwatch.web import DaemonEvents
 
 FOLLOW_SECONDS = 0.5
 
@@ -40,12 +42,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the events, oldest first."""
-    from tpuwatch.logs import load_catalogue
+    from tpuwatch.web import daemon_address, reading_documents
+
+    with options.config_to_look(args) as (config, unread):
+        reader = _reader(config, args, unread)
+        with reading_documents(daemon_address(config)):
+            return _print_all(args, config, reader)
+
+
+def _reader(config: Config, args: argparse.Namespace, unread: str) -> StoreReader | DaemonEvents:
+    """The store, or where this user may not read it the daemon, which has the same."""
+    from tpuwatch.core import StoreDeniedError, TpuwatchError
     from tpuwatch.store import StoreReader
+    from tpuwatch.web import MAX_LIMIT, DaemonEvents, daemon_address
+
+    denied = StoreDeniedError(unread)  # its directory is not known, either
+    if not unread:
+        try:
+            return StoreReader.open(config.state.dir)
+        except StoreDeniedError as error:
+            denied = error
+    events = DaemonEvents(daemon_address(config))
+    try:
+        events.last_id()
+    except TpuwatchError as error:
+        raise options.denied_and_unanswered(denied, error) from error
+    if args.limit > MAX_LIMIT:
+        options.print_note(f"{denied}; the daemon shows at most the {MAX_LIMIT} newest events.")
+    return events
+
+
+def _print_all(args: argparse.Namespace, config: Config, reader: StoreReader | DaemonEvents) -> int:
+    from tpuwatch.logs import load_catalogue
     from tpuwatch.terminal import Console
 
-    config = options.load(args)
-    reader = StoreReader.open(config.state.dir)
     printer = _Printer(Console(sys.stdout), load_catalogue(config.logs.rules), as_json=args.json)
     last = reader.last_id()
     history = None if args.history else False
@@ -61,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _print_new(reader: StoreReader, printer: _Printer, args: argparse.Namespace, last: int) -> int:
+def _print_new(reader: StoreReader | DaemonEvents, printer: _Printer, args: argparse.Namespace, last: int) -> int:
     """Print what came after the event `last`; the number of the last one now."""
     for event in reader.events(after_id=last, since=args.since, cause=args.cause, limit=1000):
         last = max(last, event.id or 0)
@@ -84,14 +114,13 @@ class _Printer:
 
             options.print_json(event_document(event), indent=None)
             return
-        from tpuwatch.core import printable
+        from tpuwatch.core import format_time, printable
 
         rule = self._rules.get(event.rule)
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.when))
         summary = printable(rule.describe(event.details) if rule else event.text.partition("\n")[0])
         process = f"pid {event.pid}" if event.pid else ""
         place = ", ".join(filter(None, ["history" if event.history else "", process, printable(event.file)]))
-        self._console.line(f"{when}  {event.cause.value}", style="bold")
+        self._console.line(f"{format_time(event.when)}  {event.cause.value}", style="bold")
         self._console.line(summary, indent=4)
         self._console.line(place, indent=4, style="dim")
         if others := ", ".join(dict.fromkeys(printable(other.file) for other in event.places)):

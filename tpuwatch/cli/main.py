@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, InstallError, RuleError, TpuwatchError
+from tpuwatch.core import ConfigError, DeniedError, InstallError, RuleError, TpuwatchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 DONE, WRONG, MISUSED, UNKNOWN = 0, 1, 2, 3  # exit codes
 _INTERRUPTED = 130  # the exit code by convention after Ctrl-C
@@ -90,7 +91,6 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"tpuwatch {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", parser_class=_Parser)
     wanted = next((word for word in arguments if not word.startswith("-")), None)
-    parser.meant = wanted if wanted in COMMANDS else ""
     # Where the first word is a command, nobody asks for the others; each costs half a millisecond.
     names = [wanted] if wanted in COMMANDS and wanted == arguments[0] else COMMANDS
     for name in names:
@@ -106,11 +106,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 def _fail(error: Exception, code: int, arguments: Sequence[str]) -> int:
     """Print an error on standard error, and where JSON was asked for, as JSON too."""
     usage = isinstance(error, _UsageError)  # names the command that was meant
-    print(error if usage else f"tpuwatch: {error}", file=sys.stderr)
+    text = f"{error}: run the same command with sudo" if isinstance(error, DeniedError) else str(error)
+    print(text if usage else f"tpuwatch: {text}", file=sys.stderr)
     if "--json" in arguments and arguments[0] != "exec":  # there it may be the command's
         from tpuwatch.cli.options import print_json
 
-        print_json({"error": str(error), "exit_code": code})
+        print_json({"error": text, "exit_code": code})
     return code
 
 
@@ -119,22 +120,39 @@ class _UsageError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, but a wrong word is answered with the nearest right one."""
+    """argparse, but a wrong word is answered with the nearest right one, and by the command that was meant."""
 
-    meant = ""  # the command among the words, of the program's own parser
+    def parse_known_args(  # type: ignore[override] # the overloads are argparse's
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Of each command, its own: argparse would have the program itself report what is left over."""
+        found, others = super().parse_known_args(args, namespace)
+        if others:
+            self.error(f"{_unknown(others[0], self._option_string_actions)}\n{self.format_usage().rstrip()}")
+        return found, others
 
     def error(self, message: str) -> NoReturn:
-        if "invalid choice" in message and self.prog == "tpuwatch":
-            word = message.partition("invalid choice: ")[2].partition(" ")[0].strip("'")
-            message = f"there is no command {word!r}{_nearest(word)}"
-        prog = self.prog
-        if message.startswith("unrecognized arguments") and self.meant:  # argparse has the program itself say so
-            prog = f"{prog} {self.meant}"
-        raise _UsageError(f"{prog}: {message}\nTry '{prog} --help'.")
+        if choice := re.fullmatch(r"argument (\S+): invalid choice: '(.*?)' \(choose from (.*)\)", message, re.DOTALL):
+            where, word, known = choice.groups()
+            if self.prog == "tpuwatch":
+                message = f"there is no command {word!r}{_nearest(word, COMMANDS)}"
+            else:
+                choices = re.findall(r"[^\s,']+", known)
+                message = f"argument {where}: there is no {word!r}{_nearest(word, choices)}"
+        raise _UsageError(f"{self.prog}: {message}\nTry '{self.prog} --help'.")
 
 
-def _nearest(word: str) -> str:
+def _unknown(word: str, options: Iterable[str]) -> str:
+    if not word.startswith("-"):
+        return f"{word!r} is one word too many"
+    name = word.partition("=")[0]
+    known = sorted(one for one in options if one.startswith("--"))
+    return f"there is no option {name!r}{_nearest(name, known)}"
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(word, COMMANDS, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(COMMANDS)}"
+    known = list(known)
+    near = difflib.get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(known)}"

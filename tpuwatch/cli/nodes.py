@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.cli import options
 from tpuwatch.core import TpuwatchError
+from tpuwatch.model import node_label
 from tpuwatch.web import ask_daemon, daemon_address, reading_documents
 
 if TYPE_CHECKING:
@@ -22,8 +23,12 @@ WATCH_SECONDS: Final = 5.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "names", nargs="*", metavar="NODE", help="only these nodes, each with why and what to do; * and ? stand for any"
+        "names",
+        nargs="*",
+        metavar="NODE",
+        help="only these nodes, as NODE or ZONE/NODE, each with why and what to do; * and ? stand for any",
     )
+    parser.add_argument("--zone", metavar="ZONE", help="only nodes of this zone")
     parser.add_argument("--problems", action="store_true", help="only nodes with which something is wrong")
     parser.add_argument("--verbose", action="store_true", help="under the table, each node that is bad in full")
     parser.add_argument("--watch", action="store_true", help="go on: a line for each node that changes, until Ctrl-C")
@@ -31,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o",
         "--output",
         choices=("wide", "name", "json"),
-        help="wide: more columns; name: names alone, a line each; json: as --json",
+        help="wide: more columns; name: a line each, as ZONE/NODE, which `tpuwatch restart` takes; json: as --json",
     )
     options.add_config(parser)
     options.add_json(parser)
@@ -43,12 +48,13 @@ def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -
     `wait` returns whether to end after so many seconds.
     """
     wait = wait or threading.Event().wait
-    address = daemon_address(options.load(args))
-    shown = _Shown(args, address)
-    with reading_documents(address):
-        bad = shown.all()
-        while args.watch and not wait(WATCH_SECONDS):
-            bad = shown.changed()
+    with options.config_to_look(args) as (config, _):
+        address = daemon_address(config)
+        shown = _Shown(args, address)
+        with reading_documents(address):
+            bad = shown.all()
+            while args.watch and not wait(WATCH_SECONDS):
+                bad = shown.changed()
     return 1 if bad else 0
 
 
@@ -80,6 +86,8 @@ class _Shown:
         from tpuwatch.web import MAX_NODES
 
         document = ask_daemon(self._address, "nodes", "nodes", f"?limit={MAX_NODES}")
+        if self._args.zone:
+            document["nodes"] = _of_zone(document["nodes"], self._args.zone)
         if self._args.names:
             document["nodes"] = _named(document["nodes"], self._args.names)
         if self._args.problems:
@@ -100,7 +108,7 @@ class _Shown:
             options.print_json(document, indent=None if args.watch else 2)
         elif args.output == "name":
             for node in document["nodes"]:
-                print(node["node"], flush=True)
+                print(_label(node), flush=True)
         else:
             _print(Console(sys.stdout), document, args, more=more)
 
@@ -116,11 +124,26 @@ def _state(node: Any) -> tuple[Any, ...]:
 
 def _named(nodes: Sequence[Any], patterns: Sequence[str]) -> list[Any]:
     """The nodes with these names, in the order in which all are listed."""
-    known = {node["node"] for node in nodes}
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in known):
+        if not any(_is_named(node, pattern) for node in nodes):
+            known = {_label(node) if "/" in pattern else str(node["node"]) for node in nodes}
             raise TpuwatchError(f"no node {pattern!r} is watched{_nearest(pattern, known)}")
-    return [node for node in nodes if any(fnmatchcase(node["node"], pattern) for pattern in patterns)]
+    return [node for node in nodes if any(_is_named(node, pattern) for pattern in patterns)]
+
+
+def _is_named(node: Any, pattern: str) -> bool:
+    return fnmatchcase(_label(node) if "/" in pattern else node["node"], pattern)
+
+
+def _label(node: Any) -> str:
+    return node_label(node["zone"], node["node"])
+
+
+def _of_zone(nodes: Sequence[Any], zone: str) -> list[Any]:
+    known = {str(node["zone"]) for node in nodes}
+    if zone not in known:
+        raise TpuwatchError(f"no node of the zone {zone!r} is watched{_nearest(zone, known)}")
+    return [node for node in nodes if node["zone"] == zone]
 
 
 def _nearest(name: str, known: set[str]) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from tpuwatch.config import Config
+    from tpuwatch.core import DeniedError, TpuwatchError
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -48,6 +51,40 @@ def load(args: argparse.Namespace) -> Config:
     from tpuwatch.config import load_config
 
     return load_config(args.config, os.environ)
+
+
+@contextmanager
+def config_to_look(args: argparse.Namespace) -> Iterator[tuple[Config, str]]:
+    """The configuration for a command that changes nothing, and "".
+
+    Where this user may not read it, the defaults, and why: a sentence that an error of the command ends with. Raises
+    ConfigError for one that is wrong, or was named.
+    """
+    from tpuwatch.config import Config
+    from tpuwatch.core import ConfigDeniedError, DeniedError, TpuwatchError
+
+    try:
+        config, unread = load(args), ""
+    except ConfigDeniedError as error:
+        config, unread = Config(), str(error)
+    try:
+        yield config, unread
+    except TpuwatchError as error:
+        if not unread or isinstance(error, DeniedError):
+            raise
+        raise TpuwatchError(f"{error}; {unread}") from error
+
+
+def denied_and_unanswered(denied: object, error: TpuwatchError) -> DeniedError:
+    """That this user may not read a file, and that the daemon, which has the same, does not answer either."""
+    from tpuwatch.core import DeniedError
+
+    return DeniedError(f"{denied}, and {str(error).partition(';')[0]}")
+
+
+def print_note(sentence: str) -> None:
+    """A sentence on standard error, beside what a command prints."""
+    print(f"tpuwatch: {sentence}", file=sys.stderr)
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

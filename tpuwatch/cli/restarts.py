@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options, restart
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.model import Target
-    from tpuwatch.restart import LedgerAccess
+    from tpuwatch.restart import LedgerAccess, LedgerStatus, PastRestart
 
 _SHOW, _HISTORY, _CANCEL, _RESET = "show", "history", "cancel", "reset-breaker"
 _ACTIONS = {
@@ -64,13 +65,35 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.restart import UsageError
 
     try:
-        return _run(args, options.load(args))
+        if args.action in (_CANCEL, _RESET):
+            return _change(args, options.load(args))
+        with options.config_to_look(args) as (config, unread):
+            return _look(args, config, unread)
     except UsageError as error:
         args.usage_error(str(error))
         raise
 
 
-def _run(args: argparse.Namespace, config: Config) -> int:
+def _look(args: argparse.Namespace, config: Config, unread: str) -> int:
+    """Show what is in the ledger, or where this user may not read it what the daemon reports of it."""
+    from tpuwatch.core import LedgerDeniedError
+    from tpuwatch.restart import open_access
+
+    clock = restart.make_clock()
+    targets = _targets(args, config, clock)
+    access = open_access(config, clock, args.config)
+    try:
+        if unread:  # another ledger may be meant
+            return _show_reported(args, config, access, targets, clock, unread)
+        try:
+            return _show(args, config, access, targets, clock)
+        except LedgerDeniedError as error:
+            return _show_reported(args, config, access, targets, clock, str(error))
+    finally:
+        access.ledger.close()
+
+
+def _change(args: argparse.Namespace, config: Config) -> int:
     from tpuwatch.restart import open_access
 
     clock = restart.make_clock()
@@ -79,11 +102,7 @@ def _run(args: argparse.Namespace, config: Config) -> int:
     try:
         if args.action == _RESET:
             return _reset_breaker(args, config, access, clock)
-        if args.action == _CANCEL:
-            return _cancel(args, access, targets, clock)
-        if args.action == _HISTORY:
-            return _show_history(args, access, targets)
-        return _show_status(args, config, access, targets, clock)
+        return _cancel(args, access, targets, clock)
     finally:
         access.ledger.close()
 
@@ -96,14 +115,47 @@ def _targets(args: argparse.Namespace, config: Config, clock: Clock) -> list[Tar
     return parse_targets(args.nodes, args.zone, args.project, config, own_node)
 
 
-def _show_status(
+def _show(
     args: argparse.Namespace, config: Config, access: LedgerAccess, targets: Sequence[Target], clock: Clock
 ) -> int:
-    from tpuwatch.restart import PolicySettings, read_status
+    from tpuwatch.restart import PolicySettings, read_history, read_status
+
+    if args.action == _HISTORY:
+        return _print_history(args, read_history(access, targets), access.location)
+    now = clock.time()
+    return _print_status(args, read_status(access, targets, PolicySettings.of(config), now), access, now)
+
+
+def _show_reported(
+    args: argparse.Namespace,
+    config: Config,
+    access: LedgerAccess,
+    targets: Sequence[Target],
+    clock: Clock,
+    why: str,
+) -> int:
+    """`why` the ledger is not read here, a clause."""
+    from tpuwatch.core import TpuwatchError, format_time
+    from tpuwatch.restart import reported_history, reported_status
+    from tpuwatch.web import MAX_LIMIT, ask_daemon, daemon_address, reading_documents
+
+    address, now = daemon_address(config), clock.time()
+    try:
+        document = ask_daemon(address, "restarts", "restarts", f"?limit={MAX_LIMIT}")
+    except TpuwatchError as error:
+        raise options.denied_and_unanswered(why, error) from error
+    with reading_documents(address):
+        status = reported_status(document, targets, now)
+        read = format_time(document["ledger_read_epoch"])
+        options.print_note(f"{why}. This is what the daemon last read in the ledger, at {read}.")
+        if args.action == _HISTORY:
+            return _print_history(args, reported_history(document, targets), "what the daemon has read")
+        return _print_status(args, status, replace(access, location=""), now)
+
+
+def _print_status(args: argparse.Namespace, status: LedgerStatus, access: LedgerAccess, now: float) -> int:
     from tpuwatch.terminal import Console, print_restarts
 
-    now = clock.time()
-    status = read_status(access, targets, PolicySettings.of(config), now)
     if args.json:
         options.print_json(status.document())
     else:
@@ -111,16 +163,14 @@ def _show_status(
     return int(status.needs_attention)
 
 
-def _show_history(args: argparse.Namespace, access: LedgerAccess, targets: Sequence[Target]) -> int:
-    from tpuwatch.restart import read_history
+def _print_history(args: argparse.Namespace, past: Sequence[PastRestart], where: str) -> int:
     from tpuwatch.terminal import Console, print_restart_history
 
-    past = read_history(access, targets)
     if args.json:
         for one in past:
             options.print_json(one.document(), indent=None)
     else:
-        print_restart_history(Console(sys.stdout), past, access.location)
+        print_restart_history(Console(sys.stdout), past, where)
     return 0
 
 

@@ -30,9 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when nothing is wrong with this machine and the nodes watched from it, 1 when something is, 3 when the daemon
     does not answer."""
-    address = daemon_address(options.load(args))
-    with reading_documents(address):
-        return _run(args, address)
+    with options.config_to_look(args) as (config, _):
+        address = daemon_address(config)
+        with reading_documents(address):
+            return _run(args, address)
 
 
 def _run(args: argparse.Namespace, address: str) -> int:

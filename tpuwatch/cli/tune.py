@@ -30,12 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="show the launches, the fit, all reasons, the bounds, what is kept"
     )
-    parser.add_argument(
-        "--workload",
-        type=options.workload,
-        metavar="NAME",
-        help="only this one, as `tpuwatch exec --workload` calls it",
-    )
+    options.add_workload(parser, "only this one, as `tpuwatch exec --workload` calls it")
     parser.add_argument("--plot", type=_picture, metavar="FILE.png", help="draw the fit into a picture, too")
     acts = parser.add_mutually_exclusive_group()
     acts.add_argument("--apply", action="store_true", help="write the plan and the environment file now")
@@ -59,8 +54,24 @@ def run(args: argparse.Namespace) -> int:
     """0 done, 1 where a decision is unsatisfiable or in conflict, 2 wrong use, 3 could not find out or write."""
     if wrong := _misused(args):
         args.misused(wrong)
-    config = options.load(args)
+    config = _config(args)
     return _prune_logs(args, config) if args.prune_logs else _next_launch(args, config)
+
+
+def _config(args: argparse.Namespace) -> Config:
+    """The configuration; where this user may not read it and nothing is to be changed, the defaults, with a note."""
+    from tpuwatch.config import Config
+    from tpuwatch.core import ConfigDeniedError
+
+    try:
+        args.unread = False
+        return options.load(args)
+    except ConfigDeniedError as error:
+        if args.apply or args.reset or args.prune_logs:
+            raise
+        options.print_note(f"{error}. This is decided by the defaults; a launch gets the plan that stands.")
+        args.unread = True
+        return Config()
 
 
 def _misused(args: argparse.Namespace) -> str:
@@ -166,7 +177,7 @@ def _print(
     for change in changes:
         tune.print_change(console, change)
     if not (args.apply or args.reset or args.dry_run):
-        advises = directory == config.tune_dir and config.tune.mode == "observe"
+        advises = directory == config.tune_dir and config.tune.mode == "observe" and not args.unread
         tune.print_stored(console, outlooks, directory, advises=advises)
     names = [outlook.plan.workload for outlook in outlooks]
     written = [change.path for change in changes if change.path.suffix == ".env" and not args.dry_run]

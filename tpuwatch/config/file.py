@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError
+from tpuwatch.core import ConfigDeniedError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,11 +19,16 @@ _MAX_BYTES: Final = 1 << 20
 def find(path: Path | None, environ: Mapping[str, str], system_path: Path = SYSTEM_PATH) -> Path | None:
     """`path`, else the file that TPUWATCH_CONFIG names, else `system_path` if there is one, else None.
 
-    Raises ConfigError if it cannot be determined whether the system file exists.
+    Raises ConfigError if it cannot be determined whether the system file exists, ConfigDeniedError if this user may not
+    read it. A file that was named is not opened.
     """
     if path is None and environ.get(VARIABLE):
         return Path(environ[VARIABLE])
-    return system_path if path is None and _exists(system_path) else path
+    if path is not None or not _exists(system_path):
+        return path
+    if not os.access(system_path, os.R_OK):
+        raise _denied(system_path)
+    return system_path
 
 
 def read(path: Path) -> Mapping[str, Any]:
@@ -63,6 +68,12 @@ def _exists(path: Path) -> bool:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return False
+    except PermissionError as error:
+        raise _denied(path) from error
     except OSError as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from error
     return True
+
+
+def _denied(path: Path) -> ConfigDeniedError:
+    return ConfigDeniedError(f"this user may not read the configuration file {path}")

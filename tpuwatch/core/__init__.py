@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     from tpuwatch.core.backoff import Pacing, doubled, parse_retry_after
     from tpuwatch.core.clock import Clock, SystemClock
     from tpuwatch.core.errors import (
+        ConfigDeniedError,
         ConfigError,
         ConflictError,
+        DeniedError,
         InstallError,
+        LedgerDeniedError,
         LedgerError,
         RuleError,
         StoreBusyError,
+        StoreDeniedError,
         StoreError,
         TpuwatchError,
         TuneError,
@@ -26,8 +30,17 @@ if TYPE_CHECKING:
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
+    from tpuwatch.core.share import installed
     from tpuwatch.core.text import capital, clean, counted, ended, length, listed, printable, redact
-    from tpuwatch.core.units import format_age, format_seconds, format_size, is_possible, parse_seconds, parse_size
+    from tpuwatch.core.units import (
+        format_age,
+        format_seconds,
+        format_size,
+        format_time,
+        is_possible,
+        parse_seconds,
+        parse_size,
+    )
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -36,12 +49,16 @@ else:
             "backoff": ["Pacing", "doubled", "parse_retry_after"],
             "clock": ["Clock", "SystemClock"],
             "errors": [
+                "ConfigDeniedError",
                 "ConfigError",
                 "ConflictError",
+                "DeniedError",
                 "InstallError",
+                "LedgerDeniedError",
                 "LedgerError",
                 "RuleError",
                 "StoreBusyError",
+                "StoreDeniedError",
                 "StoreError",
                 "TpuwatchError",
                 "TuneError",
@@ -51,7 +68,16 @@ else:
             "json_text": ["dumps", "iso", "parse_time", "times"],
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
+            "share": ["installed"],
             "text": ["capital", "clean", "counted", "ended", "length", "listed", "printable", "redact"],
-            "units": ["format_age", "format_seconds", "format_size", "is_possible", "parse_seconds", "parse_size"],
+            "units": [
+                "format_age",
+                "format_seconds",
+                "format_size",
+                "format_time",
+                "is_possible",
+                "parse_seconds",
+                "parse_size",
+            ],
         },
     )

@@ -10,8 +10,16 @@ class TpuwatchError(Exception):
     """The root of all errors that tpuwatch raises on purpose."""
 
 
+class DeniedError(TpuwatchError):
+    """This user may not do it; the command line adds who may."""
+
+
 class ConfigError(TpuwatchError):
     """The configuration cannot be used: a file, a key or a value is wrong."""
+
+
+class ConfigDeniedError(ConfigError, DeniedError):
+    """The configuration of the machine is there, and this user may not read it."""
 
 
 class RuleError(TpuwatchError):
@@ -20,6 +28,10 @@ class RuleError(TpuwatchError):
 
 class StoreError(TpuwatchError):
     """The store cannot be read or written."""
+
+
+class StoreDeniedError(StoreError, DeniedError):
+    """The store is there, and this user may not read it."""
 
 
 class StoreBusyError(StoreError):
@@ -36,6 +48,10 @@ class InstallError(TpuwatchError):
 
 class LedgerError(TpuwatchError):
     """The ledger cannot be read or written, so nothing is restarted."""
+
+
+class LedgerDeniedError(LedgerError, DeniedError):
+    """The ledger is there, and this user may not read or write it."""
 
 
 class ConflictError(LedgerError):

@@ -58,7 +58,7 @@ def times(name: str, epoch: float | None) -> dict[str, Any]:
 
 
 def parse_time(text: str) -> float:
-    """Seconds since the Unix epoch of an epoch number or an ISO 8601 time; without a zone it is UTC.
+    """Seconds since the Unix epoch of an epoch number or an ISO 8601 time; without a zone, or with UTC, it is UTC.
 
     Raises ValueError for anything else, and for a time that is not finite.
     """
@@ -75,5 +75,5 @@ def _epoch(text: str) -> float:
     try:
         return float(text)
     except ValueError:  # datetime reads a final Z only from Python 3.11 on
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat(text.removesuffix(" UTC").replace("Z", "+00:00"))
         return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp()

@@ -1,4 +1,4 @@
-"""Sizes and durations: parsing as logs write them, formatting for people.
+"""Sizes, durations and times: parsing as logs write them, formatting for people.
 
 Sizes are bytes with binary prefixes: XLA and libtpu write `28.00G` and mean 28 GiB. Durations are seconds. Anybody can
 write a log: impossible numbers are rejected when they are parsed, and shown as unknown.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+
+from tpuwatch.core.json_text import iso
 
 MAX_QUANTITY = 2**63 - 1  # of bytes, seconds or a count: 64 bits
 
@@ -96,6 +98,12 @@ def format_seconds(seconds: float) -> str:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def format_time(epoch: float) -> str:
+    """A time for people, as all commands, pages and messages have it: `2026-11-20 13:44:14 UTC`. Never raises."""
+    exact = iso(epoch)
+    return f"{exact[:10]} {exact[11:19]} UTC" if exact else "an unknown time"
 
 
 def format_age(seconds: float) -> str:

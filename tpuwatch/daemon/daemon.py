@@ -376,6 +376,7 @@ class Daemon:
         new = path.with_suffix(".new")
         try:
             new.write_text(f"[{host}]:{port}\n" if ":" in host else f"{host}:{port}\n")
+            new.chmod(0o644)  # who may ask the daemon may know where
             new.replace(path)
         except OSError as error:
             _log.warning("The address %s is not written to %s: %s", self.url, path, error.strerror)

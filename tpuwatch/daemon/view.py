@@ -38,11 +38,22 @@ class DaemonView:
         return self._current[1]
 
     def events(
-        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+        self,
+        *,
+        since: float | None = None,
+        cause: Cause | None = None,
+        history: bool | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
     ) -> Sequence[Event]:
         newest = after_id is None
-        found = self._store.events(since=since, cause=cause, after_id=after_id, limit=limit, newest_first=newest)
+        found = self._store.events(
+            since=since, cause=cause, history=history, after_id=after_id, limit=limit, newest_first=newest
+        )
         return found[::-1] if newest else found
+
+    def last_event_id(self) -> int:
+        return self._store.last_id()
 
     def findings(self) -> Sequence[Finding]:
         now, last = self._clock.time(), self._store.last_id()

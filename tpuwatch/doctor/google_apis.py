@@ -97,7 +97,7 @@ def _watches(environment: Environment) -> list[Watch]:
     own = identity(environment)
     placed = [watch for watch in watches(environment.config.cloud.nodes, own) if watch.placed]
     if not placed and own.project.value and own.zone.value:
-        return [Watch(own.project.value, own.zone.value, frozenset(), (), home=True)]
+        return [Watch(own.project.value, own.zone.value, frozenset(), ())]
     return placed
 
 

@@ -194,7 +194,10 @@ def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
     held = [holder.pid for holder in facts.main_holders if holder.pid in pids]
     return {
         "node": _quoted(
-            (node.name if node else "") or identity.node.value or identity.kubernetes.value or facts.evidence.node,
+            (node.name if node else "")
+            or identity.node.value
+            or identity.kubernetes.value
+            or facts.evidence.node.rpartition("/")[2],
             "NODE",
         ),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError, printable
 from tpuwatch.health.judge import following, judge_node
-from tpuwatch.model import BAD, JudgedNode, Snapshot
+from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -89,13 +89,10 @@ class JudgeService:
         judgement = following(before, judge_node(evidence, self.limits))
         self._last[evidence.node] = judgement
         self._record(before, judgement)
-        cloud, identity = evidence.cloud.value, evidence.identity
-        project = cloud.project if cloud else identity.project.value
-        zone = cloud.zone if cloud else identity.zone.value
-        in_api = not evidence.own or bool(identity.node.value)
-        return JudgedNode(
-            evidence.node, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api
-        )
+        cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
+        project = cloud.project if cloud else evidence.identity.project.value
+        in_api = not evidence.own or bool(evidence.identity.node.value)
+        return JudgedNode(name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api)
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""
@@ -112,7 +109,7 @@ class JudgeService:
 
     def _forget_unwatched(self) -> None:
         if len(self._last) > len(self.nodes):
-            watched = {status.node for status in self.nodes}
+            watched = {node.label for node in self.nodes}
             for known in (self._last, self._changes, self._to_store):
                 for node in known.keys() - watched:
                     del known[node]
@@ -149,15 +146,8 @@ class JudgeService:
 
 
 def _unwatched(before: Mapping[str, Answer[CloudNode]], now: Mapping[str, Answer[CloudNode]]) -> Iterator[str]:
-    """The labels that the cloud's answers no longer have. A node with a new label is still watched."""
-    if labels := sorted(before.keys() - now.keys()):
-        places = {_place(answer.value) for answer in now.values()}
-        places.add(None)  # it was never seen
-        yield from (label for label in labels if _place(before[label].value) not in places)
-
-
-def _place(node: CloudNode | None) -> tuple[str, str, str] | None:
-    return None if node is None else (node.project, node.zone, node.name)
+    """The labels of nodes that the cloud has shown, and that its answers no longer have."""
+    return (label for label in sorted(before.keys() - now.keys()) if before[label].value is not None)
 
 
 def _log_unwatched(nodes: list[str]) -> None:

@@ -15,6 +15,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import installed
 from tpuwatch.host.blocked import BlockedCalls
 from tpuwatch.host.cpu import Mean, process_trees
 from tpuwatch.host.listeners import is_trusted
@@ -54,7 +55,7 @@ _CONTAINED = (
 )
 _UNREADABLE = (
     "The open files of {} cannot be seen, so a holder of the TPU may be among them: give tpuwatch CAP_SYS_PTRACE, as "
-    "systemd/tpuwatch-holders.conf does."
+    f"{installed('systemd/tpuwatch-holders.conf')} does."
 )
 _LOCKS_UNREADABLE = "Who holds {} cannot be seen, since /proc/locks cannot be read: run tpuwatch on the host itself."
 _LOCK_INHERITED = (

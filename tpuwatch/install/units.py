@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from tpuwatch.core import installed
+
 SERVICE: Final = "tpuwatch.service"
 TIMER: Final = "tpuwatch-prune.timer"
 UNITS: Final = (SERVICE, "tpuwatch-prune.service", TIMER)
@@ -19,9 +21,8 @@ _OURS: Final = re.compile(r"# Written by [^\n]*\n# sha256 of what follows: ([0-9
 
 
 def packaged(name: str) -> Path:
-    """The path of a unit: in the package, or in the repository if the package is installed from there as editable."""
-    beside = Path(__file__).with_name("systemd") / name
-    return beside if beside.exists() else Path(__file__).parents[2] / "systemd" / name
+    """The path of a unit as it comes with tpuwatch."""
+    return Path(installed(f"systemd/{name}"))
 
 
 def unit_text(name: str, program: Path) -> str:

@@ -11,14 +11,14 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import format_size, parse_size, printable
+from tpuwatch.core import format_size, installed, parse_size, printable
 from tpuwatch.libtpu.log_settings import NAMES
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, PAGE_BYTES, SIZE, THRESHOLD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-MEASURED: Final = "docs/logs.md"  # the source of what was seen with a real libtpu: tpuwatch's own page
+MEASURED: Final = installed("docs/logs.md")  # the source of what was seen with a real libtpu: tpuwatch's own page
 GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/performance-guide"
 _LAYOUT: Final = "https://github.com/pytorch/xla/blob/master/torch_xla/_internal/tpu.py"
 

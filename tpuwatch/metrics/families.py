@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 L = TypeVar("L")
-_NODE_LABEL: Final = re.compile(r"[A-Za-z0-9._:/-]{1,200}")  # what a node may be called in a series
+_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,200}")  # what a node or a zone may be called in a series
 
 
 class Families:
@@ -84,14 +84,14 @@ class WithoutCreated(Collector):
         return []
 
 
-def node_labels(nodes: Iterable[tuple[str, str, K]]) -> Iterator[tuple[str, K]]:
-    """Distinct labels for nodes, given as name, zone and value: Prometheus rejects a scrape with a duplicate series.
+def node_labels(nodes: Iterable[tuple[str, str, K]]) -> Iterator[tuple[dict[str, str], K]]:
+    """The labels `zone` and `node` of nodes, given as zone, name and value. The zone is empty while it is not known.
 
-    A name that exists in another zone too gets its zone as a prefix. A name that no node can have gets no label.
+    Each node has them once: Prometheus rejects a scrape with a duplicate series. A name that no node can have, such as
+    one with a space, has none.
     """
-    seen: set[str] = set()
-    for name, zone, value in nodes:
-        label = f"{zone}/{name}" if name in seen else name
-        if label not in seen and _NODE_LABEL.fullmatch(label):
-            seen.add(label)
-            yield label, value
+    seen: set[tuple[str, str]] = set()
+    for zone, name, value in nodes:
+        if (zone, name) not in seen and _NAME.fullmatch(name) and (not zone or _NAME.fullmatch(zone)):
+            seen.add((zone, name))
+            yield {"zone": zone, "node": name}, value

@@ -171,7 +171,7 @@ class NodeMetrics:
 
     def _families(self) -> Iterator[Metric]:
         statuses = self._nodes
-        labels = node_labels((status.node, status.zone, status) for status in statuses)
+        labels = node_labels((status.zone, status.node, status) for status in statuses)
         yield from _node_families(list(labels))
         yield _count_family(Tally(status.judgement.verdict.value for status in statuses))
         yield from _signal_families(self._signals)
@@ -184,7 +184,7 @@ def _one_of(values: Iterable[str], value: str) -> str:
     return value if value in values else OTHER
 
 
-def _node_families(nodes: Sequence[tuple[str, JudgedNode]]) -> Iterator[Metric]:
+def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterator[Metric]:
     full = len(nodes) <= FULL_NODES
     state = _gauge("tpuwatch_node_state", "1 for the state in which the Cloud TPU API shows a node.")
     health = _gauge("tpuwatch_node_health", "1 for the health that the Cloud TPU API gives a node.")
@@ -192,13 +192,13 @@ def _node_families(nodes: Sequence[tuple[str, JudgedNode]]) -> Iterator[Metric]:
     since = _gauge(
         "tpuwatch_verdict_since_timestamp_seconds", "Since when the verdict on a node has held, as far as tpuwatch saw."
     )
-    for node, status in nodes:
+    for labels, status in nodes:
         cloud, judgement = status.cloud, status.judgement
-        _add_state(state, node, "state", STATES, _one_of(STATES, cloud.state) if cloud else "", full=full)
+        _add_state(state, labels, "state", STATES, _one_of(STATES, cloud.state) if cloud else "", full=full)
         given = _one_of(HEALTHS, cloud.health or "HEALTH_UNSPECIFIED") if cloud else ""
-        _add_state(health, node, "health", HEALTHS, given, full=full)
-        _add_state(verdict, node, "verdict", VERDICTS, judgement.verdict.value, full=full)
-        _add_known(since, {"node": node}, judgement.since)
+        _add_state(health, labels, "health", HEALTHS, given, full=full)
+        _add_state(verdict, labels, "verdict", VERDICTS, judgement.verdict.value, full=full)
+        _add_known(since, labels, judgement.since)
     yield from (state, health, verdict, since)
 
 
@@ -286,10 +286,12 @@ def _gauge(name: str, text: str) -> Metric:
     return Metric(name, text, "gauge")
 
 
-def _add_state(family: Metric, node: str, label: str, values: Iterable[str], held: str, *, full: bool) -> None:
+def _add_state(
+    family: Metric, node: dict[str, str], label: str, values: Iterable[str], held: str, *, full: bool
+) -> None:
     """A series for each of the values: 1 for the one that holds, if any does, else 0. Unless `full` only for that."""
     for value in values if full else filter(None, [held]):
-        family.add_sample(family.name, {"node": node, label: value}, value == held)
+        family.add_sample(family.name, {**node, label: value}, value == held)
 
 
 def _add_known(family: Metric, labels: dict[str, str], value: float | None) -> None:

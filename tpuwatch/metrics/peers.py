@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Metric
 
-from tpuwatch.metrics.families import Families, FamilyCollector
+from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
+from tpuwatch.model import split_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +39,8 @@ class PeerMetrics:
         )
         if self._peers is not None:
             states = {label: _state(answer) for label, answer in self._peers.items()}
-            for label, state in states.items():
-                up.add_sample(up.name, {"node": label}, state == "answering")
+            for labels, state in node_labels((*split_label(label), state) for label, state in states.items()):
+                up.add_sample(up.name, labels, state == "answering")
             tally = Tally(states.values())
             for state in STATES:
                 count.add_sample(count.name, {"state": state}, tally[state])

@@ -115,7 +115,7 @@ class RestartMetrics:
         entered = Metric(
             "tpuwatch_restart_phase_timestamp_seconds", "Since when a node's restart has been in its phase.", "gauge"
         )
-        labels = node_labels((record.target.node, record.target.zone, record) for record in records[:MAX_NODES])
-        for name, record in labels:
-            entered.add_sample(entered.name, {"node": name, "phase": record.phase.value}, record.entered)
+        labels = node_labels((record.target.zone, record.target.node, record) for record in records[:MAX_NODES])
+        for node, record in labels:
+            entered.add_sample(entered.name, {**node, "phase": record.phase.value}, record.entered)
         yield from (count, waiting, entered)

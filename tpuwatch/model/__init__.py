@@ -9,6 +9,7 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, worst_first
     from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy
+    from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import Launch, Outcome
     from tpuwatch.model.problems import (
         FINDING_SECONDS,
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
         DaemonStatus,
         FileProblem,
         FileStatus,
+        RestartBudget,
         RestartsStatus,
         SignalStatus,
         StoreStatus,
@@ -127,6 +129,7 @@ else:
             ],
             "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy"],
             "launches": ["Launch", "Outcome"],
+            "labels": ["node_label", "split_label"],
             "problems": [
                 "FINDING_SECONDS",
                 "PROBLEM_KINDS",
@@ -183,6 +186,7 @@ else:
                 "DaemonStatus",
                 "FileProblem",
                 "FileStatus",
+                "RestartBudget",
                 "RestartsStatus",
                 "SignalStatus",
                 "StoreStatus",

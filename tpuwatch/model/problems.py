@@ -176,4 +176,4 @@ def _workload(launch: Launch) -> tuple[str, str]:
 
 
 def _name(node: JudgedNode) -> str:
-    return node.node or "this machine"
+    return node.node if node.own else node.label

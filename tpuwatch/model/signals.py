@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tpuwatch.model.labels import node_label
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -297,7 +299,7 @@ OFF: Answer[Any] = Answer(problem=Problem.OFF)
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known of one node at `now`.
+    """Everything that is known of one node, by its label, at `now`.
 
     One that is watched from elsewhere has only the cloud's and its peer's.
     """
@@ -333,7 +335,7 @@ class Snapshot:
     @property
     def own(self) -> str:
         """The label of the node that this machine belongs to."""
-        return self.identity.name
+        return node_label(self.identity.zone.value, self.identity.name)
 
     def answers(self) -> dict[Signal, Answer[Any]]:
         """The latest answer of every signal."""

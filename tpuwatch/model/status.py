@@ -68,6 +68,17 @@ class SignalStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartBudget:
+    """What is used of the budget of all nodes, and what opens the breaker."""
+
+    restarts: int  # within `window_seconds`
+    max_restarts: int  # in that window, by tpuwatch itself
+    window_seconds: float
+    node_window_seconds: float  # of one node's budget; for so long a call for an operator counts
+    breaker_opens: str = ""  # why a closed breaker opens at tpuwatch's next restart, a sentence; "" if it does not
+
+
+@dataclass(frozen=True, slots=True)
 class RestartsStatus:
     """Restarts and decisions on nodes, as far as this daemon knows them."""
 
@@ -76,6 +87,7 @@ class RestartsStatus:
     problem: str = ""  # why it could not be, or could not be written, a sentence
     alarms: tuple[str, ...] = ()  # of restarts that go on unrecorded: how the node is, and what starts it
     breaker: Breaker | None = None  # None as long as the ledger was not read
+    budget: RestartBudget | None = None  # the same
     records: Sequence[
         RestartRecord
     ] = ()  # of the ledger, as they were then; those that are driven from here as they are
@@ -152,12 +164,21 @@ class View(Protocol):
         """The daemon as it is now."""
 
     def events(
-        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+        self,
+        *,
+        since: float | None = None,
+        cause: Cause | None = None,
+        history: bool | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
     ) -> Sequence[Event]:
         """At most `limit` stored events, oldest first.
 
         With `after_id` the first ones whose id is greater; without it the newest ones. `since` applies to `Event.when`.
         """
+
+    def last_event_id(self) -> int:
+        """The id of the event that was stored last; 0 if there is none."""
 
     def findings(self) -> Sequence[Finding]:
         """What went wrong lately, in the order in which to act; without history. `present_problems`: what is over."""

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.model.labels import node_label
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -157,7 +159,7 @@ class Judgement:
 class JudgedNode:
     """One watched node as it was judged last: its judgement, and the answers of the cloud and of its own tpuwatch."""
 
-    node: str  # its name; the label of its metrics
+    node: str  # its name
     project: str
     zone: str
     own: bool  # tpuwatch runs on a machine of it
@@ -165,3 +167,8 @@ class JudgedNode:
     cloud: CloudNode | None
     peer: Peer | None = None  # its own tpuwatch, where the node is watched from elsewhere and that has answered
     in_api: bool = True  # False: the Cloud TPU API is not known to have it, so it is never restarted through it
+
+    @property
+    def label(self) -> str:
+        """What identifies it among all that are watched."""
+        return node_label(self.zone, self.node)

@@ -9,10 +9,11 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.restart.cloud_api import CloudNodeApi
     from tpuwatch.restart.driver import Progress
-    from tpuwatch.restart.ledger.owner import owner_words
+    from tpuwatch.restart.ledger.owner import has_ended, owner_words
     from tpuwatch.restart.operator.access import LedgerAccess, open_access
     from tpuwatch.restart.operator.headline import RETRYING, Headline, trouble, unattended
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
+    from tpuwatch.restart.operator.reported import reported_history, reported_status
     from tpuwatch.restart.operator.restarts import (
         LedgerStatus,
         PastRestart,
@@ -33,10 +34,11 @@ else:
         {
             "cloud_api": ["CloudNodeApi"],
             "driver": ["Progress"],
-            "ledger.owner": ["owner_words"],
+            "ledger.owner": ["has_ended", "owner_words"],
             "operator.access": ["LedgerAccess", "open_access"],
             "operator.headline": ["RETRYING", "Headline", "trouble", "unattended"],
             "operator.report": ["NodeReport", "NodeReporter"],
+            "operator.reported": ["reported_history", "reported_status"],
             "operator.restarts": [
                 "LedgerStatus",
                 "PastRestart",

@@ -68,9 +68,9 @@ class Candidates:
         has_new = False
         calling: list[_Memory] = []
         for judged in nodes:
-            memory = self._known.get(judged.node)
+            memory = self._known.get(judged.label)
             if memory is None:
-                memory = self._known[judged.node] = _Memory(judged)
+                memory = self._known[judged.label] = _Memory(judged)
                 has_new |= judged.judgement.verdict not in WELL
                 _take(memory, judged)
             elif memory.judged is not judged:
@@ -80,7 +80,7 @@ class Candidates:
             if judged.judgement.action not in _IDLE:
                 calling.append(memory)
         if len(self._known) > len(nodes):
-            for label in self._known.keys() - {judged.node for judged in nodes}:
+            for label in self._known.keys() - {judged.label for judged in nodes}:
                 del self._known[label]
         if not calling:
             return [], has_new
@@ -98,7 +98,7 @@ class Candidates:
         now: float,
     ) -> Candidate:
         judged = memory.judged
-        answer = snapshot.cloud.get(judged.node)
+        answer = snapshot.cloud.get(judged.label)
         cloud = answer.current(now, self._cloud_seconds) if answer is not None else None
         placed = target_of(judged)
         target = placed or nowhere(self._host)
@@ -127,10 +127,9 @@ class Candidates:
 
 def target_of(judged: JudgedNode) -> Target | None:
     """The node as the Cloud TPU API knows it; None for a machine of no node, or of one whose place is not known."""
-    name = judged.cloud.name if judged.cloud is not None else judged.node.rpartition("/")[2]
     if not judged.project or not judged.zone or not judged.in_api:
         return None
-    return Target(judged.project, judged.zone, name)
+    return Target(judged.project, judged.zone, judged.node)
 
 
 def nowhere(host: str) -> Target:

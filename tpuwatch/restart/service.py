@@ -19,6 +19,7 @@ from tpuwatch.model import STUCK, TOUCHED, Action, RestartsStatus
 from tpuwatch.restart.audit import FILE_NAME, Audit
 from tpuwatch.restart.candidates import Candidates, target_of
 from tpuwatch.restart.notify import Notifier
+from tpuwatch.restart.operator.restarts import fleet_budget
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.runner import LEFT_SECONDS, RestartRunner
 from tpuwatch.restart.webhook import Webhook
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import JudgedNode, RestartDecision, RestartRecord, Snapshot
+    from tpuwatch.model import JudgedNode, RestartBudget, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
     from tpuwatch.restart.ledger.owner import ThisMachine
     from tpuwatch.restart.ledger.reading import LedgerReading
@@ -175,7 +176,7 @@ class RestartService:
         self._purge()
         self._acts_left = MAX_ACTS
         decisions = [made for one in candidates if (made := self._decide(one, snapshot)) is not None]
-        self._notifier.end_turn({one.judged.node for one in candidates})
+        self._notifier.end_turn({one.judged.label for one in candidates})
         self._show(decisions)
         return min(TURN_SECONDS, self._pace)
 
@@ -265,7 +266,7 @@ class RestartService:
 
     def _decide(self, candidate: Candidate, snapshot: Snapshot) -> tuple[str, RestartDecision] | None:
         """Decide on a candidate, begin what was decided, and report it; None where nothing is decided now."""
-        label, reading = candidate.judged.node, self._usable_reading
+        label, reading = candidate.judged.label, self._usable_reading
         view = reading.view if reading is not None else None
         decision = self._runner.decide(candidate, view)
         record = reading.record(candidate.target) if reading is not None else None
@@ -334,9 +335,15 @@ class RestartService:
             problem=self._problem,
             alarms=alarms,
             breaker=fleet.breaker if fleet is not None else None,
+            budget=self._budget(),
             records=records,
             decisions=decisions,
         )
+
+    def _budget(self) -> RestartBudget | None:
+        if self._reading is None:
+            return None
+        return fleet_budget(self._reading.view, self._settings, self._clock.time())
 
     def _records(self) -> tuple[RestartRecord, ...]:
         """The records of the ledger, the open ones first; those driven from here as they are now."""

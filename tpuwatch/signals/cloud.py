@@ -6,13 +6,12 @@ import contextlib
 import math
 import re
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import Pacing
+from tpuwatch.core import Pacing, format_time
 from tpuwatch.google import ApiError, NodeConverter, enum_name, short_name
-from tpuwatch.model import Answer, CloudNode, Identity, Problem
+from tpuwatch.model import Answer, CloudNode, Identity, Problem, node_label
 
 if TYPE_CHECKING:
     import random
@@ -301,7 +300,7 @@ def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: dict[str, st
             f"compute tpus tpu-vm list --zone={watch.zone} --project={watch.project}`), or take it out of `nodes` "
             "under [cloud]."
         )
-    when = datetime.fromtimestamp(math.floor(last.at or 0.0), timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = format_time(last.at or 0.0)
     return (
         f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}, {node.state}."
         f"{also} It was deleted, or preempted and removed: create it again, or take it out of `nodes` under [cloud]."
@@ -316,7 +315,6 @@ class Watch:
     zone: str
     names: frozenset[str]  # watched even if the API does not list them: then they are gone
     patterns: tuple[re.Pattern[str], ...]
-    home: bool  # the zone of the machine or the configuration: labels leave it out
 
     @property
     def placed(self) -> bool:
@@ -333,8 +331,8 @@ class Watch:
         return name in self.names or any(pattern.fullmatch(name) for pattern in self.patterns)
 
     def label(self, name: str) -> str:
-        """What a node is called everywhere in tpuwatch: "name", or "zone/name"."""
-        return name if self.home else f"{self.zone}/{name}"
+        """What identifies a node among all that are watched."""
+        return node_label(self.zone, name)
 
 
 def watches(nodes: Iterable[str], identity: Identity) -> tuple[Watch, ...]:
@@ -352,7 +350,6 @@ def watches(nodes: Iterable[str], identity: Identity) -> tuple[Watch, ...]:
             zone=zone,
             names=frozenset(names),
             patterns=tuple(re.compile(translate(glob)) for glob in sorted(globs)),
-            home=zone == home,
         )
         for zone, (names, globs) in sorted(zones.items())
         if names or globs

@@ -22,7 +22,19 @@ from urllib.parse import urlsplit
 from tpuwatch import __version__
 from tpuwatch.core import Pacing, TpuwatchError, clean
 from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
-from tpuwatch.model import Action, Answer, Confidence, Peer, PeerVerdict, Problem, Signal, Source, Verdict
+from tpuwatch.model import (
+    Action,
+    Answer,
+    Confidence,
+    Peer,
+    PeerVerdict,
+    Problem,
+    Signal,
+    Source,
+    Verdict,
+    node_label,
+    split_label,
+)
 
 if TYPE_CHECKING:
     import random
@@ -92,7 +104,7 @@ class PeersSignal:
                 if peer is None or peer.node.created != node.created:
                     pacing = Pacing(self._peers.poll_seconds, clock=self._clock, rng=self._rng)
                     peer = _Peer(label, pacing, self._clock)
-                peer.node, peer.url = node, self._url(label, node)
+                peer.node, peer.url = node, self._url(node, own)
                 self._known[label] = peer
             return bool(self._known.keys() - before.keys())
 
@@ -116,9 +128,12 @@ class PeersSignal:
         for peer in peers:
             peer.dialer.close()
 
-    def _url(self, label: str, node: CloudNode) -> str:
-        if label in self._peers.addresses:
-            return self._peers.addresses[label]
+    def _url(self, node: CloudNode, own: str) -> str:
+        """A name without a zone in `addresses` is of the zone of this machine, as it is in `nodes` under [cloud]."""
+        home, _ = split_label(own)
+        for name in (node_label(node.zone, node.name), *([node.name] if node.zone == home else [])):
+            if name in self._peers.addresses:
+                return self._peers.addresses[name]
         if not node.address:
             return ""
         host = f"[{node.address}]" if ":" in node.address else node.address
@@ -204,7 +219,8 @@ class _Peer:
         except PeerError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 # an unexpected error must not end the turn of the others
-            _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=error)
+            if self.answer.problem is not Problem.INTERNAL:  # it is logged once, and not at each poll
+                _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=error)
             self._failed(PeerError(Problem.INTERNAL, "An error in tpuwatch; its log has the details."))
         else:
             self.pacing.succeeded()

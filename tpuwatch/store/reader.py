@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import StoreError
+from tpuwatch.core import StoreDeniedError, StoreError
 from tpuwatch.store import rows, schema
 
 if TYPE_CHECKING:
@@ -99,7 +100,9 @@ class StoreReads:
             raise self._unreadable(error) from error
 
     def _unreadable(self, error: Exception) -> StoreError:
-        return StoreError(f"cannot read the store {self._path}: {error}; may this user read it and its directory?")
+        if isinstance(error, PermissionError) or not os.access(self._path, os.R_OK):
+            return StoreDeniedError(f"this user may not read the store {self._path}")
+        return StoreError(f"cannot read the store {self._path}: {error}")
 
 
 class StoreReader(StoreReads):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import format_age, format_seconds, format_size, printable
-from tpuwatch.model import Action, Problem, cloud_words, is_bad, tone
+from tpuwatch.core import format_age, format_seconds, format_size, format_time, printable
+from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, tone
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
 from tpuwatch.terminal.table import print_table
@@ -79,7 +79,7 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
 
 def _print_verdict(console: Console, node: Mapping[str, Any], now: float) -> None:
     verdict = node["verdict"]
-    since = f" since {_when(node['since_epoch'], node['since'], now)}" if node["since"] else ""
+    since = f" since {_when(node['since_epoch'], now)}" if node["since"] else ""
     headline = f"{_name(node)}: {verdict}{since} ({node['confidence']})"
     console.line(printable(headline), style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
     console.line(printable(node["summary"]), indent=3)
@@ -134,7 +134,7 @@ def print_nodes(
 def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
     cloud = node["cloud"] or {}
     cells = {
-        "NODE": _name(node),
+        "NODE": node["node"],
         "ZONE": node["zone"],
         "ACCELERATOR": cloud.get("accelerator"),
         "CLOUD": cloud_words(cloud["state"], cloud["health"]) if cloud else "",
@@ -152,7 +152,8 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
 
 
 def _name(node: Mapping[str, Any]) -> str:
-    return str(node["node"]) or "this machine"
+    """What a node is called in a sentence: others with their zone, as commands take them."""
+    return str(node["node"]) if node["own"] else node_label(node["zone"], node["node"])
 
 
 def _identity(identity: Mapping[str, Any] | None) -> Iterator[str]:
@@ -199,15 +200,15 @@ def _holders(status: Mapping[str, Any], now: float) -> Iterator[str]:
     holders = status["host"]["holders"] if status.get("host") else []
     for holder in holders[:_MAX_HOLDERS]:
         what = " and ".join(filter(None, [", ".join(holder["devices"]), "the lock file" if holder["locks"] else ""]))
-        since = f", since {_when(holder['started_epoch'], holder['started'], now)}" if holder["started"] else ""
+        since = f", since {_when(holder['started_epoch'], now)}" if holder["started"] else ""
         yield f"Process {holder['pid']} of {holder['user']} holds {what}{since}: {holder['command']}"
     if len(holders) > _MAX_HOLDERS:
         yield f"{len(holders) - _MAX_HOLDERS} more processes hold the TPU; --json lists them."
 
 
-def _when(epoch: float, iso: str, now: float) -> str:
-    """A time of the day, or the date where it is of another one, with its age."""
-    return f"{iso[:10]} {iso[11:19]} UTC, {_age(epoch, now)}"
+def _when(epoch: float, now: float) -> str:
+    """A time with its age."""
+    return f"{format_time(epoch)}, {_age(epoch, now)}"
 
 
 def _age(epoch: float, now: float) -> str:

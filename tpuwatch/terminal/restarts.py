@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import counted, ended, length
+from tpuwatch.core import counted, ended, format_time, length
 from tpuwatch.model import Phase
 from tpuwatch.restart import action_words, phase_words, unattended
 from tpuwatch.terminal.console import print_text
@@ -27,12 +26,14 @@ def print_restarts(console: Console, status: LedgerStatus, access: LedgerAccess,
         problem = f"The ledger is DOWN: {ended(status.ledger_problem)} Nothing new is restarted."
         print_text(console, problem, style="red")
     _print_breaker(console, status, access, now)
+    budget = status.budget
     print_text(
         console,
-        f"Restarts of all nodes within {length(status.window_seconds)}: {status.restarts_in_window}; tpuwatch itself "
-        f"does at most {status.max_restarts}.",
+        f"Restarts of all nodes within {length(budget.window_seconds)}: {budget.restarts}; tpuwatch itself does at "
+        f"most {budget.max_restarts}.",
     )
-    print_text(console, f"The ledger is in {access.location}.", style="dim")
+    if access.location:
+        print_text(console, f"The ledger is in {access.location}.", style="dim")
     console.line()
     unfinished = [state for state in status.restarts if state.record.open]
     console.line("In progress" if unfinished else "Nothing is in progress.", style="bold")
@@ -47,9 +48,9 @@ def _print_breaker(console: Console, status: LedgerStatus, access: LedgerAccess,
     if breaker.opened is not None:
         text = f"The breaker has been OPEN for {length(now - breaker.opened)}: tpuwatch itself restarts nothing."
         print_text(console, f"{text} {breaker.reason} {hint}", style="red")
-    elif status.breaker_opens:
+    elif status.budget.breaker_opens:
         text = "The breaker opens before the next restart by tpuwatch itself."
-        print_text(console, f"{text} {status.breaker_opens} {hint}", style="red")
+        print_text(console, f"{text} {status.budget.breaker_opens} {hint}", style="red")
     else:
         console.line("The breaker is closed.", style="green")
 
@@ -101,9 +102,8 @@ def print_restart_history(console: Console, past: Sequence[PastRestart], locatio
     """All restarts that have ended. `location` is the ledger's."""
     for one in past:
         attempt = one.attempt
-        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(attempt.began))
         style = STYLES.get(attempt.phase, "")
-        heading = f"{began}  {_short_name(one.target)}: {phase_words(attempt.phase)}"
+        heading = f"{format_time(attempt.began)}  {_short_name(one.target)}: {phase_words(attempt.phase)}"
         print_text(console, f"{heading} after {length(attempt.ended - attempt.began)}", style=style)
         stops = counted(attempt.stops, "stop") if attempt.stops else "nothing was stopped"
         details = f"{action_words(attempt.action)}, {stops}; requested by {attempt.actor}, cause: {attempt.cause}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import format_age, printable
+from tpuwatch.core import format_age, format_time, printable
 from tpuwatch.model import is_bad
 from tpuwatch.terminal.findings import describe_launch, print_finding
 from tpuwatch.terminal.node import print_brief_node, print_machine, print_node, print_other_nodes
@@ -49,7 +49,10 @@ def print_whole_status(
 ) -> None:
     """All of it."""
     _print_headline(console, status)
-    console.line(f"tpuwatch {status['version']} at http://{address}/, up since {status['started']}", style="dim")
+    console.line(
+        f"tpuwatch {status['version']} at http://{address}/, up since {format_time(status['started_epoch'])}",
+        style="dim",
+    )
     console.line(printable(status["state"]), style="dim")
     console.line()
     if status["node"]:
@@ -60,10 +63,10 @@ def print_whole_status(
     for number, finding in enumerate(present, 1):
         console.line()
         print_finding(console, finding, number=number)
-        console.line(f"last at {finding['seen']}", indent=3, style="dim")
+        console.line(f"last at {format_time(finding['seen_epoch'])}", indent=3, style="dim")
     _print_past(console, [one for one in findings if one["over"]], status["now_epoch"])
     _print_list(console, "Next launch", [printable(sentence) for sentence in next_launches])
-    listed = [f"{one['started']}  {describe_launch(one)}" for one in launches[:_MAX_LISTED]]
+    listed = [f"{format_time(one['started_epoch'])}  {describe_launch(one)}" for one in launches[:_MAX_LISTED]]
     _print_list(console, "Launches, the newest first", listed)
     problems = [printable(f"{one['path']}: {one['reason']}") for one in status["problems"][:_MAX_LISTED]]
     _print_list(console, "Not read", problems, style="yellow")

@@ -7,7 +7,7 @@ import textwrap
 import time
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import format_seconds, format_size, listed, printable
+from tpuwatch.core import format_seconds, format_size, format_time, listed, printable
 from tpuwatch.model import DEFAULT_WORKLOAD, Cause, Outcome, SizeStep
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.plot import FINE, MAX_COLUMNS, PLAIN, Graph, Point, draw
@@ -89,7 +89,7 @@ def print_explanation(console: Console, outlook: Outlook, bounds: Bounds) -> Non
         _print(console, f"Conflict: {decision.conflict}", hang=2, style="yellow")
     _section(console, "Launches, the newest last")
     if outlook.reset is not None:
-        _print(console, f"What was launched before {_when(outlook.reset)} UTC is forgotten (--reset).", style="dim")
+        _print(console, f"What was launched before {format_time(outlook.reset)} is forgotten (--reset).", style="dim")
     _print_launches(console, outlook)
     _print_fit(console, outlook, bounds)
     _section(console, "Bounds")
@@ -120,9 +120,8 @@ def print_change(console: Console, change: FileChange) -> None:
 def print_prune(console: Console, result: PruneResult, *, dry_run: bool) -> None:
     """What `--prune-logs` removed or would remove, and what it spared."""
     for old in result.removed[:_MAX_FILES]:
-        when = time.strftime("%Y-%m-%d", time.localtime(old.written))
         verb = "would remove" if dry_run else "removed"
-        console.row(f"{verb}  {when}  {format_size(old.size):>10}  {printable(old.path)}")
+        console.row(f"{verb}  {format_time(old.written)}  {format_size(old.size):>10}  {printable(old.path)}")
     if len(result.removed) > _MAX_FILES:
         console.line(f"… and {len(result.removed) - _MAX_FILES} more", style="dim")
     for old in result.spared[:_MAX_FILES]:
@@ -144,7 +143,7 @@ def print_stored(console: Console, outlooks: Iterable[Outlook], directory: Path,
         if outlook.unusable:
             _print(console, f"{outlook.unusable}. --apply writes it again.", indent=0, style="yellow")
         if outlook.stored is not None and not outlook.stands:
-            when = f"{_when(outlook.stored.decided)} UTC"
+            when = format_time(outlook.stored.decided)
             name = outlook.plan.workload
             text = f"The plan of {name} in {directory}, of {when}, gives other values: --apply writes this one."
             _print(console, text, indent=0, style="yellow")
@@ -228,7 +227,7 @@ def _row(launch: Launch) -> tuple[str, str, str, str, str]:
 
 
 def _when(epoch: float) -> str:
-    """A time in UTC, as the reasons have it."""
+    """A time in UTC, which the column's head says, without the year: a row has little room."""
     return time.strftime("%m-%d %H:%M:%S", time.gmtime(epoch))
 
 

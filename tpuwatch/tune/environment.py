@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -222,8 +221,9 @@ def _json(plan: TunePlan, given: LaunchEnvironment, why: Mapping[str, str]) -> s
 
 
 def _heading(plan: TunePlan) -> Iterator[str]:
-    decided = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(plan.decided))
-    yield f"The next launch of the workload {plan.workload}, as tpuwatch decided it at {decided}."
+    from tpuwatch.core import format_time
+
+    yield f"The next launch of the workload {plan.workload}, as tpuwatch decided it at {format_time(plan.decided)}."
     yield f"Premapped buffer: {_decision_text(plan.decision)}."
     yield from plan.decision.reasons
     if plan.decision.conflict:

@@ -9,7 +9,8 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.web import serializers
     from tpuwatch.web.client import ask_daemon, daemon_address, reading_documents
-    from tpuwatch.web.routes import MAX_NODES
+    from tpuwatch.web.daemon_events import DaemonEvents
+    from tpuwatch.web.routes import MAX_LIMIT, MAX_NODES
     from tpuwatch.web.serializers import diagnosis, event, tune_sentences
     from tpuwatch.web.server import HttpServer
 else:
@@ -17,7 +18,8 @@ else:
         __name__,
         {
             "client": ["ask_daemon", "daemon_address", "reading_documents"],
-            "routes": ["MAX_NODES"],
+            "daemon_events": ["DaemonEvents"],
+            "routes": ["MAX_LIMIT", "MAX_NODES"],
             "serializers": ["diagnosis", "event", "tune_sentences"],
             "server": ["HttpServer"],
         },

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from tpuwatch.core import format_seconds, format_size, iso, redact
+from tpuwatch.core import format_seconds, format_size, format_time, iso, redact
 from tpuwatch.model import cloud_words, is_bad, present_problems, tone, worst_first
 from tpuwatch.web.serializers import describe_buffer, restart_sentences
 
@@ -49,15 +49,15 @@ def render(
     events: Sequence[Event],
     nodes: Sequence[JudgedNode] = (),
     *,
-    only: str | None = None,
+    only: Sequence[JudgedNode] | None = None,
 ) -> str:
     """The page. `launches` are ordered newest first, `events` oldest first, as the view returns them.
 
-    Only the first launches are listed; all of them tell which findings are over. `only` is the name of a watched node,
-    for a page about it alone.
+    Only the first launches are listed; all of them tell which findings are over. `only`: for a page about these watched
+    nodes alone.
     """
     if only is not None:
-        return _render_node(status, [node for node in nodes if node.node == only])
+        return _render_node(status, only)
     problems = present_problems(status, findings, nodes, launches)
     context = {
         "status": status,
@@ -79,7 +79,7 @@ def render(
 
 
 def _render_node(status: DaemonStatus, nodes: Sequence[JudgedNode]) -> str:
-    """The page about one watched node; about several where a name is given twice."""
+    """The page about one watched node; about several where a name is given in two zones, or a zone alone is."""
     worst = worst_first(nodes)[0]
     context = {
         "status": status,
@@ -120,7 +120,7 @@ def _environment() -> Environment:
     environment.filters.update(
         age=_age,
         buffer=describe_buffer,
-        clock=_clock,
+        clock=format_time,
         duration=format_seconds,
         first_line=_first_line,
         iso=iso,
@@ -168,13 +168,7 @@ def _identity_rows(identity: Identity) -> list[tuple[str, Known]]:
 
 def _age(epoch: float, now: float) -> str:
     age = now - epoch
-    return _clock(epoch) if age < 0 else "just now" if age < 1 else f"{format_seconds(age)} ago"
-
-
-def _clock(epoch: float) -> str:
-    """A time as date and time of day."""
-    exact = iso(epoch)
-    return f"{exact[:10]} {exact[11:19]} UTC" if exact else "an unknown time"
+    return format_time(epoch) if age < 0 else "just now" if age < 1 else f"{format_seconds(age)} ago"
 
 
 def _first_line(text: str) -> str:

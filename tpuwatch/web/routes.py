@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Problems, View
+    from tpuwatch.model import JudgedNode, Problems, View
 
 
 MAX_LIMIT = 1000
@@ -96,16 +96,17 @@ class Routes:
             self._metrics.daemon.set_problems(_problems(self._view).counts)
 
     def _page(self, query: str) -> Response:
-        values, nodes = parameters(query, ("node",)), self._view.nodes()
-        if "node" in values and not any(node.node == values["node"] for node in nodes):
-            raise BadRequestError(f"No node {_quoted(values['node'])} is watched.")
+        values, nodes = parameters(query, ("node", "zone")), self._view.nodes()
+        wanted = [node for node in nodes if _is_wanted(node, values)]
+        if values and not wanted:
+            raise BadRequestError(f"No node {' '.join(_quoted(value) for value in values.values())} is watched.")
         html = page.render(
             self._view.status(),
             self._view.findings(),
             self._view.launches(_LATE_LAUNCHES),
             self._view.events(limit=_PAGE_EVENTS),
             nodes,
-            only=values.get("node"),
+            only=wanted if values else None,
         )
         headers = {"Content-Security-Policy": page.POLICY}
         return Response(200, "text/html; charset=utf-8", html.encode("utf-8", "replace"), headers)
@@ -148,14 +149,16 @@ class Api:
 
     def events(self, query: str) -> dict[str, Any]:
         """Stored events, oldest first: those after an id, or else the newest."""
-        values = parameters(query, ("since", "cause", "after", "limit"))
+        values = parameters(query, ("since", "cause", "history", "after", "limit"))
+        last = self._view.last_event_id()  # before they are read: none after it is missed
         events = self._view.events(
             since=_time("since", values["since"]) if "since" in values else None,
             cause=_cause(values["cause"]) if "cause" in values else None,
+            history=_integer("history", values["history"], 0, 1) == 1 if "history" in values else None,
             after_id=_integer("after", values["after"], 0, MAX_ID) if "after" in values else None,
             limit=_limit(values),
         )
-        return {"events": [serializers.event(event) for event in events]}
+        return {"events": [serializers.event(event) for event in events], "last_id": last}
 
     def findings(self, query: str) -> dict[str, Any]:
         """Findings in the order in which to act, those that are over last; each with when it was last seen."""
@@ -181,10 +184,10 @@ class Api:
 
     def nodes(self, query: str) -> dict[str, Any]:
         """Watched nodes, worst first, and the number of nodes with each verdict."""
-        values = parameters(query, ("node", "limit"))
+        values = parameters(query, ("node", "zone", "limit"))
         limit = _limit(values, MAX_NODES)
         watched = self._view.nodes()
-        wanted = worst_first(node for node in watched if "node" not in values or node.node == values["node"])
+        wanted = worst_first(node for node in watched if _is_wanted(node, values))
         counts = Counter(node.judgement.verdict.value for node in watched)
         return {
             **times("now", self._view.status().now),
@@ -203,6 +206,11 @@ class Api:
         """What is decided for the next launches, and why."""
         limit, status = _limit(parameters(query, ("limit",))), self._view.status()
         return serializers.tune(status.tune or TuneStatus(acts=False, directory=""), status.now, limit)
+
+
+def _is_wanted(node: JudgedNode, values: Mapping[str, str]) -> bool:
+    """Whether a query asks for the node, by its name, its zone or both."""
+    return values.get("node", node.node) == node.node and values.get("zone", node.zone) == node.zone
 
 
 def _problems(view: View) -> Problems:

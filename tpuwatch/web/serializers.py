@@ -10,8 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, format_size, length, redact, times
-from tpuwatch.model import Blocked, Breaker, Phase
-from tpuwatch.restart import owner_words
+from tpuwatch.model import Blocked, Breaker, Phase, split_label
+from tpuwatch.restart import has_ended, owner_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Launch,
         Peer,
         Problems,
+        RestartBudget,
         RestartDecision,
         RestartRecord,
         RestartsStatus,
@@ -257,9 +258,19 @@ def restarts(status: RestartsStatus, now: float, limit: int) -> dict[str, Any]:
             **times("opened", breaker.opened),
             "reason": breaker.reason,
         },
+        "budget": status.budget and _budget(status.budget),
         "restarts": [restart(one) for one in records[:limit]],
-        "decisions": [{"label": label, **restart_decision(one)} for label, one in status.decisions[:limit]],
+        "decisions": [{**_place(label), **restart_decision(one)} for label, one in status.decisions[:limit]],
     }
+
+
+def _place(label: str) -> dict[str, str]:
+    zone, name = split_label(label)
+    return {"node": name, "zone": zone}
+
+
+def _budget(budget: RestartBudget) -> dict[str, Any]:
+    return _document(budget, "restarts max_restarts window_seconds node_window_seconds breaker_opens")
 
 
 def restart(record: RestartRecord) -> dict[str, Any]:
@@ -267,11 +278,13 @@ def restart(record: RestartRecord) -> dict[str, Any]:
     return {
         **_document(record.target, "node zone project"),
         **_document(record, "action phase open cause reason evidence signals sources actor requested entered"),
+        **times("began", record.began or None),
         "driver": owner_words(record.lease.owner) if record.lease.owner else None,
-        **_document(record, "operations stops tries"),
+        "driver_ended": has_ended(record.lease.owner),
+        **_document(record, "operations stops tries failure"),
         **times("not_before", record.not_before or None),
         "note": record.note,
-        "history": _documents(record.history, "action phase cause began ended stops actor"),
+        "history": _documents(record.history, "action phase cause began ended stops actor reason note"),
     }
 
 

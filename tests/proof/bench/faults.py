@@ -30,10 +30,10 @@ OWED_SECONDS = 0.5  # an answer that has been owed for so long is a hang that sh
 STATE, ENDS, HANGS, BEGINS = "state changes", "runtime ends", "runtime hangs", "runtime begins"
 JUDGED = "runtime hangs, until it counts as evidence"  # which is after the deadline of the call
 AGAIN = "runtime answers after a hang"  # no fault: it has been left alone for a while
-_REPAIRING = 'tpuwatch_node_state{node="train-2",state="REPAIRING"}'
+_REPAIRING = 'tpuwatch_node_state{node="train-2",state="REPAIRING",zone="us-central2-b"}'
 _HBM = 'tpuwatch_hbm_used_bytes{chip="0"}'
 _OWED = re.compile(r"^tpuwatch_runtime_response_pending_seconds\{.*\} (\S+)$", re.MULTILINE)
-_UNKNOWN = 'tpuwatch_verdict{node="train-1",verdict="unknown"}'
+_UNKNOWN = 'tpuwatch_verdict{node="train-1",verdict="unknown",zone="us-central2-b"}'
 
 
 def faults(bench: Bench) -> Iterator[Figure]:

@@ -20,6 +20,7 @@ from tests.standins.storage import StorageServer
 from tpuwatch.config import Config
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import Answer, CloudNode, Problem, Snapshot
 from tpuwatch.model.verdict import JudgedNode
 from tpuwatch.restart.service import TURN_SECONDS, RestartService
@@ -69,8 +70,9 @@ class _Fleet:
         """What is made of a node now."""
         now = self._clock.time()
         node = CloudNode(PROJECT, ZONE, name, "READY", "TIMEOUT" if stuck else "HEALTHY", changed=now - 3600.0)
-        self.answers[name] = Answer(node, now, None, "", now)
-        self.statuses[name] = judged(name, node, now)
+        label = node_label(ZONE, name)
+        self.answers[label] = Answer(node, now, None, "", now)
+        self.statuses[name] = judged(label, node, now)
 
     def judge_all(self) -> None:
         """All of them again, and all as they were."""

@@ -78,4 +78,4 @@ def judged(label: str, node: CloudNode, now: float) -> JudgedNode:
     said = {Signal.CLOUD: Source.CLOUD, Signal.RUNTIME: Source.RUNTIME}
     reasons = tuple(Reason(one, "It says so.", now, frozenset({source})) for one, source in said.items())
     judgement = Judgement(label, verdict, now, Confidence.HIGH, action, "It is as it is.", reasons, since=now)
-    return JudgedNode(label, node.project, node.zone, own=False, judgement=judgement, cloud=node)
+    return JudgedNode(node.name, node.project, node.zone, own=False, judgement=judgement, cloud=node)

@@ -11,6 +11,7 @@ from tests.proof.chaos.fleet_cloud import Ail
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.health.judge import judge_node
 from tpuwatch.health.limits import JudgeLimits
+from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import (
     Answer,
     Chip,
@@ -165,7 +166,7 @@ def inside(node: Node, shown: CloudNode, now: float) -> Snapshot:
     known = {name: Known(value, "metadata") for name, value in names.items()}
     return Snapshot(
         identity=Identity(**known, accelerator=Known("v5litepod-4", "metadata")),
-        cloud={target.node: _heard(shown, now)},
+        cloud={node_label(target.zone, target.node): _heard(shown, now)},
         runtime=_heard(Runtime((port,)), now),
         host=_heard(host, now),
         logs=_heard(Logs(), now),

@@ -15,6 +15,7 @@ from tests.proof.chaos.fleet_inside import HEALTH, POLL_SECONDS, cloud_node
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.health.judge import following, judge_node
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import TOUCHED
 from tpuwatch.model.signals import Answer, CloudNode, Evidence, Problem, Snapshot
 from tpuwatch.model.verdict import Action, JudgedNode
@@ -171,7 +172,7 @@ class Watcher:
                     reading = read_ledger(self._fleet.ledger)
         except LedgerError:
             return  # all of it again at the next turn
-        self._notifier.end_turn({one.judged.node for one in called})
+        self._notifier.end_turn({one.judged.label for one in called})
 
     # -- looking
 
@@ -185,8 +186,9 @@ class Watcher:
         zones = sorted({one.target.zone for one in cloud.nodes.values()})
         failed = {zone for zone in zones if cloud.fails(zone)}
         for path, node in cloud.nodes.items():
-            label, last = node.target.node, self._answers.get(node.target.node)
-            status = self._statuses.get(label)
+            label = node_label(node.target.zone, node.target.node)
+            last = self._answers.get(label)
+            status = self._statuses.get(node.target.node)
             quiet = status is not None and status.judgement.action is Action.NONE and path not in sample
             if node.target.zone in failed:
                 if last is None or quiet:
@@ -210,9 +212,10 @@ class Watcher:
         return cloud_node(node, state, health, before.changed if same and before is not None else now)
 
     def _judge(self, node: Node) -> None:
-        target, answer = node.target, self._answers[node.target.node]
+        target, label = node.target, node_label(node.target.zone, node.target.node)
+        answer = self._answers[label]
         judgement = judge_node(
-            Evidence(target.node, self._fleet.agenda.now, cloud=answer, peer=self._fleet.peer(node)), HEALTH
+            Evidence(label, self._fleet.agenda.now, cloud=answer, peer=self._fleet.peer(node)), HEALTH
         )
         before = self._statuses.get(target.node)
         judgement = following(before.judgement if before is not None else None, judgement)
@@ -234,7 +237,7 @@ class Watcher:
         elif decision.opens_breaker and fleet.settings.act and self._acts.open_breaker(reading, decision.opens_breaker):
             self._notifier.notify_breaker_opened(decision.opens_breaker)
         made = begun.decision if begun is not None else decision
-        self._notifier.notify_decision(called.judged.node, called.target, made, begun=begun is not None)
+        self._notifier.notify_decision(called.judged.label, called.target, made, begun=begun is not None)
         return decision.act is not None or bool(decision.opens_breaker)
 
     def _begin(self, called: Candidate, decision: RestartDecision, reading: LedgerReading) -> Begun | None:

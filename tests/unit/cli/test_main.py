@@ -70,14 +70,20 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["statsu"], "there is no command 'statsu'; did you mean 'status'?"),
         (["xyz"], "there is no command 'xyz'; there are run, diagnose, status"),
-        (["diagnose", "--jsno"], "tpuwatch diagnose: unrecognized arguments: --jsno\nTry 'tpuwatch diagnose --help'."),
+        (
+            ["diagnose", "--jsno"],
+            "tpuwatch diagnose: there is no option '--jsno'; did you mean '--json'?\nusage: tpuwatch diag",
+        ),
         (["config"], "the following arguments are required: ACTION"),
-        (["config", "chek"], "invalid choice: 'chek'"),
+        (["config", "chek"], "tpuwatch config: argument ACTION: there is no 'chek'; did you mean 'check'?"),
+        (["config", "check", "--jsn"], "tpuwatch config check: there is no option '--jsn'; did you mean '--json'?"),
+        (["nodes", "-o", "jsn"], "tpuwatch nodes: argument -o/--output: there is no 'jsn'; did you mean 'json'?"),
+        (["env", "--format", "x"], "there is no 'x'; there are shell, systemd, json, docker"),
         (["events", "--cause", "hagn"], "there is no cause 'hagn'; did you mean 'hang'?"),
         (["events", "--cause", "hbm_oom"], "no cause 'hbm_oom'; did you mean 'hbm_oom_compile' or 'hbm_oom_runtime'?"),
         (["events", "--since", "yesterday"], "'yesterday' is no time: write 2h, 30m, 2026-11-20T13:00:00Z"),
         (["events", "--limit", "0"], "'0' is not a number from 1 to 100000"),
-        (["run", "now"], "unrecognized arguments: now"),
+        (["run", "now"], "tpuwatch run: 'now' is one word too many\nusage: tpuwatch run [-h] [--config FILE]\nTry"),
     ],
 )
 def test_wrong_words_are_answered(arguments: list[str], answer: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,6 +92,30 @@ def test_wrong_words_are_answered(arguments: list[str], answer: str, capsys: pyt
     assert answer in printed.err
     assert "--help" in printed.err
     assert printed.out == ""
+
+
+TYPOS = {
+    "status": ("stat", "stauts", "staus", "statuss"),
+    "nodes": ("node", "nods", "noeds"),
+    "events": ("event", "evnts", "evens"),
+    "restarts": ("restars", "restrats"),
+    "restart": ("restrt", "restat"),
+    "diagnose": ("diagnoze", "diagnos", "dignose"),
+    "doctor": ("docter", "doctr"),
+    "config": ("conf", "cofnig", "configure"),
+    "tune": ("tun", "tuen"),
+    "exec": ("exe", "exce"),
+    "env": ("enf", "envs"),
+    "demo": ("dmeo", "demos"),
+}
+
+
+@pytest.mark.parametrize(("right", "wrong"), [(right, wrong) for right, words in TYPOS.items() for wrong in words])
+def test_a_misspelt_command_is_answered_with_the_right_one(
+    right: str, wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exits(wrong) == 2
+    assert f"there is no command {wrong!r}; did you mean {right!r}?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [["run"], ["status"], ["events"], ["config", "check"]])
@@ -105,7 +135,7 @@ def test_a_wrong_configuration_is_wrong_for_every_command(
     [
         (["config", "check", "--config", "c.toml"], 2, "http.listn is not a key"),
         (["status", "--config", "missing.toml"], 2, "there is no configuration file missing.toml"),
-        (["nodes", "--no-such-option"], 2, "unrecognized arguments"),
+        (["nodes", "--no-such-option"], 2, "there is no option '--no-such-option'"),
         (["events"], 3, "there is no store"),
     ],
 )

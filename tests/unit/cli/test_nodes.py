@@ -62,7 +62,7 @@ def test_each_cell_is_one_token_with_the_word_of_the_json(capsys: Capture) -> No
 @pytest.mark.usefixtures("view")
 def test_problems_alone_and_names_alone(capsys: Capture) -> None:
     assert main(["nodes", "--problems", "-o", "name"]) == 1
-    assert capsys.readouterr().out == "train-4\ntrain-3\n"
+    assert capsys.readouterr().out == "us-central2-b/train-4\nus-central2-b/train-3\n"
     assert main(["nodes", "train-[12]", "--problems", "-o", "name"]) == 0
     assert capsys.readouterr().out == ""
 
@@ -70,9 +70,22 @@ def test_problems_alone_and_names_alone(capsys: Capture) -> None:
 @pytest.mark.usefixtures("view")
 def test_patterns_of_names(capsys: Capture) -> None:
     assert main(["nodes", "tr*-3", "-o", "name"]) == 1
-    assert capsys.readouterr().out == "train-3\n"
+    assert capsys.readouterr().out == "us-central2-b/train-3\n"
     assert main(["nodes", "x*"]) == 3
     assert "no node 'x*' is watched" in capsys.readouterr().err
+
+
+def test_a_name_in_two_zones(view: SampleView, capsys: Capture) -> None:
+    view.watched.append(samples.node("train-3", Verdict.GONE, zone="europe-west4-b"))
+    assert main(["nodes", "train-3", "-o", "name"]) == 1
+    assert set(capsys.readouterr().out.split()) == {"us-central2-b/train-3", "europe-west4-b/train-3"}
+    for words in (["train-3", "--zone", "europe-west4-b"], ["europe-west4-b/*"], ["--zone", "europe-west4-b"]):
+        assert main(["nodes", *words, "-o", "name"]) == 1
+        assert capsys.readouterr().out == "europe-west4-b/train-3\n"
+    assert main(["nodes", "europe-west4-b/train-3"]) == 1
+    assert "\neurope-west4-b/train-3: gone since" in capsys.readouterr().out
+    assert main(["nodes", "--zone", "europe-west4-c"]) == 3
+    assert "no node of the zone 'europe-west4-c' is watched; did you mean 'europe-west4-b'?" in capsys.readouterr().err
 
 
 def test_watch_prints_what_changes(view: SampleView, capsys: Capture) -> None:
@@ -96,7 +109,8 @@ def test_watch_prints_what_changes(view: SampleView, capsys: Capture) -> None:
     parser = argparse.ArgumentParser()
     nodes.add_arguments(parser)
     assert nodes.run(parser.parse_args(["--watch", "-o", "name"]), wait) == 1
-    assert printed == [["train-4", "train-3", "train-2", "train-1"], [], ["train-1"], ["train-4"]]
+    names = [[label.removeprefix("us-central2-b/") for label in labels] for labels in printed]
+    assert names == [["train-4", "train-3", "train-2", "train-1"], [], ["train-1"], ["train-4"]]
 
 
 @pytest.mark.usefixtures("view")

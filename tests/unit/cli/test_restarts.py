@@ -208,10 +208,10 @@ def test_a_ledger_that_cannot_be_read(site: Site) -> None:
     ("words", "answer"),
     [
         (["cancel"], "the following arguments are required: NODE"),
-        (["reset-breaker", "train-1"], "unrecognized arguments: train-1"),
-        (["reset-braker"], "invalid choice: 'reset-braker'"),
+        (["reset-breaker", "train-1"], "'train-1' is one word too many"),
+        (["reset-braker"], "there is no 'reset-braker'; did you mean 'reset-breaker'?"),
         (["train-*"], "'train-*' is not the name of a node"),
-        (["--yes"], "unrecognized arguments: --yes"),
+        (["--yes"], "there is no option '--yes'"),
     ],
 )
 def test_wrong_use(site: Site, words: list[str], answer: str) -> None:

@@ -18,7 +18,7 @@ from tests.standins.runtime_server import listening
 from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import main
-from tpuwatch.core.json_text import iso
+from tpuwatch.core import format_time
 from tpuwatch.model.verdict import Verdict
 
 Show = Callable[..., tuple[int, str]]
@@ -245,7 +245,7 @@ def test_the_three_worst_of_many_nodes_and_how_many_more(show: Show) -> None:
     code, printed = show(view)
     assert code == 1
     assert printed.startswith("10 problems: 10 of 300 nodes are bad\n")
-    assert printed.count("Other node stuck-") == 3
+    assert printed.count("Other node us-central2-b/stuck-") == 3
     assert "\nand 7 more: tpuwatch nodes --problems\n" in printed
     assert "Nothing" not in printed
     assert json.loads(show(view, "--json")[1])["problem_counts"]["node"] == 10
@@ -291,7 +291,7 @@ def test_when_a_record_without_a_time_was_seen(show: Show) -> None:
     first = samples.event(time=None)
     code, printed = show(SampleView(samples.watching(), wrong=[samples.finding(first)]), "-v")
     assert code == 1
-    assert f"last at {iso(first.observed)}\n" in printed
+    assert f"last at {format_time(first.observed)}\n" in printed
 
 
 def test_the_next_launch_is_printed(show: Show) -> None:

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tpuwatch.core.json_text import parse_time
 from tpuwatch.core.units import (
     MAX_QUANTITY,
     format_age,
     format_seconds,
     format_size,
+    format_time,
     is_possible,
     parse_seconds,
     parse_size,
@@ -163,3 +165,9 @@ def test_every_number_can_be_reported(number: float) -> None:
 )
 def test_an_age_is_one_token(seconds: float, text: str) -> None:
     assert format_age(seconds) == text
+
+
+def test_a_time_for_people_can_be_given_back() -> None:
+    assert format_time(1_790_000_000.9) == "2026-09-21 14:13:20 UTC"
+    assert parse_time(format_time(1_790_000_000.0)) == 1_790_000_000.0
+    assert format_time(1e300) == "an unknown time"

@@ -140,7 +140,9 @@ def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_reported(watching: W
         peers = {"enabled": True, "addresses": {"train-2": server.url}, "poll_seconds": 1.0, "timeout_seconds": 0.5}
         watch = watching.start(peers={**peers, "silent_seconds": 10.0})
         wait_for(lambda: verdicts(watch).get("train-2") is Verdict.IDLE, "its word")
-        wait_for(lambda: 'tpuwatch_peer_up{node="train-2"} 1.0' in shown(watching), "it to count as up")
+        wait_for(
+            lambda: f'tpuwatch_peer_up{{node="train-2",zone="{ZONE}"}} 1.0' in shown(watching), "it to count as up"
+        )
         server.reply = None
 
         def silent_node() -> JudgedNode | None:

@@ -45,10 +45,14 @@ class Bench:
         """The cloud reports each node in its state; `own` is this machine's."""
         now = self.clock.time()
         nodes = {
-            name: Answer(CloudNode("p", "z", name, state, "HEALTHY", changed=now), now, None, tried=now)
+            f"z/{name}": Answer(CloudNode("p", "z", name, state, "HEALTHY", changed=now), now, None, tried=now)
             for name, state in states.items()
         }
-        self.posted = Snapshot(identity=Identity(node=Known("own", "metadata")), cloud=nodes, api=Answer(1, now, None))
+        self.posted = Snapshot(
+            identity=Identity(node=Known("own", "metadata"), zone=Known("z", "metadata")),
+            cloud=nodes,
+            api=Answer(1, now, None),
+        )
 
     def turn(self) -> dict[str, Verdict]:
         self.judging.turn()
@@ -89,8 +93,8 @@ def test_changes_are_stored_and_logged_once(bench: Bench, caplog: pytest.LogCapt
     bench.turn()
     bench.clock.advance(5)
     bench.turn()
-    assert [(one.node, one.verdict) for one in stored_verdicts(bench.store)] == [("own", Verdict.STOPPED)]
-    assert caplog.text.count("own is stopped") == 1
+    assert [(one.node, one.verdict) for one in stored_verdicts(bench.store)] == [("z/own", Verdict.STOPPED)]
+    assert caplog.text.count("z/own is stopped") == 1
     assert 'tpuwatch_verdict_changes_total{verdict="stopped"} 1.0' in bench.metrics.exposition()[0].decode()
 
 
@@ -136,35 +140,43 @@ def test_nodes_that_leave_the_list_are_logged_in_one_line(bench: Bench, caplog: 
     bench.turn()
     bench.cloud(own="READY", c="STOPPED")
     bench.turn()
-    assert removals() == ["No longer watched: a, b; deleted, or no longer matched by `nodes` under [cloud]."]
+    assert removals() == ["No longer watched: z/a, z/b; deleted, or no longer matched by `nodes` under [cloud]."]
     bench.clock.advance(OTHERS_SECONDS)
     bench.turn()
     assert removals() == []
-    assert {one.node for one in stored_verdicts(bench.store)} >= {"a", "b"}  # their verdicts stay
+    assert {one.node for one in stored_verdicts(bench.store)} >= {"z/a", "z/b"}  # their verdicts stay
     many = {f"n-{number:03}": "READY" for number in range(500)}
     bench.cloud(own="READY", **many)
     bench.turn()
-    assert removals() == ["No longer watched: c; deleted, or no longer matched by `nodes` under [cloud]."]
+    assert removals() == ["No longer watched: z/c; deleted, or no longer matched by `nodes` under [cloud]."]
     bench.cloud(own="READY")
     bench.turn()
     (line,) = removals()
-    assert "n-000, n-001, " in line
+    assert "z/n-000, z/n-001, " in line
     assert "n-019 and 480 more; deleted" in line
     assert "n-020" not in line
 
 
-def test_a_node_that_is_called_otherwise_or_was_never_seen_has_not_left(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_that_was_never_seen_has_not_left(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    bench.cloud(own="READY", other="READY")
+    bench.cloud(own="READY")
     never: Answer[CloudNode] = Answer(detail="It is not known where to ask.")
-    cloud = {**bench.posted.cloud, "never": never}
-    bench.posted = replace(bench.posted, cloud=cloud)
+    bench.posted = replace(bench.posted, cloud={**bench.posted.cloud, "never": never})
     bench.turn()
-    bench.posted = replace(bench.posted, cloud={"own": cloud["own"], "z/other": cloud["other"]})
-    assert set(bench.turn()) == {"own", "z/other"}
+    bench.cloud(own="READY")
+    assert set(bench.turn()) == {"own"}
     assert "No longer watched" not in caplog.text
+
+
+def test_a_node_of_which_only_the_zone_is_known_has_that(bench: Bench) -> None:
+    never: Answer[CloudNode] = Answer(detail="It has not been asked for yet.")
+    bench.cloud(own="READY")
+    bench.posted = replace(bench.posted, cloud={**bench.posted.cloud, "far/never": never})
+    bench.turn()
+    assert [(node.zone, node.node, node.label) for node in bench.judging.nodes] == [
+        ("z", "own", "z/own"),
+        ("far", "never", "far/never"),
+    ]
 
 
 def test_a_node_that_is_not_watched_any_more_is_forgotten(bench: Bench) -> None:
@@ -218,10 +230,10 @@ def test_one_that_flaps_is_logged_and_stored_only_so_often(bench: Bench, caplog:
     caplog.set_level(logging.INFO)
     bench.cloud(own="STOPPED")
     bench.turn()
-    assert len(rows(bench, "own")) == 1
+    assert len(rows(bench, "z/own")) == 1
     flap(bench, 24 * 3600)
     most = (MAX_CHANGES + 1) * 24 + 1
-    assert MAX_CHANGES * 24 - 1 <= len(rows(bench, "own")) <= most
+    assert MAX_CHANGES * 24 - 1 <= len(rows(bench, "z/own")) <= most
     assert MAX_CHANGES * 24 - 1 <= sum("own is " in line for line in caplog.messages) <= most
     assert len(rows(bench, "other")) == 1  # what one does is not held against others
     omitted = [
@@ -229,12 +241,12 @@ def test_one_that_flaps_is_logged_and_stored_only_so_often(bench: Bench, caplog:
     ]
     counted = sum("own is " in line for line in caplog.messages) + sum(omitted)
     assert 24 * 3600 / 30 - 120 <= counted <= 24 * 3600 / 30 + 1  # all but those of the last hour are accounted for
-    assert sum("left out before this: there were too many" in row for row in rows(bench, "own")) == len(omitted)
+    assert sum("left out before this: there were too many" in row for row in rows(bench, "z/own")) == len(omitted)
 
 
 def test_after_the_flapping_what_holds_is_logged_and_stored(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     flap(bench, 45 * 30)  # an odd number: it ends as it began
-    assert len(rows(bench, "own")) == MAX_CHANGES
+    assert len(rows(bench, "z/own")) == MAX_CHANGES
     bench.clock.advance(30)
     bench.cloud(own="READY")
     assert bench.turn()["own"] is bench.judging.nodes[0].judgement.verdict  # what is shown is not held back
@@ -243,7 +255,7 @@ def test_after_the_flapping_what_holds_is_logged_and_stored(bench: Bench, caplog
     bench.clock.advance(MAX_CHANGES_SECONDS)
     bench.cloud(own="READY")
     bench.turn()
-    assert f"{45 + 1 - MAX_CHANGES} changes of its verdict were left out" in rows(bench, "own")[0]
+    assert f"{45 + 1 - MAX_CHANGES} changes of its verdict were left out" in rows(bench, "z/own")[0]
     last = stored_verdicts(bench.store, "own")[0]
     assert (last.verdict, last.since) == (final.verdict, final.since)
     caplog.clear()

@@ -31,14 +31,16 @@ def new() -> Metrics:
 
 
 def series(metrics: Metrics) -> dict[tuple[str, ...], float]:
-    """Every sample's value under its name and its label values, the node or the method first."""
+    """Every sample's value under its name and its label values, the node or the method first, without the zone."""
     found: dict[tuple[str, ...], float] = {}
+    seen: set[tuple[str | tuple[str, str], ...]] = set()
     for family in parse_text(metrics.exposition()[0].decode()):
         for sample in family.samples:
-            first = sorted(sample.labels, key=lambda label: label not in ("node", "method"))
-            key = (sample.name, *(sample.labels[label] for label in first))
-            assert key not in found, f"{key} is there twice: Prometheus would refuse the whole scrape"
-            found[key] = sample.value
+            whole = (sample.name, *sorted(sample.labels.items()))
+            assert whole not in seen, f"{whole} is there twice: Prometheus would refuse the whole scrape"
+            seen.add(whole)
+            first = sorted(sample.labels.keys() - {"zone"}, key=lambda label: label not in ("node", "method"))
+            found[(sample.name, *(sample.labels[label] for label in first))] = sample.value
     return found
 
 
@@ -142,8 +144,27 @@ def test_nodes_of_one_name_in_two_zones_are_two() -> None:
     metrics = new()
     twin = samples.node(zone="europe-west4-b")
     metrics.node.set_nodes([samples.node(), twin, twin])
-    assert {key[1] for key in of(metrics, "tpuwatch_node_state")} == {"train-1", "europe-west4-b/train-1"}
+    assert healthy(metrics) == [("us-central2-b", "train-1"), ("europe-west4-b", "train-1")]
     assert series(metrics)["tpuwatch_nodes", "healthy"] == 3
+
+
+def test_no_other_node_changes_the_labels_of_a_series() -> None:
+    metrics = new()
+    twin = samples.node(zone="europe-west4-b")
+    for nodes in ([twin], [samples.node(), twin], [twin, samples.node()], [twin]):
+        metrics.node.set_nodes(nodes)
+        assert ("europe-west4-b", "train-1") in healthy(metrics)
+        assert len(healthy(metrics)) == len(nodes)
+
+
+def healthy(metrics: Metrics) -> list[tuple[str, str]]:
+    """The zone and the name of each node that is healthy."""
+    found = [sample for family in parse_text(metrics.exposition()[0].decode()) for sample in family.samples]
+    return [
+        (one.labels["zone"], one.labels["node"])
+        for one in found
+        if one.name == "tpuwatch_verdict" and one.labels["verdict"] == "healthy" and one.value == 1
+    ]
 
 
 @pytest.mark.parametrize("name", ["", 'a"} 1\n# TYPE x counter', "x" * 300, "n\u202eode", "a b"])

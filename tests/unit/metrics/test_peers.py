@@ -17,8 +17,8 @@ def test_each_peer_is_up_or_not_and_they_are_counted_by_how_they_are() -> None:
     }
     metrics.peers.set_answers(answers)
     exported = samples(metrics)
-    up = {name[1]: value for name, value in exported.items() if name[0] == "tpuwatch_peer_up"}
-    assert up == {"a": 1, "z/a": 1, "b": 0, "c": 0, "d": 0, "e": 0}
+    up = {name[1:]: value for name, value in exported.items() if name[0] == "tpuwatch_peer_up"}
+    assert up == {("a", ""): 1, ("a", "z"): 1, ("b", ""): 0, ("c", ""): 0, ("d", ""): 0, ("e", ""): 0}
     counted = {name[1]: value for name, value in exported.items() if name[0] == "tpuwatch_peers"}
     assert counted == {"answering": 2, "silent": 1, "refused": 1, "unheard": 1, "unclear": 1}
     metrics.peers.set_answers({})

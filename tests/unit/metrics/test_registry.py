@@ -129,7 +129,9 @@ def test_labels_have_only_the_declared_names() -> None:
     own = {"cause", "outcome", "severity", "state", "reason", "loop", "kind", "code", "version", "python", "le"}
     assert (
         labels
-        == own | {"node", "health", "verdict", "method", "chip", "port", "signal", "action", "result", "phase"} | tuning
+        == own
+        | {"zone", "node", "health", "verdict", "method", "chip", "port", "signal", "action", "result", "phase"}
+        | tuning
     )
 
 

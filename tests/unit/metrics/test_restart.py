@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tests.unit.restart.records import NOW, record
@@ -25,6 +26,8 @@ def test_series_of_nodes_are_bounded_and_go_when_the_restart_ends() -> None:
     lines = scrape(metrics)
     labelled = [line for line in lines if line.startswith("tpuwatch_restart_phase_timestamp_seconds{")]
     assert len(labelled) == MAX_NODES - 1  # and not the strange one
+    twins = [line for line in labelled if '{node="train-0",' in line]
+    assert sorted(re.findall('zone="([^"]+)"', " ".join(twins))) == ["other-zone", "us-east5-a"]
     assert len(set(labelled)) == len(labelled)
     assert f'tpuwatch_restarts_open{{phase="stopped"}} {MAX_NODES + 7}.0' in lines
     assert f"tpuwatch_restarts_waiting_for_capacity {MAX_NODES + 6}.0" in lines

@@ -51,7 +51,7 @@ def test_another_node_counts_as_the_own_one_does(verdict: Verdict) -> None:
     other = problems(status=samples.watching(), nodes=[samples.node(), samples.node("train-2", verdict)])
     assert own.counts == other.counts == {"node": 1, "finding": 0, "daemon": 0}
     assert own.headline == f"1 problem: train-1 is {verdict.value}"
-    assert other.headline == f"1 problem: train-2 is {verdict.value}"
+    assert other.headline == f"1 problem: us-central2-b/train-2 is {verdict.value}"
 
 
 def test_many_bad_nodes_are_counted_and_the_worst_come_first() -> None:
@@ -69,7 +69,7 @@ def test_all_kinds_stand_in_the_headline() -> None:
     found = present_problems(
         samples.status(reading=False), [samples.finding(), samples.finding()], fleet(1, 0), [samples.launch()]
     )
-    assert found.headline == "4 problems: bad-0 is node_stuck, 2 findings, tpuwatch is not ready"
+    assert found.headline == "4 problems: us-central2-b/bad-0 is node_stuck, 2 findings, tpuwatch is not ready"
 
 
 def test_what_is_unknown_is_no_problem_and_is_not_well() -> None:

@@ -19,6 +19,7 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.metrics.registry import Metrics
+from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import Fleet, Lease, Phase, RestartRecord, Target
 from tpuwatch.model.signals import Answer, CloudNode, Host, Identity, Known, Notices, Problem, Signal, Snapshot
 from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
@@ -188,11 +189,14 @@ class Side:
         reasons = tuple(Reason(one, f"The {one.value} says so.", now, frozenset({SOURCES[one]})) for one in signals)
         before = self.nodes.get(node)
         since = before.judgement.since if before is not None and before.judgement.verdict is verdict else now
-        judgement = Judgement(node, verdict, now, confidence, action, "It is stuck.", reasons, since=since, **more)
+        judgement = Judgement(
+            node_label(ZONE, node), verdict, now, confidence, action, "It is stuck.", reasons, since=since, **more
+        )
         shown = shown or cloud(node, health="TIMEOUT" if verdict is Verdict.NODE_STUCK else "HEALTHY")
-        own = node == self.posted.own
+        label = node_label(ZONE, node)
+        own = label == self.posted.own
         self.nodes[node] = JudgedNode(node, "lab", ZONE, own, judgement, shown)
-        self.posted = replace(self.posted, cloud={**self.posted.cloud, node: Answer(shown, now, None)})
+        self.posted = replace(self.posted, cloud={**self.posted.cloud, label: Answer(shown, now, None)})
 
     def stuck(self, node: str) -> None:
         """It is proven here, by two signals."""

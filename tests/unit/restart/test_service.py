@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.restart.records import record
-from tests.unit.restart.restart_side import BEGUN, NOW, Side, cloud, finished, target
+from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, target
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
 from tpuwatch.model.signals import Signal
 from tpuwatch.model.verdict import Action, Confidence, Verdict
@@ -110,7 +110,7 @@ def test_observing_says_once_what_would_have_been_done(side: Side, caplog: pytes
     (call,) = side.called
     assert (call["event"], call["node"], call["verdict"]) == ("person_needed", "train-1", "node_stuck")
     assert caplog.text.count("Would stop and start the node") == 1
-    assert watch.status.decisions[0][0] == "train-1"
+    assert watch.status.decisions[0][0] == f"{ZONE}/train-1"
     side.judge("train-1")
     watch.turn()
     assert side.metric("tpuwatch_restart_person_needed") == 0

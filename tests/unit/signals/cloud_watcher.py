@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.unit.sim.cloud.servers import PROJECT, ZONE
 from tpuwatch.config.schema import CloudConfig as CloudSection
+from tpuwatch.model.labels import node_label
 from tpuwatch.model.signals import Answer, CloudNode, Identity, Known
 from tpuwatch.signals.cloud import CloudSignal
 from tpuwatch.signals.cloud_memory import CloudMemory
@@ -42,10 +43,12 @@ class Watcher:
         self.clock.advance(self.signal.due_in)
         return self.signal.ask()
 
-    def answer(self, label: str = "train-1") -> Answer[CloudNode]:
-        return self.signal.answers[label]
+    def answer(self, name: str = "train-1") -> Answer[CloudNode]:
+        """Of a node, by its name, in the home zone while that is known, or by its label."""
+        zone = self.identity.zone.value
+        return self.signal.answers[name if "/" in name else node_label(zone, name)]
 
-    def node(self, label: str = "train-1") -> CloudNode:
-        node = self.answer(label).value
+    def node(self, name: str = "train-1") -> CloudNode:
+        node = self.answer(name).value
         assert node is not None
         return node

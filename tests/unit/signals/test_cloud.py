@@ -28,7 +28,7 @@ def test_it_reports_the_own_node(cloud: Cloud, watch: Any) -> None:
     node = watcher.node()
     assert (node.project, node.zone, node.state, node.health) == (PROJECT, ZONE, "READY", "HEALTHY")
     assert (node.hosts, node.spot, node.queued_resource) == (2, True, "queue-1")
-    assert set(watcher.signal.answers) == {"train-1"}
+    assert set(watcher.signal.answers) == {f"{ZONE}/train-1"}
     assert watcher.counts == {("ListNodes", "OK"): 1}
 
 
@@ -42,7 +42,7 @@ def test_one_call_per_zone_and_poll_however_many_nodes_are_watched(cloud: Cloud,
         f"projects/{PROJECT}/locations/europe-west4-b",
         f"projects/{PROJECT}/locations/{ZONE}",
     ]
-    assert set(watcher.signal.answers) == {f"train-{n}" for n in range(1, 41)} | {"europe-west4-b/far-1"}
+    assert set(watcher.signal.answers) == {f"{ZONE}/train-{n}" for n in range(1, 41)} | {"europe-west4-b/far-1"}
 
 
 def test_every_page_is_a_call_and_counted(cloud: Cloud, watch: Any) -> None:
@@ -134,10 +134,10 @@ def test_a_node_that_only_a_pattern_names_is_forgotten_when_it_goes(cloud: Cloud
     node = cloud.add("batch-1")
     watcher = watch(nodes=("batch-*",))
     watcher.ask()
-    assert "batch-1" in watcher.signal.answers
+    assert f"{ZONE}/batch-1" in watcher.signal.answers
     cloud.world.remove(node.path)
     watcher.next()
-    assert set(watcher.signal.answers) == {"train-1"}
+    assert set(watcher.signal.answers) == {f"{ZONE}/train-1"}
 
 
 def test_what_an_unreachable_location_would_have_reported_is_not_gone(
@@ -271,7 +271,7 @@ def test_an_identity_that_becomes_known_is_watched_from_then_on(cloud: Cloud, wa
     cloud.add("train-2")
     watcher = watch(node="", nodes=("train-2",))
     watcher.ask()
-    assert set(watcher.signal.answers) == {"train-2"}
+    assert set(watcher.signal.answers) == {f"{ZONE}/train-2"}
     watcher.identity = Identity(Known(PROJECT, "config"), Known(ZONE, "config"), Known("train-1", "metadata"))
     watcher.ask()
     assert watcher.answer("train-1").problem is None

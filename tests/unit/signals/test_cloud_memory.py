@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.e2e.daemon_process import wait_for
+from tests.standins.simulated import ZONE
 from tests.unit.daemon.watching import watched
 from tpuwatch.core.errors import StoreError
 from tpuwatch.model.signals import Answer, CloudNode
@@ -158,11 +159,15 @@ def test_nodes_that_come_and_go_for_ever_are_not_all_kept_in_mind(
 def test_the_daemons_node_side_knows_it_after_a_reload(tmp_path: Path) -> None:
     with watched(tmp_path) as watching:
         first = watching.start()
-        before = wait_for(lambda: first.signals.snapshot.cloud.get("train-1", Answer()).value, "word of the node")
+        before = wait_for(
+            lambda: first.signals.snapshot.cloud.get(f"{ZONE}/train-1", Answer()).value, "word of the node"
+        )
         first.stop()
         watching.clock.ahead += 300
         second = watching.start()
-        after = wait_for(lambda: second.signals.snapshot.cloud.get("train-1", Answer()).value, "word of the node")
+        after = wait_for(
+            lambda: second.signals.snapshot.cloud.get(f"{ZONE}/train-1", Answer()).value, "word of the node"
+        )
     assert before is not None
     assert after is not None
     assert (after.changed, after.changed_unseen) == (before.changed, True)

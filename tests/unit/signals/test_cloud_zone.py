@@ -87,11 +87,11 @@ def test_what_the_list_repeats_is_not_read_again(converted: list[str]) -> None:
     zone.poll(service)  # type: ignore[arg-type]
     after = dict(zone.answers())
     assert converted == ["n5"]
-    same = after.keys() - {"n5"}
+    same = after.keys() - {"us-a/n5"}
     assert all(after[name].value is before[name].value for name in same)
     assert all(after[name] == replace(before[name], at=clock.time(), tried=clock.time()) for name in same)
-    assert after["n5"].value is not None
-    assert (after["n5"].value.state, after["n5"].value.changed) == ("STOPPED", clock.time())
+    assert after["us-a/n5"].value is not None
+    assert (after["us-a/n5"].value.state, after["us-a/n5"].value.changed) == ("STOPPED", clock.time())
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -117,12 +117,12 @@ def test_what_is_no_longer_watched_is_no_longer_reported_and_may_come_back() -> 
     zone = CloudZone(watch("*"), interval=30, clock=clock, rng=random.Random(1))
     zone.poll(service)  # type: ignore[arg-type]
     zone.follow(watch("n1"))
-    assert dict(zone.answers()).keys() == {"n1"}
+    assert dict(zone.answers()).keys() == {"us-a/n1"}
     zone.poll(service)  # type: ignore[arg-type]
     zone.follow(watch("*"))
     assert zone.pacing.due_in == 0
     zone.poll(service)  # type: ignore[arg-type]
-    assert dict(zone.answers()).keys() == {"n1", "n2"}
+    assert dict(zone.answers()).keys() == {"us-a/n1", "us-a/n2"}
 
 
 # -- which nodes are watched
@@ -134,8 +134,8 @@ def identity(project: str = "lab", zone: str = "us-a", node: str = "") -> Identi
 
 def test_the_own_node_is_watched_in_the_home_zone() -> None:
     (watch,) = watches((), identity(node="me"))
-    assert (watch.project, watch.zone, watch.names, watch.patterns, watch.home) == ("lab", "us-a", {"me"}, (), True)
-    assert watch.label("me") == "me"
+    assert (watch.project, watch.zone, watch.names, watch.patterns) == ("lab", "us-a", {"me"}, ())
+    assert watch.label("me") == "us-a/me"
     assert watch.placed
 
 
@@ -147,10 +147,10 @@ def test_one_watch_per_zone_however_many_nodes() -> None:
     home, other = watches(("a", "train-*", "us-a/b", "eu-b/*", "eu-b/c"), identity(node="me"))[::-1]
     assert home.names == {"a", "b", "me"}
     assert [home.has(name) for name in ("a", "b", "me", "train-7", "other", "xtrain-1")] == [True] * 4 + [False] * 2
-    assert (other.zone, other.names, other.home) == ("eu-b", {"c"}, False)
+    assert (other.zone, other.names) == ("eu-b", {"c"})
     assert other.has("anything")
     assert other.label("c") == "eu-b/c"
-    assert home.label("b") == "b"
+    assert home.label("b") == "us-a/b"
 
 
 def test_a_question_mark_stands_for_one_character() -> None:
@@ -161,6 +161,7 @@ def test_a_question_mark_stands_for_one_character() -> None:
 def test_without_a_zone_only_nodes_that_name_theirs_have_a_place() -> None:
     nowhere, somewhere = watches(("a", "eu-b/c"), identity(zone=""))
     assert not nowhere.placed
+    assert nowhere.label("a") == "a"
     assert somewhere.placed
     assert somewhere.label("c") == "eu-b/c"
 

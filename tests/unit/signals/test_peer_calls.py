@@ -224,7 +224,7 @@ def test_the_signal_is_closed_while_one_hangs(server: PeerServer) -> None:
     server.reply = None
     config = PeersConfig.model_validate({"addresses": {"train-2": server.url}, "timeout_seconds": 60.0})
     signal = PeersSignal(config, clock=CLOCK, rng=random.Random(5))
-    signal.follow({"train-2": Answer(node(2), NOW, None, "", NOW)}, "train-1")
+    signal.follow({"z/train-2": Answer(node(2), NOW, None, "", NOW)}, "z/train-1")
     thread = threading.Thread(target=signal.ask)
     thread.start()
     server.wait(1)

@@ -86,12 +86,21 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_each_is_asked_at_its_address_and_its_verdict_is_reported(make: Any) -> None:
-    fleet = make(2, addresses={"train-2": "https://proxy.example:8443/two"}, port=9999)
+    given = {"z/train-2": "https://proxy.example:8443/two", "y/train-1": "https://elsewhere.example"}
+    fleet = make(2, addresses=given, port=9999)
     summary = fleet.ask()
     assert set(fleet.asked) == {"http://10.0.0.1:9999", "https://proxy.example:8443/two"}
     assert summary.problem is None
     assert fleet.answer() == Answer(Peer(NOW + 30, WORD), NOW + 30, None, "", NOW + 30)
     assert fleet.answer("train-2").problem is Problem.FOREIGN  # there answers train-1
+
+
+@pytest.mark.parametrize(("own", "address"), [("z/me", "http://10.0.0.9:1"), ("y/me", "http://10.0.0.1:9478")])
+def test_a_name_without_a_zone_is_of_the_zone_of_this_machine(make: Any, own: str, address: str) -> None:
+    fleet = make(1, addresses={"train-1": "http://10.0.0.9:1"})
+    fleet.follow(own)
+    fleet.ask()
+    assert fleet.asked == [address]
 
 
 def test_an_ipv6_address_stands_in_brackets_and_without_any_nothing_is_asked(make: Any) -> None:
@@ -111,6 +120,23 @@ def test_the_own_node_and_those_that_are_not_up_are_not_asked(make: Any) -> None
     fleet.follow("train-1")
     fleet.ask()
     assert fleet.signal.answers.keys() == {"train-4", "train-5"}
+
+
+def test_an_error_of_tpuwatch_itself_is_logged_once_and_not_at_each_poll(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    fleet = make(2)
+    fleet.outcomes["train-2"] = RuntimeError("not foreseen")
+    for _ in range(5):
+        fleet.ask(600.0)
+    assert [line for line in caplog.messages if "could not be asked" in line] == [
+        "The tpuwatch of train-2 could not be asked."
+    ]
+    fleet.outcomes.clear()
+    fleet.ask(600.0)
+    fleet.outcomes["train-2"] = RuntimeError("again")
+    fleet.ask(600.0)
+    assert caplog.text.count("The tpuwatch of train-2 could not be asked.") == 2
 
 
 def test_one_that_falls_silent_is_reported_with_the_time_and_the_tries(make: Any) -> None:

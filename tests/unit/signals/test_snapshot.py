@@ -43,17 +43,17 @@ def test_a_list_of_nodes_notifies_even_when_equal() -> None:
 
 def test_the_own_node_has_all_signals_and_the_others_only_the_cloud() -> None:
     posted = Snapshot(
-        identity=Identity(node=Known("b", "metadata")),
-        cloud={name: node(name) for name in ("c", "b", "a")},
+        identity=Identity(node=Known("b", "metadata"), zone=Known("z", "metadata")),
+        cloud={f"z/{name}": node(name) for name in ("c", "b", "a")},
         api=Answer(3, NOW, None),
         host=Answer(Host("boot", NOW - 60), NOW, None),
     )
     own, others = posted.evidence(NOW), posted.others(NOW)
-    assert (own.node, own.own, own.cloud.value and own.cloud.value.name) == ("b", True, "b")
+    assert (own.node, own.own, own.cloud.value and own.cloud.value.name) == ("z/b", True, "b")
     assert own.host.value is not None
     assert [(one.node, one.own, one.host.problem) for one in others] == [
-        ("a", False, Problem.OFF),
-        ("c", False, Problem.OFF),
+        ("z/a", False, Problem.OFF),
+        ("z/c", False, Problem.OFF),
     ]
 
 

@@ -71,8 +71,8 @@ def test_a_bad_node_is_printed_with_reasons_then_remedy() -> None:
 
 def test_a_bad_node_without_steps_prints_the_action_that_would_help() -> None:
     judgement = samples.judgement(Verdict.NODE_STUCK, remedy=(), action=Action.MANUAL, since=None)
-    text = node_text(samples.node("", judgement=judgement))
-    assert text.startswith("this machine: node_stuck (medium)\n")
+    text = node_text(samples.node("this-vm", judgement=judgement))
+    assert text.startswith("us-central2-b/this-vm: node_stuck (medium)\n")
     assert text.endswith("   Action: manual.\n")
 
 
@@ -152,7 +152,7 @@ def test_other_nodes_that_are_bad_have_a_line_each() -> None:
     node = samples.node("train-2", Verdict.GONE)
     print_other_nodes(Console(stream, width=80), [as_received(serializers.node(node))])
     printed = " ".join(stream.getvalue().split())
-    assert printed.startswith("Other node train-2: gone. ")
+    assert printed.startswith("Other node us-central2-b/train-2: gone. ")
     assert printed.endswith("The reasons: tpuwatch nodes train-2")
 
 

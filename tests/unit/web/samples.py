@@ -270,10 +270,20 @@ class SampleView:
         return self.shown
 
     def events(
-        self, *, since: float | None = None, cause: Cause | None = None, after_id: int | None = None, limit: int = 100
+        self,
+        *,
+        since: float | None = None,
+        cause: Cause | None = None,
+        history: bool | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
     ) -> list[Event]:
-        self.asked.append({"since": since, "cause": cause, "after_id": after_id, "limit": limit})
+        asked = {"since": since, "cause": cause, "history": history, "after_id": after_id, "limit": limit}
+        self.asked.append(asked if history is not None else {name: asked[name] for name in asked if name != "history"})
         return self.stored
+
+    def last_event_id(self) -> int:
+        return max((event.id or 0 for event in self.stored), default=0)
 
     def findings(self) -> list[Finding]:
         return self.wrong

@@ -21,7 +21,7 @@ def test_events_are_selected_by_the_query() -> None:
 
 def test_without_a_query_the_newest_hundred_are_asked_for() -> None:
     view = SampleView()
-    assert Api(view).events("") == {"events": []}
+    assert Api(view).events("") == {"events": [], "last_id": 0}
     assert view.asked == [{"since": None, "cause": None, "after_id": None, "limit": 100}]
 
 

@@ -48,7 +48,7 @@ def test_a_bad_verdict_is_shown_open_with_all_its_parts() -> None:
     assert "<code>kill 4242</code>" in html
     assert text(html) == (
         "libtpu's runtime has not answered for 12 min while process 4242 holds the TPU."
-        " train-1 runtime_stuck since 2026-11-20 13:32:14 UTC, 12 min ago · medium"
+        " train-1 us-central2-b runtime_stuck since 2026-11-20 13:32:14 UTC, 12 min ago · medium"
         " · action: restart_runtime"
         " Why Port 8431 takes connections and answers nothing. runtime, 8 s ago"
         " Process 4242 of alice holds 4 devices and has used no CPU since. host: kernel; no fault, 2 s ago"
@@ -87,9 +87,9 @@ def test_few_nodes_are_all_listed_the_worst_first() -> None:
     html = watched_nodes(*nodes)
     read = Reader(html)
     assert [attrs["href"] for tag, attrs in read.tags if tag == "a" and attrs["href"] and attrs["href"][0] == "/"] == [
-        "/?node=a%2Fb%3F%26",
-        "/?node=train-1",
-        "/?node=train-2",
+        "/?node=a%2Fb%3F%26&zone=us-central2-b",
+        "/?node=train-1&zone=us-central2-b",
+        "/?node=train-2&zone=us-central2-b",
     ]
     assert read.text.startswith("Watched nodes: 1 gone, 2 healthy")
     assert "train-1 here" in read.text
@@ -156,7 +156,7 @@ def test_the_bar_stays_within_its_ends(used: int, value: str) -> None:
 def test_a_watched_node_has_a_page() -> None:
     nodes = [samples.node(), samples.node("train-2", Verdict.GONE), samples.node("train-3", Verdict.NODE_STUCK)]
     status = samples.watching(Verdict.RUNTIME_STUCK, node=nodes[0])
-    html = page.render(status, [samples.finding()], [samples.launch()], [], nodes, only="train-2")
+    html = page.render(status, [samples.finding()], [samples.launch()], [], nodes, only=nodes[1:2])
     read = Reader(html)
     assert read.open == []
     assert "<h1>train-2 is gone</h1>" in html
@@ -165,7 +165,7 @@ def test_a_watched_node_has_a_page() -> None:
     assert "train-3" not in read.text
     assert "28 GiB" not in read.text
     assert ("a", {"href": "/"}) in read.tags
-    assert ("a", {"href": "/api/v1/nodes?node=train-2"}) in read.tags
+    assert ("a", {"href": "/api/v1/nodes?node=train-2&zone=us-central2-b"}) in read.tags
 
 
 def test_signals_with_their_problems() -> None:

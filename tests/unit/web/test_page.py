@@ -98,7 +98,8 @@ def test_the_title_is_the_worst_that_is_known() -> None:
     unknown = "Nothing is known to be wrong: train-1 is unknown"
     assert title(status=stuck) == "1 problem: train-1 is runtime_stuck"
     assert (
-        title(status=well, findings=[samples.finding()], nodes=others) == "2 problems: train-2 is gone, hbm_oom_compile"
+        title(status=well, findings=[samples.finding()], nodes=others)
+        == "2 problems: us-central2-b/train-2 is gone, hbm_oom_compile"
     )
     assert title(status=well, nodes=others) == "1 problem: train-2 is gone"
     assert title(status=well, nodes=[samples.node()]) == "Nothing is wrong"

@@ -11,7 +11,7 @@ from tests.unit.restart.policy_scenes import situation
 from tests.unit.restart.records import NOW, record
 from tests.unit.web import samples as given
 from tpuwatch.model.restart import Blocked, Breaker, Phase, RestartDecision
-from tpuwatch.model.status import RestartsStatus
+from tpuwatch.model.status import RestartBudget, RestartsStatus
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.web import serializers
@@ -30,7 +30,8 @@ def test_the_document_has_what_is_open_first() -> None:
         read=NOW,
         breaker=Breaker(NOW, "Three restarts have failed."),
         records=[record("a", phase=Phase.DONE), records.full_record("b")],
-        decisions=[("trainer", observed())],
+        decisions=[("z/trainer", observed())],
+        budget=RestartBudget(2, 3, 3600.0, 86_400.0),
     )
     document = serializers.restarts(status, LATER, 10)
     assert (document["mode"], document["breaker"]["open"]) == ("act", True)
@@ -40,8 +41,10 @@ def test_the_document_has_what_is_open_first() -> None:
     ]
     assert document["restarts"][0]["driver"] == "process 77 on vm-1"
     assert len(document["restarts"][0]["history"]) == 2
+    assert document["budget"]["restarts"] == 2
     (decision,) = document["decisions"]
-    assert (decision["label"], decision["wanted"], decision["act"]) == ("trainer", "restart_node", None)
+    assert (decision["node"], decision["zone"]) == ("trainer", "z")
+    assert (decision["wanted"], decision["act"]) == ("restart_node", None)
     assert (decision["blocked"], decision["person_needed"]) == ("observe", True)
     assert len(serializers.restarts(status, LATER, 1)["restarts"]) == 1
     nothing = serializers.restarts(RestartsStatus(acts=False), LATER, 10)

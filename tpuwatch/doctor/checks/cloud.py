@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import installed
 from tpuwatch.doctor import metadata
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.checks.host import chips
@@ -25,7 +26,7 @@ _SCOPES: Final = "https://cloud.google.com/compute/docs/access/service-accounts#
 _CLOCK: Final = "https://cloud.google.com/compute/docs/instances/configure-ntp"
 _SETUP: Final = "https://cloud.google.com/tpu/docs/setup-gcp-account"
 _ZONES: Final = "https://cloud.google.com/tpu/docs/regions"
-_CONFIGURATION: Final = "config.example.toml"
+_CONFIGURATION: Final = installed("config.example.toml")
 
 _WARN_SECONDS, _WRONG_SECONDS = 60.0, 300.0  # of clock offset; Google refuses signed requests beyond 5 minutes
 _TPU_SCOPES: Final = (CLOUD_PLATFORM, "https://www.googleapis.com/auth/cloud.tpu")

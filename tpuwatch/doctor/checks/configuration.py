@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import ConfigDeniedError, installed
 from tpuwatch.doctor.check import Area, Check, Result, unknown, warn, wrong
 
 if TYPE_CHECKING:
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.doctor.environment import Environment
 
-_KEYS: Final = "config.example.toml"
+_KEYS: Final = installed("config.example.toml")
 
 
 def configuration(environment: Environment) -> Iterator[Result]:
@@ -19,7 +20,7 @@ def configuration(environment: Environment) -> Iterator[Result]:
     from tpuwatch.config import inconsistencies
 
     error = environment.config_error
-    if error is not None and isinstance(error.__cause__, PermissionError):
+    if isinstance(error, ConfigDeniedError) or (error is not None and isinstance(error.__cause__, PermissionError)):
         yield unknown(f"{error}. The other checks go by the defaults.", environment.sudo)
     elif error is not None:
         for line in str(error).splitlines():

@@ -9,7 +9,7 @@ import random
 import socket
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import SystemClock, format_size
+from tpuwatch.core import SystemClock, format_size, installed
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.google_apis import identity
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.doctor.environment import Environment
 
-_OPERATIONS = "docs/operations.md"
+_OPERATIONS = installed("docs/operations.md")
 _UNIT = "tpuwatch.service"
 _START = "`sudo systemctl start tpuwatch`, or `tpuwatch run`"
 _PROPERTIES = "LoadState,ActiveState,UnitFileState,Result,NRestarts,PrivateTmp,DynamicUser,User"
@@ -183,7 +183,7 @@ def runtime_ports(environment: Environment) -> Iterator[Result]:
         elif port.problem is Problem.FOREIGN:
             who = f"`sudo ss -ltnp 'sport = :{port.port}'`"
             fix = f"ports under [runtime]: those of libtpu; the process on this one: {who}"
-            yield wrong(port.detail, fix, "config.example.toml")
+            yield wrong(port.detail, fix, installed("config.example.toml"))
         else:
             yield unknown(port.detail)
 

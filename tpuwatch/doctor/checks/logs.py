@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import format_size
+from tpuwatch.core import format_size, installed
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import job_users, variable_sets
@@ -71,7 +71,7 @@ def _directory(environment: Environment, path: Path, entry: os.stat_result) -> I
         yield wrong(
             f"{path} cannot be read by {environment.my_name}.",
             f"`sudo tpuwatch run`, or the systemd unit, which can read every log; or `chmod o+rx {path}`",
-            "docs/operations.md",
+            installed("docs/operations.md"),
         )
     denied = [environment.user_name(user.uid) for user in job_users(environment) if not user.may(entry, "wx")]
     if denied:
@@ -97,7 +97,7 @@ def destination(environment: Environment) -> Iterator[Result]:
             f"`tpuwatch exec` and `tpuwatch env` set TPU_LOG_DIR={cut(str(given))} (log_dir under [tune]), which is "
             "not among the directories that tpuwatch follows.",
             f'log_dir = "{watched[0] if watched else _FALLBACK}" under [tune], or add "{given}" to paths under [logs]',
-            "config.example.toml",
+            installed("config.example.toml"),
         )
     for setting in variable_sets(environment):
         value = setting.variables.get("TPU_LOG_DIR")
@@ -108,7 +108,7 @@ def destination(environment: Environment) -> Iterator[Result]:
                     "directories that tpuwatch follows.",
                     f'export TPU_LOG_DIR={watched[0] if watched else _FALLBACK}, or add "{_DEFAULT}" to paths under '
                     "[logs]",
-                    "config.example.toml",
+                    installed("config.example.toml"),
                 )
             continue
         where, shown = setting.where, cut(value)
@@ -137,7 +137,7 @@ def destination(environment: Environment) -> Iterator[Result]:
             yield wrong(
                 f"TPU_LOG_DIR={shown} in {where} is not among the directories that tpuwatch follows.",
                 f'paths = ["{shown}", "{_FALLBACK}"] under [logs] of tpuwatch\'s configuration',
-                "config.example.toml",
+                installed("config.example.toml"),
             )
 
 
@@ -240,7 +240,7 @@ def job_output(environment: Environment) -> Iterator[Result]:
             yield warn(
                 f"{pattern} matches no file.",
                 "Correct it in job_paths under [logs], or send the job's output there: python3 train.py > FILE 2>&1",
-                "config.example.toml",
+                installed("config.example.toml"),
             )
             continue
         hidden = [match for match in matches if not _readable(match, environment.me)]

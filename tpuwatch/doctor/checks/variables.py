@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import format_size
+from tpuwatch.core import format_size, installed
 from tpuwatch.doctor.check import Area, Check, CheckStatus, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut
 from tpuwatch.doctor.jobs import find_jobs, variable_sets
@@ -157,7 +157,7 @@ def _ports(environment: Environment, variables: Mapping[str, str], where: str) -
             f"Runtime metrics are served on {cut(', '.join(sorted(theirs)))} in {where}; tpuwatch queries "
             f"{', '.join(sorted(ours))}.",
             f"ports = [{cut(', '.join(sorted(theirs)))}] under [runtime] of tpuwatch's configuration",
-            "docs/operations.md",
+            installed("docs/operations.md"),
         )
 
 

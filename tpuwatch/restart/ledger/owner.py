@@ -55,6 +55,11 @@ def owner_words(text: str) -> str:
     return owner.text if owner is not None else f'"{text}"'
 
 
+def has_ended(text: str) -> bool:
+    """Whether that is a driver of this machine whose process has ended for sure."""
+    return bool(text) and ThisMachine().is_gone(text)
+
+
 class ThisMachine:
     """Names drivers in this process, and knows whether those of this machine are gone for sure."""
 

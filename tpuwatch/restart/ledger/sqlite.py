@@ -22,7 +22,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import ConflictError, LedgerError, create_private
+from tpuwatch.core import ConflictError, LedgerDeniedError, LedgerError, create_private
 from tpuwatch.model import Fleet
 from tpuwatch.restart.ledger.base import KEPT_NODES, Stored, StoredFleet
 from tpuwatch.restart.ledger.codec import DamagedError, decode, decode_fleet, encode
@@ -220,9 +220,21 @@ class SqliteLedger:
                 raise LedgerError(
                     f"the ledger {self.path} cannot be {what}: it is being written by {writer}"
                 ) from error
+            if not self._may_be_used():
+                raise self._denied(what) from error
             raise LedgerError(f"the ledger {self.path} cannot be {what} ({why}): {_NOT_NOW}") from error
         except OSError as error:
+            if isinstance(error, PermissionError) and not self._may_be_used():
+                raise self._denied(what) from error
             raise LedgerError(f"the ledger {self.path} cannot be {what} ({error.strerror}): {_NOT_NOW}") from error
+
+    def _may_be_used(self) -> bool:
+        """Whether this user may read and write the ledger, as far as the modes of files say."""
+        used = self.path if os.path.lexists(self.path) else self.path.parent
+        return os.access(used, os.R_OK | os.W_OK) and os.access(self.path.parent, os.W_OK | os.X_OK)
+
+    def _denied(self, what: str) -> LedgerDeniedError:
+        return LedgerDeniedError(f"the ledger {self.path} cannot be {what}: uid {os.geteuid()} may not")
 
     def _damaged(self, how: str) -> str:
         return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import capital, listed
+from tpuwatch.core import capital, installed, listed
 from tpuwatch.model import Phase
 from tpuwatch.restart.local.processes import decode_processes, encode_processes, process_tree, targets
 
@@ -99,4 +99,4 @@ def _ask(driver: LocalDriver, process: ProcessId, number: signal.Signals) -> str
         try:
             return "" if system.send(handle, number) else "has ended"
         except PermissionError:
-            return "may not be signalled by tpuwatch without systemd/tpuwatch-act.conf"
+            return f"may not be signalled by tpuwatch without {installed('systemd/tpuwatch-act.conf')}"

@@ -10,7 +10,7 @@ import contextlib
 import signal
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import capital, clean, length, listed
+from tpuwatch.core import capital, clean, installed, length, listed
 from tpuwatch.model import Phase
 from tpuwatch.restart.local.processes import (
     HolderTree,
@@ -200,8 +200,8 @@ def _not_ended(driver: LocalDriver, still: list[ProcessId]) -> str:
 def _denied(denied: list[ProcessId]) -> str:
     pids = " ".join(str(process.pid) for process in denied[:_NAMED])
     return (
-        f"tpuwatch may not signal {_lower(denied)}: install systemd/tpuwatch-act.conf, which grants it, or end it by "
-        f"hand: `sudo kill {pids}`."
+        f"tpuwatch may not signal {_lower(denied)}: install {installed('systemd/tpuwatch-act.conf')}, which grants it, "
+        f"or end it by hand: `sudo kill {pids}`."
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import clean, length
+from tpuwatch.core import clean, installed, length
 from tpuwatch.model import Phase
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _restart(driver: LocalDriver) -> None:
         driver.end(
             Phase.NEEDS_OPERATOR,
             f"The runtime was not restarted, and runs as before: {ran.why('the command')} What tpuwatch needs for it "
-            "is described in docs/restart.md.",
+            f"is described in {installed('docs/restart.md')}.",
         )
         return
     driver.write(Phase.VERIFYING, stops=1, note=f"The restart of the runtime has failed: {ran.why('the command')}")

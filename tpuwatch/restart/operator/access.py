@@ -24,7 +24,7 @@ class LedgerAccess:
 
     ledger: Ledger
     audit: Audit
-    location: str  # of the ledger: a directory, or gs://…
+    location: str  # of the ledger: a directory, or gs://…; "" where it is read through the daemon
     config: str = ""  # the configuration that was named on the command line
 
     @property

@@ -23,6 +23,7 @@ from tpuwatch.model import (
     Phase,
     Problem,
     Verdict,
+    node_label,
 )
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing
 from tpuwatch.restart.workflow.within import heard_from_within
@@ -135,7 +136,9 @@ class NodeReporter:
 
     def _from_cloud(self, target: Target, observation: NodeObservation) -> NodeReport:
         answer, suggestion = self._ask_cloud(target, observation)
-        evidence = Evidence(target.node, self.clock.time(), identity=_identity(target), cloud=answer)
+        evidence = Evidence(
+            node_label(target.zone, target.node), self.clock.time(), identity=_identity(target), cloud=answer
+        )
         judgement = judge_node(evidence, JudgeLimits(self.config))
         status = JudgedNode(
             target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
@@ -163,7 +166,7 @@ class NodeReporter:
         if observation.gone:
             gone: Answer[CloudNode] = Answer(problem=Problem.GONE, tried=at, detail="The API knows no such node.")
             return gone, _similar_name(target.node, [node.name for node in listed.value or ()])
-        answer = signal.answers.get(target.node)
+        answer = signal.answers.get(node_label(target.zone, target.node))
         if answer is not None and answer.value is not None and answer.problem is None:
             node = replace(answer.value, state=observation.state, health=observation.health)
             return replace(answer, value=node), ""
@@ -185,8 +188,7 @@ def _identity(target: Target) -> Identity:
 
 
 def _is_of(document: Mapping[str, Any], target: Target) -> bool:
-    name = document["node"].rpartition("/")[2]
-    return (document["project"], document["zone"], name) == (target.project, target.zone, target.node)
+    return (document["project"], document["zone"], document["node"]) == (target.project, target.zone, target.node)
 
 
 def _peer(answer: Mapping[str, Any]) -> Peer:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
-from tpuwatch.model import Lease, Phase, Target
+from tpuwatch.model import Lease, Phase, RestartBudget, Target
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import unattended
@@ -83,26 +83,23 @@ class LedgerStatus:
     """What the ledger holds now."""
 
     breaker: Breaker
-    breaker_opens: str  # why a closed breaker opens at tpuwatch's next restart, a sentence; "" if it does not
-    restarts_in_window: int  # of all nodes
-    window_seconds: float
-    max_restarts: int  # in that window, by tpuwatch itself
+    budget: RestartBudget
     restarts: Sequence[RestartState]
     ledger_problem: str = ""  # why it cannot be written; "" if it can
 
     @property
     def needs_attention(self) -> bool:
         """Whether an operator has something to do."""
-        breaker = self.breaker.opened is not None or bool(self.breaker_opens)
+        breaker = self.breaker.opened is not None or bool(self.budget.breaker_opens)
         return bool(self.ledger_problem) or breaker or any(state.needs_attention for state in self.restarts)
 
     def document(self) -> dict[str, Any]:
         """It for JSON."""
         return {
             "breaker": {**times("opened", self.breaker.opened), "reason": self.breaker.reason},
-            "restarts_in_window": self.restarts_in_window,
-            "window_seconds": self.window_seconds,
-            "restarts_max": self.max_restarts,
+            "restarts_in_window": self.budget.restarts,
+            "window_seconds": self.budget.window_seconds,
+            "restarts_max": self.budget.max_restarts,
             "ledger_problem": self.ledger_problem or None,
             "restarts": [state.document() for state in self.restarts],
         }
@@ -178,24 +175,36 @@ def read_status(access: LedgerAccess, targets: Sequence[Target], settings: Polic
     except LedgerError as error:
         problem = str(error)
     view = reading.view
-    breaker = view.fleet.breaker
     return LedgerStatus(
-        breaker=breaker,
-        breaker_opens="" if breaker.opened is not None else budgets.trips(view, settings, now),
-        restarts_in_window=budgets.use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
-        window_seconds=settings.fleet_window_seconds,
-        max_restarts=settings.fleet_max,
+        breaker=view.fleet.breaker,
+        budget=fleet_budget(view, settings, now),
         restarts=[
             _state(record, machine, now - settings.node_window_seconds)
-            for record in _of(view.records.values(), targets)
+            for record in records_of(view.records.values(), targets)
         ],
         ledger_problem=problem,
     )
 
 
+def fleet_budget(view: budgets.LedgerView, settings: PolicySettings, now: float) -> RestartBudget:
+    """What is used of the budget of all nodes, and what opens the breaker."""
+    return RestartBudget(
+        restarts=budgets.use(view, Target("", "", ""), UNKNOWN_FLEET_SIZE, settings, now).fleet,
+        max_restarts=settings.fleet_max,
+        window_seconds=settings.fleet_window_seconds,
+        node_window_seconds=settings.node_window_seconds,
+        breaker_opens="" if view.fleet.breaker.opened is not None else budgets.trips(view, settings, now),
+    )
+
+
 def read_history(access: LedgerAccess, targets: Sequence[Target]) -> list[PastRestart]:
     """All restarts of these nodes, or of all, that have ended, the latest first."""
-    records = _of([stored.record for stored in access.ledger.records()], targets)
+    return past_restarts([stored.record for stored in access.ledger.records()], targets)
+
+
+def past_restarts(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[PastRestart]:
+    """All restarts of these nodes, or of all, that have ended, the latest first."""
+    records = records_of(records, targets)
     past = [PastRestart(record.target, attempt) for record in records for attempt in budgets.attempts(record)]
     return sorted(past, key=lambda one: -one.attempt.ended)
 
@@ -251,7 +260,8 @@ def _state(record: RestartRecord, machine: ThisMachine, since: float) -> Restart
     return RestartState(record, owner_words(owner), machine.is_gone(owner), calls)
 
 
-def _of(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[RestartRecord]:
+def records_of(records: Iterable[RestartRecord], targets: Sequence[Target]) -> list[RestartRecord]:
+    """The records of these nodes, or all if there are none."""
     return [record for record in records if not targets or record.target in targets]
 
 

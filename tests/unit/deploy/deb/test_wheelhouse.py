@@ -7,6 +7,7 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from packaging.requirements import Requirement
 
 from deploy.deb.wheelhouse import GLIBC, PYTHONS, by_name, locked, needed
 from tests.paths import ROOT
@@ -43,7 +44,7 @@ def test_a_lock_is_read_as_the_other_python_would_read_it() -> None:
 
 @pytest.mark.parametrize("python", PYTHONS)
 def test_each_package_of_the_real_lock_has_one_version(python: str) -> None:
-    names = [line.partition("==")[0] for line in locked((ROOT / "requirements.lock").read_text(), python)]
+    names = [line.partition("==")[0] for line in locked((ROOT / "requirements-gcs.lock").read_text(), python)]
     assert len(names) > 30
     assert len(names) == len(set(names))
 
@@ -58,13 +59,14 @@ def test_what_is_needed_is_followed_through_extras_and_markers(tmp_path: Path) -
             wheel(tmp_path, "builds_wheels"),
         ]
     )
-    assert needed(wheels, "own", "3.12") == ["a", "b", "own"]
-    assert needed(wheels, "own", "3.10") == ["a", "b", "older", "own"]
+    assert needed(wheels, Requirement("own"), "3.12") == ["a", "b", "own"]
+    assert needed(wheels, Requirement("own"), "3.10") == ["a", "b", "older", "own"]
+    assert needed({**wheels, "plot": wheels["a"]}, Requirement("own[plot]"), "3.12") == ["a", "b", "own", "plot"]
 
 
 def test_a_wheel_that_the_lock_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="missing"):
-        needed(by_name([wheel(tmp_path, "own", "missing")]), "own", "3.12")
+        needed(by_name([wheel(tmp_path, "own", "missing")]), Requirement("own"), "3.12")
 
 
 def test_the_package_asks_for_the_pythons_and_the_c_library_that_its_wheels_are_for() -> None:
