@@ -42,7 +42,7 @@ install_package() {
     chmod -R a+rX "$scratch" # apt reads it as a user of its own
     # cloud-init and unattended upgrades use dpkg at the same time
     DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --allow-downgrades \
-        --option DPkg::Lock::Timeout=600 --option Dpkg::Options::=--force-confold "$scratch/tpuwatch.deb"
+        --option DPkg::Lock::Timeout=600 "$scratch/tpuwatch.deb"
     mkdir -p "$(dirname "$STAMP")"
     echo "$package $sha256" >"$STAMP"
 }

@@ -55,7 +55,7 @@ def build(package: Path, version: str, scratch: Path) -> None:
     (tree / "usr/bin").mkdir(parents=True)
     (tree / PROGRAM.lstrip("/")).symlink_to("../lib/tpuwatch/current/bin/tpuwatch")
     _copy(SCRIPTS / "rtupdate", tree / "usr/share/python3/runtime.d/tpuwatch.rtupdate", mode=0o755)
-    _copy(HERE / "config.toml", tree / "etc/tpuwatch/config.toml")
+    _copy(HERE / "config.toml", tree / "usr/share/tpuwatch/config.toml")
     _units(tree)
     _documents(tree / "usr/share/doc/tpuwatch")
     _completions(tree / "usr/share")
@@ -102,8 +102,7 @@ def _control(tree: Path, version: str) -> None:
     size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink()) // 1024
     text = (HERE / "control").read_text(encoding="utf-8").format(version=version, size=size)
     _write(tree / "DEBIAN/control", text)
-    _write(tree / "DEBIAN/conffiles", "/etc/tpuwatch/config.toml\n")
-    for name in ("postinst", "prerm", "postrm"):
+    for name in ("preinst", "postinst", "prerm", "postrm"):
         _copy(SCRIPTS / name, tree / "DEBIAN" / name, mode=0o755)
 
 

@@ -23,7 +23,6 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.install import InstallHost, leftovers, uninstall_steps
 
     host = InstallHost()
-    host.require_no_package()
     if not args.dry_run:
         host.require_systemd()
     failed = install.take(uninstall_steps(host), args)

@@ -24,6 +24,7 @@ BUILD_SECONDS = 300.0
 INSTALL_SECONDS = 180.0
 SCRAPE_SECONDS = 30.0
 FAILURE = "E0000: CompileTimeHbmOom: Ran out of memory in memory space hbm. Used 20.00G of 15.75G hbm."
+UNIT_IN_ETC = "/etc/systemd/system/tpuwatch.service"
 SETTINGS = f'[logs]\njob_paths = ["{JOBS}/*.log"]\n\n[cloud]\nenabled = false\n'
 
 
@@ -60,6 +61,7 @@ def finish_build(build: subprocess.Popen[str], directory: Path) -> None:
 
 def packaged(service: Service) -> str:
     """One command makes it run; an upgrade and a rollback keep all; a removal leaves state, a purge nothing."""
+    _refused(service)
     seen = [_installed(service), _upgraded(service), _rolled_back(service), _removed(service), _purged(service)]
     return "; ".join(seen)
 
@@ -72,6 +74,14 @@ def _apt(service: Service) -> None:
 
 def _dpkg(service: Service, revision: int) -> None:
     service.machine.shell(f"dpkg --install {PACKAGES}/tpuwatch_*-{revision}_amd64.deb", seconds=INSTALL_SECONDS)
+
+
+def _refused(service: Service) -> None:
+    """Beside a service that `tpuwatch install` made, which would hide the package's unit."""
+    service.machine.run("systemctl", "stop", "tpuwatch", check=False)
+    service.machine.write(UNIT_IN_ETC, "[Service]\nExecStart=/opt/tpuwatch/bin/tpuwatch run\n")
+    expect(service.machine.status("sh", "-c", f"dpkg --install {PACKAGES}/tpuwatch_*-1_amd64.deb") != 0, "it is hidden")
+    service.machine.shell(f"rm {UNIT_IN_ETC}; systemctl daemon-reload")
 
 
 def _installed(service: Service) -> str:
