@@ -9,7 +9,7 @@ PACKAGE := $(shell find tpuwatch -type f -not -name "*.pyc")
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS and BOOTED_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS, BOOTED_ARGS and DEB_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
 # Else each process that a test starts, and each of those that run tests, would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=worksteal $(PYTEST_ARGS)
@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring dashboards picture example lock dist clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring deploy dashboards picture example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -118,12 +118,21 @@ picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 dashboards: $(VENV)/.dev-stamp ## Write deploy/grafana/dashboards from their code (Python 3.11 or newer)
 	$(BIN)/python -m deploy.grafana.build
 
+$(VENV)-deploy/.stamp: requirements-deploy.lock
+	$(PYTHON) -m venv $(VENV)-deploy
+	$(VENV)-deploy/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-deploy.lock
+	@touch $@
+
+deploy: $(VENV)/.dev-stamp $(VENV)-deploy/.stamp ## Check what is in deploy/, each by its own tool
+	PATH="$(abspath $(VENV)-deploy/bin):$$PATH" $(BIN)/python -m pytest tests/proof/deploy $(PYTEST_ARGS)
+
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml
 
 lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock
 	$(COMPILE) --upgrade --group build --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(COMPILE:pyproject.toml=) --upgrade --group deploy --output-file requirements-deploy.lock
 	$(COMPILE) --upgrade --extra gcs --constraint requirements-dev.lock --output-file requirements-gcs.lock
 	$(COMPILE) --upgrade --extra plot --constraint requirements-dev.lock --output-file requirements-plot.lock
 	$(UV) pip compile requirements-preflight.in --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
@@ -132,6 +141,9 @@ lock: ## Bring the locks up to date (needs uv)
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
 
+deb: $(VENV)/.run-stamp ## Build the Debian package into dist/ (takes dpkg-deb)
+	$(BIN)/python -m deploy.deb $(DEB_ARGS)
+
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(VENV)-preflight dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-deploy $(VENV)-preflight dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -66,9 +66,10 @@ def test_systemd_accepts_the_unit_and_nothing_that_it_does_not_know(tmp_path: Pa
 
 
 @takes_systemd
-def test_the_sandbox_of_the_pruning_is_tight(tmp_path: Path) -> None:
-    words = ["systemd-analyze", "security", "--offline=true", "--threshold=40"]  # 4.0 of 10
-    unit = installed(tmp_path, PRUNE)
+@pytest.mark.parametrize(("name", "most"), [(UNIT, 21), (PRUNE, 40)])  # tenths, of 10.0 for no sandbox at all
+def test_the_sandbox_is_tight(tmp_path: Path, name: str, most: int) -> None:
+    words = ["systemd-analyze", "security", "--offline=true", f"--threshold={most}"]
+    unit = installed(tmp_path, name)
     result = subprocess.run([*words, str(unit)], capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stdout[-300:]
 

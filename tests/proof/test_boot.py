@@ -15,9 +15,9 @@ from tests.proof.boot import manual
 @pytest.mark.parametrize(
     ("document", "heading", "word"),
     [
-        ("README.md", "## Install on a TPU VM", "enable --now tpuwatch"),
-        ("docs/operations.md", "## Upgrading", "restart tpuwatch"),
-        ("docs/operations.md", "## Removing it", "disable --now tpuwatch"),
+        ("README.md", "## Install on a TPU VM", "tpuwatch install"),
+        ("docs/operations.md", "## Upgrading", "tpuwatch install"),
+        ("docs/operations.md", "## Removing it", "tpuwatch uninstall"),
         ("docs/operations.md", "## The logs themselves", "enable --now tpuwatch-prune.timer"),
         ("docs/operations.md", "## The next launch's environment", "tpuwatch-job.conf"),
     ],
@@ -31,6 +31,10 @@ def test_it_runs_the_commands_that_the_documents_give(document: str, heading: st
 
 def test_it_installs_the_drop_in_as_the_readme_says() -> None:
     assert "/etc/systemd/system/tpuwatch.service.d/" in manual.sentence("README.md", "tpuwatch-holders.conf")
+
+
+def test_it_installs_the_package_as_the_readme_says() -> None:
+    assert "./tpuwatch_*_amd64.deb" in manual.sentence("README.md", "apt-get install")
 
 
 def test_it_removes_the_timer_as_the_manual_says() -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, DeniedError, RuleError, TpuwatchError
+from tpuwatch.core import ConfigError, DeniedError, InstallError, RuleError, TpuwatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,6 +33,8 @@ COMMANDS = {
     "tune": "decide the environment of the next launch, and show why",
     "preflight": "compile a program for a TPU that is not here: does it fit?",
     "config": "check or show the configuration",
+    "install": "set tpuwatch up as a systemd service",
+    "uninstall": "remove that service",
     "sim": "simulate a cloud and its TPU VMs, for tpuwatch to watch",
     "demo": "see it at work on a simulated TPU VM",
     "completion": "print what has bash or zsh complete commands and options",
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no reason to fail
     try:
         return _run(arguments)
-    except (ConfigError, RuleError, _UsageError) as error:
+    except (ConfigError, InstallError, RuleError, _UsageError) as error:
         return _fail(error, MISUSED, arguments)
     except TpuwatchError as error:
         return _fail(error, UNKNOWN, arguments)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tpuwatch.config.consistency import inconsistencies
     from tpuwatch.config.file import SYSTEM_PATH, stamp
     from tpuwatch.config.load import load_config
-    from tpuwatch.config.render import as_dict, show
+    from tpuwatch.config.render import as_dict, render_example, show
     from tpuwatch.config.restart import LedgerConfig, RestartConfig
     from tpuwatch.config.schema import CloudConfig, Config, ConfigKey, MonitoringConfig, PeersConfig, StateConfig
     from tpuwatch.config.start import NEVER_SET, StartConfig, read_config, usable_config
@@ -25,7 +25,7 @@ else:
             "consistency": ["inconsistencies"],
             "file": ["SYSTEM_PATH", "stamp"],
             "load": ["load_config"],
-            "render": ["as_dict", "show"],
+            "render": ["as_dict", "render_example", "show"],
             "restart": ["LedgerConfig", "RestartConfig"],
             "schema": ["CloudConfig", "Config", "ConfigKey", "MonitoringConfig", "PeersConfig", "StateConfig"],
             "start": ["NEVER_SET", "StartConfig", "read_config", "usable_config"],

@@ -42,6 +42,10 @@ class TuneError(TpuwatchError):
     """A plan, an environment file or libtpu's log files cannot be read, written or removed."""
 
 
+class InstallError(TpuwatchError):
+    """tpuwatch cannot be installed as a service here."""
+
+
 class LedgerError(TpuwatchError):
     """The ledger cannot be read or written, so nothing is restarted."""
 

@@ -46,12 +46,19 @@ def configuration_mismatch(environment: Environment) -> str:
 
 @once
 def _identity(environment: Environment) -> Answer[Identity]:
-    from tpuwatch.signals import IdentitySignal
+    from tpuwatch.signals import IdentitySignal, kubernetes_node
 
     config = environment.config
     client = metadata.client(environment) if metadata.failure(environment) is None else None
     rng = random.Random()  # noqa: S311 (it spreads requests, of which there is one)
-    return IdentitySignal(config.cloud, client, config.runtime.ports, clock=environment.clock, rng=rng).ask()
+    return IdentitySignal(
+        config.cloud,
+        client,
+        config.runtime.ports,
+        clock=environment.clock,
+        rng=rng,
+        kubernetes=kubernetes_node(environment.environ),
+    ).ask()
 
 
 @once

@@ -177,6 +177,11 @@ class Facts:
         return self.own and any(getattr(self.identity, name).source == "metadata" for name in self.identity.__slots__)
 
     @cached_property
+    def in_kubernetes(self) -> bool:
+        """Whether this is a node of Kubernetes, and none that the Cloud TPU API knows."""
+        return bool(self.identity.kubernetes.value) and not self.identity.node.value
+
+    @cached_property
     def outside_cloud(self) -> bool:
         """Whether this is a machine outside of Google Cloud without a configured project, zone or node: a laptop."""
         known = (self.identity.project, self.identity.zone, self.identity.node)

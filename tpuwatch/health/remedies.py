@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from enum import Enum, unique
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean
 from tpuwatch.model import Remedy
@@ -37,6 +37,13 @@ class RemedyStep(Enum):
     DESCRIBE = Remedy(
         "Look at state, health and symptoms: `gcloud compute tpus tpu-vm describe {node} " + _WHERE + "`",
         f"{_GCLOUD}/tpu-vm/describe",
+    )
+    DESCRIBE_IN_KUBERNETES = Remedy(
+        "Look at its conditions, taints and labels: `kubectl describe node {node}`. GKE's nodes are never restarted "
+        "through the Cloud TPU API: to renew this one, have its pods run elsewhere, `kubectl drain {node} "
+        "--ignore-daemonsets --delete-emptydir-data`, and delete its VM, which GKE makes again: `gcloud compute "
+        "instances delete {node} " + _WHERE + "`",
+        "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-auto-repair",
     )
     STATUS = Remedy(
         "Look at what its own tpuwatch reports: `gcloud compute tpus tpu-vm ssh {node} " + _WHERE + " --worker=0 "
@@ -172,10 +179,18 @@ class RemedyStep(Enum):
     )
 
 
+# What stands in place of steps that ask the Cloud TPU API, where it does not know the node.
+_IN_KUBERNETES: Final = {
+    RemedyStep.DESCRIBE: RemedyStep.DESCRIBE_IN_KUBERNETES,
+    RemedyStep.MAINTENANCE: RemedyStep.DESCRIBE_IN_KUBERNETES,
+}
+
+
 def remedy(steps: tuple[RemedyStep, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
     """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault."""
     fields = _fields(facts, pids) if steps else {}
-    return tuple(Remedy(step.value.do.format_map(fields), step.value.source) for step in dict.fromkeys(steps))
+    fitting = (_IN_KUBERNETES.get(step, step) if facts.in_kubernetes else step for step in steps)
+    return tuple(Remedy(step.value.do.format_map(fields), step.value.source) for step in dict.fromkeys(fitting))
 
 
 def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
@@ -184,7 +199,11 @@ def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
     held = [holder.pid for holder in facts.main_holders if holder.pid in pids]
     return {
         "node": _quoted(
-            (node.name if node else "") or identity.node.value or facts.evidence.node.rpartition("/")[2], "NODE"
+            (node.name if node else "")
+            or identity.node.value
+            or identity.kubernetes.value
+            or facts.evidence.node.rpartition("/")[2],
+            "NODE",
         ),
         "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),
         "project": _quoted((node.project if node else "") or identity.project.value, "PROJECT"),

@@ -98,7 +98,8 @@ class JudgeService:
         self._record(before, judgement)
         cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
         project = cloud.project if cloud else evidence.identity.project.value
-        return JudgedNode(name, project, zone, evidence.own, judgement, cloud, evidence.peer.value)
+        in_api = not evidence.own or bool(evidence.identity.node.value)
+        return JudgedNode(name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api)
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""

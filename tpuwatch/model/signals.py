@@ -83,6 +83,9 @@ class Known:
     source: str = ""
 
 
+HERE = "this-vm"  # the label of a machine of which no node name is known
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who this machine is. An empty value is unknown."""
@@ -97,6 +100,12 @@ class Identity:
     spot: Known = Known()  # "yes" or "no"
     instance: Known = Known()  # the VM's number in Compute Engine
     metrics_ports: Known = Known()  # "8431,8432"
+    kubernetes: Known = Known()  # the name of the node of Kubernetes in a pod of which tpuwatch runs
+
+    @property
+    def name(self) -> str:
+        """What its node is called: as the Cloud TPU API knows it, else as Kubernetes does, else `HERE`."""
+        return self.node.value or self.kubernetes.value or HERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +330,6 @@ class Evidence:
     server: Answer[ModelServer] = OFF
 
 
-HERE = "this-vm"  # the name of a machine of which no node name is known
-
-
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """The latest answers of all sources, at one moment. Never changed."""
@@ -345,7 +351,7 @@ class Snapshot:
     @property
     def own(self) -> str:
         """The label of the node that this machine belongs to."""
-        return node_label(self.identity.zone.value, self.identity.node.value or HERE)
+        return node_label(self.identity.zone.value, self.identity.name)
 
     def answers(self) -> dict[Signal, Answer[Any]]:
         """The latest answer of every signal."""
@@ -364,7 +370,9 @@ class Snapshot:
         """What is known at `now` of the node that this machine belongs to."""
         # Without a word on this very node the API's own state counts: whether it could be asked, and why not.
         api = self.api
-        mine = self.cloud.get(self.own) or Answer(None, None, api.problem or Problem.ABSENT, api.detail, api.tried)
+        # A node of Kubernetes is none of the API, whatever that calls another one.
+        known = self.cloud.get(self.own) if self.identity.node.value else None
+        mine = known or Answer(None, None, api.problem or Problem.ABSENT, api.detail, api.tried)
         return Evidence(
             node=self.own,
             now=now,

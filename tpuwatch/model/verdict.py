@@ -168,6 +168,7 @@ class JudgedNode:
     judgement: Judgement
     cloud: CloudNode | None
     peer: Peer | None = None  # its own tpuwatch, where the node is watched from elsewhere and that has answered
+    in_api: bool = True  # False: the Cloud TPU API is not known to have it, so it is never restarted through it
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.model import HERE, STUCK, WELL, Action, Problem, Target
+from tpuwatch.model import STUCK, WELL, Action, Problem, Target
 from tpuwatch.restart.policy.mass_failure import BadCounts, RecentPeaks, count_bad
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.situation import Confirmation, RestartSituation, confirm
@@ -134,7 +134,7 @@ class Candidates:
 
 def target_of(judged: JudgedNode) -> Target | None:
     """The node as the Cloud TPU API knows it; None for a machine of no node, or of one whose place is not known."""
-    if not judged.project or not judged.zone or judged.node == HERE:
+    if not judged.project or not judged.zone or not judged.in_api:
         return None
     return Target(judged.project, judged.zone, judged.node)
 

@@ -8,7 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.signals.cloud import CloudSignal, Watch, watches
-    from tpuwatch.signals.identity import IdentitySignal, ask_metadata
+    from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node
     from tpuwatch.signals.monitoring import MonitoringSignal
     from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
     from tpuwatch.signals.service import SignalsService
@@ -17,7 +17,7 @@ else:
         __name__,
         {
             "cloud": ["CloudSignal", "Watch", "watches"],
-            "identity": ["IdentitySignal", "ask_metadata"],
+            "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node"],
             "monitoring": ["MonitoringSignal"],
             "runtime": ["RuntimeSignal", "metrics_ports"],
             "service": ["SignalsService"],

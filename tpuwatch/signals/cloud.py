@@ -35,7 +35,8 @@ _NOWHERE: Final = (
 )
 _NOTHING: Final = (
     "There is no node to ask the Cloud TPU API for: the metadata server knows none that this machine belongs to, as "
-    "it is with TPUs made through Compute Engine, and `nodes` under [cloud] names none. Name those to watch there."
+    "it is with TPUs made through Compute Engine or GKE, and `nodes` under [cloud] names none. Name those to watch "
+    "there."
 )
 
 

@@ -3,7 +3,7 @@
 The configuration wins; the metadata server supplies the rest; what neither supplies is unknown. TPU VMs that the
 Cloud TPU API made report all in the attribute `tpu-env`. VMs with TPUs that Compute Engine or GKE made report
 NODE_ID '0' there and use other names for some keys; they belong to no node that could be stopped or started, so
-their node is unknown.
+their node is unknown. In a pod of Kubernetes the node's name there is in NODE_NAME, which deploy/gke sets.
 """
 
 from __future__ import annotations
@@ -33,10 +33,17 @@ _OFF: Final = "The metadata server is not asked: `enabled` under [cloud] is fals
 _MAX_LINES: Final = 2000
 _LINE: Final = re.compile(r"\s*([A-Z][A-Z0-9_]*)\s*:\s*(.*?)\s*")
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_KUBERNETES_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _ZONE: Final = re.compile(r"(?:projects/[^/]+/zones/)?([a-z][a-z0-9-]{0,62})")
 _PROJECT: Final = re.compile(r"([a-z0-9.-]{1,64}:)?[a-z][a-z0-9-]{0,62}")
 _NUMBER: Final = re.compile(r"[0-9]{1,20}")
 _ACCELERATOR: Final = re.compile(r"[A-Za-z0-9]{2,20}-[0-9]{1,6}")
+
+
+def kubernetes_node(environ: Mapping[str, str]) -> str:
+    """The node of Kubernetes that a pod with this environment runs on; "" outside of a pod, or if it is not told."""
+    name = environ.get("NODE_NAME", "") if environ.get("KUBERNETES_SERVICE_HOST") else ""
+    return name if _KUBERNETES_NAME.fullmatch(name) else ""
 
 
 def parse_tpu_env(text: str) -> dict[str, str]:
@@ -140,8 +147,10 @@ def _chips_per_host(accelerator: str, hosts: str) -> str:
     return str(chips // int(hosts))
 
 
-def combine(cloud: CloudConfig, runtime_ports: tuple[int, ...], reported: Mapping[str, str]) -> Identity:
-    """The identity from the configuration, which wins, and from what the metadata server reported."""
+def combine(
+    cloud: CloudConfig, runtime_ports: tuple[int, ...], reported: Mapping[str, str], kubernetes: str = ""
+) -> Identity:
+    """The identity from the configuration, which wins, from what the metadata server reported, and from Kubernetes."""
     configured = {
         "project": cloud.project,
         "zone": cloud.zone,
@@ -149,6 +158,8 @@ def combine(cloud: CloudConfig, runtime_ports: tuple[int, ...], reported: Mappin
     }
     known = {name: Known(value, "metadata") for name, value in reported.items()}
     known.update({name: Known(value, "config") for name, value in configured.items() if value})
+    if kubernetes:
+        known["kubernetes"] = Known(kubernetes, "kubernetes")
     if _elsewhere(cloud, reported):
         # Of this name there may be another node in the place that is configured: it must not be taken for this one.
         known.pop("node", None)
@@ -182,13 +193,16 @@ class IdentitySignal:
         *,
         clock: Clock,
         rng: random.Random,
+        kubernetes: str = "",
     ) -> None:
+        """`kubernetes` is the name of the node of Kubernetes that this is, if it is one."""
+        self._kubernetes = kubernetes
         self._cloud = cloud
         self._metadata = metadata
         self._runtime_ports = runtime_ports
         self._clock = clock
         self._pacing = Pacing(UNKNOWN_SECONDS, clock=clock, rng=rng, max_pause=2 * UNKNOWN_SECONDS)
-        self._last: Answer[Identity] = Answer(combine(cloud, runtime_ports, {}))
+        self._last: Answer[Identity] = Answer(combine(cloud, runtime_ports, {}, kubernetes))
 
     @property
     def identity(self) -> Identity:
@@ -219,7 +233,9 @@ class IdentitySignal:
         self._pacing.interval = KNOWN_SECONDS if complete else UNKNOWN_SECONDS
         self._pacing.succeeded()
         asked = None if problem else self._clock.time()
-        self._last = Answer(combine(self._cloud, self._runtime_ports, reported), asked, problem, detail, asked)
+        self._last = Answer(
+            combine(self._cloud, self._runtime_ports, reported, self._kubernetes), asked, problem, detail, asked
+        )
         return self._last
 
     def close(self) -> None:

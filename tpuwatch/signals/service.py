@@ -6,6 +6,7 @@ A SignalsService is made for one configuration. When that changes it is stopped 
 from __future__ import annotations
 
 import logging
+import os
 import random
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -205,12 +206,14 @@ class SignalsService:
 
     def _add_cloud(self) -> None:
         from tpuwatch.google import MetadataClient, default_host
-        from tpuwatch.signals.identity import KNOWN_SECONDS, IdentitySignal
+        from tpuwatch.signals.identity import KNOWN_SECONDS, IdentitySignal, kubernetes_node
 
         cloud = self._config.cloud
         common: dict[str, Any] = {"clock": self._clock, "rng": self._rng}
         metadata = MetadataClient(default_host(), clock=self._clock) if cloud.enabled else None
-        identity = IdentitySignal(cloud, metadata, self._config.runtime.ports, **common)
+        identity = IdentitySignal(
+            cloud, metadata, self._config.runtime.ports, kubernetes=kubernetes_node(os.environ), **common
+        )
         self._snapshots.post(identity=identity.identity)  # what the configuration gives is known at once
         self._add_source("identity", identity, KNOWN_SECONDS, self._on_identity)
         if metadata is None:

@@ -33,6 +33,7 @@ _FACTS = {
     "hosts": "hosts: {}",
     "spot": "spot: {}",
     "metrics_ports": "metrics at {}",
+    "kubernetes": "node {} of Kubernetes",
 }
 
 
@@ -166,7 +167,8 @@ def _identity(identity: Mapping[str, Any] | None) -> Iterator[str]:
         if known["value"]:
             by_source.setdefault(known["source"], []).append(words.format(known["value"]))
     parts = [f"{', '.join(values)} ({source})" for source, values in by_source.items()]
-    unknown = [name.replace("_", " ") for name in _FACTS if not identity[name]["value"]]
+    spared = "node" if identity["kubernetes"]["value"] else "kubernetes"  # a machine is of the one or of the other
+    unknown = [name.replace("_", " ") for name in _FACTS if name != spared and not identity[name]["value"]]
     parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
     yield f"Machine: {'; '.join(parts)}."
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.paths import ROOT
-from tests.proof.boot import debian
+from tests.proof.boot import debian, package
 from tests.proof.boot.checks import CHECKS, FIRST
 from tests.proof.boot.failure import Failed
 from tests.proof.boot.machine import Machine
@@ -51,9 +51,16 @@ def _leave(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 # as s
 
 def _prove(scratch: Path, args: argparse.Namespace) -> int:
     begun = time.monotonic()
-    tree = debian.make(scratch / "debian", like=args.debian)
-    wheels = args.wheels.absolute() if args.wheels else debian.fetch_wheels(REPOSITORY, scratch / "wheels")
-    with Machine(tree, {"/mnt/tpuwatch": REPOSITORY, "/mnt/wheels": wheels}) as machine:
+    packages = scratch / "packages"
+    build = package.start_build(packages)
+    try:
+        tree = debian.make(scratch / "debian", like=args.debian)
+        wheels = args.wheels.absolute() if args.wheels else debian.fetch_wheels(REPOSITORY, scratch / "wheels")
+        package.finish_build(build, packages)
+    finally:
+        build.kill()
+    mounts = {"/mnt/tpuwatch": REPOSITORY, "/mnt/wheels": wheels, package.PACKAGES: packages}
+    with Machine(tree, mounts) as machine:
         print(f"{debian.describe(tree)}, booted after {time.monotonic() - begun:.0f} s\n", flush=True)
         service = Service(machine)
         failures = 0

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.proof.boot import manual, sandbox, tuning
+from tests.proof.boot import manual, package, sandbox, tuning
 from tests.proof.boot.failure import expect, until
 from tests.proof.boot.service import CONFIG, GUEST, JOB, JOBS, PYTHON, UNIT
 
@@ -150,11 +150,7 @@ def removed(service: Service) -> str:
     service.machine.shell("rm -rf /run/systemd/system/tpuwatch.service.d")  # ours
     service.machine.shell(manual.commands("docs/operations.md", "## Removing it"))
     expect(service.show("LoadState") == "not-found", f"the unit is {service.show('LoadState')}")
-    rest = service.machine.shell(
-        "find / -xdev -iname '*tpuwatch*' -not -path '/mnt/*' -not -path '/tmp/*' -not -path '/run/*' "
-        "-not -path '/var/log/store/*'; getent passwd tpuwatch || true; getent group tpuwatch || true"
-    ).split()
-    expect(not rest, f"still there: {' '.join(rest)}")
+    expect(not (rest := service.remains()), f"still there: {' '.join(rest)}")
     return "no file, no user, no unit"
 
 
@@ -176,5 +172,6 @@ CHECKS: dict[str, Callable[[Service], str]] = {
     "rebooted": rebooted,
     "upgraded": upgraded,
     "removed": removed,
+    "packaged": package.packaged,
 }
 FIRST = "installed"  # without it there is nothing to check

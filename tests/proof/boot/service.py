@@ -138,6 +138,13 @@ class Service:
             settings.setdefault(table, {}).update(values)
         self.machine.write(CONFIG, toml_text(settings))
 
+    def remains(self) -> list[str]:
+        """What a removal has left: files with its name, its user and group."""
+        return self.machine.shell(
+            "find / -xdev -iname '*tpuwatch*' -not -path '/mnt/*' -not -path '/tmp/*' -not -path '/run/*' "
+            "-not -path '/var/log/store/*'; getent passwd tpuwatch || true; getent group tpuwatch || true"
+        ).split()
+
     # -- what it watches
 
     def simulate(self) -> None:

@@ -18,6 +18,7 @@ from tests.unit.health.scenes import (
     idle,
     job,
     node,
+    own,
     silent,
     training,
 )
@@ -25,6 +26,7 @@ from tests.unit.health.situations_peer import DEAD, NEVER, STORM, beside, peer_a
 from tpuwatch.health.facts import Facts
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, node_action
+from tpuwatch.health.remedies import RemedyStep, remedy
 from tpuwatch.model.events import Cause
 from tpuwatch.model.signals import Answer, Evidence, Peer, Problem, Signal
 from tpuwatch.model.verdict import DESTRUCTIVE, STUCK, Action, Confidence, Reason, Source, Verdict
@@ -157,3 +159,13 @@ def test_ages_are_never_negative_and_unknown_where_the_time_is() -> None:
     assert facts.age(NOW + 100) == 0
     assert facts.age(NOW - 100) == 100
     assert [facts.age(when) for when in (None, 0.0, -5.0, float("nan"), float("inf"))] == [None] * 5
+
+
+def test_on_a_node_of_kubernetes_no_step_asks_the_cloud_tpu_api() -> None:
+    facts = Facts(own(identity=identity(node="", kubernetes="gke-pool-1"), cloud=silent(Problem.ABSENT)), JudgeLimits())
+    action, steps = node_action(facts)
+    assert action is Action.MANUAL
+    (step,) = remedy((*steps, RemedyStep.MAINTENANCE), facts)
+    assert step.do.startswith("Look at its conditions, taints and labels: `kubectl describe node gke-pool-1`.")
+    assert "never restarted through the Cloud TPU API" in step.do
+    assert "tpu-vm" not in step.do

@@ -94,6 +94,18 @@ def test_the_time_of_all_nodes_is_counted_by_verdict(bench: Bench) -> None:
     assert seconds() == {"stopped": 5, "preempted": 16}
 
 
+def test_a_machine_of_no_node_of_the_api_is_marked_as_such(bench: Bench) -> None:
+    bench.cloud(own="READY", other="READY")
+    bench.turn()
+    assert [status.in_api for status in bench.judging.nodes] == [True, True]
+    place = {"project": Known("p", "metadata"), "zone": Known("z", "metadata")}
+    identity = Identity(**place, kubernetes=Known("gke-pool-1", "kubernetes"))
+    bench.posted = replace(bench.posted, identity=identity)
+    assert "gke-pool-1" in bench.turn()
+    assert [status.in_api for status in bench.judging.nodes if status.own] == [False]
+    assert {status.in_api for status in bench.judging.nodes if not status.own} == {True}
+
+
 def test_changes_are_stored_and_logged_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.cloud(own="STOPPED")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tpuwatch.config.schema import CloudConfig
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.metadata import MetadataClient, MetadataError
-from tpuwatch.model.signals import Answer, Identity, Known, Problem
-from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, parse_tpu_env
+from tpuwatch.model.signals import HERE, Answer, Identity, Known, Problem
+from tpuwatch.signals.identity import KNOWN_SECONDS, UNKNOWN_SECONDS, IdentitySignal, kubernetes_node, parse_tpu_env
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
@@ -95,11 +95,43 @@ def test_a_tpu_vm_reports_everything_and_belongs_to_a_node_unless_compute_engine
         "spot": "no",
         "instance": site.metadata.get("instance/id"),
         "metrics_ports": "8431,8432",
+        "kubernetes": "",
     }
     assert identity.instance.value.isdigit()
-    assert sources(identity) == ({"metadata"} if node else {"metadata", ""})
+    assert sources(identity) == {"metadata", ""}
+    assert identity.name == (node or HERE)
     assert answer.problem is None
     assert answer.detail == ""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"), [(MetadataDialect.COMPUTE, "gke-pool-1"), (MetadataDialect.TPU, "train-1")]
+)
+def test_in_a_pod_the_node_of_kubernetes_names_what_the_cloud_tpu_api_does_not_know(
+    sites: Any, dialect: MetadataDialect, name: str
+) -> None:
+    metadata = sites(dialect=dialect).metadata
+    common: dict[str, Any] = {"clock": ManualClock(), "rng": random.Random(1)}
+    signal = IdentitySignal(CloudConfig(), metadata, (), kubernetes="gke-pool-1", **common)
+    assert signal.identity.name == "gke-pool-1"  # before any answer
+    signal.ask()
+    assert signal.identity.kubernetes == Known("gke-pool-1", "kubernetes")
+    assert signal.identity.name == name
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"NODE_NAME": "gke-pool-1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "gke-pool-1"),
+        ({"NODE_NAME": "ip-10-0-0-1.ec2.internal", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "ip-10-0-0-1.ec2.internal"),
+        ({"NODE_NAME": "gke-pool-1"}, ""),  # no pod: the name may mean anything
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ""),
+        ({"NODE_NAME": "../x", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ""),
+        ({"NODE_NAME": "a" * 254, "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, ""),
+    ],
+)
+def test_the_node_of_kubernetes_is_told_by_the_pods_environment(environ: dict[str, str], name: str) -> None:
+    assert kubernetes_node(environ) == name
 
 
 def test_spot_and_single_host(sites: Any) -> None:
@@ -199,6 +231,7 @@ def test_a_machine_without_tpu_env_is_identified_by_the_attributes() -> None:
         "spot": "yes",
         "instance": "7208041612345678901",
         "metrics_ports": "",
+        "kubernetes": "",
     }
     assert identity.metrics_ports == Known("", "")
 

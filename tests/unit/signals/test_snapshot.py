@@ -64,6 +64,15 @@ def test_without_a_name_the_machine_has_a_label_and_the_apis_own_problem() -> No
     assert (own.cloud.problem, own.cloud.detail, own.cloud.tried) == (Problem.DENIED, "no permission", NOW)
 
 
+def test_a_node_of_kubernetes_is_not_taken_for_one_of_the_api_that_is_called_the_same() -> None:
+    posted = Snapshot(
+        identity=Identity(kubernetes=Known("a", "kubernetes")), cloud={"a": node("a")}, api=Answer(1, NOW, None)
+    )
+    own = posted.evidence(NOW)
+    assert own.node == posted.own == "a"
+    assert own.cloud.problem is Problem.ABSENT
+
+
 def test_a_machine_that_is_no_node_has_no_word_of_the_cloud_though_the_api_answers() -> None:
     posted = Snapshot(cloud={"a": node("a")}, api=Answer(1, NOW, None))
     assert posted.evidence(NOW).cloud.problem is Problem.ABSENT

@@ -114,6 +114,13 @@ def test_the_machine_with_where_each_value_is_from() -> None:
     )
 
 
+def test_a_node_of_kubernetes_lacks_no_node_of_the_api() -> None:
+    text = machine_text(samples.status(identity=Identity(kubernetes=Known("gke-pool-1", "kubernetes"))))
+    assert text.startswith(
+        "   Machine: node gke-pool-1 of Kubernetes (kubernetes); unknown: project, zone,\n     worker,"
+    )
+
+
 def test_unknown_facts_are_not_printed() -> None:
     assert machine_text(samples.status()) == ""
     assert machine_text(samples.status(identity=Identity())).startswith("   Machine: unknown: project, zone, node, ")

@@ -85,7 +85,10 @@ def project_and_zone(environment: Environment) -> Iterator[Result]:
         yield warn(mismatch, fix, _CONFIGURATION)
         return
     node = f"node {known.node.value}" if known.node.value else "no node of the Cloud TPU API"
-    yield ok(f"Project {known.project.value}, zone {known.zone.value or '(of each node)'}, {node}.")
+    text = f"Project {known.project.value}, zone {known.zone.value or '(of each node)'}, {node}."
+    if known.kubernetes.value and not known.node.value:
+        text += f" It is node {known.kubernetes.value} of Kubernetes, which is never restarted through that API."
+    yield ok(text)
 
 
 def clock(environment: Environment) -> Iterator[Result]:

@@ -90,6 +90,14 @@ def test_no_metadata_server(place: Place) -> None:
     assert statuses("metadata", place.environment(config={}, environ=NOBODY)) == [CheckStatus.WRONG]
 
 
+def test_a_node_of_kubernetes_is_said_to_be_none_of_the_api(place: Place) -> None:
+    pod = {"NODE_NAME": "gke-pool-1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    with serving(pages(**{"instance/attributes/tpu-env": "NODE_ID: '0'\nCONSUMER_PROJECT_ID: 'lab'\n"})) as address:
+        environment = place.environment(config={}, environ={"GCE_METADATA_HOST": address, **pod})
+        (line,) = described("identity", environment)
+    assert "no node of the Cloud TPU API. It is node gke-pool-1 of Kubernetes, which is never restarted" in line
+
+
 def test_another_place_than_the_machine_is_in(place: Place) -> None:
     with serving(pages()) as address:
         config = {"cloud": {"zone": "europe-west4-b"}}

@@ -1,0 +1,1 @@
+"""Builds the Debian package: `make deb`."""

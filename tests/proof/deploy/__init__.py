@@ -1,0 +1,1 @@
+"""What is in deploy/, checked by the tools of those who made its languages. `make deploy` has them."""

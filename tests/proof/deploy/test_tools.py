@@ -1,0 +1,98 @@
+"""Each file of deploy/ by its own tool; and that the tool refuses what is wrong."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.paths import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DEPLOY = ROOT / "deploy"
+SHELL = [DEPLOY / "startup-script.sh", *sorted((DEPLOY / "deb/scripts").iterdir())]
+YAMLLINT = "{extends: default, rules: {document-start: disable, line-length: {max: 140}, truthy: {check-keys: false}}}"
+
+
+def run(tool: str, *words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """A tool of `make deploy`; the test is skipped where it is not on PATH."""
+    program = shutil.which(tool)
+    if program is None:
+        pytest.skip(f"{tool} is not on PATH; `make deploy` has it")
+    return subprocess.run(
+        (program, *words),
+        cwd=cwd,
+        env={**os.environ, "NO_COLOR": "1", "ANSIBLE_LINT_NODEPS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def accepts(done: subprocess.CompletedProcess[str]) -> bool:
+    print(done.stdout, done.stderr)
+    return done.returncode == 0
+
+
+def spoilt(directory: Path, original: Path, good: str, bad: str) -> Path:
+    """A copy of a file in which something is wrong."""
+    text = original.read_text(encoding="utf-8")
+    assert good in text
+    copy = directory / original.name
+    copy.write_text(text.replace(good, bad), encoding="utf-8")
+    return copy
+
+
+@pytest.mark.parametrize("script", SHELL, ids=lambda path: path.name)
+def test_shellcheck_accepts_the_script(script: Path) -> None:
+    assert accepts(
+        run(
+            "shellcheck",
+            "--enable=quote-safe-variables,require-double-brackets" if script.suffix else "--",
+            str(script),
+        )
+    )
+
+
+def test_shellcheck_refuses_a_missing_quote(tmp_path: Path) -> None:
+    copy = spoilt(tmp_path, SHELL[0], '"$(dirname "$STAMP")"', "$(dirname $STAMP)")
+    assert "SC2086" in run("shellcheck", str(copy)).stdout
+
+
+def test_terraform_parses(tmp_path: Path) -> None:
+    main = DEPLOY / "terraform/main.tf"
+    done = run("hcl2tojson", str(main))
+    assert accepts(done)
+    assert '"google_tpu_v2_vm"' in done.stdout.replace('\\"', "")
+    assert run("hcl2tojson", str(spoilt(tmp_path, main, "locals {", "locals"))).returncode != 0
+
+
+def test_hadolint_accepts_the_dockerfile(tmp_path: Path) -> None:
+    assert accepts(run("hadolint", "Dockerfile"))
+    copy = spoilt(tmp_path, ROOT / "Dockerfile", "FROM python:3.12-slim-bookworm", "FROM python")
+    assert "DL3006" in run("hadolint", str(copy)).stdout
+
+
+def test_ansible_lint_accepts_the_playbook(tmp_path: Path) -> None:
+    words = ("--offline", "--profile", "production", "-q")
+    assert accepts(run("ansible-lint", *words, "playbook.yml", cwd=DEPLOY / "ansible"))
+    copy = spoilt(tmp_path, DEPLOY / "ansible/playbook.yml", "ansible.builtin.apt", "apt")
+    assert "fqcn" in run("ansible-lint", *words, copy.name, cwd=tmp_path).stdout
+
+
+def test_kubernetes_accepts_the_daemon_set(tmp_path: Path) -> None:
+    manifest = DEPLOY / "gke/tpuwatch.yaml"
+    assert accepts(run("kubernetes-validate", "--strict", str(manifest)))
+    copy = spoilt(tmp_path, manifest, "hostPID: true", "hostPid: true")
+    assert run("kubernetes-validate", "--strict", str(copy)).returncode != 0
+
+
+@pytest.mark.parametrize("file", sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]), ids=lambda path: path.name)
+def test_yaml_is_well_formed(file: Path) -> None:
+    assert accepts(run("yamllint", "-d", YAMLLINT, str(file)))

@@ -1,0 +1,19 @@
+"""`tpuwatch install` and `tpuwatch uninstall`: the systemd units of this environment's tpuwatch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.install.host import InstallHost
+    from tpuwatch.install.steps import InstallStep, install_steps, leftovers, uninstall_steps
+else:
+    __getattr__, __all__ = public_face(
+        __name__,
+        {
+            "host": ["InstallHost"],
+            "steps": ["InstallStep", "install_steps", "leftovers", "uninstall_steps"],
+        },
+    )
