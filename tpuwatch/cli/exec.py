@@ -25,8 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from tpuwatch.model import WorkloadKind
 
     parser.usage = (
-        "tpuwatch exec [--workload NAME] [--kind KIND] [--no-tune] [--dry-run] [--config FILE]\n"
-        "                     [--json FILE] -- COMMAND …"
+        "tpuwatch exec [--workload NAME] [--kind KIND] [--no-tune] [--dry-run]\n"
+        "                     [--config FILE] [--json FILE] -- COMMAND …"
     )
     parser.epilog = _EPILOG
     options.add_workload(parser, "what is launched; workloads are tuned apart. Else $TPUWATCH_WORKLOAD")

@@ -85,4 +85,4 @@ def test_what_is_for_zsh_says_so_and_has_all_commands() -> None:
 
 def test_another_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "fish"]) == 2
-    assert "invalid choice: 'fish'" in capsys.readouterr().err
+    assert "there is no 'fish'" in capsys.readouterr().err

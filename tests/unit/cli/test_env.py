@@ -149,7 +149,7 @@ def test_a_plan_of_another_configuration_is_said(tune: Path, env: Env) -> None:
     ("words", "code", "said"),
     [
         (["--workload", "../x"], 2, "cannot be a workload's name"),
-        (["--format", "fish"], 2, "invalid choice"),
+        (["--format", "fish"], 2, "there is no 'fish'"),
         (["--config", "/nowhere.toml"], 2, "there is no configuration file"),
         (["--write", "/nowhere/x.env"], 3, "there is no directory /nowhere; make it first"),
     ],

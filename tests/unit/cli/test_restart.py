@@ -92,7 +92,7 @@ def test_a_dry_run_changes_nothing(site: Site) -> None:
         (["train-1", "--project", "No Such"], "'No Such' is not a project's ID"),
         (["train-1", "--project", "123456"], "123456 is a project's number: give its ID"),
         (["projects/123456/locations/us-east5-a/nodes/train-1"], "is a project's number"),
-        (["train-1", "--force-action", "end_holder"], "invalid choice: 'end_holder'"),
+        (["train-1", "--force-action", "end_holder"], "there is no 'end_holder'"),
         (["train-1"], "there is no terminal to ask on: give --yes"),
     ],
 )

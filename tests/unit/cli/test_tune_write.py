@@ -249,7 +249,7 @@ def test_who_may_read_no_store_sees_the_plans_that_stand(
     (workload,) = document["workloads"]
     assert (workload["workload"], workload["size_bytes"]) == ("train", 23 * GIB // 4)
     out = as_nobody(machine, "--explain")[1]
-    assert "These are the plans on disk: cannot read the store" in flat(out)
+    assert "These are the plans on disk: this user may not read the store" in flat(out)
     assert "They cannot be read here." in out
     code, out, err = as_nobody(machine, "--apply")
     assert (code, out) == (3, "")

@@ -91,7 +91,7 @@ def test_a_server_of_models_is_asked_where_the_configuration_has_its_address(wat
         assert (seen.software, seen.running, seen.waiting) == ("vLLM", 3, 1)
         assert "server" in {one.name for one in watch.signals.status()}
         wait_for(lambda: any(one.own for one in watch.judge.nodes), "a verdict")
-    assert 'tpuwatch_workload_kind{kind="serving",node="train-1"} 1.0' in shown(watching)
+    assert 'tpuwatch_workload_kind{kind="serving",node="train-1",zone="us-central2-b"} 1.0' in shown(watching)
 
 
 def test_who_this_machine_is_once_known_wakes_those_who_waited_for_it(watching: Watching) -> None:

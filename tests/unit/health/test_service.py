@@ -254,7 +254,7 @@ def test_one_that_flaps_is_logged_and_stored_only_so_often(bench: Bench, caplog:
     most = (MAX_CHANGES + 1) * 24 + 1
     assert MAX_CHANGES * 24 - 1 <= len(rows(bench, "z/own")) <= most
     assert MAX_CHANGES * 24 - 1 <= sum("own is " in line for line in caplog.messages) <= most
-    assert len(rows(bench, "other")) == 1  # what one does is not held against others
+    assert len(rows(bench, "z/other")) == 1  # what one does is not held against others
     omitted = [
         int(found[1]) for text in caplog.messages if (found := re.search(r"(\d+) changes? of its verdict", text))
     ]
@@ -275,7 +275,7 @@ def test_after_the_flapping_what_holds_is_logged_and_stored(bench: Bench, caplog
     bench.cloud(own="READY")
     bench.turn()
     assert f"{45 + 1 - MAX_CHANGES} changes of its verdict were left out" in rows(bench, "z/own")[0]
-    last = stored_verdicts(bench.store, "own")[0]
+    last = stored_verdicts(bench.store, "z/own")[0]
     assert (last.verdict, last.since) == (final.verdict, final.since)
     caplog.clear()
     bench.clock.advance(60)

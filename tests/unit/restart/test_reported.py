@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.unit.restart.records import NOW, full_record, record
-from tpuwatch.core import LedgerError, dumps
+from tpuwatch.core import TpuwatchError, dumps
 from tpuwatch.model.restart import Breaker, Lease, Phase
-from tpuwatch.model.status import RestartBudget, RestartsStatus
+from tpuwatch.model.status import RestartBudget, RestartsStatus, ledger_down
 from tpuwatch.restart import reported_history, reported_status
 from tpuwatch.restart.operator.restarts import past_restarts
 from tpuwatch.web import serializers
@@ -32,7 +32,7 @@ def document(**changes: Any) -> Any:
 def test_it_is_what_the_ledger_says() -> None:
     found = reported_status(document(problem="the disk is full"), (), NOW + 10)
     assert (found.breaker.opened, found.breaker.reason, found.budget) == (NOW - 9, "Three failed.", BUDGET)
-    assert found.ledger_problem == "the disk is full"
+    assert found.ledger_problem == ledger_down("the disk is full")
     states = {state.record.target.node: state for state in found.restarts}
     assert states["a"].driver == "process 77 on vm-1"
     for one in RECORDS:
@@ -64,5 +64,7 @@ def test_a_driver_that_has_ended_is_none() -> None:
 
 
 def test_what_the_daemon_has_not_read_is_not_called_empty() -> None:
-    with pytest.raises(LedgerError, match="has not read the ledger yet: the disk is full"):
+    with pytest.raises(
+        TpuwatchError, match=r"not read the ledger yet\. The ledger of restarts is DOWN: the disk is full\."
+    ):
         reported_status(document(budget=None, problem="the disk is full"), (), NOW)

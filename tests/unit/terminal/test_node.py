@@ -154,7 +154,7 @@ def test_other_nodes_that_are_bad_have_a_line_each() -> None:
     print_other_nodes(Console(stream, width=80), [as_received(serializers.node(node))])
     printed = " ".join(stream.getvalue().split())
     assert printed.startswith("Other node us-central2-b/train-2: gone. ")
-    assert printed.endswith("The reasons: tpuwatch nodes train-2")
+    assert printed.endswith("The reasons: tpuwatch nodes us-central2-b/train-2")
 
 
 def test_only_the_first_holders_are_printed() -> None:

@@ -101,7 +101,7 @@ def test_the_title_is_the_worst_that_is_known() -> None:
         title(status=well, findings=[samples.finding()], nodes=others)
         == "2 problems: us-central2-b/train-2 is gone, hbm_oom_compile"
     )
-    assert title(status=well, nodes=others) == "1 problem: train-2 is gone"
+    assert title(status=well, nodes=others) == "1 problem: us-central2-b/train-2 is gone"
     assert title(status=well, nodes=[samples.node()]) == "Nothing is wrong"
     assert title(status=samples.watching(Verdict.UNKNOWN)) == unknown
 

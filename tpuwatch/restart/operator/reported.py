@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import LedgerError
+from tpuwatch.core import TpuwatchError
 from tpuwatch.model import Action, Attempt, Breaker, Phase, RestartBudget, RestartRecord, Target
 from tpuwatch.restart.operator.restarts import LedgerStatus, PastRestart, RestartState, past_restarts, records_of
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def reported_status(document: Mapping[str, Any], targets: Sequence[Target], now: float) -> LedgerStatus:
     """What the ledger held of these nodes, or of all, when the daemon read it last.
 
-    Raises LedgerError if it never did.
+    Raises TpuwatchError if it never did.
     """
     budget, breaker = document["budget"], document["breaker"]
     if budget is None:
-        problem = document["ledger_problem"] or "it has only just begun; ask again in a moment"
-        raise LedgerError(f"the daemon has not read the ledger yet: {problem}")
+        problem = document["ledger_problem"] or "It has only just begun; ask again in a moment."
+        raise TpuwatchError(f"the daemon has not read the ledger yet. {problem}")
     since = now - budget["node_window_seconds"]
     return LedgerStatus(
         breaker=Breaker(opened=breaker["opened_epoch"], reason=breaker["reason"]),
