@@ -53,7 +53,7 @@ def fleet() -> Any:
             Query(
                 'count(max by (zone, node) (tpuwatch_verdict{zone=~"$zone", verdict=~".*_stuck"} == 1)) or vector(0)'
             ),
-            "verdicts.md",
+            "runbooks/TpuwatchNodeStuck.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -65,7 +65,7 @@ def fleet() -> Any:
                 ' and on (zone, node) max by (zone, node) (tpuwatch_verdict{verdict=~"(runtime|node)_stuck"} == 1))'
                 " or vector(0)"
             ),
-            "verdicts.md",
+            "runbooks/TpuwatchRuntimeStuck.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -73,7 +73,7 @@ def fleet() -> Any:
             "Need an operator",
             "Nodes for which tpuwatch does nothing more by itself.",
             Query("max(tpuwatch_restart_person_needed)"),
-            "restart.md",
+            "runbooks/TpuwatchPersonNeeded.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -81,7 +81,7 @@ def fleet() -> Any:
             "Wait for capacity",
             "Nodes that were stopped for a restart and whose start is refused for lack of capacity.",
             Query("max(tpuwatch_restarts_waiting_for_capacity)"),
-            "restart.md",
+            "runbooks/TpuwatchWaitingForCapacity.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -89,7 +89,7 @@ def fleet() -> Any:
             "Breaker open",
             "1 while no restart is begun until `tpuwatch restarts reset-breaker`.",
             Query("max(tpuwatch_breaker_open)"),
-            "restart.md",
+            "runbooks/TpuwatchBreakerOpen.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -97,7 +97,7 @@ def fleet() -> Any:
             "Daemons that are not ready",
             "Daemons that report a problem of their own: a loop that stands still, a store that cannot be written.",
             Query('count(tpuwatch_problems{kind="daemon"} > 0) or vector(0)'),
-            "operations.md",
+            "runbooks/TpuwatchNotReady.md",
             limit=Limit(attention=1),
             span=3,
         ),
@@ -157,6 +157,20 @@ def fleet() -> Any:
             "causes.md",
             limit=Limit(attention=1),
             stacked=True,
+        ),
+        series_panel(
+            "Availability",
+            "The share of the time of all watched nodes in which they were healthy, starting, compiling or idle.",
+            [
+                Query(
+                    f'sum(increase(tpuwatch_verdict_seconds_total{{verdict=~"{WELL}"}}[1h]))'
+                    " / sum(increase(tpuwatch_verdict_seconds_total[1h]))",
+                    "available",
+                )
+            ],
+            "verdicts.md",
+            limit=Limit(attention=0.95, bad=0.8, low=True),
+            unit="percentunit",
         ),
         series_panel(
             "Changes of verdict",

@@ -23,7 +23,7 @@ from grafana_foundation_sdk.models import prometheus as prometheus_model
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DOCS = "https://github.com/tpuwatch/tpuwatch/blob/main/docs"
+DOCS = "https://tpuwatch.example.com"  # where docs/ is published: the same as in the alerts
 DATASOURCE = model.DataSourceRef(type_val="prometheus", uid="${datasource}")
 COLORS = {
     "healthy": "green",

@@ -12,10 +12,11 @@ from typing import Final
 
 from tests.e2e.daemon_in_cloud import AS_IT_WAS
 from tests.e2e.daemon_process import wait_for
+from tests.proof.monitoring.dashboards import queries, without_data
 from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
 from tests.proof.monitoring.watch import NODES, OOM, Watch
-from tests.standins.simulated import simulated
+from tests.standins.simulated import ZONE, simulated
 from tests.unit.deploy.alerts import rules
 
 PATIENCE_SECONDS: Final = 60.0  # for one message
@@ -117,7 +118,7 @@ HEADING: Final = f"{'alert':<32} {'fired':>8} {'over':>8}   fault"
 
 def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> list[Row]:
     """Play all of it, or the acts with `only` in the name of a fault; raises AssertionError with what is missing."""
-    inbox = Inbox()
+    inbox, since = Inbox(), time.time()
     with inbox.open(), ExitStack() as started:
         site = started.enter_context(simulated(scratch / "sim", **NODES))
         watch = started.enter_context(Watch(scratch, site).running())
@@ -133,6 +134,12 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
             if any(only in scene.name for scene in act):
                 proof.play(act)
         proof.finish()
+        if not only:
+            places = [(own["instance"], "job-1"), (fleet.outside.address, NODE)]
+            choices = [{"instance": instance, "zone": ZONE, "node": node} for instance, node in places]
+            lacking = without_data(stack, since, time.time(), choices)
+            assert not lacking, "panels without data:\n" + "\n".join(lacking)
+            print_line(f"{len(list(queries()))} queries of the dashboards have data.")
         proof.play(act_of_all(watch, fleet))
     return proof.rows
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import yaml
 
@@ -185,10 +186,15 @@ class Stack:
 
     def query(self, text: str) -> list[dict[str, Any]]:
         """The result of a query now."""
-        from urllib.parse import quote
+        return self._ask("query", query=text)
 
-        status, body = _get(self._port, f"/api/v1/query?query={quote(text)}")
-        assert status == 200, body
+    def range(self, text: str, since: float, until: float, step: float) -> list[dict[str, Any]]:
+        """The result of a query over a time, in seconds since the epoch; series without a point in it are not in it."""
+        return self._ask("query_range", query=text, start=since, end=until, step=step)
+
+    def _ask(self, what: str, **given: Any) -> list[dict[str, Any]]:
+        status, body = _get(self._port, f"/api/v1/{what}?{urlencode(given)}")
+        assert status == 200, f"{given['query']}: {body}"
         found: list[dict[str, Any]] = json.loads(body)["data"]["result"]
         return found
 
