@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -275,13 +276,18 @@ def _died(status: int | None, stage: str) -> dict[str, Any]:
 
 def _records(directory: Path) -> Iterator[RecognisedRecord]:
     """What the rules recognise in what the child printed and in libtpu's log of it."""
-    scanner = Scanner(for_programs(load_catalogue()))
+    scanner = _scanner()
     logs = [path for path in (directory / "logs").iterdir() if ".INFO." in path.name and not path.is_symlink()]
     for path in [directory / _OUTPUT, *logs]:
         data = path.read_bytes()
         parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
         for match in [*parser.feed(data), *parser.finish()]:
             yield RecognisedRecord.from_match(match, path.name, time.time())
+
+
+@cache
+def _scanner() -> Scanner:
+    return Scanner(for_programs(load_catalogue()))
 
 
 def _tail(path: Path) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.proof.properties.test_patterns import real_texts
 from tests.unit.logs.parse.test_known_lines import CATALOGUE, EXAMPLES, compare, storms
+from tests.unit.logs.rules.test_digits import alike, examples_with_digits
 from tpuwatch.logs.parse.scan import Scanner
 
 
@@ -30,3 +31,7 @@ def test_in_storms_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPa
 def test_in_storms_of_examples(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(9)
     assert compare(scanner, storms(rng, 500, EXAMPLES), rng, monkeypatch) > 3000
+
+
+def test_patterns_find_the_same_in_all_examples_with_other_digits() -> None:
+    alike(examples_with_digits())
