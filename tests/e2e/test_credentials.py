@@ -88,7 +88,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def test_a_token_of_the_metadata_server_opens_the_api_over_tls(site: Site) -> None:
     site.start()
     answer = site.ask()
-    assert answer == {"problem": None, "detail": "", "states": {"train-1": "READY"}, "counts": {"ListNodes OK": 1}}
+    assert answer == {
+        "problem": None,
+        "detail": "",
+        "states": {"us-east5-a/train-1": "READY"},
+        "counts": {"ListNodes OK": 1},
+    }
     assert site.world.tokens  # one was given out, and nothing is answered without
     assert [(call.method, call.code) for call in site.world.calls if call.service] == [("ListNodes", "OK")]
 
@@ -101,7 +106,7 @@ def test_a_token_that_is_revoked_is_replaced_by_the_next_ask(site: Site) -> None
     answer = site.ask()
     assert answer["problem"] == "credentials"
     assert "gcloud auth application-default login" in answer["detail"]
-    assert answer["states"] == {"train-1": "READY"}  # what was last known
+    assert answer["states"] == {"us-east5-a/train-1": "READY"}  # what was last known
     answer = site.ask()
     assert answer["problem"] is None
     assert answer["counts"] == {"ListNodes OK": 2, "ListNodes UNAUTHENTICATED": 1}

@@ -55,8 +55,8 @@ def test_a_node_that_recovers_after_a_refused_stop_is_not_stopped(fleet: Fleet, 
     outside.judged("train-1", "node_stuck", "unknown")
     outside.skip(LATER_SECONDS)
     wait_for(lambda: stops(fleet), "the first stop")
+    its_own.reply = status("train-1", "idle")  # first: with this word and a healthy node it would be decided anew
     fleet.site.do("set", health="HEALTHY")
-    its_own.reply = status("train-1", "idle")
     outside.judged("train-1", "idle")
     fleet.site.do("clear", method="StopNode")
     later(outside, lambda: outside.counted(CANCELLED) == 1, "the end of the restart", RETRY_SECONDS)
