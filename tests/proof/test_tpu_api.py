@@ -200,7 +200,7 @@ def test_a_late_call_is_carried_out_though_the_caller_has_left() -> None:
         site.api.nodes.add(NODE)
         site.api.strike("StopNode", Fault.LATE)
         with pytest.raises(DeadlineExceeded):
-            site.call("stop_node", name=NODE, timeout=0.01)
+            site.call("stop_node", name=NODE, timeout=0.2)
         deadline = time.monotonic() + SECONDS
         while site.state() == "READY" and time.monotonic() < deadline:
             time.sleep(0.01)
