@@ -63,7 +63,7 @@ sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/
 proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring ## All that takes long: benchmarks, chaos, soak, boot, alerts
 
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
-	$(PYTEST) tests/proof
+	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy
 
 preflight: $(VENV)-preflight/.stamp $(VENV)/.dev-stamp ## What the TPU compiler says, with the real JAX, Keras and TensorFlow
 	TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
