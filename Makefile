@@ -6,7 +6,7 @@ UV ?= uv
 
 BIN := $(VENV)/bin
 PACKAGE := $(shell find tpuwatch -type f -not -name "*.pyc")
-PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 # PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS, BOOTED_ARGS and DEB_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
