@@ -88,7 +88,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0: it fits on all; 1: it does not, or is wrong; 2: wrong use; 3: there is no answer."""
-    from tpuwatch.core import ConfigError
     from tpuwatch.program import (
         ChildLimits,
         Program,
@@ -121,8 +120,6 @@ def run(args: argparse.Namespace) -> int:
             )
         finally:
             progress.clear()
-        if result.problem is not None and result.problem["kind"] == "usage":
-            raise ConfigError(result.problem["message"])
         results.append(result)
     document = preflight_document(program, results, python)
     if args.json:

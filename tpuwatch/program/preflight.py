@@ -122,15 +122,18 @@ def run_preflight(
 
     `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
-    Never raises for what the child does; KeyboardInterrupt ends the child.
+    Raises ConfigError for what the user gave wrongly, and never for what the program does; KeyboardInterrupt ends the
+    child.
     """
+    if up_to is not None and up_to < step:
+        raise ConfigError(f"--max-batch {up_to} is less than --batch-step {step}: no batch is a multiple of {step}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tpuwatch-preflight-") as name:
         directory = Path(name)
         run = _Run()
         search = _once(batch) if up_to is None else largest_batch(step, up_to)
         child = _child(program, target, [python, str(front)], limits, environ, directory)
-        largest = None
+        largest, searched = None, False
         try:
             child.send({"batch": next(search)})
             for report in child.reports():
@@ -138,14 +141,16 @@ def run_preflight(
                     try:
                         child.send({"batch": search.send(_need(run.trials[-1]))})
                     except StopIteration as result:
-                        largest = result.value
+                        largest, searched = result.value, True
                         child.finish()
         except ChildError as error:
             run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
         finally:
             child.close()
-        if not run.trials and run.problem is None:
+        if not searched and run.problem is None:
             run.problem = _died(child.process.returncode, run.stage)
+        if run.problem is not None and run.problem["kind"] == "usage":
+            raise ConfigError(run.problem["message"])
         done = Preflight(target, tuple(run.trials), largest, problem=run.problem)
         if done.fits is not True:
             done = replace(done, findings=tuple(fold(_records(directory))))

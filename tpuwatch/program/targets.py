@@ -12,8 +12,8 @@ from tpuwatch.libtpu import GENERATIONS, chips_of, default_topology, generation
 
 _TOPOLOGY: Final = re.compile(r"(?P<name>[a-z0-9]+):(?P<shape>[0-9]+(?:x[0-9]+){1,2})", re.IGNORECASE)
 _COMPILER_NAMES: Final = {"7x": "tpu7x"}  # where it is not the generation's
-_USUAL_HOST: Final = 4  # chips, 2 x 2, unless the compiler is told otherwise
-_MEGACORE: Final = "v4"  # its compiler has two devices a chip, unless it is told otherwise; jobs have one
+_USUAL_HOST: Final = 4  # chips, 2 x 2, by the compiler's default
+_MEGACORE: Final = "v4"  # its compiler has two devices a chip by default; jobs have one
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,21 @@ def test_a_child_without_an_answer_is_said_so_with_its_last_words(
         assert document["results"][0]["problem"]["output"] == "last words\n"
 
 
+def test_a_search_that_breaks_off_is_no_answer(tmp_path: Path) -> None:
+    result = run(tmp_path, ONE_GIB_EACH.replace("    trial(", "    if batch < 32: os.abort()\n    trial("), up_to=1000)
+    assert result.trials
+    assert (result.fits, result.largest) == (None, None)
+    assert result.problem is not None
+    assert result.problem["kind"] == "died"
+
+
+def test_what_the_user_gave_wrongly_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no module"):
+        run(tmp_path, HEAD + "report(error=dict(kind='usage', stage='x', message='no module', place=None))")
+    with pytest.raises(ConfigError, match="--max-batch 7 is less than --batch-step 8"):
+        run(tmp_path, ONE_GIB_EACH, up_to=7, step=8)
+
+
 def test_too_little_memory_is_refused_before_anything_starts(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.write("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 1048576 kB\n")
