@@ -57,7 +57,7 @@ unit: $(VENV)/.dev-stamp ## Unit tests alone
 e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 	$(PYTEST) tests/e2e
 
-sessions: $(VENV)/.dev-stamp ## Write down anew what each command prints: tests/unit/cli/sessions
+sessions: $(VENV)/.dev-stamp ## Write down what each command prints: tests/unit/cli/sessions
 	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
 proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring ## All that takes long: benchmarks, chaos, soak, boot, alerts

@@ -8,13 +8,14 @@ from deploy.grafana.panels import (
     COLORS,
     Limit,
     Query,
+    add_section,
     new_dashboard,
     positive,
-    row,
     series_panel,
     stat_panel,
     table_panel,
 )
+from deploy.grafana.restarts import operator_stats
 
 # Several daemons may watch the same node, and export the same series: max, never sum.
 VERDICT = 'max by (zone, node, verdict) (tpuwatch_verdict{zone=~"$zone"} == 1)'
@@ -30,8 +31,9 @@ def fleet() -> Any:
         "All nodes that the scraped daemons watch: which of them do not train, since when, and what goes wrong.",
         variables=[("zone", "Zone", "label_values(tpuwatch_verdict, zone)", True)],
     )
-    new.with_row(row("Now"))
-    for panel in (
+    add_section(
+        new,
+        "Now",
         stat_panel(
             "Nodes",
             "Watched nodes. A node that several daemons watch counts once.",
@@ -69,30 +71,7 @@ def fleet() -> Any:
             limit=Limit(bad=1),
             span=3,
         ),
-        stat_panel(
-            "Need an operator",
-            "Nodes for which tpuwatch does nothing more by itself.",
-            Query("max(tpuwatch_restart_person_needed)"),
-            "runbooks/TpuwatchPersonNeeded.md",
-            limit=Limit(bad=1),
-            span=3,
-        ),
-        stat_panel(
-            "Wait for capacity",
-            "Nodes that were stopped for a restart and whose start is refused for lack of capacity.",
-            Query("max(tpuwatch_restarts_waiting_for_capacity)"),
-            "runbooks/TpuwatchWaitingForCapacity.md",
-            limit=Limit(bad=1),
-            span=3,
-        ),
-        stat_panel(
-            "Breaker open",
-            "1 while no restart is begun until `tpuwatch restarts reset-breaker`.",
-            Query("max(tpuwatch_breaker_open)"),
-            "runbooks/TpuwatchBreakerOpen.md",
-            limit=Limit(bad=1),
-            span=3,
-        ),
+        *operator_stats(),
         stat_panel(
             "Daemons that are not ready",
             "Daemons that report a problem of their own: a loop that stands still, a store that cannot be written.",
@@ -101,10 +80,10 @@ def fleet() -> Any:
             limit=Limit(attention=1),
             span=3,
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("Node by node"))
-    new.with_panel(
+    )
+    add_section(
+        new,
+        "Node by node",
         table_panel(
             "Nodes that do not train",
             "Verdict, for how long it has held, and what the Cloud TPU API shows. A node leads to its own dashboard.",
@@ -133,10 +112,11 @@ def fleet() -> Any:
             },
             units={"For": "s"},
             sort="For",
-        )
+        ),
     )
-    new.with_row(row("Over time"))
-    for panel in (
+    add_section(
+        new,
+        "Over time",
         series_panel(
             "Nodes by verdict",
             "How many nodes had which verdict.",
@@ -187,10 +167,10 @@ def fleet() -> Any:
             unit="reqps",
             stacked=True,
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("The daemons"))
-    new.with_panel(
+    )
+    add_section(
+        new,
+        "The daemons",
         table_panel(
             "Daemons",
             "Version, memory, and how long ago it last read logs and asked the Cloud TPU API.",
@@ -210,6 +190,6 @@ def fleet() -> Any:
             },
             units={"Memory": "bytes", "Logs read before": "s", "Cloud asked before": "s"},
             sort="Cloud asked before",
-        )
+        ),
     )
     return new

@@ -7,10 +7,10 @@ from typing import Any
 from deploy.grafana.panels import (
     Limit,
     Query,
+    add_section,
     heatmap_panel,
     new_dashboard,
     positive,
-    row,
     series_panel,
     stat_panel,
     table_panel,
@@ -27,8 +27,9 @@ def launches() -> Any:
         "How long the TPU took to initialise, how large the premapped buffers were, and what the next launch gets.",
         variables=[("instance", "Daemon", "label_values(tpuwatch_build_info, instance)", True)],
     )
-    new.with_row(row("In the chosen time"))
-    for panel in (
+    add_section(
+        new,
+        "In the chosen time",
         stat_panel(
             "Launches",
             "Processes that tried to initialise the TPU.",
@@ -69,10 +70,10 @@ def launches() -> Any:
             "runbooks/TpuwatchTuneUnsatisfiable.md",
             limit=Limit(bad=1),
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("How they started"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "How they started",
         series_panel(
             "Launches by outcome, in an hour",
             "How initialisations of the TPU ended, as libtpu's logs show it.",
@@ -106,10 +107,10 @@ def launches() -> Any:
             "tune.md",
             unit="bytes",
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("What went wrong"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "What went wrong",
         table_panel(
             "Failures by cause and machine, in the chosen time",
             "Each failure counts once, however many logs repeat it.",
@@ -133,10 +134,10 @@ def launches() -> Any:
             "runbooks/TpuwatchHostOom.md",
             limit=Limit(bad=1),
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("What the next launch gets"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "What the next launch gets",
         series_panel(
             "Decisions for the next launch, in a day",
             "Variables whose value changed: set, raised, lowered, taken back since a trial was worse, or left out.",
@@ -162,6 +163,5 @@ def launches() -> Any:
             "runbooks/TpuwatchTuneUnsatisfiable.md",
             limit=Limit(attention=1),
         ),
-    ):
-        new.with_panel(panel)
+    )
     return new

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.grafana.panels import Limit, Query, new_dashboard, positive, row, series_panel, stat_panel, timeline_panel
+from deploy.grafana.panels import (
+    Limit,
+    Query,
+    add_section,
+    new_dashboard,
+    positive,
+    series_panel,
+    stat_panel,
+    timeline_panel,
+)
 
 ON = 'zone="$zone", node="$node"'
 
@@ -21,8 +30,9 @@ def node() -> Any:
             ("instance", "Daemon on the node", "label_values(tpuwatch_build_info, instance)", False),
         ],
     )
-    new.with_row(row("The node, as all daemons that watch it see it"))
-    for panel in (
+    add_section(
+        new,
+        "The node, as all daemons that watch it see it",
         timeline_panel(
             "Verdict",
             "What the node was judged to be, and when.",
@@ -83,10 +93,10 @@ def node() -> Any:
             "runbooks/TpuwatchHostOom.md",
             limit=Limit(bad=1),
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("Chips"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "Chips",
         series_panel(
             "HBM in use",
             "Of what is available to programs, for each chip. There is no series while no program holds the TPU.",
@@ -121,10 +131,10 @@ def node() -> Any:
             [Query('tpuwatch_hlo_queue_programs{instance="$instance"}', "programs")],
             "verdicts.md",
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("Host"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "Host",
         series_panel(
             "Memory of the host",
             "All of it, what is available to programs, and what is locked, which includes the premapped buffers.",
@@ -149,10 +159,10 @@ def node() -> Any:
             limit=Limit(attention=1),
             stacked=True,
         ),
-    ):
-        new.with_panel(panel)
-    new.with_row(row("tpuwatch on this machine"))
-    for panel in (
+    )
+    add_section(
+        new,
+        "tpuwatch on this machine",
         series_panel(
             "Time since each signal answered",
             "A signal is a source of evidence. One that does not answer makes the verdict weaker.",
@@ -207,6 +217,5 @@ def node() -> Any:
             "logs.md",
             limit=Limit(attention=1),
         ),
-    ):
-        new.with_panel(panel)
+    )
     return new

@@ -256,9 +256,11 @@ def positive(query: str, label: str) -> str:
     return f'{query} > 0 or label_replace(vector(0), "{label}", "none", "", "")'
 
 
-def row(title: str) -> dashboard.Row:
-    """A heading over the panels that follow."""
-    return dashboard.Row(title)
+def add_section(new: dashboard.Dashboard, heading: str, *panels: Any) -> None:
+    """Add a heading and its panels."""
+    new.with_row(dashboard.Row(heading))
+    for panel in panels:
+        new.with_panel(panel)
 
 
 def _panel(

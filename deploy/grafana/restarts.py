@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from deploy.grafana.panels import Limit, Query, new_dashboard, positive, row, series_panel, stat_panel, table_panel
+from deploy.grafana.panels import (
+    Limit,
+    Query,
+    add_section,
+    new_dashboard,
+    positive,
+    series_panel,
+    stat_panel,
+    table_panel,
+)
 
 RESULTS = {
     "done": "green",
@@ -15,38 +24,22 @@ RESULTS = {
 }
 
 
-def restarts() -> Any:
-    """The dashboard."""
-    new = new_dashboard(
-        "tpuwatch-restarts",
-        "Restarts",
-        "Restarts of jobs, runtimes and nodes. Daemons that share a ledger export the same records: figures of the "
-        "ledger are the highest of them, never their sum.",
-        variables=[],
-    )
-    new.with_row(row("Now"))
-    for panel in (
-        stat_panel(
-            "Under way",
-            "Open restarts in the ledger.",
-            Query("sum(max by (phase) (tpuwatch_restarts_open))"),
-            "restart.md",
-            limit=Limit(attention=1),
-            span=3,
-        ),
-        stat_panel(
-            "Wait for capacity",
-            "Nodes that were stopped and whose start is refused: there is no more capacity in the zone.",
-            Query("max(tpuwatch_restarts_waiting_for_capacity)"),
-            "runbooks/TpuwatchWaitingForCapacity.md",
-            limit=Limit(bad=1),
-            span=3,
-        ),
+def operator_stats() -> list[Any]:
+    """Figures of what waits for a person: of the fleet, and of restarts."""
+    return [
         stat_panel(
             "Need an operator",
             "Nodes for which tpuwatch does nothing more by itself.",
             Query("max(tpuwatch_restart_person_needed)"),
             "runbooks/TpuwatchPersonNeeded.md",
+            limit=Limit(bad=1),
+            span=3,
+        ),
+        stat_panel(
+            "Wait for capacity",
+            "Nodes that were stopped for a restart and whose start is refused for lack of capacity.",
+            Query("max(tpuwatch_restarts_waiting_for_capacity)"),
+            "runbooks/TpuwatchWaitingForCapacity.md",
             limit=Limit(bad=1),
             span=3,
         ),
@@ -58,6 +51,30 @@ def restarts() -> Any:
             limit=Limit(bad=1),
             span=3,
         ),
+    ]
+
+
+def restarts() -> Any:
+    """The dashboard."""
+    new = new_dashboard(
+        "tpuwatch-restarts",
+        "Restarts",
+        "Restarts of jobs, runtimes and nodes. Daemons that share a ledger export the same records: figures of the "
+        "ledger are the highest of them, never their sum.",
+        variables=[],
+    )
+    add_section(
+        new,
+        "Now",
+        stat_panel(
+            "Under way",
+            "Open restarts in the ledger.",
+            Query("sum(max by (phase) (tpuwatch_restarts_open))"),
+            "restart.md",
+            limit=Limit(attention=1),
+            span=3,
+        ),
+        *operator_stats(),
         stat_panel(
             "Not recorded",
             "Restarts in the memory of one process alone: only it would start these nodes. Do not end it.",
@@ -90,8 +107,7 @@ def restarts() -> Any:
             limit=Limit(attention=1),
             span=3,
         ),
-    ):
-        new.with_panel(panel)
+    )
     new.with_panel(
         table_panel(
             "Restarts under way",
@@ -109,8 +125,9 @@ def restarts() -> Any:
             sort="For",
         )
     )
-    new.with_row(row("Over time"))
-    for panel in (
+    add_section(
+        new,
+        "Over time",
         series_panel(
             "Begun, in a day",
             "Actions that daemons began because of a verdict.",
@@ -170,6 +187,5 @@ def restarts() -> Any:
             [Query("max by (state) (tpuwatch_peers)", "{{state}}")],
             "restart.md",
         ),
-    ):
-        new.with_panel(panel)
+    )
     return new

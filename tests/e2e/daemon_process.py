@@ -58,6 +58,19 @@ def wait_for(look: Callable[[], T], what: str, seconds: float = SECONDS) -> T:
     return found
 
 
+def get(address: str, path: str) -> tuple[int, str]:
+    """Status and body of the answer to GET; (0, "") when nobody answers."""
+    connection = http.client.HTTPConnection(address, timeout=SECONDS)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+    except OSError:
+        return 0, ""
+    finally:
+        connection.close()
+
+
 class DaemonProcess:
     """`tpuwatch run`, started and ended by its process number. Use it in a with statement."""
 
@@ -158,15 +171,7 @@ class DaemonProcess:
 
     def ask(self, path: str, address: str = "") -> tuple[int, str]:
         """Status and body of the answer to GET; (0, "") when nobody answers."""
-        connection = http.client.HTTPConnection(address or self.address, timeout=SECONDS)
-        try:
-            connection.request("GET", path)
-            reply = connection.getresponse()
-            return reply.status, reply.read().decode()
-        except OSError:
-            return 0, ""
-        finally:
-            connection.close()
+        return get(address or self.address, path)
 
     def api(self, name: str) -> Any:
         """A document of the API."""

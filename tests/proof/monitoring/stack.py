@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import re
 import shutil
@@ -19,7 +18,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from tests.e2e.daemon_process import wait_for
+from tests.e2e.daemon_process import get, wait_for
 from tests.paths import ROOT
 
 PROGRAMS: Final = ("prometheus", "prometheus-alertmanager")
@@ -193,7 +192,7 @@ class Stack:
         return self._ask("query_range", query=text, start=since, end=until, step=step)
 
     def _ask(self, what: str, **given: Any) -> list[dict[str, Any]]:
-        status, body = _get(self._port, f"/api/v1/{what}?{urlencode(given)}")
+        status, body = get(f"127.0.0.1:{self._port}", f"/api/v1/{what}?{urlencode(given)}")
         assert status == 200, f"{given['query']}: {body}"
         found: list[dict[str, Any]] = json.loads(body)["data"]["result"]
         return found
@@ -208,7 +207,7 @@ class Stack:
 
             def is_ready() -> bool:
                 assert process.poll() is None, log.read_text()
-                return _get(port, "/-/ready")[0] == 200
+                return get(f"127.0.0.1:{port}", "/-/ready")[0] == 200
 
             wait_for(is_ready, f"{name} to be ready", 30.0)
             yield
@@ -222,15 +221,3 @@ class Stack:
 
     def _write(self, name: str, document: dict[str, Any]) -> None:
         (self._root / name).write_text(yaml.safe_dump(document, sort_keys=False))
-
-
-def _get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.status, reply.read().decode()
-    except OSError:
-        return 0, ""
-    finally:
-        connection.close()

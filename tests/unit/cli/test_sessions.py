@@ -1,6 +1,6 @@
 """What each command prints, on a terminal of 80 and of 120 columns and in a pipe, as it stands in sessions/.
 
-`make sessions` writes the files anew; read what has changed before it is committed.
+`make sessions` writes the files again; read what has changed before it is committed.
 """
 
 from __future__ import annotations

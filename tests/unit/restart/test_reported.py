@@ -36,10 +36,10 @@ def test_it_is_what_the_ledger_says() -> None:
     states = {state.record.target.node: state for state in found.restarts}
     assert states["a"].driver == "process 77 on vm-1"
     for one in RECORDS:
-        told = states[one.target.node].record
+        shown = states[one.target.node].record
         names = "target action phase cause reason evidence actor requested entered operations tries failure stops note"
         for name in names.split():
-            assert getattr(told, name) == getattr(one, name), name
+            assert getattr(shown, name) == getattr(one, name), name
     assert (states["b"].calls, states["c"].is_request, states["c"].is_alone) == (True, True, False)
 
 
