@@ -13,6 +13,7 @@ import math
 import re
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ _MAX_LITERALS = 32  # of one pattern: more would cost the scan more than they sa
 _MAX_CLASS = 4  # a class of more characters than this ends a literal
 
 
+# Results that are kept: more than the built-in patterns have, so that a catalogue that is loaded again costs a fifth.
+_KEPT = 2048
+
+
 @dataclass(frozen=True, slots=True)
 class Anchor:
     """Literal text that a match must contain. With `ignore_case` it is lower case and ASCII letters match any case."""
@@ -44,6 +49,7 @@ class Anchor:
     ignore_case: bool
 
 
+@lru_cache(_KEPT)
 def anchors(pattern: str) -> tuple[Anchor, ...]:
     """The best set of literals of which each match of `pattern` contains at least one; empty if there is none.
 
@@ -57,6 +63,7 @@ def anchors(pattern: str) -> tuple[Anchor, ...]:
     return tuple(Anchor(literal.encode(), ignore_case) for literal in sorted(literals))
 
 
+@lru_cache(_KEPT)
 def fewest(candidates: tuple[Anchor, ...]) -> tuple[Anchor, ...]:
     """The same without those that contain another one: where the longer occurs, the shorter does too."""
     kept: list[Anchor] = []
