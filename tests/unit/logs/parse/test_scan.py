@@ -46,7 +46,7 @@ def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> N
     rng = random.Random(7)
     examples = [example for rule in scanner.catalogue.rules for example in (*rule.examples, *rule.counterexamples)]
     glue = ["", " ", "\n", "\x00", "\x1b[31m", "预映射", "A" * 50, "\r", "\t: "]
-    for _ in range(1500):
+    for _ in range(400):
         pieces = []
         for _ in range(rng.randint(1, 4)):
             piece = rng.choice(examples)
@@ -61,7 +61,7 @@ DENSE = b"".join(b"step %d loss %d.5 grad_norm 1.0 barrier ok\n" % (step, step) 
 
 
 def test_in_dense_text_only_literals_of_matches_are_hits() -> None:
-    scanner = Scanner(without_progress(load_catalogue()))
+    scanner = Scanner(without_progress(few()))
     stream, text = StreamScan(scanner), DENSE + b"step 7 loss is nan\n"
     assert len(stream.scan(text, 0, len(text))) > 3000
     scanner.compile_patterns()
@@ -72,7 +72,7 @@ def test_in_dense_text_only_literals_of_matches_are_hits() -> None:
 
 
 def test_matches_of_ignored_rules_are_no_hits_in_dense_text() -> None:
-    catalogue = load_catalogue()
+    catalogue = few()
     scanner, progress = Scanner(catalogue), catalogue.rule("mark-progress")
     scanner.compile_patterns()
     stream = StreamScan(scanner)
@@ -110,7 +110,7 @@ def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
 
 
 def test_where_most_literals_are_part_of_a_match_patterns_are_not_searched() -> None:
-    scanner = Scanner(without_progress(load_catalogue()))
+    scanner = Scanner(without_progress(few()))
     scanner.compile_patterns()
     stream, storm = StreamScan(scanner), b"step 7 loss is nan\n" * 1000
     assert stream.scan(storm, 0, len(storm))
@@ -130,6 +130,11 @@ def test_a_pattern_that_hyperscan_refuses_leaves_its_literals(tmp_path: Path) ->
     scanner.compile_patterns()
     called = {rule.id for hit in scanned(scanner, DENSE) for rule in hit.rules}
     assert called == {"own"}
+
+
+def few() -> Catalogue:
+    """The rules whose literals are in the lines of a training log, and few others: to compile all takes seconds."""
+    return Catalogue(tuple(rule for rule in load_catalogue().rules if rule.family in {"hardware", "marks"}))
 
 
 def without_progress(catalogue: Catalogue) -> Catalogue:
