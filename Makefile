@@ -48,10 +48,10 @@ $(VENV)/.dev-stamp: requirements-dev.lock pyproject.toml $(VENV)/.lock-stamp
 demo: $(VENV)/.run-stamp ## A launch that is tuned and a node that lies, simulated, in under a minute
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
-test: $(VENV)/.dev-stamp ## Unit tests, and the main way through the real daemon
-	$(PYTEST) tests/unit $(MAIN_WAY)
+test: $(VENV)/.dev-stamp ## Unit tests but the slow ones, and the main way through the real daemon
+	$(PYTEST) -m "not slow" tests/unit $(MAIN_WAY)
 
-unit: $(VENV)/.dev-stamp ## Unit tests alone
+unit: $(VENV)/.dev-stamp ## Unit tests, the slow ones too
 	$(PYTEST) tests/unit
 
 e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands

@@ -172,6 +172,7 @@ def test_changelog_knows_this_version() -> None:
     assert f"## [{tpuwatch.__version__}]" in text("CHANGELOG.md")
 
 
+@pytest.mark.slow
 def test_messages_name_only_files_that_are_installed() -> None:
     """A file of the repository that a message names is one that the wheel has, by its path on this machine."""
     found = [one for source in (ROOT / "tpuwatch").rglob("*.py") for one in _named_files(source)]

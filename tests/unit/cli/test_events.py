@@ -95,6 +95,7 @@ def test_names_of_others_cannot_steer_the_terminal(store: EventStore, capsys: py
     assert not set(capsys.readouterr().out) & set("\x1b\x07\x9b\u202e")
 
 
+@pytest.mark.slow
 def test_following_goes_on_until_control_c(store: EventStore, tmp_path: Path) -> None:
     store.commit([event("a"), event("b")], [])
     with open(tmp_path / "out", "wb") as out:

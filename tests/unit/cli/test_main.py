@@ -200,6 +200,7 @@ def test_no_standard_input(tmp_path: Path) -> None:
     assert done.stderr == "tpuwatch: cannot read standard input: it is closed\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("environ", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
 def test_colour_is_for_terminals_that_want_it(tmp_path: Path, environ: dict[str, str], coloured: bool) -> None:
     (tmp_path / "a.log").write_text(OOM)

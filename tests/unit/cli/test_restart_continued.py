@@ -194,6 +194,7 @@ def test_who_interrupts_what_cannot_be_recorded_is_told_that_the_node_is_down(si
     assert document["note"].startswith("NODE IS STOPPED: ")
 
 
+@pytest.mark.slow
 def test_a_ledger_that_can_only_be_read_is_reported_by_the_status(site: Site) -> None:
     site.add()
     assert site.run("train-1", "--yes")[0] == 0

@@ -44,6 +44,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonPr
         yield daemon
 
 
+@pytest.mark.slow
 def test_all_is_well_and_then_it_is_not(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.start()
     assert main(["status", "-v"]) == 0

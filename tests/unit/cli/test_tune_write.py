@@ -138,6 +138,7 @@ def test_what_is_launched_after_a_reset_counts(tmp_path: Path) -> None:
     assert read_resets(tmp_path / "none") == {}
 
 
+@pytest.mark.slow
 def test_a_picture(machine: Machine) -> None:
     machine.store(*SETTLED)
     picture = machine.root / "fit.png"
@@ -226,6 +227,7 @@ def as_nobody(machine: Machine, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 @pytest.mark.usefixtures("machine")
 def test_who_may_read_no_store_sees_the_plans_that_stand(

@@ -150,6 +150,7 @@ def test_a_runtime_that_owes_an_answer_is_reported_until_it_is_not_watched(watch
         assert owed() == -1
 
 
+@pytest.mark.slow
 def test_another_nodes_tpuwatch_is_asked_and_its_silence_is_reported(watching: Watching) -> None:
     with peer_server() as server:
         server.reply = status("train-2", "idle")
@@ -206,6 +207,7 @@ def test_a_loop_that_has_not_come_round_yet_is_late_only_after_its_time(watching
 # -- notices
 
 
+@pytest.mark.slow
 def test_a_notice_is_one_event_also_across_a_restart(watching: Watching) -> None:
     watch = watching.start()
     wait_for(lambda: watch.signals.snapshot.notices.value, "the metadata server")

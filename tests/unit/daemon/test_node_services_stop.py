@@ -76,6 +76,7 @@ def test_one_that_was_never_started_can_be_stopped(watching: Watching) -> None:
     assert watching.turns == []
 
 
+@pytest.mark.slow
 def test_twenty_starts_and_stops_leave_nothing_behind(watching: Watching) -> None:
     def here() -> tuple[int, int, int]:
         files, tasks = (len(list(Path(f"/proc/self/{what}").iterdir())) for what in ("fd", "task"))

@@ -37,6 +37,7 @@ def test_the_rules_are_valid(file: Path) -> None:
     assert promtool("check", "rules", "--lint=all", "--lint-fatal", str(file)) == ""
 
 
+@pytest.mark.slow
 @needs_promtool
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.name)
 def test_each_alert_fires_when_it_should_and_only_then(file: Path) -> None:

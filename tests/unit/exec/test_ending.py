@@ -164,6 +164,7 @@ def test_a_kill_for_want_of_memory_is_a_fault_of_the_launch() -> None:
     assert (known.exit_status, known.ended, known.environment, known.workload) == (137, 1.0, {"TPU_X": "1"}, "job")
 
 
+@pytest.mark.slow
 def test_the_report_itself_is_no_failure() -> None:
     """Where the output of the job is followed, the report that follows its failure is in it."""
     scanner = Scanner(load_catalogue())

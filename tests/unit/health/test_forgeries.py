@@ -140,6 +140,7 @@ def test_a_forgery_ends_nothing_whatever_the_cloud_says(name: str) -> None:
     check_alone(name, FALSE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_ends_nothing_by_way_of_a_peer(name: str) -> None:
     check_by_peer(name, FALSE[1:3])

@@ -114,6 +114,7 @@ def test_packed_text_that_is_longer_than_a_chunk(tmp_path: Path, pack: Pack) -> 
     assert read(tmp_path / "a").decode() == TEXT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [gzip.open, bz2.open, partial(lzma.open, preset=0)])
 def test_a_bomb_takes_no_memory_and_has_an_end(
     tmp_path: Path, packed: Callable[..., BinaryIO], monkeypatch: pytest.MonkeyPatch
@@ -141,6 +142,7 @@ def test_xz_that_asks_for_too_much_memory_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a")
 
 
+@pytest.mark.slow
 @packings
 def test_what_is_cut_or_damaged_is_read_up_to_there_and_named(tmp_path: Path, pack: Pack) -> None:
     texts = (random.Random(2).randbytes(CHUNK_BYTES).hex().encode(), b"x")

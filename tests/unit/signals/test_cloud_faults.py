@@ -36,6 +36,7 @@ def test_one_zone_in_trouble_does_not_blank_another(cloud: Cloud, watch: Any) ->
     assert watcher.answer("europe-west4-b/far-1").problem is Problem.SERVER
 
 
+@pytest.mark.slow
 def test_half_open_connections_cost_the_deadline_and_are_given_up(cloud: Cloud, watch: Any) -> None:
     cloud.add()
     watcher = watch(timeout_seconds=2.0, poll_seconds=5.0)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled(tmp_path: Path, clock: ManualClock) -> None:
     printed = 0
     for kill in range(KILLS):

@@ -115,6 +115,7 @@ def test_which_streams_have_the_signs() -> None:
     assert PLAIN.fit_into("ascii")
 
 
+@pytest.mark.slow
 def test_a_picture_is_a_png_of_its_size(tmp_path: Path) -> None:
     save(GRAPH, tmp_path / "fit.png", title="train")
     raw = (tmp_path / "fit.png").read_bytes()
@@ -143,6 +144,7 @@ def test_without_matplotlib_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_for_a_picture_alone_and_says_nothing(tmp_path: Path) -> None:
     """In an empty home, where it has to look for fonts, and without a display."""
     program = (

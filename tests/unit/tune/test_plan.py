@@ -97,6 +97,7 @@ plans = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @any_of(plans)
 def test_every_plan_is_the_same_after_the_disk(plan: TunePlan) -> None:

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -83,6 +84,7 @@ def is_allowed(decision: SizeDecision, host: TuneHost, bounds: Bounds) -> bool:
     return rounds and size <= ceiling <= max(bounds.max_bytes, PAGE_BYTES) and size >= min(bounds.min_bytes, ceiling)
 
 
+@pytest.mark.slow
 @given(st.lists(NONSENSE, max_size=12), HOSTS, BOUNDS)
 @QUICK
 def test_any_history_is_decided_within_the_bounds(launches: list[Launch], host: TuneHost, bounds: Bounds) -> None:
@@ -205,6 +207,7 @@ def test_it_settles_on_what_works_and_is_fast_where_both_can_be(truth: Truth, se
             assert truth.base + truth.slope * has <= 15 * 1.031
 
 
+@pytest.mark.slow
 @given(ROUGH, st.integers(0, 1 << 32))
 @QUICK
 def test_it_does_not_go_to_and_fro(truth: Truth, seed: int) -> None:

@@ -43,6 +43,7 @@ def events_of(text: str, scanner: Scanner, kind: StreamKind) -> list[Event]:
     return [event for match in matches if (event := match.event(samples.LOG, None, NOW)) is not None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framed", [True, False])
 def test_no_line_beside_the_matched_ones_is_shown(scanner: Scanner, *, framed: bool) -> None:
     head = "E1120 13:45:01.000000    4242 a.cc:1] " if framed else ""

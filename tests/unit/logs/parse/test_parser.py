@@ -364,6 +364,7 @@ def test_any_cut_and_any_restart_give_the_same_matches(
 SHARED = SHARED / "libtpu-logs"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the logs of a real libtpu are not on this machine")
 def test_real_logs_give_the_same_matches_however_they_are_cut() -> None:
     scanner = Scanner(load_catalogue())
@@ -396,6 +397,7 @@ REPORT = "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 19.46G
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [1, 8])
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_report_of_any_length_is_one_failure_of_each_rank(ranks: int, *, cut: bool) -> None:
@@ -439,6 +441,7 @@ def test_a_record_of_several_lines_has_the_key_of_its_copy_in_a_jobs_output() ->
     assert len(set(keys[1])) == 2  # what is printed besides is another failure
 
 
+@pytest.mark.slow
 def test_the_rest_of_what_was_fed_is_searched_by_patterns_as_soon_as_they_are_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

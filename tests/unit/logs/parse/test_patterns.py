@@ -91,6 +91,7 @@ def compare(
             assert matches(scanner, text, kind, cuts, blocks) == matches(plain, text, kind, cuts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patterns_first", [False, True])
 def test_the_matches_are_those_of_the_literals_alone(
     scanner: Scanner, monkeypatch: pytest.MonkeyPatch, *, patterns_first: bool

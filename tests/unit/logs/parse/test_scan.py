@@ -42,6 +42,7 @@ def test_no_rules_find_nothing() -> None:
     assert scanned(Scanner(Catalogue(())), b"anything") == []
 
 
+@pytest.mark.slow
 def test_the_fast_pass_misses_nothing_on_adversarial_text(scanner: Scanner) -> None:
     rng = random.Random(7)
     examples = [example for rule in scanner.catalogue.rules for example in (*rule.examples, *rule.counterexamples)]
@@ -94,6 +95,7 @@ def test_patterns_are_compiled_once_when_literals_have_often_led_to_nothing() ->
     assert len(work) == 1
 
 
+@pytest.mark.slow
 def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
     catalogue = load_catalogue()
     first = Scanner(catalogue, background=lambda work: work(), kept=tmp_path)

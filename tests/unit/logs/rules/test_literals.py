@@ -72,6 +72,7 @@ patterns = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(patterns, st.data())
 def test_whatever_matches_holds_an_anchor(pattern: str, data: Any) -> None:

@@ -56,6 +56,7 @@ def test_it_matches_where_the_clean_text_would(pattern: str, text: bytes, *, exp
     assert bool(found(compiled([pattern]), text)) is expected
 
 
+@pytest.mark.slow
 def test_each_example_of_a_rule_is_found() -> None:
     rules = [rule for rule in RULES for _ in rule.match]  # by the number of the pattern
     database = compiled([pattern for rule in RULES for pattern in rule.match])

@@ -122,6 +122,7 @@ def test_a_poll_returns_a_bounded_number_of_matches(site: Site, monkeypatch: pyt
     assert len(site.settle()) + len(reading.matches) == 100
 
 
+@pytest.mark.slow
 def test_only_so_many_files_are_open_and_none_is_lost(site: Site) -> None:
     count = 3 * follow.MAX_OPEN
     for pid in range(count):

@@ -127,6 +127,7 @@ def test_a_write_that_was_done_and_written_over_is_a_conflict(
     assert machine.ledger.read(TARGET) == took_over[0]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from((*FAULTS, None)), max_size=12), st.integers(1, 4))
 def test_every_answer_of_the_ledger_is_true(faults: list[InjectedFault | None], writes: int) -> None:
@@ -354,6 +355,7 @@ def test_a_restart_is_driven_by_records_in_a_bucket(site: Site) -> None:
         assert sum(server.counts.values()) <= REQUESTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [LOST, FAILED_LATE, CUT, THROTTLED])
 @pytest.mark.parametrize("nth", range(REQUESTS))
 def test_a_restart_survives_a_fault_of_any_request(site: Site, fault: InjectedFault, nth: int) -> None:

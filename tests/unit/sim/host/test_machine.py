@@ -129,6 +129,7 @@ def test_what_to_type_elsewhere_begins_with_what_it_needs(monkeypatch: pytest.Mo
         assert vm.commands()[2] == f"export PATH={Path(sys.executable).parent}:$PATH"
 
 
+@pytest.mark.slow
 def test_a_command_that_is_interrupted_ends_with_all_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
