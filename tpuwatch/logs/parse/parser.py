@@ -194,7 +194,7 @@ class LogParser:
             else:
                 record, rules, after, upto = self._gather(hits, at, end)
                 if not (record.closed or quiet):
-                    done, keep, self.open = position, record.start, True
+                    done, keep, self.open = position, record.above[0] if record.above else record.start, True
                     break
                 self._resolve(position, matches)
                 unbiased = not (ignored or self._enough or self._pending)

@@ -27,6 +27,7 @@ _FIRST = (b"I", b"W", b"E", b"F")  # the first byte of a libtpu header
 # Lines that are blank or indented by two spaces, without colours: nothing that begins a record or must be removed from
 # a line begins so. Most lines of a long report are of this kind.
 _INDENTED: Final = re.compile(rb"(?:(?:  [^\n\x1b]*)?\n)+")
+_HEADER_PART: Final = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:|\d: [IWEF] ")  # of glog's, and of TensorFlow's
 _NEWLINE: Final = re.compile(rb"\n")
 _BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
 _AHEAD_BYTES, _AHEAD_LINES = 8192, 40  # and after it
@@ -147,13 +148,18 @@ class RecordBuffer:
         if not end:
             return 0
         line = self._line_start(end - 1)
-        if not self._text:
+        start, header = line, self._header(line)
+        if header is None and (not self._text or self._may_have_header(line)):
             start, header = self._walk_back(line)
-        else:  # only the line's own header frames it: what is above costs more to find than all else in quiet text
-            start, header = line, self._header(line)
         if header is not None:
             return max(start, end - MAX_RECORD)
-        return max(self._unframed_start(line), end - _BACK_BYTES)
+        if line >= end - _BACK_BYTES:
+            return self._unframed_start(line)
+        return end if self.data[end - 1 : end] == b"\n" else end - _BACK_BYTES  # of a long line none, or its last part
+
+    def _may_have_header(self, line: int) -> bool:
+        """Whether a header can be above `line`. In quiet text a look at each line would cost more than all else."""
+        return _HEADER_PART.search(self.data, max(0, line - _HEADER_BACK), line) is not None
 
     def clean(self, record: LogRecord) -> CleanText:
         """The record's clean text, and the positions of its lines."""
@@ -213,16 +219,19 @@ class RecordBuffer:
         if start < 0:  # its header is no longer in the buffer
             start, header = 0, None
         self._walked = (self.offset + line, self.offset + start, header)
-        return start, header
+        return start, header if line - start <= _HEADER_BACK else None
 
     def _unframed_start(self, line: int) -> int:
         """Where the record of an unframed line begins: with a few lines of context."""
         start = line
         for _ in range(_BACK_LINES):
-            if start == 0 or line - start > _BACK_BYTES or self._breaks(start) or self._header(start) is not None:
+            if start == 0 or self._breaks(start) or self._header(start) is not None:
                 break
-            start = self._line_start(start - 1)
-        return max(start, line - _BACK_BYTES)
+            before = self._line_start(start - 1)
+            if before < line - _BACK_BYTES:
+                break
+            start = before
+        return start
 
     def _stop(
         self,

@@ -7,10 +7,11 @@ import random
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.paths import SHARED
+from tpuwatch.logs.parse import records
 from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.logs.parse.scan import Scanner
@@ -328,18 +329,37 @@ LINES = st.sampled_from(
 )
 
 
+CHATTER, BAR = "I1120 13:45:01.000000       7 a.cc:1] chatter\n", "\r 5%|# |\r 6%|# |"
+
+
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+@example(  # the header above is the same, however much is kept of what was read
+    lines=[CHATTER, BAR, CHATTER, BAR, BAR, CHATTER, "[rank0]: premapped region is full\n", CHATTER],
+    kind=StreamKind.TEXT,
+    sizes=[1],
+    restart_at=set(),
+    back=(16 << 10, 2048),
 )
 @given(
     lines=st.lists(LINES, max_size=30),
     kind=st.sampled_from(StreamKind),
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=20),
     restart_at=st.sets(st.integers(0, 40)),
+    back=st.sampled_from([(16 << 10, 2048), (300, 200)]),
 )
 def test_any_cut_and_any_restart_give_the_same_matches(
-    scanner: Scanner, lines: list[str], kind: StreamKind, sizes: list[int], restart_at: set[int]
+    scanner: Scanner,
+    monkeypatch: pytest.MonkeyPatch,
+    lines: list[str],
+    kind: StreamKind,
+    sizes: list[int],
+    restart_at: set[int],
+    back: tuple[int, int],
 ) -> None:
+    monkeypatch.setattr(records, "_HEADER_BACK", back[0])
+    monkeypatch.setattr(records, "_BACK_BYTES", back[1])
     data = "".join(lines).encode()
     state = {"salt": "0123456789abcdef"}
     whole = LogParser(scanner, kind, now=NOW, state=state)

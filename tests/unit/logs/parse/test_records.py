@@ -83,8 +83,13 @@ def test_context_begins_where_the_record_of_the_last_line_does() -> None:
             plain = buffer(kept.data, text=True)
             if end:
                 record = plain.record(end - 1, end)
-                most = MAX_RECORD if record.header is not None else 2048
-                assert context == max(record.start, end - most)
+                if record.header is not None or record.above is not None:
+                    start = record.start if record.above is None else record.above[0]
+                    assert context == max(start, end - MAX_RECORD)
+                elif plain.line_around(end - 1, end)[0] >= end - 2048:
+                    assert context == record.start
+                else:  # the last part of a long line, and nothing of it when it is whole
+                    assert context == (end if kept.data[end - 1 : end] == b"\n" else end - 2048)
             kept.drop(context)
 
 
