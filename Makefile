@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring deploy dashboards picture example lock dist deb clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards picture pictures example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,10 +60,10 @@ e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 sessions: $(VENV)/.dev-stamp ## Write down what each command prints: tests/unit/cli/sessions
 	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
-proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring ## All that takes long: benchmarks, chaos, soak, boot, alerts
+proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring page ## All that takes long: benchmarks, chaos, soak, boot, alerts
 
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
-	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy
+	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page
 
 preflight: $(VENV)-preflight/.stamp $(VENV)/.dev-stamp ## What the TPU compiler says, with the real JAX, Keras and TensorFlow
 	TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
@@ -111,6 +111,12 @@ booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted 
 
 monitoring: $(VENV)/.dev-stamp ## From fault to webhook, each alert, with a real Prometheus and Alertmanager
 	$(BIN)/python -m tests.proof.monitoring
+
+page: $(VENV)/.dev-stamp ## The status page in Chromium: of a node, and of five thousand
+	$(BIN)/python -m pytest tests/proof/page $(PYTEST_ARGS)
+
+pictures: $(VENV)/.dev-stamp ## Draw docs/page from the page of the daemon in the simulator
+	$(BIN)/python -m tests.proof.page.pictures
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy
     from tpuwatch.model.labels import node_label, split_label
-    from tpuwatch.model.launches import Launch, Outcome
+    from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.problems import (
         FINDING_SECONDS,
         PROBLEM_KINDS,
@@ -132,7 +132,7 @@ else:
                 "worst_first",
             ],
             "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy"],
-            "launches": ["Launch", "Outcome"],
+            "launches": ["CAME_UP", "Launch", "Outcome"],
             "labels": ["node_label", "split_label"],
             "problems": [
                 "FINDING_SECONDS",

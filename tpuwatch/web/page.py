@@ -1,45 +1,49 @@
-"""The status page: one HTML document without scripts or external resources, rendered from `templates/page.html`.
-
-Jinja2 is imported when the first page is asked for.
-"""
+"""The status page: one HTML document without external resources, rendered from `templates/page.html`."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections import Counter
-from dataclasses import fields
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
-from tpuwatch.core import format_seconds, format_size, format_time, iso, redact
-from tpuwatch.model import cloud_words, is_bad, present_problems, tone, verdict_words, worst_first
-from tpuwatch.web.serializers import describe_buffer, restart_sentences
+from tpuwatch.model import present_problems, tone, worst_first
+from tpuwatch.web.document import document
+from tpuwatch.web.fleet import FleetQuery, fleet_table
+from tpuwatch.web.launch_chart import launch_chart
+from tpuwatch.web.restart_rows import restart_rows
+from tpuwatch.web.serializers import restart_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from jinja2 import Environment
+    from tpuwatch.model import (
+        DaemonStatus,
+        Event,
+        Finding,
+        Identity,
+        JudgedNode,
+        Known,
+        Launch,
+        Problems,
+        Remedy,
+        ScrapeTarget,
+    )
 
-    from tpuwatch.model import DaemonStatus, Event, Finding, Identity, JudgedNode, Known, Launch, Problems
-
-_STYLE: Final = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
-_STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-REFRESH_SECONDS: Final = 30  # a browser asks for the page again
-MAX_LISTED_IN_FULL: Final = 50  # with more nodes than this the table lists only those that are bad or unknown
-MAX_NODE_ROWS: Final = 200
+REFRESH_SECONDS: Final = 5  # the script asks for the page again
+REFRESH_SECONDS_BY_ITSELF: Final = 30  # and a browser that runs no scripts
 _MAX_LAUNCHES: Final = 50
-_MAX_LINE: Final = 160  # characters of a record in a list
 _LINKS: Final = (
     "/metrics",
     "/readyz",
     *(f"/api/v1/{name}" for name in ("status", "nodes", "restarts", "findings", "events", "launches", "tune")),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """What to do first: the first step of the remedy for the worst that is known."""
+
+    about: str  # the node, if it is another one
+    step: Remedy
 
 
 def render(
@@ -49,87 +53,104 @@ def render(
     events: Sequence[Event],
     nodes: Sequence[JudgedNode] = (),
     *,
-    only: Sequence[JudgedNode] | None = None,
+    fleet: FleetQuery | None = None,
 ) -> str:
     """The page. `launches` are ordered newest first, `events` oldest first, as the view returns them.
 
-    Only the first launches are listed; all of them tell which findings are over. `only`: for a page about these watched
-    nodes alone.
+    Only the first launches are listed; all of them tell which findings are over. `fleet`: which nodes are asked for.
     """
-    if only is not None:
-        return _render_node(status, only)
     problems = present_problems(status, findings, nodes, launches)
-    context = {
-        "status": status,
-        "now": status.now,
-        "title": problems.headline,
-        "refresh": REFRESH_SECONDS,
-        "page_tone": _page_tone(problems, status),
-        "findings": problems.findings,
-        "past": problems.past,
-        "restarts": restart_sentences(status.restarts, status.now) if status.restarts else [],
-        "own_problems": _own_problems(status),
-        "nodes": _node_rows(nodes) if any(not node.own for node in nodes) else None,
-        "launches": launches[:_MAX_LAUNCHES],
-        "events": events,
-        "identity": _identity_rows(status.identity) if status.identity else [],
-        "links": _LINKS,
-    }
-    return _environment().get_template("page.html").render(context)
+    current, earlier = _by_launch(problems.findings, launches)
+    restarts = status.restarts
+    return document(
+        "page.html",
+        {
+            **_frame(status, problems.headline, _page_tone(problems, status)),
+            "first": _first(problems),
+            "current": current,
+            "earlier": earlier,
+            "past": problems.past,
+            "restarts": restart_sentences(restarts, status.now) if restarts else [],
+            "restart_rows": restart_rows(restarts.records) if restarts else [],
+            "own_problems": _own_problems(status),
+            "fleet": fleet_table(nodes, fleet or FleetQuery()) if any(not node.own for node in nodes) else None,
+            "launches": launches[:_MAX_LAUNCHES],
+            "chart": launch_chart(launches),
+            "events": events[::-1],
+            "identity": _identity_rows(status.identity) if status.identity else [],
+            "links": _LINKS,
+        },
+    )
 
 
-def _render_node(status: DaemonStatus, nodes: Sequence[JudgedNode]) -> str:
-    """The page about one watched node; about several where a name is given in two zones, or a zone alone is."""
+def render_nodes(status: DaemonStatus, nodes: Sequence[JudgedNode], targets: Sequence[ScrapeTarget]) -> str:
+    """The page about one watched node; about several where a name is given in two zones."""
     worst = worst_first(nodes)[0]
-    context = {
+    labels = {(node.zone, node.node) for node in nodes}
+    records = status.restarts.records if status.restarts else ()
+    decisions = dict(status.restarts.decisions) if status.restarts else {}
+    return document(
+        "node_page.html",
+        {
+            **_frame(
+                status,
+                f"{worst.node or 'This machine'} is {worst.judgement.verdict.value}",
+                tone(worst.judgement.verdict),
+            ),
+            "first": _first_of([worst]),
+            "nodes": nodes,
+            "decisions": decisions,
+            "restart_rows": restart_rows([one for one in records if (one.target.zone, one.target.node) in labels]),
+            "targets": [one for one in targets if (one.zone, one.node) in labels],
+        },
+    )
+
+
+def _frame(status: DaemonStatus, title: str, page_tone: str) -> dict[str, Any]:
+    """What every page has: a head with who it is about."""
+    return {
         "status": status,
         "now": status.now,
-        "title": f"{worst.node or 'This machine'} is {worst.judgement.verdict.value}",
+        "title": title,
+        "who": _who(status),
         "refresh": REFRESH_SECONDS,
-        "page_tone": tone(worst.judgement.verdict),
-        "nodes": nodes,
+        "refresh_by_itself": REFRESH_SECONDS_BY_ITSELF,
+        "page_tone": page_tone,
     }
-    return _environment().get_template("node_page.html").render(context)
 
 
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
+def _who(status: DaemonStatus) -> list[str]:
+    """The host, the node and its zone, as far as they are known."""
+    identity, node = status.identity, status.node
+    names = [status.host_name]
+    names.append(node.node if node else identity.node.value if identity else "")
+    names.append(node.zone if node else identity.zone.value if identity else "")
+    return [name for name in dict.fromkeys(names) if name]
 
-    def shown(value: Any) -> Any:
-        """Text without secrets; control characters, which could hide or reorder text, become visible."""
-        if not isinstance(value, str) or isinstance(value, Markup):
-            return value
-        text = redact(value)
-        if text.isprintable():
-            return text
-        return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).with_name("templates")),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=shown,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.globals.update(style=Markup(_STYLE), cloud_words=cloud_words, verdict_words=verdict_words)  # noqa: S704 # a file of this package
-    environment.tests["bad"] = is_bad
-    environment.filters.update(
-        age=_age,
-        buffer=describe_buffer,
-        clock=format_time,
-        duration=format_seconds,
-        first_line=_first_line,
-        iso=iso,
-        percent="{:.0%}".format,
-        size=format_size,
-        tone=tone,
-        url_quoted=lambda text: quote(text, safe=""),
-    )
-    return environment
+def _first(problems: Problems) -> First | None:
+    """By the worst node, else by the first finding that has a remedy."""
+    found = _first_of(problems.nodes)
+    for finding in problems.findings:
+        if found is None and finding.remedy:
+            found = First("", finding.remedy[0])
+    return found
+
+
+def _first_of(nodes: Sequence[JudgedNode]) -> First | None:
+    for node in nodes:
+        if tone(node.judgement.verdict) == "bad" and node.judgement.remedy:
+            return First("" if node.own else f"with {node.node}", node.judgement.remedy[0])
+    return None
+
+
+def _by_launch(findings: Sequence[Finding], launches: Sequence[Launch]) -> tuple[Sequence[Finding], Sequence[Finding]]:
+    """Those of the newest launch, or since it began, and those from before it. All of them are not known to be over."""
+    if not launches:
+        return findings, ()
+    newest = launches[0]
+    current = [one for one in findings if one.last.pid == newest.pid or one.last.when >= newest.started]
+    return current, [one for one in findings if one not in current]
 
 
 def _page_tone(problems: Problems, status: DaemonStatus) -> str:
@@ -148,30 +169,5 @@ def _own_problems(status: DaemonStatus) -> list[str]:
     return sentences
 
 
-def _node_rows(nodes: Sequence[JudgedNode]) -> dict[str, Any]:
-    """The rows of the table of nodes, worst first, how many nodes have no row, and how many have each verdict."""
-    ordered = worst_first(nodes)
-    counts = Counter(node.judgement.verdict.value for node in ordered)
-    listed = ordered
-    if len(nodes) > MAX_LISTED_IN_FULL:
-        listed = [node for node in ordered if tone(node.judgement.verdict) in ("bad", "warn")][:MAX_NODE_ROWS]
-    return {
-        "listed": listed,
-        "unlisted": len(nodes) - len(listed),
-        "counts": ", ".join(f"{number} {words}" for words, number in counts.items()),
-    }
-
-
 def _identity_rows(identity: Identity) -> list[tuple[str, Known]]:
     return [(field.name.replace("_", " "), getattr(identity, field.name)) for field in fields(identity)]
-
-
-def _age(epoch: float, now: float) -> str:
-    age = now - epoch
-    return format_time(epoch) if age < 0 else "just now" if age < 1 else f"{format_seconds(age)} ago"
-
-
-def _first_line(text: str) -> str:
-    """The first line of a record that is not empty, without secrets and then cut."""
-    line = redact(next((line for line in text.splitlines() if line.strip()), ""))
-    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…"

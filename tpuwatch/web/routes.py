@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from tpuwatch.core import TpuwatchError, dumps, parse_time, redact, times
 from tpuwatch.model import Cause, RestartsStatus, TuneStatus, present_problems, rank, worst_first
-from tpuwatch.web import page, serializers
+from tpuwatch.web import serializers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -96,19 +96,29 @@ class Routes:
             self._metrics.daemon.set_problems(_problems(self._view).counts)
 
     def _page(self, query: str) -> Response:
-        values, nodes = parameters(query, ("node", "zone")), self._view.nodes()
-        wanted = [node for node in nodes if _is_wanted(node, values)]
-        if values and not wanted:
-            raise BadRequestError(f"No node {' '.join(_quoted(value) for value in values.values())} is watched.")
-        html = page.render(
-            self._view.status(),
-            self._view.findings(),
-            self._view.launches(_LATE_LAUNCHES),
-            self._view.events(limit=_PAGE_EVENTS),
-            nodes,
-            only=wanted if values else None,
-        )
-        headers = {"Content-Security-Policy": page.POLICY}
+        from tpuwatch.web import document, page  # with their templates, when the first page is asked for
+        from tpuwatch.web.fleet import FLEET_PARAMETERS, FleetQuery
+
+        values, nodes, status = parameters(query, ("node", *FLEET_PARAMETERS)), self._view.nodes(), self._view.status()
+        if "node" in values:
+            wanted = [node for node in nodes if _is_wanted(node, values)]
+            if not wanted:
+                raise BadRequestError(f"No node {' '.join(_quoted(value) for value in values.values())} is watched.")
+            html = page.render_nodes(status, wanted, self._view.targets())
+        else:
+            try:
+                fleet = FleetQuery.parse(values)
+            except ValueError as error:
+                raise BadRequestError(str(error)) from error
+            html = page.render(
+                status,
+                self._view.findings(),
+                self._view.launches(_LATE_LAUNCHES),
+                self._view.events(limit=_PAGE_EVENTS),
+                nodes,
+                fleet=fleet,
+            )
+        headers = {"Content-Security-Policy": document.POLICY}
         return Response(200, "text/html; charset=utf-8", html.encode("utf-8", "replace"), headers)
 
 

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 
+from tests.unit.restart.records import record
 from tests.unit.web import samples
 from tpuwatch.core.loop import LoopStatus
-from tpuwatch.model.events import Remedy
-from tpuwatch.model.status import FileProblem, StoreStatus
-from tpuwatch.model.verdict import Verdict
-from tpuwatch.web import page
+from tpuwatch.model.events import Cause, Remedy
+from tpuwatch.model.restart import Attempt, Phase
+from tpuwatch.model.status import FileProblem, RestartsStatus, StoreStatus
+from tpuwatch.model.verdict import Action, Verdict
+from tpuwatch.web import document, page
 
 ATTACK = "</pre></style></title>\"'><script>alert(1)</script><img src=x onerror=alert(1)>"
 
@@ -30,14 +32,14 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
+        if tag not in ("meta", "link", "input"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
+        if not {"style", "script"} & {*self.open}:
             self.words.append(data)
 
     @property
@@ -86,9 +88,9 @@ def title(**changes: object) -> str:
     """The page's title with these findings, status and nodes."""
     given = {"status": samples.status(), "findings": [], "launches": [], "events": [], **changes}
     html = page.render(**given)  # type: ignore[arg-type] # the tests name parameters
-    found = re.search("<title>(.*) · tpuwatch</title>", html)
+    found = re.search("<title>(.*?)(?: · train-1 · us-central2-b)? · tpuwatch</title>", html)
     assert found is not None
-    assert f"<h1>{found[1]}</h1>" in html
+    assert f"<h1><span>{found[1]}</span></h1>" in html
     return found[1]
 
 
@@ -106,15 +108,17 @@ def test_the_title_is_the_worst_that_is_known() -> None:
     assert title(status=samples.watching(Verdict.UNKNOWN)) == unknown
 
 
-def test_the_host_is_in_the_title_and_over_the_headline() -> None:
-    html = page.render(samples.status(host_name="t1v-n-1-w-0"), [], [], [])
-    assert "<title>Nothing is wrong · t1v-n-1-w-0 · tpuwatch</title>" in html
-    assert '<p class="quiet">t1v-n-1-w-0</p>\n<h1>Nothing is wrong</h1>' in html
+def test_host_node_and_zone_are_in_the_title_and_over_the_headline() -> None:
+    html = page.render(samples.watching(host_name="t1v-n-1-w-0"), [], [], [])
+    assert "<title>Nothing is wrong · t1v-n-1-w-0 · train-1 · us-central2-b · tpuwatch</title>" in html
+    assert "<span>t1v-n-1-w-0</span><span>train-1</span><span>us-central2-b</span>" in html
+    assert "<title>Nothing is wrong · tpuwatch</title>" in page.render(samples.status(), [], [], [])
 
 
 def test_it_is_read_again_by_itself() -> None:
-    read = Reader(page.render(samples.status(), [], [], []))
-    assert ("meta", {"http-equiv": "refresh", "content": "30"}) in read.tags
+    html = page.render(samples.status(), [], [], [])
+    assert '<noscript><meta http-equiv="refresh" content="30"></noscript>' in html
+    assert f'<body data-refresh="{page.REFRESH_SECONDS}">' in html
 
 
 def test_what_the_logs_are_doing_does_not_stand_under_the_headline() -> None:
@@ -133,7 +137,7 @@ def test_a_launch_that_came_up_and_then_failed_is_not_green() -> None:
 def test_a_past_finding_stands_apart_and_not_in_the_title() -> None:
     finding = samples.finding(samples.event(age=3700))
     html = page.render(samples.status(finding_seconds=3600.0), [finding], [], [])
-    assert Reader(html).text.startswith("Nothing is wrong")
+    assert "<h1><span>Nothing is wrong</span></h1>" in html
     assert '<header class="good">' in html
     assert "Past: no longer wrong" in html
     assert "Not seen for 1 h (`finding_seconds` under [health])." in html
@@ -152,16 +156,18 @@ def test_the_verdict_comes_before_the_findings_and_they_before_the_machine() -> 
     assert read.open == []
     order = [
         *(
-            "train-1 is runtime_stuck",
             "has not answered for 12 min",
             "since 2026-11-20 13:32:14 UTC",
             "Port 8431 takes",
         ),
         *("What speaks against it", "End process 4242", "needs 28 GiB of HBM", "Use a smaller batch"),
-        *("Watched nodes: 1 runtime_stuck, 1 healthy", "This machine", "Launches", "Latest events", "Signals"),
+        *("Watched nodes", "Chips", "This machine", "Launches", "Latest events", "Where this comes from", "Signals"),
         *("Who this machine is", "Followed logs"),
     ]
-    places = [read.text.index(words) for words in order]
+    text = read.text[read.text.index("What to do first") + len("What to do first") :]
+    assert text.startswith("End process 4242: kill 4242.")
+    text = text.partition("Source")[2]
+    places = [text.index(words) for words in order]
     assert places == sorted(places)
 
 
@@ -173,19 +179,24 @@ def test_commands_in_a_remedy_are_set_apart() -> None:
 def test_it_needs_nothing_from_anywhere() -> None:
     html = page.render(samples.status(), [samples.finding()], [samples.launch()], [samples.event()])
     read = Reader(html)
-    assert {"script", "link", "img", "iframe"}.isdisjoint(tag for tag, _ in read.tags)
+    assert {"img", "iframe"}.isdisjoint(tag for tag, _ in read.tags)
+    assert [attrs for tag, attrs in read.tags if tag == "script"] == [{}]
+    assert [attrs["href"][:19] for tag, attrs in read.tags if tag == "link" and attrs["href"]] == [
+        "data:image/svg+xml,"
+    ]
     assert "url(" not in html
     assert "@import" not in html
     assert not any("style" in attrs for _, attrs in read.tags)
 
 
-def test_the_policy_allows_the_style_and_nothing_else() -> None:
-    style = re.search("<style>(.*)</style>", page.render(samples.status(), [], [], []), re.DOTALL)
-    assert style is not None
-    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
-    assert f"style-src 'sha256-{digest}'" in page.POLICY
-    assert page.POLICY.startswith("default-src 'none';")
-    assert "unsafe" not in page.POLICY
+def test_the_policy_allows_the_style_and_the_script_and_no_other() -> None:
+    html = page.render(samples.status(), [], [], [])
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}';" in document.POLICY
+    assert document.POLICY.startswith("default-src 'none';")
+    assert "unsafe" not in document.POLICY
 
 
 def test_times_that_no_calendar_has_are_survived() -> None:
@@ -208,3 +219,29 @@ def test_the_template_engine_is_not_loaded_before_a_page_is_asked_for() -> None:
     code = "import sys, tpuwatch.web.server; print('jinja2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
+
+
+def test_findings_of_the_current_launch_stand_before_and_apart_from_those_of_earlier_ones() -> None:
+    old = samples.finding(samples.event(Cause.HANG, age=7200, pid=1, file="/old"), summary="Long ago.")
+    new = samples.finding(samples.event(age=60), summary="Just now.")
+    text = Reader(page.render(samples.status(), [old, new], [samples.launch()], [])).text
+    order = (
+        "Wrong with the current launch Just now.",
+        "From before the current launch, and not known to be over Long ago.",
+    )
+    assert text.index(order[0]) < text.index(order[1])
+
+
+def test_restarts_are_listed_those_under_way_first() -> None:
+    ended = Attempt(
+        Action.RESTART_NODE, "node_stuck", samples.NOW - 900, samples.NOW - 600, Phase.DONE, 1, "bob", "It hung."
+    )
+    records = [
+        record(phase=Phase.DONE, history=(ended,)),
+        record(phase=Phase.STARTING, requested=samples.NOW - 90, history=()),
+    ]
+    status = samples.status(restarts=RestartsStatus(acts=True, records=records))
+    html = page.render(status, [], [], [])
+    table = Reader(html[html.index('id="restarts"') - 9 : html.index("Latest events")].rpartition("<section")[0]).text
+    assert table.index("under way") < table.index("It hung.")
+    assert "doneafter 5 min" in table

@@ -99,5 +99,6 @@ def test_the_page_shows_it_and_escapes_what_others_wrote() -> None:
     shown = RestartsStatus(acts=True, records=[record(phase=Phase.STARTING, note="<script>")])
     html = render(replace(given.status(), restarts=shown), [], [], [])
     assert "restart node starts the node" in html
-    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count("<script>") == 1  # ours
     assert "Restarts</h2>" not in render(given.status(), [], [], [])

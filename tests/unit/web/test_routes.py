@@ -53,7 +53,7 @@ def test_metrics_are_served_when_the_store_cannot_be_read() -> None:
 
 def test_the_page_of_a_node() -> None:
     site = Site(SampleView(watched=[samples.node(), samples.node("train-2", Verdict.GONE)]))
-    assert b"<h1>train-2 is gone</h1>" in site.get("/?node=train-2").body
+    assert b"<h1><span>train-2 is gone</span></h1>" in site.get("/?node=train-2").body
     assert site.document("/?node=train-9", 400) == {"error": "No node 'train-9' is watched."}
     assert "Did you mean node?" in site.document("/?nod=x", 400)["error"]
 
