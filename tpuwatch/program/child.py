@@ -11,14 +11,14 @@ import signal
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import SystemClock, TpuwatchError
-from tpuwatch.host import ProcFs
+from tpuwatch.host import ProcFs, read_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tpuwatch.core import Clock
 
@@ -127,8 +127,8 @@ class Child:
             self.process.wait(_END_SECONDS)
 
     def close(self) -> bool:
-        """End all its processes that are left. Whether it has ended: one that a call has blocked in the kernel cannot be
-        ended, and is not waited for."""
+        """End all its processes that are left. Whether it has ended: one that the kernel has blocked in a call cannot
+        be ended, and is not waited for."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
@@ -158,6 +158,11 @@ class Child:
         if resident > self._limits.memory_bytes:
             gib = self._limits.memory_bytes / (1 << 30)
             raise ChildError(f"it took more than {gib:.1f} GiB of this machine's memory (--memory-limit)")
+
+
+def available_memory() -> int:
+    """The bytes of this machine's memory that a child may take: what is available now; all where that is not known."""
+    return read_memory(ProcFs(), Path("/"), (), 0).available or 1 << 62
 
 
 def resident_bytes(group: int, processes: ProcFs) -> int:

@@ -17,7 +17,10 @@ import signal
 import sys
 import traceback
 from importlib.util import find_spec
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _SIDE = 256  # of the matrices: two tiles of the matrix unit
 _MODULES = {"jax": "jax", "tensorflow": "tensorflow", "torch": "torch_xla"}  # by framework, what has to be there
@@ -85,8 +88,10 @@ class Jax:
             return self.jax.device_get(function())
 
     def _matrices(self) -> tuple[Any, Any]:
+        import numpy as np  # JAX takes seconds for lists
+
         make = self.jax.numpy.asarray
-        return make(_first(), dtype="bfloat16"), make(_second(), dtype="bfloat16")
+        return make(np.array(_first()), dtype="bfloat16"), make(np.array(_second()), dtype="bfloat16")
 
 
 class TensorFlow:
@@ -122,12 +127,12 @@ class TensorFlow:
         tf = self.tf
         first, second = _first(), _second()
 
-        @tf.function(jit_compile=None if self.tpu else True)
         def product() -> Any:
             left, right = tf.constant(first, tf.bfloat16), tf.constant(second, tf.bfloat16)
             return tf.reduce_sum(tf.cast(tf.matmul(left, right), tf.float32), axis=1)
 
-        self.run = tf.function(lambda: self.strategy.run(product))
+        compiled = tf.function(product, jit_compile=None if self.tpu else True)
+        self.run = tf.function(lambda: self.strategy.run(compiled))
         self.run.get_concrete_function()
 
     def compute(self) -> Iterator[tuple[str, list[float]]]:
@@ -182,8 +187,9 @@ class Torch:
         return result
 
     def _compute(self) -> list[float]:
-        make = lambda rows: self.torch.tensor(rows, dtype=self.torch.bfloat16).to(self.devices[0])  # noqa: E731
-        result = (make(_first()) @ make(_second())).to(self.torch.float32).sum(dim=1)
+        torch, (device,) = self.torch, self.devices
+        first, second = (torch.tensor(rows, dtype=torch.bfloat16).to(device) for rows in (_first(), _second()))
+        result = (first @ second).to(torch.float32).sum(dim=1)
         return [float(value) for value in result.cpu()]
 
 
@@ -260,8 +266,8 @@ def _second() -> list[list[int]]:
 
 
 def _expected() -> list[int]:
-    """The sum of each row of the product. All is exact: the product's elements are at most 256, up to which bfloat16 has
-    all whole numbers, and their sums at most 65,536."""
+    """The sum of each row of the product. All is exact: its elements are at most 256, up to which bfloat16 has all
+    whole numbers, and their sums at most 65,536."""
     sums = [sum(row) for row in _second()]
     return [sum(left * right for left, right in zip(row, sums)) for row in _first()]
 
