@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private
-from tpuwatch.host import Holders, ProcFs
-from tpuwatch.model import Holder, Probe
+from tpuwatch.host import Holders, ProcFs, waited_seconds
+from tpuwatch.model import Cause, Probe
 from tpuwatch.program.attempt import CHILD, Attempt, attempt
 from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, Scene, blame
 from tpuwatch.web import diagnosis
@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from tpuwatch.core import Clock
+    from tpuwatch.model import Holder
     from tpuwatch.program.child import ChildLimits
 
 LOCK: Final = "probe.lock"
+# What the TPU's own log says of the TPU. Any other error may have a cause that a user of the machine has made, such as
+# a port that is taken.
+_OF_THE_TPU: Final = frozenset({Cause.CORE_HALTED, Cause.DRIVER_ERROR, Cause.HANG, Cause.NODE_UNHEALTHY})
+_MAX_WAITED: Final = 0.2  # of the time: with more of it spent in waits for disks and memory no deadline means anything
+_MAX_LINKS: Final = 40  # as the kernel's own
 _BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -78,7 +84,7 @@ def run_probe(
         before = find_holders(root)
         if before and not request.while_held:
             raise ProbeBusyError(f"{_who(before)}; end it first, or probe beside it: --while-held")
-        began = time.time()
+        began, processes = time.time(), ProcFs(root / "proc")
 
         def try_on(platform: str, framework: str | None) -> Attempt:
             return attempt(
@@ -93,7 +99,9 @@ def run_probe(
                 clock=clock,
             )
 
+        waited, started = waited_seconds(processes), time.monotonic()
         tpu = try_on("tpu", request.framework)
+        pressure = _share(waited, waited_seconds(processes), time.monotonic() - started)
         _refuse_misuse(tpu)
         known = tpu.facts.get("framework")
         cpu = None
@@ -106,11 +114,11 @@ def run_probe(
         id=secrets.token_hex(8),
         began=began,
         ended=time.time(),
-        boot_id=clean(ProcFs(root / "proc").boot_id(), 64),
+        boot_id=clean(processes.boot_id(), 64),
         verdict=found.verdict,
         summary=found.summary,
         framework=str(known or ""),
-        objection=_objection(request, scene),
+        objection=_objection(request, scene, pressure),
     )
     return ProbeResult(probe, scene, found)
 
@@ -137,16 +145,34 @@ def changeable_by_others(files: Iterable[str]) -> str:
     """The first of these files, or of the directories above them, that others than root and this user can change; "" if
     there is none. Where they could, they decide what a probe says."""
     for name in files:
-        for start in {Path(os.path.abspath(name)), Path(name).resolve()}:  # noqa: PTH100 (links above it count too)
+        for start in _links(Path(name).absolute()):
             for path in (start, *start.parents):
-                try:
-                    entry = path.stat()
-                except OSError:
-                    return str(path)
-                sticky = path.is_dir() and entry.st_mode & stat.S_ISVTX  # there nobody touches the files of others
-                if entry.st_uid not in (0, os.geteuid()) or (entry.st_mode & _BY_OTHERS and not sticky):
+                if _is_others(path):
                     return str(path)
     return ""
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """The file, what it is a link to, and so on, and at last its real place."""
+    for _ in range(_MAX_LINKS):
+        yield path
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    yield path.resolve()
+
+
+def _is_others(path: Path) -> bool:
+    """Whether others can change a file, a link or a directory."""
+    try:
+        entry = path.lstat()
+    except OSError:
+        return True
+    if entry.st_uid not in (0, os.geteuid()):
+        return True
+    # The mode of a link means nothing, and in a sticky directory nobody touches the files of others.
+    spared = stat.S_ISLNK(entry.st_mode) or (stat.S_ISDIR(entry.st_mode) and entry.st_mode & stat.S_ISVTX)
+    return bool(entry.st_mode & _BY_OTHERS) and not spared
 
 
 def probe_document(result: ProbeResult, python: str) -> dict[str, Any]:
@@ -181,13 +207,24 @@ def _attempt_document(one: Attempt) -> dict[str, Any]:
     }
 
 
-def _objection(request: ProbeRequest, scene: Scene) -> str:
+def _share(before: float | None, after: float | None, seconds: float) -> float | None:
+    return None if before is None or after is None else (after - before) / max(seconds, 1e-3)
+
+
+def _objection(request: ProbeRequest, scene: Scene, pressure: float | None) -> str:
     """Why this is no evidence for the judge, in a sentence; "" if it is."""
     if scene.holders:
         return f"{_who(scene.holders)}."
     pauses = [one.longest_pause for one in (scene.tpu, scene.cpu) if one is not None]
     if max(pauses) >= STARVED_SECONDS:
         return f"The machine was too busy: for {max(pauses):.0f} s nothing could look at the child process."
+    if scene.tpu.kind == "timeout" and (pressure is None or pressure > _MAX_WAITED):
+        if pressure is None:
+            return "It was not done in time, and this kernel does not count waits for disks and memory (PSI)."
+        return f"It was not done in time, and for {pressure:.0%} of that programs waited for disks or memory."
+    causes = {finding.cause for finding in scene.tpu.findings}
+    if scene.tpu.kind in ("error", "died") and scene.tpu.ended and not causes & _OF_THE_TPU:
+        return "The error is not known to be the TPU's own."
     files = [name for one in scene.tpu.facts.get("files", ()) if isinstance(name := one, str)]
     if other := changeable_by_others([request.command[0], sys.executable, *files]):
         return f"Others than root and this user can change {other}, and so what the probe finds."
