@@ -32,7 +32,7 @@ COMMANDS = {
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
     "preflight": "compile a program for a TPU that is not here: does it fit?",
-    "probe": "is it the TPU, the stack or the program? have the TPU compute a known value",
+    "probe": "find out whether the TPU, the software or the program is at fault",
     "config": "check or show the configuration",
     "install": "set tpuwatch up as a systemd service",
     "uninstall": "remove that service",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tpuwatch.config import Config
@@ -57,6 +58,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 the TPU works, 1 something is at fault, 2 wrong use, 3 could not find out."""
+    from tpuwatch.terminal import Console, print_probe
+
+    with options.config_to_look(args) as (config, _):
+        document = probe(config, args.python, args.framework, args.step, args.timeout, while_held=args.while_held)
+    if args.json:
+        options.print_json(document)
+    else:
+        print_probe(Console(sys.stdout), document)
+    return exit_code(document)
+
+
+def probe(
+    config: Config,
+    python: str | None = None,
+    framework: str | None = None,
+    step: str | None = None,
+    seconds: float = _TIMEOUT_SECONDS,
+    *,
+    while_held: bool = False,
+) -> dict[str, Any]:
+    """Probe, leave it for the daemon where this user may, and return the document. Raises TpuwatchError."""
     from tpuwatch.core import TuneError
     from tpuwatch.program import (
         ChildLimits,
@@ -68,37 +90,31 @@ def run(args: argparse.Namespace) -> int:
         run_probe,
     )
     from tpuwatch.signals import leave_probe
-    from tpuwatch.terminal import Console, print_probe
 
-    python = interpreter(args.python, os.environ)
-    with options.config_to_look(args) as (config, _):
-        directory, for_judge = _directory(config)
-        request = ProbeRequest(
-            probe_command(python), args.framework, args.step, while_held=args.while_held, hosts=_hosts(config)
+    python = interpreter(python, os.environ)
+    directory, recorded = _directory(config)
+    progress = _Progress()
+    try:
+        result = run_probe(
+            ProbeRequest(probe_command(python), framework, step, while_held=while_held, hosts=_hosts(config)),
+            limits=ChildLimits(seconds, available_memory()),
+            environ=os.environ,
+            on_stage=progress.show,
+            directory=directory,
         )
-        progress = _Progress()
-        try:
-            result = run_probe(
-                request,
-                limits=ChildLimits(args.timeout, available_memory()),
-                environ=os.environ,
-                on_stage=progress.show,
-                directory=directory,
-            )
-        finally:
-            progress.clear()
-    document = probe_document(result, python)
-    document["recorded"] = for_judge
-    if for_judge:
+    finally:
+        progress.clear()
+    if recorded:
         try:
             leave_probe(directory, result.probe)
         except TuneError as error:
-            document["recorded"] = False
+            recorded = False
             options.print_note(f"the daemon does not learn of this probe: {error}.")
-    if args.json:
-        options.print_json(document)
-    else:
-        print_probe(Console(sys.stdout), document)
+    return {**probe_document(result, python), "recorded": recorded}
+
+
+def exit_code(document: Mapping[str, Any]) -> int:
+    """Of a command that probed."""
     return _CODES.get(document["verdict"], 1)
 
 

@@ -29,7 +29,7 @@ _LOADING: Final = frozenset({"start", "import"})
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ProbeAttempt:
     """How far it came. `problem` says why it went no further: kind, stage, message."""
 
     platform: str  # "tpu" or "cpu"
@@ -63,7 +63,7 @@ def attempt(
     on_stage: Callable[[str], None],
     keep: tuple[int, ...] = (),
     clock: Clock | None = None,
-) -> Attempt:
+) -> ProbeAttempt:
     """Run `command`, the interpreter and its script, with the request as the last argument.
 
     `limits.seconds` is for what comes after the import. Never raises for what the child does; KeyboardInterrupt ends
@@ -91,7 +91,7 @@ def attempt(
             for end in pipe:
                 os.close(end)
             problem = {"kind": "interpreter", "stage": "start", "message": f"{command[0]}: {error.strerror}"}
-            return Attempt(platform, problem=problem)
+            return ProbeAttempt(platform, problem=problem)
         ended = True
         try:
             watch.follow(child)
@@ -128,11 +128,11 @@ class _Watch:
             self._fail("limit", str(error))
         self._end_stage()
 
-    def result(self, child: Child, directory: Path, *, ended: bool) -> Attempt:
+    def result(self, child: Child, directory: Path, *, ended: bool) -> ProbeAttempt:
         if self._problem is None and not self._done:
             self._fail("died", _how(child.process.returncode))
         failed = self._problem is not None
-        return Attempt(
+        return ProbeAttempt(
             self._platform,
             tuple(self._stages),
             self._facts,

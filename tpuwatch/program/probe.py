@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private
 from tpuwatch.host import Holders, ProcFs, waited_seconds
 from tpuwatch.model import Cause, Probe
-from tpuwatch.program.attempt import CHILD, Attempt, attempt
-from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, Scene, blame
+from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
+from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ProbeResult:
     """All that was found, and what it is blamed on."""
 
     probe: Probe
-    scene: Scene
+    scene: ProbeScene
     blame: Blame
 
 
@@ -86,7 +86,7 @@ def run_probe(
             raise ProbeBusyError(f"{_who(before)}; end it first, or probe beside it: --while-held")
         began, processes = time.time(), ProcFs(root / "proc")
 
-        def try_on(platform: str, framework: str | None) -> Attempt:
+        def try_on(platform: str, framework: str | None) -> ProbeAttempt:
             return attempt(
                 platform,
                 command=list(request.command),
@@ -108,7 +108,7 @@ def run_probe(
         if (tpu.kind and tpu.kind not in ("interpreter", "wrong_build")) or (request.step and not tpu.kind):
             cpu = try_on("cpu", str(known) if known else request.framework)
         after = find_holders(root) if tpu.kind and tpu.ended else ()
-        scene = Scene(tpu, cpu, device_files(root), tuple(dict.fromkeys((*before, *after))), request.hosts)
+        scene = ProbeScene(tpu, cpu, device_files(root), tuple(dict.fromkeys((*before, *after))), request.hosts)
     found = blame(scene)
     probe = Probe(
         id=secrets.token_hex(8),
@@ -195,7 +195,7 @@ def probe_document(result: ProbeResult, python: str) -> dict[str, Any]:
     }
 
 
-def _attempt_document(one: Attempt) -> dict[str, Any]:
+def _attempt_document(one: ProbeAttempt) -> dict[str, Any]:
     return {
         "platform": one.platform,
         "stages": [{"name": name, "seconds": round(seconds, 3)} for name, seconds in one.stages],
@@ -211,7 +211,7 @@ def _share(before: float | None, after: float | None, seconds: float) -> float |
     return None if before is None or after is None else (after - before) / max(seconds, 1e-3)
 
 
-def _objection(request: ProbeRequest, scene: Scene, pressure: float | None) -> str:
+def _objection(request: ProbeRequest, scene: ProbeScene, pressure: float | None) -> str:
     """Why this is no evidence for the judge, in a sentence; "" if it is."""
     if scene.holders:
         return f"{_who(scene.holders)}."
@@ -231,7 +231,7 @@ def _objection(request: ProbeRequest, scene: Scene, pressure: float | None) -> s
     return ""
 
 
-def _refuse_misuse(tpu: Attempt) -> None:
+def _refuse_misuse(tpu: ProbeAttempt) -> None:
     if tpu.kind == "usage" and tpu.problem is not None:
         raise ConfigError(str(tpu.problem["message"]))
 

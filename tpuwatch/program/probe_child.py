@@ -30,7 +30,7 @@ _NO_KERNEL = "No OpKernel was registered"
 _PARENT_DIED = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
-class StopError(Exception):
+class ProbeStopError(Exception):
     """Ends the run with a reason: what `kind` of thing went wrong, and in which words."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -57,7 +57,7 @@ class Jax:
             libtpu = find_spec("libtpu")
             own = os.environ.get("TPU_LIBRARY_PATH")
             if libtpu is None and not own:
-                raise StopError("wrong_build", f"JAX {jax.__version__} is installed without libtpu")
+                raise ProbeStopError("wrong_build", f"JAX {jax.__version__} is installed without libtpu")
             found["files"].append(own or (libtpu and libtpu.origin))
         return found
 
@@ -67,7 +67,7 @@ class Jax:
             self.devices = list(self.jax.local_devices(backend=platform))
         except RuntimeError as error:
             if "no devices" in str(error).lower() or "unknown backend" in str(error).lower():
-                raise StopError("absent", str(error)) from error
+                raise ProbeStopError("absent", str(error)) from error
             raise
         if not self.tpu:
             self.devices = self.devices[:1]
@@ -193,7 +193,7 @@ class Torch:
         return [float(value) for value in result.cpu()]
 
 
-class Run:
+class Stages:
     """All stages on one platform."""
 
     def __init__(self, request: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Run:
         """Returns the exit status."""
         try:
             self._run()
-        except StopError as stop:
+        except ProbeStopError as stop:
             self._fail(stop.kind, str(stop))
             return 1
         except Exception as error:  # frameworks and the user's code raise anything
@@ -232,13 +232,13 @@ class Run:
         try:
             found = one.load()
         except ImportError as error:
-            raise StopError("interpreter", f"{sys.executable} cannot import {framework}: {error}") from error
+            raise ProbeStopError("interpreter", f"{sys.executable} cannot import {framework}: {error}") from error
         self.report(fact={**found, "files": [sys.executable, *filter(None, found["files"])]})
         self.report(stage="initialise")
         one.initialise()
         self.report(fact={"devices": [str(device) for device in one.devices]})
         if not one.devices:
-            raise StopError("absent", f"{framework} finds no TPU")
+            raise ProbeStopError("absent", f"{framework} finds no TPU")
         self.report(stage="compile")
         one.compile()
         self.report(stage="compute")
@@ -252,7 +252,7 @@ def _framework() -> str:
     """The first framework that this interpreter has."""
     found = [name for name, module in _MODULES.items() if find_spec(module) is not None]
     if not found:
-        raise StopError("interpreter", f"{sys.executable} has none of JAX, TensorFlow and PyTorch/XLA")
+        raise ProbeStopError("interpreter", f"{sys.executable} has none of JAX, TensorFlow and PyTorch/XLA")
     # Where there are several, JAX without a library for TPUs is what another package wanted.
     return found[1] if found[0] == "jax" and find_spec("libtpu") is None and len(found) > 1 else found[0]
 
@@ -277,7 +277,7 @@ def _check(results: Iterator[tuple[str, list[float]]]) -> None:
     for device, values in results:
         wrong = sum(value != right for value, right in zip(values, expected)) + abs(len(values) - len(expected))
         if wrong:
-            raise StopError("value", f"{device} computed {wrong} of {len(expected)} sums wrongly")
+            raise ProbeStopError("value", f"{device} computed {wrong} of {len(expected)} sums wrongly")
 
 
 def _named(name: str) -> Any:
@@ -291,9 +291,9 @@ def _named(name: str) -> Any:
             raise  # of what the user's module imports
         if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
             raise
-        raise StopError("usage", f"--step: {error}") from error
+        raise ProbeStopError("usage", f"--step: {error}") from error
     if not callable(found):
-        raise StopError("usage", f"--step: {name} is no function")
+        raise ProbeStopError("usage", f"--step: {name} is no function")
     return found
 
 
@@ -323,7 +323,9 @@ def _result(place: str, leaf: Any) -> dict[str, Any]:
     try:
         values = [float(value) for value in flat[::step]]
     except (TypeError, ValueError):
-        raise StopError("usage", f"--step: {place} is of the type {type(leaf).__name__}, which is no number") from None
+        raise ProbeStopError(
+            "usage", f"--step: {place} is of the type {type(leaf).__name__}, which is no number"
+        ) from None
     # JSON has no word for what is no number.
     shown = [value if math.isfinite(value) else str(value) for value in values]
     return {"place": place, "type": str(getattr(leaf, "dtype", type(leaf).__name__)), "shape": shape, "values": shown}
@@ -334,4 +336,4 @@ if __name__ == "__main__":
     sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
     if hasattr(ctypes, "CDLL"):
         ctypes.CDLL(None).prctl(_PARENT_DIED, signal.SIGKILL)  # nothing is left if tpuwatch itself is killed
-    sys.exit(Run(json.loads(sys.argv[1])).run())
+    sys.exit(Stages(json.loads(sys.argv[1])).run())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tpuwatch.model import Holder
-    from tpuwatch.program.attempt import Attempt
+    from tpuwatch.program.attempt import ProbeAttempt
 
 STARVED_SECONDS: Final = 3.0  # without a look at the child: the machine is too busy for a deadline to mean anything
 TOLERANCE: Final = 0.02  # of the largest value: a TPU multiplies in bfloat16 by default
@@ -80,11 +80,11 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class ProbeScene:
     """What was there when it was probed."""
 
-    tpu: Attempt
-    cpu: Attempt | None = None  # None: there was no need for it
+    tpu: ProbeAttempt
+    cpu: ProbeAttempt | None = None  # None: there was no need for it
     devices: tuple[str, ...] = ()  # the machine's device files of TPUs
     holders: tuple[Holder, ...] = ()  # who held the TPU, before or after
     hosts: int = 1  # of the node
@@ -100,7 +100,7 @@ class Blame:
     differences: tuple[Difference, ...] = ()
 
 
-def blame(scene: Scene) -> Blame:
+def blame(scene: ProbeScene) -> Blame:
     """What is at fault. What is not known is inconclusive, never a fault of the TPU."""
     tpu, cpu = scene.tpu, scene.cpu
     if tpu.kind == "interpreter":
@@ -116,7 +116,7 @@ def blame(scene: Scene) -> Blame:
     return _failed(scene)
 
 
-def _computed(tpu: Attempt, cpu: Attempt | None) -> Blame:
+def _computed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
     """The TPU has computed what it should, and the user's step, if there is one."""
     count = len(tpu.facts.get("devices", ()))
     works = f"The TPU works: {'its device' if count == 1 else f'each of its {count} devices'} computed the right value"
@@ -138,7 +138,7 @@ def _computed(tpu: Attempt, cpu: Attempt | None) -> Blame:
     return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (step,), found)
 
 
-def _step_failed(tpu: Attempt, cpu: Attempt | None) -> Blame:
+def _step_failed(tpu: ProbeAttempt, cpu: ProbeAttempt | None) -> Blame:
     """The TPU has computed the checked value, and then the user's own step failed."""
     if cpu is not None and cpu.kind and cpu.stage == "step":
         where = "on the TPU and on the CPU alike"
@@ -148,7 +148,7 @@ def _step_failed(tpu: Attempt, cpu: Attempt | None) -> Blame:
     return Blame(ProbeVerdict.PROGRAM_FAULT, summary, (_OWN_PROGRAM,))
 
 
-def _failed(scene: Scene) -> Blame:
+def _failed(scene: ProbeScene) -> Blame:
     tpu, cpu = scene.tpu, scene.cpu
     causes = {finding.cause for finding in tpu.findings}
     words = _words(tpu)
@@ -182,7 +182,7 @@ def _failed(scene: Scene) -> Blame:
     return _on_tpu(scene)
 
 
-def _on_tpu(scene: Scene) -> Blame:
+def _on_tpu(scene: ProbeScene) -> Blame:
     """What works on the CPU fails on the TPU, in a stage that is the TPU's own."""
     tpu, words = scene.tpu, _words(scene.tpu)
     if tpu.kind == "timeout" and scene.hosts > 1:
@@ -238,7 +238,7 @@ def _numbers(values: Sequence[Any]) -> list[float]:
     return [float(value) for value in values]
 
 
-def _words(attempt: Attempt) -> str:
+def _words(attempt: ProbeAttempt) -> str:
     """Its problem's first line, as the end of a sentence."""
     message = str(attempt.problem["message"]).strip() if attempt.problem else ""
     first = message.splitlines()[0][:300] if message else "it says nothing"
