@@ -41,9 +41,8 @@ class ProbeStopError(Exception):
 class Jax:
     """The computation in JAX."""
 
-    def __init__(self, tpu: bool, report: Any) -> None:
+    def __init__(self, tpu: bool) -> None:
         self.tpu = tpu
-        self.report = report
         self.jax: Any = None
         self.devices: list[Any] = []
 
@@ -97,12 +96,12 @@ class Jax:
 class TensorFlow:
     """The computation in TensorFlow: under TPUStrategy, or under the default one on the CPU."""
 
-    def __init__(self, tpu: bool, report: Any) -> None:
+    def __init__(self, tpu: bool) -> None:
         self.tpu = tpu
-        self.report = report
         self.tf: Any = None
         self.devices: list[Any] = []
         self.strategy: Any = None
+        self.resolver: Any = None
 
     def load(self) -> dict[str, Any]:
         import tensorflow as tf
@@ -110,17 +109,18 @@ class TensorFlow:
         self.tf = tf
         return {"version": tf.__version__, "files": [tf.__file__]}
 
+    def connect(self) -> None:
+        """On a TPU alone."""
+        self.resolver = self.tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+        self.tf.config.experimental_connect_to_cluster(self.resolver)
+
     def initialise(self) -> None:
         if not self.tpu:
             self.strategy = self.tf.distribute.get_strategy()
             self.devices = self.tf.config.list_logical_devices("CPU")[:1]
             return
-        self.report(stage="connect")
-        resolver = self.tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
-        self.tf.config.experimental_connect_to_cluster(resolver)
-        self.report(stage="initialise")
-        self.tf.tpu.experimental.initialize_tpu_system(resolver)
-        self.strategy = self.tf.distribute.TPUStrategy(resolver)
+        self.tf.tpu.experimental.initialize_tpu_system(self.resolver)
+        self.strategy = self.tf.distribute.TPUStrategy(self.resolver)
         self.devices = self.tf.config.list_logical_devices("TPU")
 
     def compile(self) -> None:
@@ -149,9 +149,8 @@ class TensorFlow:
 class Torch:
     """The computation in PyTorch: by XLA on a TPU, by PyTorch itself on the CPU."""
 
-    def __init__(self, tpu: bool, report: Any) -> None:
+    def __init__(self, tpu: bool) -> None:
         self.tpu = tpu
-        self.report = report
         self.torch: Any = None
         self.devices: list[Any] = []
 
@@ -227,13 +226,16 @@ class Stages:
         framework = self.request["framework"] or _framework()
         tpu = self.request["platform"] == "tpu"
         self.report(fact={"framework": framework, "python": sys.version.split()[0]})
-        one: Any = {"jax": Jax, "tensorflow": TensorFlow, "torch": Torch}[framework](tpu, self.report)
+        one: Any = {"jax": Jax, "tensorflow": TensorFlow, "torch": Torch}[framework](tpu)
         self.report(stage="import")
         try:
             found = one.load()
         except ImportError as error:
             raise ProbeStopError("interpreter", f"{sys.executable} cannot import {framework}: {error}") from error
         self.report(fact={**found, "files": [sys.executable, *filter(None, found["files"])]})
+        if tpu and hasattr(one, "connect"):
+            self.report(stage="connect")
+            one.connect()
         self.report(stage="initialise")
         one.initialise()
         self.report(fact={"devices": [str(device) for device in one.devices]})
