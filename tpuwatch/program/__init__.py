@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         run_preflight,
     )
     from tpuwatch.program.probe import ProbeRequest, ProbeResult, probe_command, probe_document, run_probe
+    from tpuwatch.program.profiling import find_profile, profile_command, profile_document, read_profile
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
@@ -34,6 +35,7 @@ else:
                 "run_preflight",
             ],
             "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
+            "profiling": ["find_profile", "profile_command", "profile_document", "read_profile"],
             "targets": ["CompileTarget", "target"],
         },
     )

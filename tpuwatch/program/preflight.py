@@ -155,8 +155,8 @@ def run_preflight(
     return replace(done, seconds=time.monotonic() - started)
 
 
-def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
-    """The Python that has JAX: the one given, this one if it has it, that of the active environment, or `python3`.
+def interpreter(given: str | None, environ: Mapping[str, str], module: str = "jax") -> str:
+    """The Python that has a module: the one given, this one if it has it, that of the active environment, or `python3`.
 
     Raises ConfigError where the given one is no program.
     """
@@ -165,7 +165,7 @@ def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
         if found is None:
             raise ConfigError(f"--python: {given!r} is no program")
         return found
-    if find_spec("jax") is not None:
+    if find_spec(module) is not None:
         return sys.executable
     active = environ.get("VIRTUAL_ENV")
     return (active and shutil.which(f"{active}/bin/python")) or shutil.which("python3") or sys.executable

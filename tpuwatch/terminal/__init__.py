@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.plot_png import save
     from tpuwatch.terminal.preflight import print_preflight
     from tpuwatch.terminal.probe import print_probe
+    from tpuwatch.terminal.profile import print_profile
     from tpuwatch.terminal.restart import RestartDisplay
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
     from tpuwatch.terminal.status import print_status, print_whole_status
@@ -27,6 +28,7 @@ else:
             "plot_png": ["save"],
             "preflight": ["print_preflight"],
             "probe": ["print_probe"],
+            "profile": ["print_profile"],
             "restart": ["RestartDisplay"],
             "restarts": ["print_restart_history", "print_restarts"],
             "status": ["print_status", "print_whole_status"],
