@@ -1,8 +1,8 @@
 """Has xprof read a trace, and passes on the few tables of it that tpuwatch uses.
 
-The interpreter that has xprof runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10. Its argument
-is a JSON object with the files of one profile, which are copies: xprof writes its caches beside them. It writes a JSON
-object a line to the descriptor `report`: {"stage": NAME}, {"tables": {...}}, or {"error": {...}}.
+The interpreter that has xprof runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10. Its
+argument is a JSON object with the files of one profile, which are copies: xprof writes its caches beside them. It
+writes a JSON object a line to the descriptor `report`: {"stage": NAME}, {"tables": {...}}, or {"error": {...}}.
 """
 
 from __future__ import annotations

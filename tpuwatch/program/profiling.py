@@ -196,7 +196,9 @@ def figures_of(tables: Mapping[str, Any]) -> ProfileFigures:
     everywhere: dict[str, Any] = {}
     for table in overview:
         everywhere.update(table["properties"])
-    steps = next((one["rows"] for one in overview if one["rows"] and "stepnum" in one["rows"][0]), [])
+    steps: list[Mapping[str, Any]] = next(
+        (one["rows"] for one in overview if one["rows"] and "stepnum" in one["rows"][0]), []
+    )
     total = sum(map(_step_ms, steps))
     times = [_step_ms(step) / 1000 for step in steps]
     on_device = int(float(everywhere.get("device_core_count") or 0)) > 0
@@ -276,7 +278,9 @@ def _operations(rows: Sequence[Mapping[str, Any]], *, on_device: bool) -> tuple[
 
 
 def _input_operations(tables: Sequence[Mapping[str, Any]]) -> tuple[Operation, ...]:
-    rows = next((one["rows"] for one in tables if one["rows"] and "selfTimeInPercent" in one["rows"][0]), [])
+    rows: list[Mapping[str, Any]] = next(
+        (one["rows"] for one in tables if one["rows"] and "selfTimeInPercent" in one["rows"][0]), []
+    )
     found = [
         Operation(
             clean(str(row["opName"]), 120), clean(str(row["category"]), 60), "Host", _number(row["selfTimeInPercent"])
@@ -289,9 +293,7 @@ def _input_operations(tables: Sequence[Mapping[str, Any]]) -> tuple[Operation, .
 def _no_steps(figures: ProfileFigures) -> ProfileFinding | None:
     if figures.steps:
         return None
-    change = (
-        "Mark the steps: `jax.profiler.StepTraceAnnotation('train', step_num=i)` or `tf.profiler.experimental.Trace`."
-    )
+    change = "Mark the steps: `jax.profiler.StepTraceAnnotation` or `tf.profiler.experimental.Trace`."
     reason = "The trace marks no steps, so nothing is known of where a step's time goes."
     return ProfileFinding("no_steps", 0.0, reason, change, _PROFILING)
 
@@ -304,8 +306,8 @@ def _waits_for_input(figures: ProfileFigures) -> ProfileFinding | None:
     named = f"; {slowest[0].name} takes {slowest[0].share:.0%} of the pipeline's time" if slowest else ""
     reason = f"{share:.0%} of the steps' time is spent waiting for input{named}."
     change = (
-        "Let the pipeline work ahead and in parallel: `prefetch(tf.data.AUTOTUNE)` at its end, `num_parallel_calls` for "
-        "`map` and `interleave`, `cache` where the data fits in memory; read files in parallel."
+        "Let the pipeline work ahead and in parallel: `prefetch(tf.data.AUTOTUNE)` at its end, `num_parallel_calls` "
+        "for `map` and `interleave`, `cache` where the data fits in memory; read files in parallel."
     )
     return ProfileFinding("waits_for_input", share, reason, change, _DATA)
 
@@ -316,8 +318,8 @@ def _between_steps(figures: ProfileFigures) -> ProfileFinding | None:
         return None
     reason = f"{share:.0%} of the steps' time is Python between the steps: callbacks, logging, fetching results."
     change = (
-        "Run several steps for each call: `steps_per_execution` in Keras, `jax.lax.scan` or fewer fetches of results in "
-        "JAX; log every so many steps."
+        "Run several steps for each call: `steps_per_execution` in Keras, `jax.lax.scan` or fewer fetches of results "
+        "in JAX; log every so many steps."
     )
     return ProfileFinding("between_steps", share, reason, change, _KERAS)
 
@@ -341,9 +343,7 @@ def _uneven(figures: ProfileFigures) -> ProfileFinding | None:
     if not mean or slowest is None or figures.steps < _MANY_STEPS or slowest < _SLOW_STEP * mean:
         return None
     reason = f"The slowest step took {slowest / mean:.1f} times the mean of {mean * 1000:.1f} ms."
-    change = (
-        "Look at that step in xprof's trace viewer: a checkpoint, an evaluation, a compile or slow input stands there."
-    )
+    change = "Look at that step in xprof's trace viewer: a checkpoint, an evaluation, a compile, slow input?"
     return ProfileFinding("uneven_steps", 1 - mean / slowest, reason, change, _PROFILING)
 
 
