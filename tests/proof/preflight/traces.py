@@ -30,7 +30,10 @@ def tensorflow_steps(directory: str) -> None:
         return tf.ones((64, 64)) * tf.cast(turns + tf.cast(number, tf.int32), tf.float32)
 
     run = tf.function(lambda value: tf.reduce_sum(tf.tanh(value @ value)))
-    batches = iter(tf.data.Dataset.range(100).map(slowly))
+    one_by_one = tf.data.Options()  # else it works ahead while the machine is slow to trace
+    one_by_one.autotune.enabled = False
+    one_by_one.experimental_optimization.apply_default_optimizations = False
+    batches = iter(tf.data.Dataset.range(100).map(slowly).with_options(one_by_one))
     run(next(batches))
     tf.profiler.experimental.start(directory)
     for number in range(STEPS):
