@@ -55,7 +55,7 @@ class ProfileFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ProfiledOperation:
     """What took much time, on the device or the host."""
 
     name: str
@@ -79,8 +79,8 @@ class ProfileFigures:
     other_share: float | None  # between: Python, callbacks
     idle_share: float | None  # of the device's time
     mxu_share: float | None  # use of the matrix units
-    operations: tuple[Operation, ...] = ()  # the longest first
-    input_operations: tuple[Operation, ...] = ()
+    operations: tuple[ProfiledOperation, ...] = ()  # the longest first
+    input_operations: tuple[ProfiledOperation, ...] = ()
     conclusion: str = ""  # xprof's own
 
 
@@ -266,23 +266,23 @@ def _percent(value: Any) -> float | None:
     return None if value is None else _number(str(value).rstrip("%")) / 100
 
 
-def _operations(rows: Sequence[Mapping[str, Any]], *, on_device: bool) -> tuple[Operation, ...]:
+def _operations(rows: Sequence[Mapping[str, Any]], *, on_device: bool) -> tuple[ProfiledOperation, ...]:
     where = "Device" if on_device else "Host"
     column = "device_total_self_time_percent" if on_device else "host_total_self_time_percent"
     found = [
-        Operation(clean(str(row["operation"]), 120), clean(str(row["type"]), 60), where, _number(row[column]))
+        ProfiledOperation(clean(str(row["operation"]), 120), clean(str(row["type"]), 60), where, _number(row[column]))
         for row in rows
         if row["host_or_device"] == where and row["type"] != "IDLE"
     ]
     return tuple(sorted(found, key=lambda one: -one.share)[:_SHOWN_OPERATIONS])
 
 
-def _input_operations(tables: Sequence[Mapping[str, Any]]) -> tuple[Operation, ...]:
+def _input_operations(tables: Sequence[Mapping[str, Any]]) -> tuple[ProfiledOperation, ...]:
     rows: list[Mapping[str, Any]] = next(
         (one["rows"] for one in tables if one["rows"] and "selfTimeInPercent" in one["rows"][0]), []
     )
     found = [
-        Operation(
+        ProfiledOperation(
             clean(str(row["opName"]), 120), clean(str(row["category"]), 60), "Host", _number(row["selfTimeInPercent"])
         )
         for row in rows
