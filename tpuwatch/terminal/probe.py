@@ -55,7 +55,8 @@ def _print_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
     went = "all went well" if problem is None else f"it failed in the stage {problem['stage']!r}"
     console.line(f"{where}{with_what}: {went}.", style="bold")
     stages = ", ".join(f"{one['name']} {format_seconds(one['seconds'])}" for one in attempt["stages"])
-    console.line(f"{capital(stages)}.", indent=3, style="dim")
+    if stages:
+        console.line(f"{capital(stages)}.", indent=3, style="dim")
     if problem is None:
         return
     console.line(
