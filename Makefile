@@ -65,13 +65,19 @@ proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak boot
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
 	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page
 
-preflight: $(VENV)-preflight/.stamp $(VENV)/.dev-stamp ## What the TPU compiler says, with the real JAX, Keras and TensorFlow
-	TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
+preflight: $(VENV)-preflight/.stamp $(VENV)-profile/.stamp $(VENV)/.dev-stamp ## Preflight, probe and profile with the real JAX, Keras, TensorFlow and xprof
+	TPUWATCH_PROFILE_PYTHON=$(abspath $(VENV)-profile/bin/python) TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
 
 # An environment of its own, as the user has: 2.4 GB.
 $(VENV)-preflight/.stamp: requirements-preflight.lock
 	$(PYTHON) -m venv $(VENV)-preflight
 	$(VENV)-preflight/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-preflight.lock
+	@touch $@
+
+# What reads profiles, without the frameworks: 290 MB.
+$(VENV)-profile/.stamp: requirements-profile.lock
+	$(PYTHON) -m venv $(VENV)-profile
+	$(VENV)-profile/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-profile.lock
 	@touch $@
 
 model: $(VENV)/.dev-stamp ## Restarts in all orders: ledgers that cannot be written, clocks that jump, each with each other fault
@@ -143,6 +149,7 @@ lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --extra plot --constraint requirements-dev.lock --output-file requirements-plot.lock
 	$(UV) pip compile requirements-preflight.in --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 		--no-header --no-annotate --no-emit-index-url --no-emit-find-links --output-file requirements-preflight.lock
+	$(COMPILE:pyproject.toml=requirements-profile.in) --upgrade --output-file requirements-profile.lock
 
 dist: $(VENV)/.run-stamp ## Build the wheel into dist/
 	$(BIN)/python -m hatchling build --target wheel
@@ -151,5 +158,5 @@ deb: $(VENV)/.run-stamp ## Build the Debian package into dist/ (takes dpkg-deb)
 	$(BIN)/python -m deploy.deb $(DEB_ARGS)
 
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) $(VENV)-deploy $(VENV)-preflight dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-deploy $(VENV)-preflight $(VENV)-profile dist build tests/proof/bench/out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

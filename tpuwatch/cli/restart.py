@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tpuwatch.cli import options
+from tpuwatch.cli import options, probe
 
 if TYPE_CHECKING:
     import argparse
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
+    from tpuwatch.model import Target
+    from tpuwatch.restart import OwnNode
 
 _FORCED = ("restart_node", "reset_queued_resource")
+_RESTARTED = ("done", "not_verified")
 _EPILOG = (
     "Each step is in a ledger before it is done. Ctrl-C leaves the restart as it is; the same command continues it. "
     "`tpuwatch restarts` shows and cancels restarts. Exit codes: 0 done, 1 not restarted, or an operator is needed, "
@@ -39,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=_FORCED,
         metavar="ACTION",
         help=f"do this even to the node that this machine belongs to: {' or '.join(_FORCED)}",
+    )
+    parser.add_argument(
+        "--probe",
+        action="store_true",
+        help="then probe the TPU, as `tpuwatch probe` does; only on a machine of that node",
     )
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="show each try, whole messages of the API, and operations' names"
@@ -77,7 +85,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         open_access,
         parse_targets,
     )
-    from tpuwatch.terminal import Console, RestartDisplay
+    from tpuwatch.terminal import Console, RestartDisplay, print_probe
     from tpuwatch.web import MAX_NODES, ask_daemon, daemon_address, serializers
 
     if not config.cloud.enabled:
@@ -112,12 +120,37 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
     code = 0
     try:
         for result in session.restart_all(targets):
+            document = result.document()
+            if args.probe and result.outcome in _RESTARTED:
+                found = _probe(result.target, own_node, config)
+                document["probe"] = found
+                code = max(code, 0 if found is None else probe.exit_code(found))
+                if found is not None and not args.json:
+                    print_probe(Console(sys.stdout), found)
             if args.json:
-                options.print_json(result.document(), indent=None)
+                options.print_json(document, indent=None)
             code = max(code, result.exit_code)
     finally:
         session.close()
     return code
+
+
+def _probe(target: Target, own_node: OwnNode, config: Config) -> dict[str, Any] | None:
+    """The document of a probe of the restarted node; None where it could not be made, which a note says."""
+    from tpuwatch.core import TpuwatchError
+
+    if not own_node.matches(target):
+        options.print_note(
+            f"{target.node} was not probed, since this machine is none of it. Probe there: `gcloud compute tpus tpu-vm "
+            f"ssh {target.node} --zone={target.zone} --project={target.project} --worker=all "
+            "--command='sudo tpuwatch probe'`"
+        )
+        return None
+    try:
+        return probe.probe(config)
+    except TpuwatchError as error:
+        options.print_note(f"{target.node} was not probed: {error}")
+        return None
 
 
 def make_clock() -> Clock:

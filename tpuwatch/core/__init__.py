@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         TpuwatchError,
         TuneError,
     )
-    from tpuwatch.core.files import create_private, read_trusted, write_atomic
+    from tpuwatch.core.files import create_private, open_private, read_trusted, write_atomic
     from tpuwatch.core.grpc_codes import GRPC_CODES, code_number
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
@@ -63,7 +63,7 @@ else:
                 "TpuwatchError",
                 "TuneError",
             ],
-            "files": ["create_private", "read_trusted", "write_atomic"],
+            "files": ["create_private", "open_private", "read_trusted", "write_atomic"],
             "grpc_codes": ["GRPC_CODES", "code_number"],
             "json_text": ["dumps", "iso", "parse_time", "times"],
             "log_setup": ["set_up_logging"],

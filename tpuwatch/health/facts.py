@@ -16,6 +16,7 @@ from tpuwatch.model import (
     Cause,
     Identity,
     Outcome,
+    ProbeVerdict,
     Problem,
     Reason,
     Signal,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Launch,
         ModelServer,
         PeerVerdict,
+        Probe,
         RuntimePort,
         Symptom,
     )
@@ -408,6 +410,23 @@ class Facts:
         if host is None or not host.memory_total_bytes or host.memory_available_bytes is None:
             return False
         return host.memory_available_bytes < _MIN_MEMORY_SHARE * host.memory_total_bytes
+
+    @cached_property
+    def probe(self) -> Probe | None:
+        """The latest probe of the TPU, if it is evidence: of this boot, fresh, and later than the last launch."""
+        probe = self.host.probe if self.host is not None else None
+        if probe is None or self.host is None or probe.objection or probe.boot_id != self.host.boot_id:
+            return None
+        fresh = probe.began <= probe.ended and not self.is_older(probe.began, self.limits.probe_seconds)
+        return probe if fresh and self._is_current(probe.began) else None
+
+    @property
+    def probe_works(self) -> bool:
+        """Whether a probe that began after the cloud came to call the node bad has had the TPU compute right."""
+        changed = self.cloud.changed if self.cloud is not None else None
+        probe = self.probe
+        works = probe is not None and probe.verdict in (ProbeVerdict.WORKS, ProbeVerdict.PROGRAM_FAULT)
+        return works and probe is not None and changed is not None and probe.began > changed
 
     # The workload
 

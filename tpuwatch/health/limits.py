@@ -17,6 +17,7 @@ class JudgeLimits:
     # How old a signal's answer may be to count, of those that the configuration does not pace.
     host_seconds: Final = 60.0
     logs_seconds: Final = 60.0
+    probe_seconds: Final = 1800.0  # from its beginning: one takes up to ten minutes
     notices_seconds: Final = 600.0  # they are waited for, not polled
     server_seconds: Final = 30.0  # three polls
     monitoring_seconds: Final = 600.0  # for the answer and for the sample in it

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import capital, clean, ended, length, listed, redact
 from tpuwatch.health.facts import NODE_SYMPTOMS, number
 from tpuwatch.libtpu import counted
-from tpuwatch.model import Outcome, Problem, Signal, Source
+from tpuwatch.model import Outcome, ProbeVerdict, Problem, Signal, Source
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -172,6 +172,24 @@ def server(facts: Facts) -> Reason:
     stalled = facts.server_stalled_seconds
     text += f", and no progress for {length(stalled)}." if stalled else "."
     return _by(facts, Source.PROCESS, Signal.SERVER, text, idle=not stalled)
+
+
+def probe(facts: Facts) -> Reason | None:
+    """That a computation on the TPU failed where the CPU does it, by a probe that no user can have forged."""
+    one = facts.probe
+    if one is None or one.verdict is not ProbeVerdict.TPU_FAULT:
+        return None
+    text = _with(f"A probe failed on the TPU {_ago(facts, one.ended)}", clean(redact(one.summary)))
+    return facts.reason_of(Signal.HOST, text, one.ended, sources=frozenset({Source.PROBE}))
+
+
+def probe_works(facts: Facts) -> Reason | None:
+    """That the TPU computed what it should, by such a probe."""
+    one = facts.probe
+    if one is None or not facts.probe_works:
+        return None
+    text = f"A probe had the TPU compute a known value {_ago(facts, one.ended)}, and it was right."
+    return facts.reason_of(Signal.HOST, text, one.ended, sources=frozenset({Source.PROBE}))
 
 
 def memory(facts: Facts) -> Reason | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tpuwatch.host.holders import LOCK_FILE, Holders, HolderScan, parse_locks
     from tpuwatch.host.listeners import Listeners
     from tpuwatch.host.memory import read_memory
+    from tpuwatch.host.pressure import waited_seconds
     from tpuwatch.host.procfs import Process, Processes, ProcFs, parse_environ, parse_numbers, parse_stat, shown_command
     from tpuwatch.host.users import USER_FILES, parse_users
 else:
@@ -22,6 +23,7 @@ else:
             "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
             "listeners": ["Listeners"],
             "memory": ["read_memory"],
+            "pressure": ["waited_seconds"],
             "procfs": [
                 "ProcFs",
                 "Process",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
+    from tpuwatch.model.probe import Probe, ProbeVerdict
     from tpuwatch.model.problems import (
         FINDING_SECONDS,
         PROBLEM_KINDS,
@@ -141,6 +142,7 @@ else:
                 "Problems",
                 "present_problems",
             ],
+            "probe": ["Probe", "ProbeVerdict"],
             "restart": [
                 "Attempt",
                 "Blocked",

@@ -56,11 +56,12 @@ class Cause(str, Enum):
     SLOW_INIT = "slow_init"
     INTERRUPTED = "interrupted"
     TUNE_CHANGE = "tune_change"
+    PROBE = "probe"
 
     @property
     def is_fault(self) -> bool:
         """Whether something went wrong. Other events are informative: no finding, no evidence, no alert."""
-        return self is not Cause.TUNE_CHANGE
+        return self not in (Cause.TUNE_CHANGE, Cause.PROBE)
 
 
 MAX_PLACES = 8

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.model.events import Event
     from tpuwatch.model.launches import Launch
+    from tpuwatch.model.probe import Probe
     from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
     from tpuwatch.model.workload import ModelServer, WorkloadKind
 
@@ -250,6 +251,7 @@ class Host:
     last_oom_kill: float | None = None  # when the number was first seen to have grown
     unseen: tuple[str, ...] = ()
     listeners: tuple[Listener, ...] = ()
+    probe: Probe | None = None  # the latest of root or tpuwatch's own user
 
 
 @dataclass(frozen=True, slots=True)

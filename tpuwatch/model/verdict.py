@@ -74,6 +74,7 @@ class Source(str, Enum):
     CLOUD = "cloud"  # Google: the Cloud TPU API, the metadata server, Cloud Monitoring, and what repeats them
     KERNEL = "kernel"  # the machine's kernel, on processes that hold the TPU
     RUNTIME = "runtime"  # libtpu's runtime in a process that holds the TPU, or that root runs
+    PROBE = "probe"  # a computation on the TPU, by root or tpuwatch's own user
     NETWORK = "network"  # the silence of the whole machine, as another machine sees it
     PROCESS = "process"  # what a process of any user can cause: a listener, a lock, memory that is used up
     TEXT = "text"  # what any user can write: logs, jobs' output

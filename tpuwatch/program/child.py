@@ -11,18 +11,19 @@ import signal
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import SystemClock, TpuwatchError
-from tpuwatch.host import ProcFs
+from tpuwatch.host import ProcFs, read_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from tpuwatch.core import Clock
 
 MAX_LINE: Final = 1 << 20  # of a report; a child that writes more is broken
+MAX_OUTPUT: Final = 256 << 20  # bytes that it may print
 _LOOK_SECONDS: Final = 0.2
 _END_SECONDS: Final = 5.0
 
@@ -39,6 +40,10 @@ class ChildError(TpuwatchError):
     """The child ended without an answer: it was ended at a limit, died, or wrote what nobody understands."""
 
 
+class ChildTimeoutError(ChildError):
+    """It was ended at its deadline."""
+
+
 class Child:
     """A command that writes its reports, a JSON document a line, to a descriptor named in its arguments."""
 
@@ -51,11 +56,15 @@ class Child:
         output: Path,
         limits: ChildLimits,
         clock: Clock | None = None,
+        keep: tuple[int, ...] = (),
     ) -> None:
-        """`report`: both ends of the pipe, of which the child gets the second; `output`: where it prints."""
+        """`report`: both ends of the pipe, of which the child gets the second; `output`: where it prints; `keep`: other
+        descriptors that stay open in it, such as that of a lock."""
         self._clock = clock or SystemClock()
         self._limits = limits
+        self._seconds = limits.seconds
         self._reader = report[0]
+        self._output = output
         with output.open("ab") as file:
             self.process = subprocess.Popen(  # noqa: S603 (the user's own interpreter)
                 command,
@@ -63,11 +72,13 @@ class Child:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=dict(environ),
-                pass_fds=(report[1],),
+                pass_fds=(report[1], *keep),
                 start_new_session=True,
             )
         os.close(report[1])
         self._deadline = self._clock.monotonic() + limits.seconds
+        self._looked = self._clock.monotonic()
+        self.longest_pause = 0.0  # seconds between two looks at it: far more than usual where the machine is overloaded
         self._buffer = b""
         self._processes = ProcFs()
 
@@ -84,10 +95,15 @@ class Child:
             with suppress(BrokenPipeError):
                 self.process.stdin.close()
 
-    def reports(self) -> Iterator[Any]:
-        """Its reports as they come, None from time to time while there is none, until it has closed the pipe.
+    def allow(self, seconds: float) -> None:
+        """Give it so long from now on."""
+        self._seconds = seconds
+        self._deadline = self._clock.monotonic() + seconds
 
-        Raises ChildError at its deadline, at its limit of memory, and for what is no JSON.
+    def reports(self) -> Iterator[Any]:
+        """Its reports as they come, None from time to time while there is none, until it has closed the pipe or ended.
+
+        Raises ChildError at its deadline, at its limits of memory and output, and for what is no JSON.
         """
         with selectors.DefaultSelector() as selector:
             selector.register(self._reader, selectors.EVENT_READ)
@@ -99,6 +115,8 @@ class Child:
                         return
                     self._buffer += read
                     yield from self._lines()
+                elif self.process.poll() is not None:  # a child of its own holds the pipe
+                    return
                 else:
                     yield None
                 self._check()
@@ -108,13 +126,16 @@ class Child:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(_END_SECONDS)
 
-    def close(self) -> None:
-        """End all its processes that are left, and wait for it."""
+    def close(self) -> bool:
+        """End all its processes that are left. Whether it has ended: one that the kernel has blocked in a call cannot
+        be ended, and is not waited for."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(_END_SECONDS)
         self.finish()
         os.close(self._reader)
+        return self.process.returncode is not None
 
     def _lines(self) -> Iterator[Any]:
         *lines, self._buffer = self._buffer.split(b"\n")
@@ -126,12 +147,22 @@ class Child:
             raise ChildError("the child process wrote something that is no report") from None
 
     def _check(self) -> None:
-        if self._clock.monotonic() > self._deadline:
-            raise ChildError(f"it took longer than {self._limits.seconds:g} s (--timeout)")
+        now = self._clock.monotonic()
+        self.longest_pause = max(self.longest_pause, now - self._looked)
+        self._looked = now
+        if now > self._deadline:
+            raise ChildTimeoutError(f"it took longer than {self._seconds:g} s (--timeout)")
+        if self._output.stat().st_size > MAX_OUTPUT:
+            raise ChildError(f"it printed more than {MAX_OUTPUT >> 20} MiB")
         resident = resident_bytes(self.process.pid, self._processes)
         if resident > self._limits.memory_bytes:
             gib = self._limits.memory_bytes / (1 << 30)
             raise ChildError(f"it took more than {gib:.1f} GiB of this machine's memory (--memory-limit)")
+
+
+def available_memory() -> int:
+    """The bytes of this machine's memory that a child may take: what is available now; all where that is not known."""
+    return read_memory(ProcFs(), Path("/"), (), 0).available or 1 << 62
 
 
 def resident_bytes(group: int, processes: ProcFs) -> int:

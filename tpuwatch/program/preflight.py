@@ -9,30 +9,26 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, format_size
-from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
 from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
-from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
 from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.largest import Need, largest_batch
+from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping
 
     from tpuwatch.model import Finding
     from tpuwatch.program.targets import CompileTarget
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
 FRONT: Final = Path(__file__).with_name("front.py")
-_OUTPUT: Final = "output.txt"
-_TAIL_BYTES: Final = 2000
 # The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
 _ENVIRONMENT: Final = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -153,14 +149,14 @@ def run_preflight(
             raise ConfigError(run.problem["message"])
         done = Preflight(target, tuple(run.trials), largest, problem=run.problem)
         if done.fits is not True:
-            done = replace(done, findings=tuple(fold(_records(directory))))
+            done = replace(done, findings=find_faults(directory))
         if done.problem is not None:
-            done = replace(done, output=_tail(directory / _OUTPUT))
+            done = replace(done, output=tail(directory))
     return replace(done, seconds=time.monotonic() - started)
 
 
-def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
-    """The Python that has JAX: the one given, this one if it has it, that of the active environment, or `python3`.
+def interpreter(given: str | None, environ: Mapping[str, str], module: str = "jax") -> str:
+    """The Python that has a module: the one given, this one if it has it, that of the active environment, or `python3`.
 
     Raises ConfigError where the given one is no program.
     """
@@ -169,7 +165,7 @@ def interpreter(given: str | None, environ: Mapping[str, str]) -> str:
         if found is None:
             raise ConfigError(f"--python: {given!r} is no program")
         return found
-    if find_spec("jax") is not None:
+    if find_spec(module) is not None:
         return sys.executable
     active = environ.get("VIRTUAL_ENV")
     return (active and shutil.which(f"{active}/bin/python")) or shutil.which("python3") or sys.executable
@@ -221,7 +217,7 @@ def _child(
     environ: Mapping[str, str],
     directory: Path,
 ) -> Child:
-    logs = directory / "logs"
+    logs = directory / LOGS
     logs.mkdir()
     pipe = os.pipe()
     request = {
@@ -239,7 +235,7 @@ def _child(
         [*command, json.dumps(request)],
         report=pipe,
         environ=own,
-        output=directory / _OUTPUT,
+        output=directory / OUTPUT,
         limits=limits,
     )
 
@@ -277,24 +273,3 @@ def _died(status: int | None, stage: str) -> dict[str, Any]:
         "message": f"the child process ended without an answer ({how})",
         "place": None,
     }
-
-
-def _records(directory: Path) -> Iterator[RecognisedRecord]:
-    """What the rules recognise in what the child printed and in libtpu's log of it."""
-    scanner = _scanner()
-    logs = [path for path in (directory / "logs").iterdir() if ".INFO." in path.name and not path.is_symlink()]
-    for path in [directory / _OUTPUT, *logs]:
-        data = path.read_bytes()
-        parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
-        for match in [*parser.feed(data), *parser.finish()]:
-            yield RecognisedRecord.from_match(match, path.name, time.time())
-
-
-@cache
-def _scanner() -> Scanner:
-    return Scanner(for_programs(load_catalogue()))
-
-
-def _tail(path: Path) -> str:
-    data = path.read_bytes()[-_TAIL_BYTES:]
-    return data.decode("utf-8", "replace")

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tpuwatch.signals.cloud import CloudSignal, Watch, watches
     from tpuwatch.signals.identity import IdentitySignal, ask_metadata, kubernetes_node
     from tpuwatch.signals.monitoring import MonitoringSignal
+    from tpuwatch.signals.probe import PROBE_FILE, leave_probe, probe_event, read_probe
     from tpuwatch.signals.runtime import RuntimeSignal, metrics_ports
     from tpuwatch.signals.service import SignalsService
 else:
@@ -19,6 +20,7 @@ else:
             "cloud": ["CloudSignal", "Watch", "watches"],
             "identity": ["IdentitySignal", "ask_metadata", "kubernetes_node"],
             "monitoring": ["MonitoringSignal"],
+            "probe": ["PROBE_FILE", "leave_probe", "probe_event", "read_probe"],
             "runtime": ["RuntimeSignal", "metrics_ports"],
             "service": ["SignalsService"],
         },

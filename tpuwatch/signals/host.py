@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.host import Holders, Listeners, ProcFs, parse_numbers, read_memory
 from tpuwatch.model import Answer, Host, Problem
+from tpuwatch.signals.probe import read_probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,9 +24,16 @@ class HostSignal:
     """Looks at the machine below `root`. Not for several threads at once."""
 
     def __init__(
-        self, *, clock: Clock, root: Path = Path("/"), ports: Callable[[], Iterable[int]] = lambda: ()
+        self,
+        *,
+        clock: Clock,
+        root: Path = Path("/"),
+        ports: Callable[[], Iterable[int]] = lambda: (),
+        state: Path | None = None,
     ) -> None:
-        """`ports` are those that runtime metrics may be served on; it is called before each look."""
+        """`ports` are those that runtime metrics may be served on; it is called before each look. `state` is the state
+        directory, where probes are left."""
+        self._state = state
         self._clock = clock
         self._ports = ports
         self._root = root
@@ -72,6 +80,7 @@ class HostSignal:
             last_oom_kill=self._killed,
             unseen=held.unseen if kills is not None else (*held.unseen, _NO_KILLS),
             listeners=self._listeners.look(self._ports(), held.sockets, now, self._clock.monotonic()),
+            probe=None if self._state is None else read_probe(self._state),
         )
 
     def _boot_id(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tpuwatch.model import Answer, Problem, SignalStatus
 from tpuwatch.signals.failure_log import NO_FAILURE, FailureLog
 from tpuwatch.signals.notices import new_events
+from tpuwatch.signals.probe import probe_event
 from tpuwatch.signals.snapshot import SnapshotStore
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock, LoopGroup
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import CloudNode, Event, Identity, Logs, Notices, Peer, Runtime, Snapshot
+    from tpuwatch.model import CloudNode, Event, Host, Identity, Logs, Notices, Peer, Runtime, Snapshot
     from tpuwatch.signals.cloud import CloudSignal
     from tpuwatch.signals.notices import NoticesSignal
     from tpuwatch.signals.peers import PeersSignal
@@ -78,6 +79,7 @@ class SignalsService:
         self._waiting_for: dict[str, list[str]] = {}  # loops that wait, at first, for the first answer of another
         self._began = clock.monotonic()
         self._notices: Notices | None = None  # the last ones
+        self._probe = ""  # the id of the last one
         self._misplaced = ""  # what the configuration gets wrong about where this machine is
         self._peers: PeersSignal | None = None
         self._failures = FailureLog()
@@ -175,8 +177,8 @@ class SignalsService:
     def _add_host(self) -> None:
         from tpuwatch.signals.host import LOOK_SECONDS, HostSignal
 
-        source = HostSignal(clock=self._clock, ports=self._metrics_ports)
-        self._add_source("host", source, LOOK_SECONDS, self._post_as("host", self._metrics.node.set_host))
+        source = HostSignal(clock=self._clock, ports=self._metrics_ports, state=self._config.state.dir)
+        self._add_source("host", source, LOOK_SECONDS, self._post_as("host", self._record_host))
 
     def _metrics_ports(self) -> tuple[int, ...]:
         if not self._config.runtime.enabled:
@@ -324,6 +326,13 @@ class SignalsService:
             record(None if answer.problem else answer.value)
 
         return on_answer
+
+    def _record_host(self, host: Host | None) -> None:
+        self._metrics.node.set_host(host)
+        probe = host.probe if host is not None else None
+        if probe is not None and probe.id != self._probe:
+            self._probe = probe.id
+            self._on_event(probe_event(probe))
 
     def _record_runtime(self, runtime: Runtime | None) -> None:
         self._metrics.node.set_runtime(runtime)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
     from tpuwatch.terminal.plot_png import save
     from tpuwatch.terminal.preflight import print_preflight
+    from tpuwatch.terminal.probe import print_probe
+    from tpuwatch.terminal.profile import print_profile
     from tpuwatch.terminal.restart import RestartDisplay
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
     from tpuwatch.terminal.status import print_status, print_whole_status
@@ -25,6 +27,8 @@ else:
             "node": ["print_machine", "print_node", "print_nodes", "print_other_nodes"],
             "plot_png": ["save"],
             "preflight": ["print_preflight"],
+            "probe": ["print_probe"],
+            "profile": ["print_profile"],
             "restart": ["RestartDisplay"],
             "restarts": ["print_restart_history", "print_restarts"],
             "status": ["print_status", "print_whole_status"],

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Judgement,
         Launch,
         Peer,
+        Probe,
         Problems,
         RestartBudget,
         RestartDecision,
@@ -199,6 +200,14 @@ def runtime(runtime: Runtime) -> dict[str, Any]:
     return {"ports": ports}
 
 
+def _probe(probe: Probe) -> dict[str, Any]:
+    return {
+        **_document(probe, "id framework boot_id verdict began ended"),
+        "summary": redact(probe.summary),
+        "objection": probe.objection or None,
+    }
+
+
 def host(host: Host) -> dict[str, Any]:
     """The machine: who holds the TPU, memory, kills, and what could not be examined."""
     return {
@@ -215,6 +224,7 @@ def host(host: Host) -> dict[str, Any]:
             "lock_file memory_total_bytes memory_available_bytes memory_pinned_bytes oom_kills last_oom_kill unseen",
         ),
         "listeners": _documents(host.listeners, "port since"),
+        "probe": _probe(host.probe) if host.probe is not None else None,
     }
 
 

@@ -22,6 +22,7 @@ from tpuwatch.model.verdict import Verdict
 from tpuwatch.restart.operator.access import open_access
 from tpuwatch.restart.operator.targets import OwnNode
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
+from tpuwatch.signals.probe import read_probe
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.terminal.restart import RestartDisplay
 
@@ -55,6 +56,35 @@ def test_restart_of_one_node(site: Site) -> None:
     assert site.ledger.fleet().fleet.claims == (
         Claim(target(), stored.requested),
     )  # daemons count it from the first on
+
+
+def test_a_node_that_is_restarted_from_elsewhere_is_not_probed_which_is_said(site: Site) -> None:
+    site.add()
+    code, (document,) = site.json("train-1", "--yes", "--probe")
+    assert (code, document["outcome"], document["probe"]) == (0, "done", None)
+    site.add("train-2")
+    code, _, err = site.run("train-2", "--yes", "--probe")
+    assert code == 0
+    assert "train-2 was not probed, since this machine is none of it" in err
+    assert f"ssh train-2 --zone={ZONE} --project={PROJECT} --worker=all --command='sudo tpuwatch probe'" in err
+
+
+def test_the_own_node_is_probed_after_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.add()
+    site.state.mkdir(exist_ok=True)
+    own = {"node": "train-1", "zone": ZONE, "project": PROJECT}
+    monkeypatch.setattr("tpuwatch.restart.operator.targets.ask_metadata", lambda _: own)
+    lacking = site.state / "python3"
+    lacking.write_text("#!/bin/sh\nexit 3\n")
+    lacking.chmod(0o755)
+    monkeypatch.setenv("PATH", str(site.state))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    code, (document,) = site.json("train-1", "--yes", "--probe", "--force-action", "restart_node")
+    assert (document["outcome"], document["probe"]["verdict"]) == ("done", "stack_fault")
+    assert "exit status 3" in document["probe"]["summary"]
+    assert code == 1
+    assert read_probe(site.state) is not None
 
 
 def test_json_is_a_line_for_each_node_and_all_else_is_on_standard_error(site: Site) -> None:

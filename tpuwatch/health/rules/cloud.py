@@ -177,6 +177,10 @@ def node_stuck(facts: Facts) -> Proposal | None:
         return None
     if not facts.is_older(node.changed, facts.limits.settle_seconds):
         return None
+    if facts.probe_works:
+        summary = f"The TPU works by a probe, though the API says {reason.cloud_state(facts)}."
+        reasons = reason.present(reason.probe_works(facts), reason.cloud(facts))
+        return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
     reasons = (reason.cloud(facts), *_fitting(facts))
     sources = fault_sources(reasons)
     if not proven(sources):
@@ -276,6 +280,7 @@ def _fitting(facts: Facts) -> tuple[Reason, ...]:
     fault = facts.event(NODE_FAULTS)
     return reason.present(
         reason.blocked(facts),
+        reason.probe(facts),
         reason.hung(facts) if is_hung else None,
         reason.peer_verdict(facts) if agrees(facts) else None,
         reason.peer_silent(facts) if facts.peer_fell_silent else None,

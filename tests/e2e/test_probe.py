@@ -1,0 +1,97 @@
+"""`tpuwatch probe` as a process, with packages in place of the frameworks that do what a broken one does."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+SECONDS = 120
+PAUSES = "import os, signal\nnew = os.environ['PID_FILE']\nopen(new + '~', 'w').write(str(os.getpid()))\n"
+PAUSES += "os.rename(new + '~', new)\nsignal.pause()\n"
+
+
+@contextmanager
+def probing(directory: Path, jax: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, with a package `jax` that does that at its import."""
+    (directory / "packages").mkdir()
+    (directory / "packages" / "jax.py").write_text(jax)
+    (directory / "state").mkdir()
+    (directory / "c.toml").write_text(f'[state]\ndir = "{directory}/state"\n[cloud]\nenabled = false\n')
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{directory}/packages", "PID_FILE": f"{directory}/pid"}
+    words = ["probe", "--python", sys.executable, "--config", f"{directory}/c.toml", "--json"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tpuwatch", *words],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def child_of(directory: Path) -> int:
+    """A descriptor of the child process, once it imports its framework."""
+    until = time.monotonic() + SECONDS
+    while not (directory / "pid").exists():
+        assert time.monotonic() < until, "the child did not come to its import"
+        time.sleep(0.05)
+    return os.pidfd_open(int((directory / "pid").read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
+def test_however_it_is_ended_no_child_is_left(tmp_path: Path, number: signal.Signals) -> None:
+    with probing(tmp_path, PAUSES) as process:
+        child = child_of(tmp_path)
+        process.send_signal(number)
+        process.wait(SECONDS)
+        assert process.returncode == (130 if number is signal.SIGINT else -number)
+        ended, _, _ = select.select([child], [], [], SECONDS)
+        assert ended, "the child is left"
+        os.close(child)
+
+
+def test_a_second_probe_waits_for_nothing_and_says_why(tmp_path: Path) -> None:
+    with probing(tmp_path, PAUSES) as process:
+        os.close(child_of(tmp_path))
+        words = [
+            sys.executable,
+            "-m",
+            "tpuwatch",
+            "probe",
+            "--python",
+            sys.executable,
+            "--config",
+            f"{tmp_path}/c.toml",
+        ]
+        second = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)
+        assert second.returncode == 3
+        assert "another probe runs" in second.stderr
+        assert process.poll() is None
+
+
+def test_a_framework_that_crashes_is_a_fault_of_the_stack_and_is_left_for_the_daemon(tmp_path: Path) -> None:
+    with probing(tmp_path, "import os\nos.abort()\n") as process:
+        out, err = process.communicate(timeout=SECONDS)
+    assert process.returncode == 1, err
+    document = json.loads(out)
+    assert (document["verdict"], document["recorded"]) == ("stack_fault", True)
+    assert [(one["platform"], one["problem"]["kind"]) for one in document["attempts"]] == [
+        ("tpu", "died"),
+        ("cpu", "died"),
+    ]
+    left = json.loads((tmp_path / "state" / "probe.json").read_text())
+    assert (left["verdict"], left["summary"]) == ("stack_fault", document["summary"])

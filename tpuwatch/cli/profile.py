@@ -1,0 +1,58 @@
+"""`tpuwatch profile`: where a program's time goes, and what to change."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.cli import options
+
+if TYPE_CHECKING:
+    import argparse
+
+_TIMEOUT_SECONDS = 300.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's own arguments."""
+    parser.epilog = "Exit codes: 0 nothing to change, 1 there are findings, 2 wrong use, 3 it could not be read."
+    parser.add_argument(
+        "path", type=Path, metavar="FILE|DIR", help="a trace (*.xplane.pb), or a directory: the newest profile in it"
+    )
+    parser.add_argument("--python", metavar="FILE", help="the interpreter that has xprof (default: this environment's)")
+    parser.add_argument(
+        "--timeout", type=float, default=_TIMEOUT_SECONDS, metavar="S", help="seconds to read it (default: 300)"
+    )
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 nothing to change, 1 there are findings, 2 wrong use, 3 it could not be read."""
+    from tpuwatch.program import (
+        ChildLimits,
+        available_memory,
+        find_profile,
+        interpreter,
+        profile_command,
+        profile_document,
+        read_profile,
+    )
+    from tpuwatch.terminal import Console, print_profile
+
+    files = find_profile(args.path)
+    python = interpreter(args.python, os.environ, "xprof")
+    profile = read_profile(
+        files,
+        command=profile_command(python),
+        limits=ChildLimits(args.timeout, available_memory()),
+        environ=os.environ,
+        on_stage=lambda _: None,
+    )
+    document = profile_document(profile, python)
+    if args.json:
+        options.print_json(document)
+    else:
+        print_profile(Console(sys.stdout), document)
+    return 1 if document["findings"] else 0

@@ -1,0 +1,265 @@
+"""Is it the TPU, the stack or the program? The TPU computes a known value, and the CPU where the TPU fails."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private
+from tpuwatch.host import Holders, ProcFs, waited_seconds
+from tpuwatch.model import Cause, Probe
+from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
+from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
+from tpuwatch.web import diagnosis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from tpuwatch.core import Clock
+    from tpuwatch.model import Holder
+    from tpuwatch.program.child import ChildLimits
+
+LOCK: Final = "probe.lock"
+# What the TPU's own log says of the TPU. Any other error may have a cause that a user of the machine has made, such as
+# a port that is taken.
+_OF_THE_TPU: Final = frozenset({Cause.CORE_HALTED, Cause.DRIVER_ERROR, Cause.HANG, Cause.NODE_UNHEALTHY})
+_MAX_WAITED: Final = 0.2  # of the time: with more of it spent in waits for disks and memory no deadline means anything
+_MAX_LINKS: Final = 40  # as the kernel's own
+_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class ProbeBusyError(TpuwatchError):
+    """It is not probed now: another probe runs, or a process holds the TPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRequest:
+    """What is to be probed: `command` is the interpreter and its script."""
+
+    command: tuple[str, ...]
+    framework: str | None = None  # "jax", "tensorflow" or "torch"; None: the first that the interpreter has
+    step: str | None = None  # "module:function" of the user's
+    while_held: bool = False  # though a process holds the TPU
+    hosts: int = 1  # of the node
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """All that was found, and what it is blamed on."""
+
+    probe: Probe
+    scene: ProbeScene
+    blame: Blame
+
+
+def probe_command(python: str) -> tuple[str, ...]:
+    """The command that has this interpreter compute."""
+    return (python, str(CHILD))
+
+
+def run_probe(
+    request: ProbeRequest,
+    *,
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None],
+    directory: Path,
+    root: Path = Path("/"),
+    clock: Clock | None = None,
+) -> ProbeResult:
+    """Probe the TPU, and where that fails, or the user's own step is compared, the CPU.
+
+    `directory` is where the lock is: there is one probe at a time. Raises ProbeBusyError, ConfigError for a step that
+    is none, and KeyboardInterrupt, which ends what was started.
+    """
+    with _lock(directory) as lock:
+        before = find_holders(root)
+        if before and not request.while_held:
+            raise ProbeBusyError(f"{_who(before)}; end it first, or probe beside it: --while-held")
+        began, processes = time.time(), ProcFs(root / "proc")
+
+        def try_on(platform: str, framework: str | None) -> ProbeAttempt:
+            return attempt(
+                platform,
+                command=list(request.command),
+                framework=framework,
+                step=request.step,
+                limits=limits,
+                environ=environ,
+                on_stage=on_stage,
+                keep=(lock,),
+                clock=clock,
+            )
+
+        waited, started = waited_seconds(processes), time.monotonic()
+        tpu = try_on("tpu", request.framework)
+        pressure = _share(waited, waited_seconds(processes), time.monotonic() - started)
+        _refuse_misuse(tpu)
+        known = tpu.facts.get("framework")
+        cpu = None
+        if (tpu.kind and tpu.kind not in ("interpreter", "wrong_build")) or (request.step and not tpu.kind):
+            cpu = try_on("cpu", str(known) if known else request.framework)
+        after = find_holders(root) if tpu.kind and tpu.ended else ()
+        scene = ProbeScene(tpu, cpu, device_files(root), tuple(dict.fromkeys((*before, *after))), request.hosts)
+    found = blame(scene)
+    probe = Probe(
+        id=secrets.token_hex(8),
+        began=began,
+        ended=time.time(),
+        boot_id=clean(processes.boot_id(), 64),
+        verdict=found.verdict,
+        summary=found.summary,
+        framework=str(known or ""),
+        objection=_objection(request, scene, pressure),
+    )
+    return ProbeResult(probe, scene, found)
+
+
+def find_holders(root: Path) -> tuple[Holder, ...]:
+    """The processes that hold the TPU, as far as this user can see."""
+    return Holders(ProcFs(root / "proc"), root).look(None, time.monotonic()).holders
+
+
+def device_files(root: Path) -> tuple[str, ...]:
+    """The device files of TPUs on this machine."""
+    found = []
+    for folder, pattern in (
+        ("dev", "accel[0-9]*"),
+        ("dev/accel", "[0-9]*"),
+        ("dev/accel", "accel*"),
+        ("dev/vfio", "[0-9]*"),
+    ):
+        found += [f"/{path.relative_to(root)}" for path in sorted((root / folder).glob(pattern)) if not path.is_dir()]
+    return tuple(found)
+
+
+def changeable_by_others(files: Iterable[str]) -> str:
+    """The first of these files, or of the directories above them, that others than root and this user can change; "" if
+    there is none. Where they could, they decide what a probe says."""
+    for name in files:
+        for start in _links(Path(name).absolute()):
+            for path in (start, *start.parents):
+                if _is_others(path):
+                    return str(path)
+    return ""
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """The file, what it is a link to, and so on, and at last its real place."""
+    for _ in range(_MAX_LINKS):
+        yield path
+        if not path.is_symlink():
+            break
+        path = path.parent / path.readlink()
+    yield path.resolve()
+
+
+def _is_others(path: Path) -> bool:
+    """Whether others can change a file, a link or a directory."""
+    try:
+        entry = path.lstat()
+    except OSError:
+        return True
+    if entry.st_uid not in (0, os.geteuid()):
+        return True
+    # The mode of a link means nothing, and in a sticky directory nobody touches the files of others.
+    spared = stat.S_ISLNK(entry.st_mode) or (stat.S_ISDIR(entry.st_mode) and entry.st_mode & stat.S_ISVTX)
+    return bool(entry.st_mode & _BY_OTHERS) and not spared
+
+
+def probe_document(result: ProbeResult, python: str) -> dict[str, Any]:
+    """What was found, fit for JSON. Seconds, and times since the epoch."""
+    scene, found, probe = result.scene, result.blame, result.probe
+    return {
+        "verdict": probe.verdict.value,
+        "summary": probe.summary,
+        "remedy": [{"do": step.do, "source": step.source} for step in found.remedy],
+        "python": python,
+        "framework": probe.framework or None,
+        "began_epoch": probe.began,
+        "ended_epoch": probe.ended,
+        "counts": not probe.objection,
+        "objection": probe.objection or None,
+        "devices": list(scene.devices),
+        "holders": [{"pid": one.pid, "user": one.user, "command": clean(one.command, 200)} for one in scene.holders],
+        "differences": [{"place": one.place, "what": one.what} for one in found.differences],
+        "attempts": [_attempt_document(one) for one in (scene.tpu, scene.cpu) if one is not None],
+    }
+
+
+def _attempt_document(one: ProbeAttempt) -> dict[str, Any]:
+    return {
+        "platform": one.platform,
+        "stages": [{"name": name, "seconds": round(seconds, 3)} for name, seconds in one.stages],
+        "facts": {name: value for name, value in one.facts.items() if name != "results"},
+        "problem": None if one.problem is None else dict(one.problem),
+        "findings": diagnosis(one.findings, ())["findings"],
+        "output": one.output,
+        "ended": one.ended,
+    }
+
+
+def _share(before: float | None, after: float | None, seconds: float) -> float | None:
+    return None if before is None or after is None else (after - before) / max(seconds, 1e-3)
+
+
+def _objection(request: ProbeRequest, scene: ProbeScene, pressure: float | None) -> str:
+    """Why this is no evidence for the judge, in a sentence; "" if it is."""
+    if scene.holders:
+        return f"{_who(scene.holders)}."
+    pauses = [one.longest_pause for one in (scene.tpu, scene.cpu) if one is not None]
+    if max(pauses) >= STARVED_SECONDS:
+        return f"The machine was too busy: for {max(pauses):.0f} s nothing could look at the child process."
+    if scene.tpu.kind == "timeout" and (pressure is None or pressure > _MAX_WAITED):
+        if pressure is None:
+            return "It was not done in time, and this kernel does not count waits for disks and memory (PSI)."
+        return f"It was not done in time, and for {pressure:.0%} of that programs waited for disks or memory."
+    causes = {finding.cause for finding in scene.tpu.findings}
+    if scene.tpu.kind in ("error", "died") and scene.tpu.ended and not causes & _OF_THE_TPU:
+        return "The error is not known to be the TPU's own."
+    files = [name for one in scene.tpu.facts.get("files", ()) if isinstance(name := one, str)]
+    if other := changeable_by_others([request.command[0], sys.executable, *files]):
+        return f"Others than root and this user can change {other}, and so what the probe finds."
+    return ""
+
+
+def _refuse_misuse(tpu: ProbeAttempt) -> None:
+    if tpu.kind == "usage" and tpu.problem is not None:
+        raise ConfigError(str(tpu.problem["message"]))
+
+
+def _who(holders: tuple[Holder, ...]) -> str:
+    first = holders[0]
+    more = f", and {len(holders) - 1} more" if len(holders) > 1 else ""
+    of = f" of {first.user}" if first.user else ""
+    return f"Process {first.pid} ({clean(first.command, 80)}){of} holds the TPU{more}"
+
+
+@contextmanager
+def _lock(directory: Path) -> Iterator[int]:
+    """Hold the lock of probes. The child inherits it: while one cannot be ended, no other is started."""
+    path = directory / LOCK
+    try:
+        descriptor = open_private(path, os.O_RDWR)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot lock {path}: {error.strerror}; name a directory by --config or XDG_STATE_HOME"
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ProbeBusyError(
+                "another probe runs, or could not be ended: `sudo fuser -v " + str(path) + "` shows its process"
+            ) from None
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,368 @@
+"""What a profile of a program shows, read by xprof in a child process: where its time goes, and what to change."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import ConfigError, TpuwatchError, clean, format_size
+from tpuwatch.program.child import Child, ChildError
+from tpuwatch.program.output import OUTPUT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from tpuwatch.program.child import ChildLimits
+
+CHILD: Final = Path(__file__).with_name("profile_child.py")
+SUFFIX: Final = ".xplane.pb"
+MAX_BYTES: Final = 4 << 30  # of one profile's files together
+_SHOWN_OPERATIONS: Final = 5
+_INPUT_SHARE: Final = 0.05  # from here on xprof itself calls a program input-bound
+_OTHER_SHARE: Final = 0.10
+_COMPILE_SHARE: Final = 0.01
+_IDLE_SHARE: Final = 0.10
+_LOW_MXU: Final = 0.40
+_SLOW_STEP: Final = 2.0  # times the mean
+_MANY_STEPS: Final = 5
+_TAGS: Final = re.compile(r"<[^>]*>")
+_GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/performance-guide"
+_DATA: Final = "https://www.tensorflow.org/guide/data_performance"
+_PROFILING: Final = "https://docs.jax.dev/en/latest/profiling.html"
+_KERAS: Final = "https://keras.io/api/models/model_training_apis/"
+
+
+class ProfileError(TpuwatchError):
+    """The profile could not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFinding:
+    """One thing to change: a number, why it matters, the change, and where it is written."""
+
+    name: str
+    number: float  # a share from 0 to 1, or a ratio
+    reason: str  # a sentence with the number
+    change: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledOperation:
+    """What took much time, on the device or the host."""
+
+    name: str
+    kind: str
+    where: str  # "Device" or "Host"
+    share: float  # of that one's time, 0 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileFigures:
+    """Where the time goes: shares from 0 to 1 of the steps' time, None where the trace does not show it."""
+
+    hardware: str  # as xprof names it: "TPU v5e", "CPU_ONLY"
+    hosts: int
+    steps: int
+    step_seconds: float | None  # the mean
+    slowest_seconds: float | None
+    input_share: float | None  # waiting for input
+    host_share: float | None  # computing on the host
+    compile_share: float | None
+    other_share: float | None  # between: Python, callbacks
+    idle_share: float | None  # of the device's time
+    mxu_share: float | None  # use of the matrix units
+    operations: tuple[ProfiledOperation, ...] = ()  # the longest first
+    input_operations: tuple[ProfiledOperation, ...] = ()
+    conclusion: str = ""  # xprof's own
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What was read and found."""
+
+    files: tuple[str, ...]
+    figures: ProfileFigures
+    findings: tuple[ProfileFinding, ...]
+
+
+def find_profile(path: Path) -> tuple[Path, ...]:
+    """The trace files of one profile: the file, or those of the newest profile in a directory that holds any.
+
+    Raises ConfigError where there is none.
+    """
+    if path.is_dir():
+        found = [one for one in path.rglob(f"*{SUFFIX}") if one.is_file()]
+        if not found:
+            raise ConfigError(f"{path} holds no profile: there is no file *{SUFFIX} in it")
+        newest = max(found, key=lambda one: one.stat().st_mtime).parent
+        return tuple(sorted(one for one in found if one.parent == newest))
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file or directory")
+    if not path.name.endswith(SUFFIX):
+        raise ConfigError(f"{path} is no trace: give a file *{SUFFIX}, or a directory of profiles")
+    return (path,)
+
+
+def profile_command(python: str) -> tuple[str, ...]:
+    """The command that has this interpreter read a profile."""
+    return (python, str(CHILD))
+
+
+def read_profile(
+    files: Sequence[Path],
+    *,
+    command: Sequence[str],
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None],
+) -> Profile:
+    """Have `command`, the interpreter that has xprof and its script, read copies of the files.
+
+    Raises ProfileError, and ConfigError for files that are too large.
+    """
+    size = sum(one.stat().st_size for one in files)
+    if size > MAX_BYTES:
+        raise ConfigError(
+            f"the profile has {format_size(size)}; {format_size(MAX_BYTES)} are read: profile fewer steps"
+        )
+    with tempfile.TemporaryDirectory(prefix="tpuwatch-profile-", ignore_cleanup_errors=True) as name:
+        copies = []
+        for one in files:
+            copies.append(str(Path(name) / one.name))
+            try:
+                shutil.copyfile(one, copies[-1])
+            except OSError as error:
+                raise ProfileError(f"cannot read {one}: {error.strerror}") from error
+        tables = _ask(copies, command, limits, environ, on_stage, Path(name))
+    try:
+        figures = figures_of(tables)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise ProfileError(
+            f"xprof says nothing of {files[0]} that is known: {type(error).__name__}: {error}"
+        ) from error
+    return Profile(tuple(map(str, files)), figures, tuple(findings_of(figures)))
+
+
+def _ask(
+    copies: Sequence[str],
+    command: Sequence[str],
+    limits: ChildLimits,
+    environ: Mapping[str, str],
+    on_stage: Callable[[str], None],
+    directory: Path,
+) -> Mapping[str, Any]:
+    pipe = os.pipe()
+    request = json.dumps({"report": pipe[1], "files": copies})
+    child = Child([*command, request], report=pipe, environ=environ, output=directory / OUTPUT, limits=limits)
+    tables: Mapping[str, Any] | None = None
+    try:
+        child.finish()
+        for report in child.reports():
+            if report is None:
+                continue
+            if "error" in report:
+                raise ProfileError(_sentence(report["error"]))
+            on_stage(str(report.get("stage", "")))
+            tables = report.get("tables", tables)
+    except ChildError as error:
+        raise ProfileError(f"xprof could not read the profile: {error}") from error
+    finally:
+        child.close()
+    if tables is None or any(one is None for one in tables.values()):
+        raise ProfileError("xprof could not read the profile: it is damaged, or no trace")
+    return tables
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    message = clean(str(error.get("message", "")), 300)
+    if error.get("kind") == "interpreter":
+        return f"{message}; install it there (pip install 'tpuwatch[profile]'), or name one that has it: --python"
+    return f"xprof could not read the profile: it is damaged, or no trace ({message})"
+
+
+def figures_of(tables: Mapping[str, Any]) -> ProfileFigures:
+    """The figures in xprof's tables. Raises KeyError, TypeError and the like for what are none."""
+    overview, inputs, operations = (
+        tables[name] for name in ("overview_page", "input_pipeline_analyzer", "framework_op_stats")
+    )
+    everywhere: dict[str, Any] = {}
+    for table in overview:
+        everywhere.update(table["properties"])
+    steps: list[Mapping[str, Any]] = next(
+        (one["rows"] for one in overview if one["rows"] and "stepnum" in one["rows"][0]), []
+    )
+    total = sum(map(_step_ms, steps))
+    times = [_step_ms(step) / 1000 for step in steps]
+    on_device = int(float(everywhere.get("device_core_count") or 0)) > 0
+
+    def share(word: str) -> float | None:
+        names = {name for step in steps for name in step if word in name.lower() and name.endswith("Ms")}
+        if not names or not total:
+            return None
+        return sum(_number(step.get(name)) for step in steps for name in names) / total
+
+    return ProfileFigures(
+        hardware=clean(str(everywhere.get("hardware_type") or everywhere.get("device_type") or "unknown"), 60),
+        hosts=int(float(everywhere.get("host_count") or 1)),
+        steps=len(steps),
+        step_seconds=sum(times) / len(times) if times else None,
+        slowest_seconds=max(times, default=None),
+        input_share=share("infeed"),
+        host_share=share("hostcompute"),
+        compile_share=share("compile"),
+        other_share=share("other"),
+        idle_share=_percent(everywhere.get("device_idle_time_percent")) if on_device else None,
+        mxu_share=_percent(everywhere.get("mxu_utilization_percent")) if on_device else None,
+        operations=_operations(operations[-1]["rows"], on_device=on_device),
+        input_operations=_input_operations(inputs),
+        conclusion=clean(_TAGS.sub("", str(everywhere.get("input_conclusion") or "")), 300),
+    )
+
+
+def findings_of(figures: ProfileFigures) -> Iterable[ProfileFinding]:
+    """What to change, the largest gain first."""
+    found = [one for one in (rule(figures) for rule in _RULES) if one is not None]
+    return sorted(found, key=lambda one: -one.number)
+
+
+def profile_document(profile: Profile, python: str) -> dict[str, Any]:
+    """It for JSON. Seconds, and shares from 0 to 1."""
+    return {
+        "files": list(profile.files),
+        "python": python,
+        "figures": asdict(profile.figures),
+        "findings": [
+            {
+                "name": one.name,
+                "number": round(one.number, 4),
+                "summary": one.reason,
+                "remedy": [{"do": one.change, "source": one.source}],
+            }
+            for one in profile.findings
+        ],
+    }
+
+
+def _step_ms(step: Mapping[str, Any]) -> float:
+    if "stepTimeMs" in step:
+        return _number(step["stepTimeMs"])
+    return sum(_number(value) for name, value in step.items() if name.endswith("Ms"))
+
+
+def _number(value: Any) -> float:
+    number = float(value or 0.0)
+    return number if math.isfinite(number) else 0.0
+
+
+def _percent(value: Any) -> float | None:
+    return None if value is None else _number(str(value).rstrip("%")) / 100
+
+
+def _operations(rows: Sequence[Mapping[str, Any]], *, on_device: bool) -> tuple[ProfiledOperation, ...]:
+    where = "Device" if on_device else "Host"
+    column = "device_total_self_time_percent" if on_device else "host_total_self_time_percent"
+    found = [
+        ProfiledOperation(clean(str(row["operation"]), 120), clean(str(row["type"]), 60), where, _number(row[column]))
+        for row in rows
+        if row["host_or_device"] == where and row["type"] != "IDLE"
+    ]
+    return tuple(sorted(found, key=lambda one: -one.share)[:_SHOWN_OPERATIONS])
+
+
+def _input_operations(tables: Sequence[Mapping[str, Any]]) -> tuple[ProfiledOperation, ...]:
+    rows: list[Mapping[str, Any]] = next(
+        (one["rows"] for one in tables if one["rows"] and "selfTimeInPercent" in one["rows"][0]), []
+    )
+    found = [
+        ProfiledOperation(
+            clean(str(row["opName"]), 120), clean(str(row["category"]), 60), "Host", _number(row["selfTimeInPercent"])
+        )
+        for row in rows
+    ]
+    return tuple(sorted(found, key=lambda one: -one.share)[:_SHOWN_OPERATIONS])
+
+
+def _no_steps(figures: ProfileFigures) -> ProfileFinding | None:
+    if figures.steps:
+        return None
+    change = "Mark the steps: `jax.profiler.StepTraceAnnotation` or `tf.profiler.experimental.Trace`."
+    reason = "The trace marks no steps, so nothing is known of where a step's time goes."
+    return ProfileFinding("no_steps", 0.0, reason, change, _PROFILING)
+
+
+def _waits_for_input(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.input_share
+    if share is None or share < _INPUT_SHARE:
+        return None
+    slowest = figures.input_operations[:1]
+    named = f"; {slowest[0].name} takes {slowest[0].share:.0%} of the pipeline's time" if slowest else ""
+    reason = f"{share:.0%} of the steps' time is spent waiting for input{named}."
+    change = (
+        "Let the pipeline work ahead and in parallel: `prefetch(tf.data.AUTOTUNE)` at its end, `num_parallel_calls` "
+        "for `map` and `interleave`, `cache` where the data fits in memory; read files in parallel."
+    )
+    return ProfileFinding("waits_for_input", share, reason, change, _DATA)
+
+
+def _between_steps(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.other_share
+    if share is None or share < _OTHER_SHARE:
+        return None
+    reason = f"{share:.0%} of the steps' time is Python between the steps: callbacks, logging, fetching results."
+    change = (
+        "Run several steps for each call: `steps_per_execution` in Keras, `jax.lax.scan` or fewer fetches of results "
+        "in JAX; log every so many steps."
+    )
+    return ProfileFinding("between_steps", share, reason, change, _KERAS)
+
+
+def _compiles(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.compile_share
+    if share is None or share < _COMPILE_SHARE:
+        return None
+    reason = f"{share:.0%} of the steps' time is spent compiling, which each new shape takes."
+    return ProfileFinding(
+        "compiles",
+        share,
+        reason,
+        "Keep shapes the same: pad, and drop the last partial batch (drop_remainder).",
+        _GUIDE,
+    )
+
+
+def _uneven(figures: ProfileFigures) -> ProfileFinding | None:
+    mean, slowest = figures.step_seconds, figures.slowest_seconds
+    if not mean or slowest is None or figures.steps < _MANY_STEPS or slowest < _SLOW_STEP * mean:
+        return None
+    reason = f"The slowest step took {slowest / mean:.1f} times the mean of {mean * 1000:.1f} ms."
+    change = "Look at that step in xprof's trace viewer: a checkpoint, an evaluation, a compile, slow input?"
+    return ProfileFinding("uneven_steps", 1 - mean / slowest, reason, change, _PROFILING)
+
+
+def _idle(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.idle_share
+    if share is None or share < _IDLE_SHARE:
+        return None
+    reason = f"The device is idle for {share:.0%} of the time."
+    change = "Give it more to do at once: a larger batch, several steps for each call, input that is ready."
+    return ProfileFinding("device_idle", share, reason, change, _GUIDE)
+
+
+def _low_mxu(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.mxu_share
+    if share is None or share >= _LOW_MXU:
+        return None
+    reason = f"The matrix units are used for {share:.0%} of what they could do."
+    change = "Use bfloat16, a batch that is a multiple of 64 or 128 per core, and features that are multiples of 128."
+    return ProfileFinding("low_mxu", 1 - share, reason, change, _GUIDE)
+
+
+_RULES: Final = (_no_steps, _waits_for_input, _idle, _between_steps, _low_mxu, _compiles, _uneven)
