@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         Problems,
         present_problems,
     )
+    from tpuwatch.model.progress import LOOP_FAULTS, Progress, ProgressSource, TrainingLoop
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -141,6 +142,7 @@ else:
                 "Problems",
                 "present_problems",
             ],
+            "progress": ["LOOP_FAULTS", "Progress", "ProgressSource", "TrainingLoop"],
             "restart": [
                 "Attempt",
                 "Blocked",

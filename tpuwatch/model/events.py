@@ -46,6 +46,7 @@ class Cause(str, Enum):
     CORE_HALTED = "core_halted"
     COMPILER_CRASH = "compiler_crash"
     HANG = "hang"
+    STEPS_STALLED = "steps_stalled"
     MESH_ERROR = "mesh_error"
     BARRIER_TIMEOUT = "barrier_timeout"
     HEARTBEAT_LOST = "heartbeat_lost"
@@ -54,6 +55,8 @@ class Cause(str, Enum):
     NO_TPU_FOUND = "no_tpu_found"
     INIT_FAILED = "init_failed"
     SLOW_INIT = "slow_init"
+    SLOW_STEPS = "slow_steps"
+    INPUT_BOUND = "input_bound"
     INTERRUPTED = "interrupted"
     TUNE_CHANGE = "tune_change"
 

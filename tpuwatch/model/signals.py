@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.model.events import Event
     from tpuwatch.model.launches import Launch
+    from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
     from tpuwatch.model.workload import ModelServer, WorkloadKind
 
@@ -328,6 +329,7 @@ class Evidence:
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
     server: Answer[ModelServer] = OFF
+    loops: tuple[TrainingLoop, ...] = ()  # by the jobs' own word
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +349,7 @@ class Snapshot:
     # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
     server_epoch: float | None = None
     server: Answer[ModelServer] = OFF
+    loops: tuple[TrainingLoop, ...] = ()
 
     @property
     def own(self) -> str:
@@ -385,6 +388,7 @@ class Snapshot:
             notices=self.notices,
             monitoring=self.monitoring,
             server=self.server,
+            loops=self.loops,
         )
 
     def others(self, now: float) -> list[Evidence]:
