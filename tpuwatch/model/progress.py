@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tpuwatch.core import clean, length
 from tpuwatch.model.events import Cause
 
 
@@ -32,6 +33,12 @@ class ProgressSource(str, Enum):
     HEARTBEAT = "heartbeat"  # messages of tpuwatch.workload
 
 
+_FAULT_WORDS = {
+    Cause.NUMERIC_FAULT: "a number is none",
+    Cause.STEPS_STALLED: "it stands still",
+    Cause.SLOW_STEPS: "steps are slower than usual",
+    Cause.INPUT_BOUND: "it waits for its input",
+}
 # What a loop's progress shows to be wrong, the gravest first.
 LOOP_FAULTS = (Cause.NUMERIC_FAULT, Cause.STEPS_STALLED, Cause.SLOW_STEPS, Cause.INPUT_BOUND)
 
@@ -57,6 +64,25 @@ class TrainingLoop:
     done: bool = False
     alive: bool | None = None  # whether its process is there; None: not known
     faults: tuple[Cause, ...] = ()  # of LOOP_FAULTS, those that hold now
+
+    def sentence(self, now: float) -> str:
+        """How far it has come, in one line: "train.log: step 1200 of 5000, 12 s ago; 0.41 s a step; loss 2.31"."""
+        name = clean(self.name, 60)
+        who = name if self.source is ProgressSource.OUTPUT else f"process {self.pid}{f' ({name})' if name else ''}"
+        of = f" of {self.total}" if self.total is not None else ""
+        ended = "" if self.is_running else " (ended)"
+        parts = [f"{who}{ended}: step {self.step}{of}, {length(max(0.0, now - self.stepped))} ago"]
+        if self.step_seconds is not None:
+            usual = self.usual_step_seconds if Cause.SLOW_STEPS in self.faults else None
+            parts.append(f"{self.step_seconds:.3g} s a step" + (f", usually {usual:.3g} s" if usual else ""))
+        if self.loss is not None:
+            parts.append(f"loss {self.loss:.4g}")
+        if self.tokens_per_second is not None:
+            parts.append(f"{self.tokens_per_second:.4g} tokens/s")
+        if self.input_share is not None:
+            parts.append(f"{self.input_share:.0%} of it waiting for input")
+        parts += [_FAULT_WORDS[cause] for cause in self.faults]
+        return "; ".join(parts)
 
     @property
     def is_running(self) -> bool:

@@ -25,7 +25,7 @@ _EVAL: Final = rb"(?:eval|valid|val|test|predict|inference|warm-?up|generat|samp
 
 _IS: Final = rb"[\"']? ?[:=]? {0,3}"  # between a name and its number
 
-# A bar: "30/1000 [00:30<12:10, 9.1it/s, loss=…]", and Keras' "12/600 [====>…] - ETA: 5s" and "12/600 ━━━━ 1s 20ms/step".
+# A bar: "30/1000 [00:30<12:10, 9.1it/s, loss=…]", and Keras': "12/600 [===>…] - ETA: 5s", "12/600 ━━━━ 1s 20ms/step".
 _TQDM: Final = re2.compile(
     rb"(?i)([0-9]+)/([0-9]+) \[[0-9:]+<[0-9:?]+, *([0-9.]+|\?) ?"
     rb"(?:it|steps?|batch(?:es)?|iter|s)/(?:s|it|step|batch|iter)\b"
