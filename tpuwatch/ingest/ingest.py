@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.launches import ExecRecord, LaunchTracker
     from tpuwatch.logs import FileMatch, Follower, Refusal
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Cursor, Event, Launch, Progress
+    from tpuwatch.model import Cursor, Event, Launch, StepReport
     from tpuwatch.store import EventStore
 
 RETRY_SECONDS = 1.0
@@ -51,7 +51,7 @@ class _Batch:
         return any((self.events, self.places, self.cursors, self.launches, self.concluded, self.added, self.records))
 
 
-def _ignore_progress(_path: str, _progress: Progress, _pid: int | None, _at: float) -> None:
+def _ignore_progress(_path: str, _progress: StepReport, _pid: int | None, _at: float) -> None:
     """No subscriber."""
 
 
@@ -79,7 +79,7 @@ class Ingest:
     ) -> None:
         """`on_events` is called with the new events after they were stored. Raises StoreError."""
         self.on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None] = _ignore
-        self.on_progress: Callable[[str, Progress, int | None, float], None] = _ignore_progress
+        self.on_progress: Callable[[str, StepReport, int | None, float], None] = _ignore_progress
         self.follower = follower
         self.due_in = 0.0  # seconds until the next turn is due without a wake-up
         self._store = store

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         Problems,
         present_problems,
     )
-    from tpuwatch.model.progress import LOOP_FAULTS, Progress, ProgressSource, TrainingLoop
+    from tpuwatch.model.progress import LOOP_FAULTS, ProgressSource, StepReport, TrainingLoop
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -142,7 +142,7 @@ else:
                 "Problems",
                 "present_problems",
             ],
-            "progress": ["LOOP_FAULTS", "Progress", "ProgressSource", "TrainingLoop"],
+            "progress": ["LOOP_FAULTS", "StepReport", "ProgressSource", "TrainingLoop"],
             "restart": [
                 "Attempt",
                 "Blocked",

@@ -13,7 +13,7 @@ from tpuwatch.model.events import Cause
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepReport:
     """What one line of output, or one heartbeat, says of a loop. None is not said."""
 
     step: int

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any, Final
 
-from tpuwatch.model import Progress
+from tpuwatch.model import StepReport
 from tpuwatch.workload import MAX_BYTES, MAX_NUMBERS, NAME
 
 _MAX_STEP: Final = 10**15
@@ -19,7 +19,7 @@ class MalformedError(ValueError):
     """The bytes are no heartbeat."""
 
 
-def read_heartbeat(message: bytes) -> tuple[str, int, Progress]:
+def read_heartbeat(message: bytes) -> tuple[str, int, StepReport]:
     """The loop's name, how many steps the message is about (0: not known), and the progress. Raises MalformedError."""
     if len(message) > MAX_BYTES:
         raise MalformedError(f"more than {MAX_BYTES} bytes")
@@ -38,7 +38,7 @@ def read_heartbeat(message: bytes) -> tuple[str, int, Progress]:
         raise MalformedError("the numbers")
     steps = _whole(said, "steps", 0)
     seconds, waited = _seconds(said, "seconds"), _seconds(said, "input_seconds")
-    progress = Progress(
+    progress = StepReport(
         step=_whole(said, "step"),
         loss=_first(numbers, _LOSSES),
         step_seconds=seconds / steps if steps and seconds else None,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock, LoopStatus
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Event, Progress, TrainingLoop
+    from tpuwatch.model import Event, StepReport, TrainingLoop
     from tpuwatch.progress.receiver import Datagram
 
 NAME: Final = "progress"  # of the loop, in metrics and status
@@ -65,7 +65,7 @@ class ProgressService:
         self._tracker = ProgressTracker(stall_seconds=config.health.idle_seconds)
         self._receiver: Receiver | None = None
         self._open_due = float("-inf")
-        self._output: deque[tuple[str, Progress, int | None, float]] = deque(maxlen=_MAX_OUTPUT)
+        self._output: deque[tuple[str, StepReport, int | None, float]] = deque(maxlen=_MAX_OUTPUT)
         self._users: dict[int, str] = {}
         self._posted: object = None
         self._post_due = float("-inf")
@@ -96,7 +96,7 @@ class ProgressService:
         """How the loop is."""
         return self._group.status()
 
-    def take_output(self, path: str, progress: Progress, pid: int | None, at: float) -> None:
+    def take_output(self, path: str, progress: StepReport, pid: int | None, at: float) -> None:
         """A job's output showed this when it was written last. Thread-safe."""
         self._output.append((path, progress, pid, at))
 

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.model import LOOP_FAULTS, Cause, Progress, ProgressSource, TrainingLoop
+from tpuwatch.model import LOOP_FAULTS, Cause, ProgressSource, StepReport, TrainingLoop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -59,7 +59,7 @@ class _Loop:
     pid: int | None
     user: str
     began: float
-    latest: Progress
+    latest: StepReport
     stepped: float
     heard: float
     process: Hashable = None  # distinguishes it from a later one of the same pid
@@ -90,7 +90,7 @@ class ProgressTracker:
         self._loops: dict[Hashable, _Loop] = {}
 
     def heartbeat(
-        self, name: str, progress: Progress, *, pid: int, process: Hashable, user: str, steps: int, at: float
+        self, name: str, progress: StepReport, *, pid: int, process: Hashable, user: str, steps: int, at: float
     ) -> bool:
         """A process said so; whether it was taken: there is no room for any number of loops."""
         key = (pid, process, name)
@@ -106,7 +106,7 @@ class ProgressTracker:
         _hear(loop, progress, at)
         return True
 
-    def output(self, path: str, progress: Progress, *, pid: int | None, process: Hashable, at: float) -> bool:
+    def output(self, path: str, progress: StepReport, *, pid: int | None, process: Hashable, at: float) -> bool:
         """A job's output showed so when it was written last; whether it was taken."""
         key = (path,)
         loop = self._loops.get(key)
@@ -176,14 +176,14 @@ class ProgressTracker:
         return bool(ended)
 
 
-def _hear(loop: _Loop, progress: Progress, at: float) -> None:
+def _hear(loop: _Loop, progress: StepReport, at: float) -> None:
     if progress.step != loop.latest.step:
         loop.stepped = max(at, loop.stepped)
     loop.heard = max(at, loop.heard)
     loop.latest = progress
 
 
-def _is_another_run(before: Progress, now: Progress) -> bool:
+def _is_another_run(before: StepReport, now: StepReport) -> bool:
     """Whether a step so far back begins another run. A bar begins again with each epoch."""
     return now.total is None and now.step < before.step - RESUMED_STEPS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tpuwatch.model import Cause, Progress
+from tpuwatch.model import Cause, StepReport
 from tpuwatch.progress.tracker import FORGET_SECONDS, MAX_LOOPS, MAX_OF_USER, ProgressTracker
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Run:
         for _ in range(number):
             self.step += 1
             self.now += seconds
-            said = Progress(self.step, step_seconds=seconds, input_seconds=waited, **more)  # type: ignore[arg-type]
+            said = StepReport(self.step, step_seconds=seconds, input_seconds=waited, **more)  # type: ignore[arg-type]
             assert self.tracker.heartbeat(self.name, said, pid=self.pid, process=1, user="alice", steps=1, at=self.now)
             self.tick(0.0)
 
@@ -142,7 +142,7 @@ def test_loops_of_a_user_and_in_all_are_bounded_and_ended_ones_make_room() -> No
     shared = tracker()
 
     def say(pid: int, user: str) -> bool:
-        return shared.heartbeat("", Progress(1), pid=pid, process=1, user=user, steps=0, at=NOW)
+        return shared.heartbeat("", StepReport(1), pid=pid, process=1, user=user, steps=0, at=NOW)
 
     assert all(say(pid, "mallory") for pid in range(1, MAX_OF_USER + 1))
     assert not say(1000, "mallory")
@@ -157,7 +157,7 @@ def test_loops_of_a_user_and_in_all_are_bounded_and_ended_ones_make_room() -> No
 def test_output_tells_steps_and_the_time_between_them() -> None:
     lines = tracker()
     for step in range(10):
-        lines.output("/jobs/train.log", Progress(100 * step), pid=None, process=None, at=NOW + 50 * step)
+        lines.output("/jobs/train.log", StepReport(100 * step), pid=None, process=None, at=NOW + 50 * step)
     (loop,) = lines.loops
     assert (loop.name, loop.step, loop.step_seconds, loop.stepped) == ("train.log", 900, 0.5, NOW + 450)
 
@@ -165,12 +165,12 @@ def test_output_tells_steps_and_the_time_between_them() -> None:
 def test_another_run_in_the_same_output_begins_anew_and_another_epoch_of_a_bar_does_not() -> None:
     lines = tracker()
     for at, step in enumerate((900, 1000, 50)):
-        lines.output("/jobs/a.log", Progress(step, step_seconds=1.0), pid=None, process=None, at=NOW + at)
-        lines.output("/jobs/b.log", Progress(step, 1000, step_seconds=1.0), pid=None, process=None, at=NOW + at)
+        lines.output("/jobs/a.log", StepReport(step, step_seconds=1.0), pid=None, process=None, at=NOW + at)
+        lines.output("/jobs/b.log", StepReport(step, 1000, step_seconds=1.0), pid=None, process=None, at=NOW + at)
     assert {loop.name: loop.began for loop in lines.loops} == {"a.log": NOW + 2, "b.log": NOW}
 
 
 def test_output_of_an_unknown_process_never_stands_still() -> None:
     lines = tracker()
-    lines.output("/jobs/a.log", Progress(1), pid=None, process=None, at=NOW)
+    lines.output("/jobs/a.log", StepReport(1), pid=None, process=None, at=NOW)
     assert lines.tick(NOW + 3000, lambda _pid, _process: True) == []

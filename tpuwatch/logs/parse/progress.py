@@ -11,7 +11,7 @@ from typing import Final
 
 import re2
 
-from tpuwatch.model import Progress
+from tpuwatch.model import StepReport
 
 TAIL_BYTES: Final = 4096  # of the output that are looked at
 _MAX_LINE: Final = 1000
@@ -82,7 +82,7 @@ _TIMES: Final = tuple(
 )
 
 
-def last_progress(tail: bytes) -> Progress | None:
+def last_progress(tail: bytes) -> StepReport | None:
     """The progress that the last line with some shows, of the whole lines in `tail`; carriage returns end lines too.
 
     Text after the last line's end is left out: it may be the beginning of a line, "step 12" of "step 123".
@@ -98,7 +98,7 @@ def last_progress(tail: bytes) -> Progress | None:
     return None
 
 
-def read_line(line: bytes) -> Progress | None:
+def read_line(line: bytes) -> StepReport | None:
     """The progress that a line shows; None if it shows none."""
     if b"\x1b" in line:
         line = _COLOURS.sub(b"", line)
@@ -109,7 +109,7 @@ def read_line(line: bytes) -> Progress | None:
     found = _LOSS.search(line)
     loss = None if found is None else _value(found.group(1))
     is_nan = found is not None and found.group(1).lower() == b"nan"
-    return Progress(
+    return StepReport(
         step,
         total,
         loss,

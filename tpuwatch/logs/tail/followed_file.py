@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.logs.parse.parser import LogParser, Match
     from tpuwatch.logs.tail.files import FileKey
-    from tpuwatch.model import Progress
+    from tpuwatch.model import StepReport
 
 ParserFactory = Callable[[LogFile, int, Mapping[str, Any]], "LogParser"]  # file, offset, state
 
@@ -57,7 +57,7 @@ class FileMatch:
 class FileProgress:
     """The progress that the end of a job's output shows."""
 
-    progress: Progress
+    progress: StepReport
     file: LogFile
     at: float  # when the file was last written, in seconds since the epoch
 

@@ -23,7 +23,7 @@ FORMS: dict[str, tuple[str, tuple[int, int | None, float | None, float | None, f
     "JSON": ('{"step": 17, "loss": 8.5, "time": "2026-09-01T00:00:17Z"}', (17, None, 8.5, None, None)),
     "JSON of wandb": ('{"_step": 40, "train/loss": 1.5, "_timestamp": 1.7e9}', (40, None, 1.5, None, None)),
     "MaxText": (
-        "completed step: 17, seconds: 3.5, TFLOP/s/device: 120.7, Tokens/s/device: 1000.5, total_weights: 65, loss: 4.5",
+        "completed step: 17, seconds: 3.5, TFLOP/s/device: 120.7, Tokens/s/device: 1000.5, weights: 65, loss: 4.5",
         (17, None, 4.5, 3.5, 1000.5),
     ),
     "tqdm": ("train:   3%|▎         | 30/1000 [00:30<12:10,  2.00s/it, loss=2.5]", (30, 1000, 2.5, 2.0, None)),
