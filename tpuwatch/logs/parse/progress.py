@@ -48,7 +48,7 @@ _OF_EVALUATION: Final = re2.compile(
     rb"(?i)\b" + _EVAL + rb"[a-z]*[ _/:\]-]{0,3}(?:global[_ ]?|data |set )?(?:step|iter|batch|epoch|loss)"
 )
 _MEASURED: Final = re2.compile(
-    rb"(?i)(?:loss|\blr\b|learning_rate|grad_?norm|gnorm|perplexity|\bppl\b|\bmfu\b|tflop|accuracy|\bacc\b|\btps\b"
+    rb"(?i)(?:loss|\blr\b|learning_rate|grad_?norm|gnorm|perplexity|samplespersec|\bppl\b|\bmfu\b|tflop|accuracy|\bacc\b|\btps\b"
     rb"|(?:tokens|samples|examples|steps|sequences|images|step)(?:/|_per_)s|/step|s/it|it/s|_time|time per iteration)"
     rb"[^0-9\n]{0,24}[0-9n]"
     rb"|[0-9] ?(?:m?s|sec|seconds)?/(?:step|it|s)\b|\([0-9.]+ sec\)"
