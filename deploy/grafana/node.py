@@ -134,6 +134,36 @@ def node() -> Any:
     )
     add_section(
         new,
+        "Training, by the job's own word",
+        series_panel(
+            "Time of a step",
+            "The median of the latest steps, and of all steps of the run. A fifth more than usual is a finding.",
+            [
+                Query('tpuwatch_workload_step_seconds{instance="$instance"}', "latest"),
+                Query('tpuwatch_workload_usual_step_seconds{instance="$instance"}', "usual"),
+            ],
+            "runbooks/TpuwatchStepsSlow.md",
+            unit="s",
+        ),
+        series_panel(
+            "Time since the latest step",
+            "Of the training loop that runs. It has no series where no job reports or prints its steps.",
+            [Query('time() - tpuwatch_workload_last_step_timestamp_seconds{instance="$instance"}', "since")],
+            "runbooks/TpuwatchStepsStalled.md",
+            limit=Limit(attention=600),
+            unit="s",
+        ),
+        series_panel(
+            "Waiting for input",
+            "Share of the time of the latest steps. Known of loops that send heartbeats.",
+            [Query('tpuwatch_workload_input_wait_ratio{instance="$instance"}', "share")],
+            "runbooks/TpuwatchInputBound.md",
+            limit=Limit(attention=0.2, bad=0.5),
+            unit="percentunit",
+        ),
+    )
+    add_section(
+        new,
         "Host",
         series_panel(
             "Memory of the host",

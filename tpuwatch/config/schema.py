@@ -29,6 +29,7 @@ from tpuwatch.config.types import (
     Name,
     NodeAddresses,
     Nodes,
+    OptionalPath,
     Port,
     Ports,
     Project,
@@ -167,6 +168,14 @@ class WorkloadConfig(Section):
         "them a server that has requests and makes no progress for [health] idle_seconds is stuck, and one without "
         "requests is idle. Empty: they are not read.",
     )
+    heartbeats: YesNo = Field(
+        default=True, description="Whether training loops may report their steps with tpuwatch.workload."
+    )
+    socket: OptionalPath = Field(
+        default="",
+        description="The socket that they report to, which every user may write to. Empty: heartbeats.socket in the "
+        "directory of [state]. A job finds it by TPUWATCH_SOCKET, else at /var/lib/tpuwatch/heartbeats.socket.",
+    )
 
 
 class HealthConfig(Section):
@@ -248,6 +257,7 @@ class LogConfig(Section):
     )
 
 
+SOCKET_NAME: Final = "heartbeats.socket"
 LOOK_SECONDS: Final = 20.0  # at most, for one look at a node through the Cloud TPU API, all requests together
 SHORT_LEASE: Final = "short_lease"
 _TOO_SHORT: Final = (
@@ -297,6 +307,11 @@ class Config(Section):
     def ledger_dir(self) -> Path:
         """The directory of the ledger."""
         return Path(self.ledger.dir) if self.ledger.dir else self.state.dir
+
+    @property
+    def heartbeats_socket(self) -> Path:
+        """The path of the socket for heartbeats."""
+        return Path(self.workload.socket) if self.workload.socket else self.state.dir / SOCKET_NAME
 
     @property
     def tune_dir(self) -> Path:

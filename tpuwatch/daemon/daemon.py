@@ -27,6 +27,7 @@ from tpuwatch.ingest import LogService
 from tpuwatch.logs import Refusal
 from tpuwatch.metrics import Metrics
 from tpuwatch.model import ADDRESS_FILE, DaemonStatus, StoreStatus
+from tpuwatch.progress import ProgressService
 from tpuwatch.restart import RestartService
 from tpuwatch.store import EventStore
 from tpuwatch.tune import TuneService
@@ -93,6 +94,7 @@ class Daemon:
             self._node = self._new_node()
             self._restart = self._new_restart(self._config)
             self._tune = self._new_tune(self._config)
+            self._progress_service = self._new_progress()
             self._connect()
             self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status(), self._config.peers)
             self._http = self._serve(self._config)
@@ -112,6 +114,7 @@ class Daemon:
             self._node.start()
             self._restart.start()
             self._tune.start()
+            self._progress_service.start()
             self._announce()
             self._notifier.ready(self._state)
             _log.info("tpuwatch %s serves %s and follows %s", __version__, self.url, self._followed())
@@ -163,6 +166,7 @@ class Daemon:
 
     def close(self) -> None:
         """Let go of sockets, files and the store."""
+        self._progress_service.stop()
         self._tune.stop()
         self._restart.stop()
         self._node.stop()
@@ -226,6 +230,7 @@ class Daemon:
                 *self._node.loops.status(),
                 *self._restart.loops(),
                 *self._tune.loops(),
+                *self._progress_service.status(),
             ],
             files=self._logs.files(_SHOWN_FILES),
             problems=problems,
@@ -234,6 +239,7 @@ class Daemon:
                 *filter(None, [self._config_error, self._logs.watch_problem]),
                 *self._logs.notices(),
                 *self._node.problems(),
+                *filter(None, [self._progress_service.problem]),
             ],
             config_source=_source(self._config),
             store=StoreStatus(
@@ -250,6 +256,7 @@ class Daemon:
             signals=self._node.signals.status(),
             restarts=self._restart.status,
             tune=self._tune.status,
+            training=self._progress_service.training,
             host_name=socket.gethostname(),
             finding_seconds=self._config.health.finding_seconds,
         )
@@ -292,10 +299,26 @@ class Daemon:
         self._logs.subscribe(tune.on_launches)
         return tune
 
+    def _new_progress(self) -> ProgressService:
+        service = ProgressService(
+            self._config,
+            metrics=self.metrics,
+            clock=self._clock,
+            boot_id=self._boot_id,
+            add_event=self._logs.ingest.add_event,
+            post=lambda loops: self._node.signals.post_loops(loops),
+            progress=self._progress,
+        )
+        self._logs.ingest.on_progress = service.take_output
+        return service
+
     def _connect(self) -> None:
         """Connect the parts that run now to each other, to the watchdog and to the metrics."""
         self._node.judge.subscribe(self._restart.on_verdicts)
-        limits = {LOGS: STALE_SECONDS, **self._node.loops.limits(), **self._restart.limits(), **self._tune.limits()}
+        services = (self._node.loops, self._restart, self._tune, self._progress_service)
+        limits = {LOGS: STALE_SECONDS}
+        for service in services:
+            limits.update(service.limits())
         self._watchdog.watch(limits)
         self.metrics.daemon.set_loops(limits)
 
@@ -357,6 +380,7 @@ class Daemon:
             self._node.stop()
             self._node = self._new_node()
             self._node.signals.post_logs(self._logs.answer())  # the new judge needs it before anything changes
+            self._node.signals.post_loops(self._progress_service.training)
             begin.append(self._node.start)
         if restart is not None:
             self._restart.stop()
@@ -365,6 +389,7 @@ class Daemon:
         self._tune.stop()
         self._tune = self._new_tune(config)
         begin.append(self._tune.start)
+        self._progress_service.reload(config)
         self._connect()  # a loop may finish its first turn as soon as it has begun
         for start in begin:
             start()

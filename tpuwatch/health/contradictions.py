@@ -114,6 +114,12 @@ def _local(facts: Facts) -> Iterator[str]:
         yield f"The log reports {fault.cause.value}, and the chips count as busy: they may wait in a collective."
     if facts.running and facts.hung_port is not None:
         yield f"Programs run on some chips, and port {facts.hung_port.port} does not answer."
+    if (loop := facts.stalled_loop) is not None and facts.running:
+        waited = length(facts.age(loop.stepped) or 0.0)
+        yield f"Programs run on the chips, and the job has made no step for {waited}: it may wait in a collective."
+    rest = facts.idle_seconds
+    if facts.stepping is not None and rest is not None and rest >= facts.limits.idle_seconds:
+        yield f"The job reports steps, and the chips have run nothing for {length(rest)}: it may compute on the CPU."
     stalled = facts.server_stalled_seconds
     if facts.running and stalled is not None and stalled >= facts.limits.idle_seconds:
         yield f"The server has had requests for {length(stalled)} and makes no progress, and programs run on the chips."

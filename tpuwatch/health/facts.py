@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         Probe,
         RuntimePort,
         Symptom,
+        TrainingLoop,
     )
 
 # Faults of a program or its environment: once it has ended, the node is free and works.
@@ -485,6 +486,29 @@ class Facts:
     def launch(self) -> Launch | None:
         """The newest launch whose process lives."""
         return next((one for one in self.launches if self.is_alive(one)), None)
+
+    @cached_property
+    def loops(self) -> tuple[TrainingLoop, ...]:
+        """The training loops of the program that holds the TPU, by its own word. The kernel names who sends heartbeats;
+        whose output a file has is seldom known, and anybody may write it."""
+        held = {holder.pid for holder in self.holders}
+        loops = self.evidence.loops if self.own else ()
+        return tuple(one for one in loops if one.is_running and (one.pid is None or one.pid in held))
+
+    @cached_property
+    def stepping(self) -> TrainingLoop | None:
+        """A loop that has just made a step."""
+        return next((one for one in self.loops if self._is_recent(one.stepped, self._step_seconds(one))), None)
+
+    @cached_property
+    def stalled_loop(self) -> TrainingLoop | None:
+        """A loop that stands still, if none makes steps."""
+        stalled = (one for one in self.loops if Cause.STEPS_STALLED in one.faults)
+        return next(stalled, None) if self.stepping is None else None
+
+    def _step_seconds(self, loop: TrainingLoop) -> float:
+        """How long ago the latest step of a loop may be that goes on."""
+        return min(max(self.limits.step_seconds, 2 * (loop.usual_step_seconds or 0.0)), self.limits.slow_step_seconds)
 
     def is_alive(self, launch: Launch) -> bool:
         """Whether the launch's process is there."""

@@ -35,6 +35,7 @@ RULES: Final[tuple[Callable[[Facts], Proposal | None], ...]] = (
     peer.silent,
     job.waiting_for_others,
     job.hung,
+    job.stepping,
     serving.stalled,
     serving.waiting,
     job.idling,

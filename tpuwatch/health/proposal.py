@@ -116,8 +116,9 @@ def node_action(facts: Facts) -> tuple[Action, tuple[RemedyStep, ...]]:
 def _objection(proposal: Proposal, facts: Facts) -> str:
     if not proven(fault_sources(proposal.reasons)):
         return "No second source that users cannot forge confirms it, so nothing that interrupts is advised."
-    if facts.running:
-        return "Programs run on the chips, so nothing that interrupts is advised."
+    if facts.running or facts.stepping is not None:
+        works = "Programs run on the chips" if facts.running else "The job reports that its steps go on"
+        return f"{works}, so nothing that interrupts is advised."
     peer = facts.peer_verdict
     if peer is not None and peer.verdict not in _MAY_AGREE:
         return f"Its own tpuwatch answers and calls it {peer.verdict.value}, so nothing that interrupts is advised."

@@ -14,7 +14,7 @@ from tpuwatch.model import Outcome, ProbeVerdict, Problem, Signal, Source
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
-    from tpuwatch.model import Event, Launch, Maintenance, Reason
+    from tpuwatch.model import Event, Launch, Maintenance, Reason, TrainingLoop
 
 _MAX_HOLDERS = 3
 _OUTCOMES = {
@@ -154,6 +154,14 @@ def holders(facts: Facts, *, is_fault: bool = False) -> Reason:
     more = len(facts.holders) - len(shown)
     text = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
     return _by(facts, facts.holders_source, Signal.HOST, f"{capital(text)}.", idle=not is_fault)
+
+
+def steps(facts: Facts, loop: TrainingLoop) -> Reason:
+    """How far a loop has come, and when it made its latest step, by the job's own word."""
+    total = f" of {loop.total}" if loop.total is not None else ""
+    who = f"process {loop.pid}" if loop.pid is not None else clean(loop.name, 60)
+    text = f"By its own word the training loop of {who} made step {loop.step}{total} {_ago(facts, loop.stepped)}."
+    return facts.reason_of(Signal.LOGS, text, loop.stepped)
 
 
 def free(facts: Facts) -> Reason:

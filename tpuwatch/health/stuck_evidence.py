@@ -39,6 +39,8 @@ def find_stuck_evidence(facts: Facts) -> StuckEvidence | None:
     held = {holder.pid for holder in facts.main_holders}
     if (event := _newest_fault(facts)) is not None:
         return StuckEvidence(tuple(held & {event.pid or 0}), reason.event(facts, event))
+    if (loop := facts.stalled_loop) is not None:
+        return StuckEvidence(tuple(held & {loop.pid or 0}), reason.steps(facts, loop))
     launch = facts.launch
     if launch is not None and launch.pid in held and not facts.is_up(launch):
         return StuckEvidence((launch.pid,), reason.launch(facts, launch))

@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from tpuwatch.host.listeners import Listeners
     from tpuwatch.host.memory import read_memory
     from tpuwatch.host.pressure import waited_seconds
-    from tpuwatch.host.procfs import Process, Processes, ProcFs, parse_environ, parse_numbers, parse_stat, shown_command
+    from tpuwatch.host.procfs import (
+        Process,
+        Processes,
+        ProcFs,
+        parse_environ,
+        parse_numbers,
+        parse_stat,
+        read_bounded,
+        shown_command,
+    )
     from tpuwatch.host.users import USER_FILES, parse_users
 else:
     __getattr__, __all__ = public_face(
@@ -31,6 +40,7 @@ else:
                 "parse_environ",
                 "parse_numbers",
                 "parse_stat",
+                "read_bounded",
                 "shown_command",
             ],
             "users": ["USER_FILES", "parse_users"],

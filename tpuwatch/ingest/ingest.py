@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.launches import ExecRecord, LaunchTracker
     from tpuwatch.logs import FileMatch, Follower, Refusal
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Cursor, Event, Launch
+    from tpuwatch.model import Cursor, Event, Launch, StepReport
     from tpuwatch.store import EventStore
 
 RETRY_SECONDS = 1.0
@@ -51,6 +51,10 @@ class _Batch:
         return any((self.events, self.places, self.cursors, self.launches, self.concluded, self.added, self.records))
 
 
+def _ignore_progress(_path: str, _progress: StepReport, _pid: int | None, _at: float) -> None:
+    """No subscriber."""
+
+
 def _ignore(_launches: Sequence[Launch], _records: Sequence[ExecRecord]) -> None:
     """No subscriber."""
 
@@ -58,8 +62,9 @@ def _ignore(_launches: Sequence[Launch], _records: Sequence[ExecRecord]) -> None
 class Ingest:
     """Stores what a follower reads, and updates launches and metrics.
 
-    `on_launches` is called after a commit with the launches that changed and the records that were merged; the
-    subscriber sets it.
+    `on_progress` is called with the path of a job's output, the progress that it shows, the pid of its process where
+    libtpu's banner in it named one, and when it was written. `on_launches` is called after a commit with the launches
+    that changed and the records that were merged. The subscribers set both.
     """
 
     def __init__(
@@ -74,6 +79,7 @@ class Ingest:
     ) -> None:
         """`on_events` is called with the new events after they were stored. Raises StoreError."""
         self.on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None] = _ignore
+        self.on_progress: Callable[[str, StepReport, int | None, float], None] = _ignore_progress
         self.follower = follower
         self.due_in = 0.0  # seconds until the next turn is due without a wake-up
         self._store = store
@@ -146,6 +152,9 @@ class Ingest:
         batch = _Batch()
         for file_match in reading.matches:
             self._take(file_match, now, batch)
+        for shown in reading.progress:
+            path = str(shown.file.path)
+            self.on_progress(path, shown.progress, self._pids.get(path), shown.at)
         while self._records:
             batch.records.append(self._records.popleft())
             self.tracker.add_record(batch.records[-1])

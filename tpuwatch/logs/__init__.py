@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule, for_programs, for_streams, load_catalogue, with_threshold
     from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
-    from tpuwatch.logs.tail.followed_file import FileMatch
+    from tpuwatch.logs.tail.followed_file import FileMatch, FileProgress
     from tpuwatch.logs.tail.job_glob import JobGlob
     from tpuwatch.logs.tail.sources import Discovery
     from tpuwatch.logs.text_input import STDIN, UnreadableError, size_of, text_chunks
@@ -31,7 +31,7 @@ else:
             "rules.catalogue": ["Catalogue", "Rule", "load_catalogue", "for_programs", "for_streams", "with_threshold"],
             "tail.files": ["LogFile", "Refusal", "RefusedError", "libtpu_file"],
             "tail.follow": ["Follower"],
-            "tail.followed_file": ["FileMatch"],
+            "tail.followed_file": ["FileMatch", "FileProgress"],
             "tail.job_glob": ["JobGlob"],
             "tail.sources": ["Discovery"],
             "text_input": ["STDIN", "UnreadableError", "size_of", "text_chunks"],

@@ -17,6 +17,7 @@ from tpuwatch.metrics.families import Families, WithoutCreated
 from tpuwatch.metrics.logs import LogMetrics
 from tpuwatch.metrics.node import NodeMetrics
 from tpuwatch.metrics.peers import PeerMetrics
+from tpuwatch.metrics.progress import ProgressMetrics
 from tpuwatch.metrics.restart import RestartMetrics
 from tpuwatch.metrics.tune import TuneMetrics
 
@@ -37,6 +38,7 @@ class Metrics:
         self.restart = RestartMetrics(families)
         self.peers = PeerMetrics(families)
         self.tune = TuneMetrics(families)
+        self.progress = ProgressMetrics(families)
         self._exposed = CollectorRegistry()
         self._exposed.register(WithoutCreated(families.registry))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Problems,
         present_problems,
     )
+    from tpuwatch.model.progress import LOOP_FAULTS, ProgressSource, StepReport, TrainingLoop
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -143,6 +144,7 @@ else:
                 "present_problems",
             ],
             "probe": ["Probe", "ProbeVerdict"],
+            "progress": ["LOOP_FAULTS", "StepReport", "ProgressSource", "TrainingLoop"],
             "restart": [
                 "Attempt",
                 "Blocked",

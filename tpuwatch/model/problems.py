@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import format_seconds
 from tpuwatch.model.display import is_bad, worst_first
 from tpuwatch.model.launches import CAME_UP
+from tpuwatch.model.progress import LOOP_FAULTS
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.verdict import WELL, Verdict
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PROBLEM_KINDS: Final = ("node", "finding", "daemon")
 FINDING_SECONDS: Final = 86_400.0  # older events are in no finding, present or past, unless the configuration has more
+LOOP_RULES: Final = "loop-"  # what the ids of the rules for training loops begin with
 _SLACK_SECONDS: Final = 5.0  # a process's own clock, and what it writes while it ends
 
 
@@ -119,6 +121,9 @@ def _why_over(finding: Finding, status: DaemonStatus, launches: Sequence[Launch]
         return f"Not seen for {format_seconds(status.finding_seconds)} (`finding_seconds` under [health])."
     if finding.last.when < _recovered_since(status):
         return "The node was restarted since, and is well."
+    if finding.last.rule.startswith(LOOP_RULES) and finding.cause in LOOP_FAULTS:
+        held = any(finding.cause in loop.faults for loop in status.training if loop.is_running)
+        return "" if held else "No training loop that runs has it any more."
     later: list[Launch] = []
     for event in finding.latest or (finding.last,):
         found = _did_well_later(event, launches, status.now)

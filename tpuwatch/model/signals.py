@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.events import Event
     from tpuwatch.model.launches import Launch
     from tpuwatch.model.probe import Probe
+    from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.verdict import Action, Confidence, Source, Verdict
     from tpuwatch.model.workload import ModelServer, WorkloadKind
 
@@ -330,6 +331,7 @@ class Evidence:
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
     server: Answer[ModelServer] = OFF
+    loops: tuple[TrainingLoop, ...] = ()  # by the jobs' own word
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +351,7 @@ class Snapshot:
     # The time by Google's servers, as the latest of their answers has it, at the zero of the monotonic clock.
     server_epoch: float | None = None
     server: Answer[ModelServer] = OFF
+    loops: tuple[TrainingLoop, ...] = ()
 
     @property
     def own(self) -> str:
@@ -387,6 +390,7 @@ class Snapshot:
             notices=self.notices,
             monitoring=self.monitoring,
             server=self.server,
+            loops=self.loops,
         )
 
     def others(self, now: float) -> list[Evidence]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import signals
     from tpuwatch.model.events import Cause, Event, Finding
     from tpuwatch.model.launches import Launch
+    from tpuwatch.model.progress import TrainingLoop
     from tpuwatch.model.restart import Breaker, RestartDecision, RestartRecord
     from tpuwatch.model.signals import Host, Identity, Runtime
     from tpuwatch.model.tune import TunePlan
@@ -161,6 +162,7 @@ class DaemonStatus:
     signals: Sequence[SignalStatus] = ()
     restarts: RestartsStatus | None = None
     tune: TuneStatus | None = None
+    training: Sequence[TrainingLoop] = ()  # those that run come first
     host_name: str = ""  # of this machine
     finding_seconds: float = 86_400.0  # a finding that was last seen longer ago is a past one
 

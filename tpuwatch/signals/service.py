@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock, LoopGroup
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import CloudNode, Event, Host, Identity, Logs, Notices, Peer, Runtime, Snapshot
+    from tpuwatch.model import CloudNode, Event, Host, Identity, Logs, Notices, Peer, Runtime, Snapshot, TrainingLoop
     from tpuwatch.signals.cloud import CloudSignal
     from tpuwatch.signals.notices import NoticesSignal
     from tpuwatch.signals.peers import PeersSignal
@@ -121,6 +121,10 @@ class SignalsService:
         """Post what the logs report of the node."""
         self._snapshots.post(logs=logs)
         self._record("logs", logs)
+
+    def post_loops(self, loops: tuple[TrainingLoop, ...]) -> None:
+        """Post how far the jobs' loops have come."""
+        self._snapshots.post(loops=loops)
 
     def status(self) -> list[SignalStatus]:
         """The state of each signal."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _MAX_NODES: Final = 3  # other bad nodes, the worst first
 _MAX_FINDINGS: Final = 3
 _MAX_LISTED: Final = 3  # launches and files
+_BRIEF_LOOPS: Final = 1
+_MAX_LOOPS: Final = 8
 
 
 def print_status(console: Console, status: Mapping[str, Any], findings: Sequence[Any], nodes: Sequence[Any]) -> None:
@@ -28,6 +30,7 @@ def print_status(console: Console, status: Mapping[str, Any], findings: Sequence
     _print_headline(console, status)
     if status["node"]:
         print_brief_node(console, status["node"], status["now_epoch"])
+    _print_training(console, status, _BRIEF_LOOPS)
     _print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for finding in present[:_MAX_FINDINGS]:
@@ -59,6 +62,7 @@ def print_whole_status(
     if status["node"]:
         print_node(console, status["node"], status["now_epoch"], signals=status["signals"])
     print_machine(console, status)
+    _print_training(console, status, _MAX_LOOPS)
     _print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for number, finding in enumerate(present, 1):
@@ -79,6 +83,14 @@ def _print_headline(console: Console, status: Mapping[str, Any]) -> None:
     console.line(printable(status["headline"]), style=f"bold {style}")
     for line in [*status["not_ready"], *status["notices"], *status["restarts"]]:
         print_text(console, line, style="yellow")
+
+
+def _print_training(console: Console, status: Mapping[str, Any], limit: int) -> None:
+    """How far the training loops have come, a line each."""
+    loops = status.get("training", ())
+    for loop in loops[:limit]:
+        style = "yellow" if loop["faults"] else "dim"
+        console.line(printable(f"Training: {loop['sentence']}"), indent=3, hang=2, style=style)
 
 
 def _print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SignalStatus,
         SizeDecision,
         Source,
+        TrainingLoop,
         TunedStatus,
         TuneStatus,
     )
@@ -59,13 +60,14 @@ _PHASES: Final = {
 
 _TUNE_TEXT: Final = 500
 _MAX_REASONS: Final = 20
+_MAX_LOOPS: Final = 20  # in the status document
 _STATUS_WORKLOADS: Final = 10  # in the status document
 _PLACE: Final = "file time text rule"  # of an event
 _TIMES: Final = frozenset(  # the fields that are times, in whatever document they stand
     (
         *("time", "observed", "now", "started", "ended", "last_heard", "last_success", "last_written", "booted"),
         *("last_oom_kill", "at", "tried", "since", "start", "end", "latest_start", "answered", "silent_since"),
-        *("requested", "entered", "began", "suspect_since", "counts_from"),
+        *("requested", "entered", "began", "suspect_since", "counts_from", "stepped", "heard"),
     )
 )
 
@@ -228,6 +230,16 @@ def host(host: Host) -> dict[str, Any]:
     }
 
 
+def training_loop(loop: TrainingLoop, now: float) -> dict[str, Any]:
+    """How far a training loop has come by its own word, and in one line."""
+    return {
+        **_document(loop, "source name pid user began step total stepped heard loss tokens_per_second step_seconds"),
+        **_document(loop, "usual_step_seconds input_share done alive"),
+        "faults": [cause.value for cause in loop.faults],
+        "sentence": loop.sentence(now),
+    }
+
+
 def _peer(peer: Peer) -> dict[str, Any]:
     word = peer.verdict
     return {
@@ -258,6 +270,7 @@ def status(status: DaemonStatus) -> dict[str, Any]:
         "signals": [signal(one) for one in status.signals],
         "runtime": runtime(status.runtime) if status.runtime else None,
         "host": host(status.host) if status.host else None,
+        "training": [training_loop(one, status.now) for one in status.training[:_MAX_LOOPS]],
         "restarts": restart_sentences(status.restarts, status.now) if status.restarts else [],
         "ledger_problem": (status.restarts.ledger_problem or None) if status.restarts else None,
         "tune": tune(status.tune, status.now, _STATUS_WORKLOADS) if status.tune else None,

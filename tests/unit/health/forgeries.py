@@ -16,6 +16,8 @@ Every input of the snapshot, and how such a user gets at it:
 - `host.boot_id`, `booted`: not at all.
 - `logs.events`, `logs.launches`, `logs.alive`: he writes any line and any name into /tmp/tpu_logs or a job's output,
   with any cause, time and pid, that of another's program too. Records of `tpuwatch exec` are his own.
+- `loops`: he sends heartbeats, of his own processes alone, as the kernel names the sender; or writes steps into a job's
+  output, of which the process is not known, or is what libtpu's banner in it says.
 - `server`: he serves a server's metrics, where the configuration names an address. The `kind` of a holder of his
   is as he likes, by its environment or its command line.
 - `peer`: only by what the node's own tpuwatch makes of all this. Its port is taken to be tpuwatch's: docs/verdicts.md.
@@ -30,6 +32,7 @@ from typing import Any
 from tests.unit.health.scenes import GIB, HOUR, MINUTE, NOW, PID, answered, event, holder, launch
 from tpuwatch.model.events import Cause
 from tpuwatch.model.launches import Outcome
+from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.signals import (
     Answer,
     Chip,
@@ -171,7 +174,26 @@ SERVERS: dict[str, Forgery] = {
         for kind in WorkloadKind
     },
 }
-FORGERIES = PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES | SERVERS
+
+
+def reporting(**more: Any) -> Forgery:
+    """He reports steps."""
+    usual: dict[str, Any] = {"pid": None, "user": "", "began": NOW - HOUR, "step": 9, "stepped": NOW, "heard": NOW}
+    loop = TrainingLoop(**{"source": ProgressSource.OUTPUT, "name": "train.log", "alive": True, **usual, **more})
+    return lambda evidence: replace(evidence, loops=(loop, *evidence.loops))
+
+
+LOOPS: dict[str, Forgery] = {
+    "steps that go on in some output": reporting(),
+    "steps that go on in another's output": reporting(pid=PID),
+    "heartbeats of his own": reporting(source=ProgressSource.HEARTBEAT, pid=FORGER),
+    "output that stands still, of another's program": reporting(
+        pid=PID, stepped=NOW - 2 * HOUR, faults=(Cause.STEPS_STALLED,)
+    ),
+    "output that stands still, of nobody": reporting(stepped=NOW - 2 * HOUR, faults=(Cause.STEPS_STALLED,)),
+    "a loss that is no number": reporting(pid=PID, faults=(Cause.NUMERIC_FAULT,)),
+}
+FORGERIES = LOOPS | PORTS | HOLDERS | MACHINE | EVENTS | LAUNCHES | LOOP | ECHOES | SERVERS
 # For pairs an event of each cause is enough: its age and pid are in the list above.
 PAIRED = {
     name: forge

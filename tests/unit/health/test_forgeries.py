@@ -215,6 +215,21 @@ def test_a_true_fault_is_acted_on(name: str) -> None:
     assert decided(judgement, evidence.cloud.value, is_own=local).act is action
 
 
+def test_heartbeats_of_another_process_do_not_save_a_program_that_is_stuck() -> None:
+    forge = FORGERIES["heartbeats of his own"]
+    for name, (evidence, action) in TRUE_FAULTS.items():
+        assert judge_node(forge(evidence), LIMITS).action is action, name
+
+
+def test_steps_that_go_on_hold_an_act_back() -> None:
+    forge = FORGERIES["steps that go on in another's output"]
+    for name, (evidence, _) in TRUE_FAULTS.items():
+        if evidence.own:
+            judgement = judge_node(forge(evidence), LIMITS)
+            assert judgement.action not in DESTRUCTIVE, name
+            assert any("its steps go on" in sentence for sentence in judgement.missing), name
+
+
 def two_of_the_trial() -> Iterator[tuple[str, Evidence]]:
     """The four forgeries that each led to a restart, with a false TIMEOUT."""
     yield "a log line", FORGERIES["node_unhealthy of nobody, 2 min ago"](own(cloud=DEAD))

@@ -16,6 +16,7 @@ from tests.unit.health import (
     situations_logs,
     situations_peer,
     situations_serving,
+    situations_steps,
 )
 from tests.unit.health.scenes import (
     HOUR,
@@ -48,6 +49,7 @@ THEMES = (
     situations_logs,
     situations_answers,
     situations_peer,
+    situations_steps,
 )
 SITUATIONS: tuple[Situation, ...] = tuple(situation for theme in THEMES for situation in theme.SITUATIONS)
 

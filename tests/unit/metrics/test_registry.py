@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from tests.unit.web import samples as given
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.events import Cause
+from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Phase
 from tpuwatch.model.signals import Answer, Peer
 
@@ -25,6 +27,8 @@ GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
 UNITS = ("seconds", "bytes", "ratio", "info")
 UNITLESS = {  # gauges that count things or say yes or no
+    *("tpuwatch_workload_step", "tpuwatch_workload_loss", "tpuwatch_workload_loops"),
+    *("tpuwatch_workload_loop_faults", "tpuwatch_workload_tokens_per_second"),
     "tpuwatch_log_files",
     "tpuwatch_store_durable",
     "tpuwatch_store_events",
@@ -75,6 +79,11 @@ def filled() -> Metrics:
     metrics.node.set_signal("cloud", at=1.0, ok=True)
     metrics.peers.set_answers({"train-2": Answer(Peer(1.0), 1.0, None)})
     metrics.restart.set_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
+    loop = TrainingLoop(ProgressSource.HEARTBEAT, "", 7, "alice", 1.0, 9, 2.0, 2.0, alive=True)
+    measured = replace(
+        loop, loss=2.5, tokens_per_second=10.0, step_seconds=1.0, usual_step_seconds=1.0, input_share=0.1
+    )
+    metrics.progress.set_loops([measured])
     return metrics
 
 

@@ -11,6 +11,7 @@ from tests.unit.web import samples
 from tpuwatch.model.events import Cause, Event, Finding
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
+from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Breaker, Phase, Target
 from tpuwatch.model.signals import Host
 from tpuwatch.model.status import DaemonStatus, RestartsStatus
@@ -191,3 +192,16 @@ def test_what_keeps_tpuwatch_from_restarting_is_a_problem_of_a_daemon_that_is_re
     )
     unrecorded = replace(status, restarts=RestartsStatus(acts=True, alarms=("NODE IS STOPPED: …",)))
     assert problems(status=unrecorded).headline == "1 problem: a restart cannot be recorded"
+
+
+# -- training loops
+
+
+def test_a_finding_of_a_training_loop_is_over_when_no_loop_that_runs_has_it() -> None:
+    event = samples.event(Cause.SLOW_STEPS, rule="loop-slow")
+    loop = TrainingLoop(ProgressSource.HEARTBEAT, "", 7, "alice", NOW - 60, 9, NOW, NOW, faults=(Cause.SLOW_STEPS,))
+    held = problems(samples.finding(event), status=samples.status(training=(loop,)))
+    assert len(held.findings) == 1
+    for loops in ((), (replace(loop, faults=()),), (replace(loop, done=True),)):
+        over = problems(samples.finding(event), status=samples.status(training=loops))
+        assert [one.why for one in over.past] == ["No training loop that runs has it any more."]

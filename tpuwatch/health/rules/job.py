@@ -13,7 +13,7 @@ from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
 from tpuwatch.health.proposal import Proposal, node_action, suspect
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
-from tpuwatch.health.stuck_evidence import find_stuck_evidence
+from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence
 from tpuwatch.model import Action, Confidence, Source, Verdict
 
 if TYPE_CHECKING:
@@ -105,6 +105,18 @@ def hung(facts: Facts) -> Proposal | None:
     confidence = Confidence.LOW if facts.cpu is Cpu.BUSY else Confidence.MEDIUM
     reasons = reason.present(first, memory)
     return Proposal(Verdict.RUNTIME_STUCK, confidence, Action.MANUAL, f"{summary}.", reasons, steps, facts.program_pids)
+
+
+def stepping(facts: Facts) -> Proposal | None:
+    """The job reports steps, and no runtime metrics show what the chips do."""
+    loop = facts.stepping
+    if loop is None or facts.chips or not facts.has_program or facts.cpu is Cpu.IDLE:
+        return None
+    if find_trusted_evidence(facts) is not None:
+        return None
+    reasons = reason.present(reason.steps(facts, loop), reason.holders(facts) if facts.holders else None)
+    summary = f"The job reports that its steps go on (step {loop.step}); no runtime metrics show more."
+    return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.NONE, summary, reasons)
 
 
 def idling(facts: Facts) -> Proposal | None:

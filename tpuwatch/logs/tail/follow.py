@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
-from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FollowedFile
+from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FileProgress, FollowedFile
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
 from tpuwatch.model import FileStatus
@@ -49,6 +49,7 @@ class LogReading:
     matches: list[FileMatch] = field(default_factory=list)
     cursors: list[Cursor] = field(default_factory=list)  # of every file whose offset or state moved
     bytes_read: int = 0
+    progress: list[FileProgress] = field(default_factory=list)  # of jobs' output, one a file at most
     records: Counter[str] = field(default_factory=Counter)  # by severity letter, each once whatever files hold it
     late: bool = False  # it used up its time: reading or parsing was slow
     more: bool = False  # there is unread data: poll again at once
@@ -146,6 +147,9 @@ class Follower:
             self._discover(force=True)  # what was truncated was copied before: store both cursors at once
         self._open_waiting()
         self._read(reading)
+        for log in self._active.values():
+            if (progress := log.take_progress(now)) is not None:
+                reading.progress.append(progress)
         self._finish_quiet(reading)
         self._close_surplus(reading)
         self._update_cursors(reading)

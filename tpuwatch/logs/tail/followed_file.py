@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.parse.progress import TAIL_BYTES, last_progress
 from tpuwatch.logs.tail.files import LogFile, is_on_network, read_head
 from tpuwatch.model import Cursor
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.logs.parse.parser import LogParser, Match
     from tpuwatch.logs.tail.files import FileKey
+    from tpuwatch.model import StepReport
 
 ParserFactory = Callable[[LogFile, int, Mapping[str, Any]], "LogParser"]  # file, offset, state
 
@@ -29,6 +32,7 @@ CHUNK_BYTES = 1 << 18  # twice as fast as 1 MiB: it stays in the cache, and mall
 MIN_CHUNK_BYTES = 1 << 14  # the first one, and those of a text that takes long
 CHUNK_SECONDS = 0.05  # when reading and parsing one takes longer, the next one is smaller
 PARTIAL_SECONDS = 10.0  # an incomplete last line waits this long before the writer is checked
+PROGRESS_SECONDS = 0.5  # between two looks for the progress that a job's output shows
 REWRITE_SECONDS = 2.0  # a new mtime without growth is an append that is not complete, or after so long a rewrite
 GONE_SECONDS = 3600.0  # a job's file that was renamed out of its glob is followed until it was quiet for so long,
 DELETED_SECONDS = 60.0  # and one that was deleted: an open file takes its space on disk
@@ -47,6 +51,15 @@ class FileMatch:
     match: Match
     file: LogFile
     history: bool  # written before tpuwatch first ran here
+
+
+@dataclass(frozen=True, slots=True)
+class FileProgress:
+    """The progress that the end of a job's output shows."""
+
+    progress: StepReport
+    file: LogFile
+    at: float  # when the file was last written, in seconds since the epoch
 
 
 class FollowedFile:
@@ -91,6 +104,8 @@ class FollowedFile:
         self.recent = deque([cursor], _RECENT_CURSORS)  # its last results since the file's start, the newest last
         self._finished = False
         self._records: Counter[str] = Counter()
+        self._tail = b""  # the end of what was read since the last look for progress
+        self._look_due = float("-inf")
         age = max(
             0.0, clock.time() - entry.st_mtime
         )  # a file that was quiet before it was opened need not prove it again
@@ -186,9 +201,20 @@ class FollowedFile:
         data = os.pread(self._descriptor, min(limit, self._chunk, self.unread), self.position)
         self.position += len(data)
         self.bytes_read += len(data)
+        if self.file.kind is StreamKind.TEXT and self.position > self._history_until:
+            self._tail = (data if len(data) >= TAIL_BYTES else self._tail + data)[-TAIL_BYTES:]
         matches += self._file_matches(self._parser.feed(data))
         self._chunk = _next_chunk(self._chunk, len(data), self._clock.monotonic() - begun)
         return matches
+
+    def take_progress(self, now: float) -> FileProgress | None:
+        """The progress at the end of what was read, if something was since the last look, and that is a while ago."""
+        if not self._tail or now < self._look_due:
+            return None
+        self._look_due = now + PROGRESS_SECONDS
+        progress = last_progress(self._tail)
+        self._tail = self._tail[max(self._tail.rfind(b"\n"), self._tail.rfind(b"\r")) + 1 :]
+        return None if progress is None else FileProgress(progress, self.file, self.mtime_ns / 1e9)
 
     def finish_quiet(self, settle_seconds: float) -> list[FileMatch] | None:
         """When all is read and the file is quiet: complete what the parser holds. None if there is nothing to do."""
@@ -210,6 +236,7 @@ class FollowedFile:
         matches = self._end_parser(cut=cut)
         self.rewrites += 1
         self.is_new = False
+        self._tail = b""
         self.position = self._history_until = 0
         self._written = self.mtime_ns
         self._parser = self._parser_factory(self.file, 0, {})

@@ -1,0 +1,69 @@
+"""Situations in which the job reports its steps, or has ceased to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.health.scenes import ABSENT, HOUR, MINUTE, NOW, PID, Situation, holder, host, idle, job, own, training
+from tpuwatch.model.events import Cause
+from tpuwatch.model.progress import ProgressSource, TrainingLoop
+from tpuwatch.model.signals import Evidence
+
+
+def reporting(evidence: Evidence, age: float, *faults: Cause, pid: int | None = PID, **more: Any) -> Evidence:
+    """The same, with a loop whose latest step is so old."""
+    source = ProgressSource.OUTPUT if pid is None else ProgressSource.HEARTBEAT
+    loop = TrainingLoop(
+        source, "", pid, "alice", NOW - HOUR, 1200, NOW - age, NOW - age, alive=True, faults=faults, **more
+    )
+    return replace(evidence, loops=(loop,))
+
+
+UNSEEN = own(runtime=ABSENT, host=host(holder(0.3, 2 * HOUR)))
+SITUATIONS = (
+    Situation(
+        "steps that go on where no runtime metrics show anything",
+        reporting(UNSEEN, 5.0),
+        "healthy none low logs",
+        words=("its steps go on (step 1200)", f"the training loop of process {PID} made step 1200"),
+        missing=("The runtime metric service is not there",),
+    ),
+    Situation(
+        "steps of another process say nothing of the one that holds the TPU",
+        reporting(UNSEEN, 5.0, pid=99),
+        "unknown wait",
+    ),
+    Situation("steps that are over say nothing", reporting(UNSEEN, 10 * MINUTE), "unknown wait"),
+    Situation(
+        "slow steps go on for as long as one of them takes",
+        reporting(UNSEEN, 200.0, usual_step_seconds=120.0),
+        "healthy none low logs",
+    ),
+    Situation(
+        "steps that go on while the chips rest: the job may compute on the CPU",
+        reporting(job(idle(30 * MINUTE), 4.0), 5.0),
+        "compiling wait",
+        contradictions=("The job reports steps, and the chips have run nothing for 30 min",),
+    ),
+    Situation(
+        "a program that is proven to be stuck is left alone while its steps go on",
+        reporting(job(idle(20 * MINUTE, queue=2), 0.0), 5.0),
+        "job_stuck manual",
+        contradictions=("the chips have run nothing for 20 min", "The job reports steps"),
+        missing=("its steps go on, so nothing that interrupts is advised",),
+    ),
+    Situation(
+        "a loop that stands still, under chips that rest",
+        reporting(job(idle(30 * MINUTE), 0.0), 30 * MINUTE, Cause.STEPS_STALLED),
+        "job_stuck manual low",
+        contradictions=("the chips have run nothing for 30 min",),
+        words=("made step 1200",),
+    ),
+    Situation(
+        "a loop that stands still, under chips that count as busy",
+        reporting(training(), 30 * MINUTE, Cause.STEPS_STALLED),
+        "healthy none",
+        contradictions=("the job has made no step for 30 min: it may wait in a collective",),
+    ),
+)

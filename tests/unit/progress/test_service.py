@@ -1,0 +1,127 @@
+"""The service with a real socket: what it hears becomes loops, events and metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.metrics.test_registry import new, samples
+from tpuwatch.config import Config
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.logs import load_catalogue
+from tpuwatch.model import Cause, Event, StepReport, TrainingLoop
+from tpuwatch.progress.events import RULES
+from tpuwatch.progress.service import AGAIN_SECONDS, ProgressService
+
+
+class Scene:
+    """A service and what it reports."""
+
+    def __init__(self, directory: Path, **workload: Any) -> None:
+        self.clock, self.metrics = ManualClock(1_790_000_000.0), new()
+        self.events: list[Event] = []
+        self.posts: list[tuple[TrainingLoop, ...]] = []
+        self.directory = directory
+        self.service = ProgressService(
+            self.config(**workload),
+            metrics=self.metrics,
+            clock=self.clock,
+            boot_id="boot",
+            add_event=self.events.append,
+            post=self.posts.append,
+            progress=lambda _name, _seconds: None,
+        )
+
+    def config(self, **workload: Any) -> Config:
+        return Config.model_validate({"state": {"dir": self.directory}, "workload": workload})
+
+    def say(self, **message: Any) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(json.dumps(message).encode(), str(self.directory / "heartbeats.socket"))
+        self.service.turn()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    scene.service._open()
+    yield scene
+    scene.service.stop()
+
+
+def test_a_heartbeat_becomes_a_loop_of_the_process_that_sent_it(scene: Scene) -> None:
+    scene.say(step=7, name="main", numbers={"loss": 2.5})
+    (loop,) = scene.service.training
+    assert (loop.pid, loop.name, loop.step, loop.loss, loop.alive) == (os.getpid(), "main", 7, 2.5, True)
+    assert scene.posts[-1] == (loop,)
+    shown = samples(scene.metrics)
+    assert shown["tpuwatch_workload_step",] == 7
+    assert shown["tpuwatch_heartbeats_total", "taken"] == 1
+
+
+def test_each_fault_is_an_event_that_its_rule_recognises(scene: Scene) -> None:
+    step = 0
+    for seconds, number in ((1.0, 200), (1.5, 70)):
+        for _ in range(number):
+            step += 1
+            scene.clock.advance(seconds)
+            scene.say(step=step, steps=1, seconds=seconds, input_seconds=seconds / 2, nan=["loss"] if step == 5 else [])
+    scene.clock.advance(700)
+    scene.say(step=step)
+    assert [event.cause for event in scene.events] == [
+        Cause.NUMERIC_FAULT,
+        Cause.INPUT_BOUND,
+        Cause.SLOW_STEPS,
+        Cause.STEPS_STALLED,
+    ]
+    rules = {rule.id: rule for rule in load_catalogue(()).rules}
+    for event in scene.events:
+        rule = rules[RULES[event.cause]]
+        assert event.rule == rule.id
+        assert any(re.search(pattern, event.text) for pattern in rule.match), event.text
+        (finding,) = fold([RecognisedRecord(rule, event, event.details)])
+        assert "{" not in finding.summary
+        assert "unknown" not in finding.summary
+        assert finding.remedy
+
+
+def test_output_of_a_job_is_a_loop_too(scene: Scene) -> None:
+    scene.service.take_output("/jobs/train.log", StepReport(5, loss=1.5), None, scene.clock.time())
+    scene.say(step=7)
+    assert [(loop.name, loop.step) for loop in scene.service.training] == [("", 7), ("train.log", 5)]
+
+
+def test_the_socket_is_open_to_all_and_goes_and_comes_with_the_configuration(scene: Scene) -> None:
+    path = scene.directory / "heartbeats.socket"
+    assert path.stat().st_mode & 0o777 == 0o666
+    scene.service.reload(scene.config(heartbeats=False))
+    scene.service.turn()
+    assert not path.exists()
+    scene.service.reload(scene.config(socket=str(scene.directory / "other")))
+    scene.service._open()
+    assert (scene.directory / "other").is_socket()
+
+
+def test_a_socket_that_somebody_removed_is_made_again(scene: Scene) -> None:
+    (scene.directory / "heartbeats.socket").unlink()
+    scene.clock.advance(AGAIN_SECONDS)
+    scene.service._open()
+    assert (scene.directory / "heartbeats.socket").is_socket()
+
+
+@pytest.mark.parametrize(("name", "words"), [("x" * 120, "longer than 107 bytes"), ("file", "something else")])
+def test_a_socket_that_cannot_be_made_is_a_problem_that_says_what_to_do(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "file").write_text("kept")
+    scene = Scene(tmp_path, socket=str(tmp_path / name))
+    assert scene.service._open() is None
+    assert words in scene.service.problem
+    assert "`socket` under [workload]" in scene.service.problem
+    assert (tmp_path / "file").read_text() == "kept"

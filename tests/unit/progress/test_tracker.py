@@ -1,0 +1,176 @@
+"""Loops by what is heard of them: when one is slow, bound by its input, or stands still, and when it is not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.model import Cause, StepReport
+from tpuwatch.progress.tracker import FORGET_SECONDS, MAX_LOOPS, MAX_OF_USER, ProgressTracker
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+NOW = 1_790_000_000.0
+
+
+class Run:
+    """One process that sends a heartbeat for each step."""
+
+    def __init__(self, tracker: ProgressTracker, *, name: str = "", pid: int = 7) -> None:
+        self.tracker, self.name, self.pid = tracker, name, pid
+        self.step, self.now = 0, NOW
+        self.alive = True
+        self.begun: list[Cause] = []
+
+    def steps(self, number: int, seconds: float, waited: float = 0.0, **more: object) -> None:
+        for _ in range(number):
+            self.step += 1
+            self.now += seconds
+            said = StepReport(self.step, step_seconds=seconds, input_seconds=waited, **more)  # type: ignore[arg-type]
+            assert self.tracker.heartbeat(self.name, said, pid=self.pid, process=1, user="alice", steps=1, at=self.now)
+            self.tick(0.0)
+
+    def tick(self, seconds: float) -> None:
+        self.now += seconds
+        self.begun += [fault.cause for fault in self.tracker.tick(self.now, self.is_there)]
+
+    def is_there(self, pid: int, process: Hashable) -> bool:
+        return self.alive and (pid, process) == (self.pid, 1)
+
+
+def tracker() -> ProgressTracker:
+    return ProgressTracker(stall_seconds=600.0)
+
+
+def test_steps_a_fifth_slower_than_usual_are_one_fault_until_they_are_as_before() -> None:
+    run = Run(tracker())
+    run.steps(300, 1.0)
+    assert run.begun == []
+    run.steps(70, 1.3)
+    assert run.begun == [Cause.SLOW_STEPS]
+    (loop,) = run.tracker.loops
+    assert (loop.step_seconds, loop.usual_step_seconds) == (1.3, 1.0)
+    assert "1.3 s a step, usually 1 s" in loop.sentence(run.now)
+    run.steps(70, 1.0)
+    assert run.tracker.loops[0].faults == ()
+    run.steps(70, 1.3)
+    assert run.begun == [Cause.SLOW_STEPS] * 2
+
+
+def test_a_small_difference_or_a_slow_beginning_is_none() -> None:
+    run = Run(tracker())
+    run.steps(3, 60.0)  # compiles
+    run.steps(300, 1.0)
+    run.steps(70, 1.15)
+    assert run.begun == []
+
+
+def test_slow_steps_are_judged_by_their_own_pace() -> None:
+    run = Run(tracker())
+    run.steps(30, 50.0)
+    run.steps(2, 70.0)
+    assert run.begun == []
+    run.steps(2, 70.0)
+    assert run.begun == [Cause.SLOW_STEPS]
+
+
+def test_a_loop_that_waits_for_a_fifth_of_its_time_is_bound_by_its_input() -> None:
+    run = Run(tracker())
+    run.steps(100, 1.0, 0.15)
+    assert run.begun == []
+    run.steps(60, 1.0, 0.4)
+    assert run.begun == [Cause.INPUT_BOUND]
+    run.steps(70, 1.0, 0.1)
+    assert run.tracker.loops[0].faults == ()
+
+
+def test_a_loop_that_stands_still_while_its_process_lives() -> None:
+    run = Run(tracker())
+    run.steps(5, 1.0)
+    run.tick(599.0)
+    assert run.begun == []
+    run.tick(2.0)
+    assert run.begun == [Cause.STEPS_STALLED]
+    run.steps(1, 1.0)
+    assert run.tracker.loops[0].faults == ()
+
+
+def test_slow_steps_may_take_their_time() -> None:
+    run = Run(tracker())
+    run.steps(5, 100.0)
+    run.tick(1900.0)
+    assert run.begun == []
+    run.tick(200.0)
+    assert run.begun == [Cause.STEPS_STALLED]
+
+
+def test_a_loop_that_is_done_or_whose_process_has_ended_does_not_stand_still() -> None:
+    done = Run(tracker())
+    done.steps(5, 1.0)
+    done.steps(1, 1.0, done=True)
+    done.tick(2000.0)
+    ended = Run(tracker())
+    ended.steps(5, 1.0)
+    ended.alive = False
+    ended.tick(2000.0)
+    assert done.begun == ended.begun == []
+    assert not done.tracker.loops[0].is_running
+    assert not ended.tracker.loops[0].is_running
+    ended.tick(FORGET_SECONDS)
+    assert ended.tracker.loops == ()
+
+
+def test_a_number_that_is_none_is_a_fault_once() -> None:
+    run = Run(tracker())
+    run.steps(3, 1.0, nan=("loss",))
+    assert run.begun == [Cause.NUMERIC_FAULT]
+
+
+def test_processes_and_names_are_apart() -> None:
+    shared = tracker()
+    Run(shared, pid=7).steps(3, 1.0)
+    Run(shared, pid=8).steps(5, 1.0)
+    Run(shared, pid=8, name="critic").steps(9, 1.0)
+    assert sorted((one.pid or 0, one.name, one.step) for one in shared.loops) == [
+        (7, "", 3),
+        (8, "", 5),
+        (8, "critic", 9),
+    ]
+
+
+def test_loops_of_a_user_and_in_all_are_bounded_and_ended_ones_make_room() -> None:
+    shared = tracker()
+
+    def say(pid: int, user: str) -> bool:
+        return shared.heartbeat("", StepReport(1), pid=pid, process=1, user=user, steps=0, at=NOW)
+
+    assert all(say(pid, "mallory") for pid in range(1, MAX_OF_USER + 1))
+    assert not say(1000, "mallory")
+    assert say(1001, "alice")
+    assert all(say(2000 + number, f"user{number}") for number in range(MAX_LOOPS - MAX_OF_USER - 1))
+    assert not say(9000, "bob")
+    shared.tick(NOW + 1, lambda pid, _: pid != 2000)
+    assert say(9000, "bob")
+    assert 2000 not in [loop.pid for loop in shared.loops]
+
+
+def test_output_tells_steps_and_the_time_between_them() -> None:
+    lines = tracker()
+    for step in range(10):
+        lines.output("/jobs/train.log", StepReport(100 * step), pid=None, process=None, at=NOW + 50 * step)
+    (loop,) = lines.loops
+    assert (loop.name, loop.step, loop.step_seconds, loop.stepped) == ("train.log", 900, 0.5, NOW + 450)
+
+
+def test_another_run_in_the_same_output_begins_anew_and_another_epoch_of_a_bar_does_not() -> None:
+    lines = tracker()
+    for at, step in enumerate((900, 1000, 50)):
+        lines.output("/jobs/a.log", StepReport(step, step_seconds=1.0), pid=None, process=None, at=NOW + at)
+        lines.output("/jobs/b.log", StepReport(step, 1000, step_seconds=1.0), pid=None, process=None, at=NOW + at)
+    assert {loop.name: loop.began for loop in lines.loops} == {"a.log": NOW + 2, "b.log": NOW}
+
+
+def test_output_of_an_unknown_process_never_stands_still() -> None:
+    lines = tracker()
+    lines.output("/jobs/a.log", StepReport(1), pid=None, process=None, at=NOW)
+    assert lines.tick(NOW + 3000, lambda _pid, _process: True) == []

@@ -1,0 +1,77 @@
+"""Events for what a loop's progress shows to be wrong. Their texts are what `logs/rules/loops.toml` recognises."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import clean, length
+from tpuwatch.model import Cause, Event, ProgressSource
+
+if TYPE_CHECKING:
+    from tpuwatch.model import TrainingLoop
+    from tpuwatch.progress.tracker import LoopFault
+
+SOURCE: Final = "heartbeats"  # in place of the file that a log's event has
+RULES: Final = {
+    Cause.NUMERIC_FAULT: "loop-nan",
+    Cause.STEPS_STALLED: "loop-stalled",
+    Cause.SLOW_STEPS: "loop-slow",
+    Cause.INPUT_BOUND: "loop-input-bound",
+}
+
+
+def loop_event(fault: LoopFault, boot_id: str) -> Event | None:
+    """The event; None for a number in a job's output that is none, as the rules of logs report that line itself."""
+    loop = fault.loop
+    if fault.cause is Cause.NUMERIC_FAULT and loop.source is ProgressSource.OUTPUT:
+        return None
+    known = f"{boot_id}\0{loop.pid}\0{loop.name}\0{loop.began!r}\0{fault.cause.value}\0{fault.at!r}"
+    sentence, details = _words(fault)
+    return Event(
+        key=hashlib.sha256(known.encode("utf-8", "replace")).digest()[:16],
+        rule=RULES[fault.cause],
+        cause=fault.cause,
+        observed=fault.at,
+        time=fault.at,
+        severity="W",
+        pid=loop.pid,
+        file=SOURCE if loop.source is ProgressSource.HEARTBEAT else clean(loop.name, 200),
+        offset=0,
+        text=f"The training loop of {_who(loop)} {sentence}",
+        details=details,
+    )
+
+
+def _who(loop: TrainingLoop) -> str:
+    if loop.source is ProgressSource.OUTPUT:
+        return clean(loop.name, 100)
+    named = f" ({loop.name})" if loop.name else ""
+    return f"process {loop.pid if loop.pid is not None else 'unknown'}{named}"
+
+
+def _words(fault: LoopFault) -> tuple[str, dict[str, Any]]:
+    loop = fault.loop
+    seconds, usual = loop.step_seconds or 0.0, loop.usual_step_seconds or 0.0
+    if fault.cause is Cause.NUMERIC_FAULT:
+        return f"reports a number that is none at step {loop.step}.", {"step_count": loop.step}
+    if fault.cause is Cause.STEPS_STALLED:
+        still = fault.at - loop.stepped
+        words = f"has made no step for {length(still)} since step {loop.step}, and its process lives."
+        return words, {"step_count": loop.step, "still_seconds": still}
+    if fault.cause is Cause.SLOW_STEPS:
+        words = f"takes {_number(seconds)} s a step instead of {_number(usual)} s."
+        return words, {"step_seconds": seconds, "usual_seconds": usual, "slower_percent": _percent(seconds / usual - 1)}
+    share = _percent(loop.input_share or 0.0)
+    words = (
+        f"waits for its input for {share} % of its time, {_number(seconds * share / 100)} s of {_number(seconds)} s."
+    )
+    return words, {"input_percent": share, "step_seconds": seconds}
+
+
+def _percent(share: float) -> int:
+    return round(100 * share)
+
+
+def _number(seconds: float) -> str:
+    return f"{seconds:.3g}"

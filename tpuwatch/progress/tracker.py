@@ -1,0 +1,233 @@
+"""Training loops by what is heard of them: steps, their times, and what those show to be wrong. Pure.
+
+A step's time is compared with the loop's own median, so that no configuration has to name what is normal for a program.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.model import LOOP_FAULTS, Cause, ProgressSource, StepReport, TrainingLoop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator
+
+SLOWER: Final = 1.2  # so many times the usual step time is a regression,
+SLOWER_UNTIL: Final = 1.1  # and it is over below this
+INPUT_SHARE: Final = 0.2  # of the time that a loop waits for its input, from which it is bound by that,
+INPUT_SHARE_UNTIL: Final = 0.15  # and below which it is not any more
+STALLED_STEPS: Final = 20.0  # times the usual step time without a step, and at least the configured time
+RECENT_SECONDS: Final = 60.0  # the latest steps are those of this time,
+RECENT_STEPS: Final = 5  # or of so many usual step times, and not fewer than so many messages
+USUAL_TO_RECENT: Final = 3  # so many times as many messages must have been heard before the median means something
+MAX_LOOPS: Final = 256
+MAX_OF_USER: Final = 64
+FORGET_SECONDS: Final = 3600.0  # after which a loop is forgotten that has ended, or of which nothing is known
+RESUMED_STEPS: Final = 10  # a step that is further back than this is one of another run in the same output
+_MAX_RECENT: Final = 600
+_MAX_USUAL: Final = 512
+
+
+@dataclass(slots=True)
+class _Samples:
+    """A bounded sample of all values: when it is full every second one goes, and of later ones fewer are taken."""
+
+    values: list[float] = field(default_factory=list)
+    count: int = 0
+    stride: int = 1
+
+    def add(self, value: float) -> None:
+        if self.count % self.stride == 0:
+            self.values.append(value)
+            if len(self.values) >= _MAX_USUAL:
+                del self.values[1::2]
+                self.stride *= 2
+        self.count += 1
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.values) if self.values else None
+
+
+@dataclass(slots=True)
+class _Loop:
+    source: ProgressSource
+    name: str
+    pid: int | None
+    user: str
+    began: float
+    latest: StepReport
+    stepped: float
+    heard: float
+    process: Hashable = None  # distinguishes it from a later one of the same pid
+    recent: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
+    usual: _Samples = field(default_factory=_Samples)
+    alive: bool | None = None
+    step_seconds: float | None = None
+    input_share: float | None = None
+    since: dict[Cause, float] = field(default_factory=dict)  # of the faults that hold: since when
+
+
+@dataclass(frozen=True, slots=True)
+class LoopFault:
+    """A fault that a loop has from now on."""
+
+    cause: Cause
+    loop: TrainingLoop
+    at: float
+
+
+class ProgressTracker:
+    """Folds what is heard into loops. All times are given, in seconds since the epoch. Not thread-safe."""
+
+    def __init__(self, *, stall_seconds: float) -> None:
+        """`stall_seconds`: a loop of a living process that makes no step for so long, and longer than it used to,
+        stands still."""
+        self.stall_seconds = stall_seconds
+        self._loops: dict[Hashable, _Loop] = {}
+
+    def heartbeat(
+        self, name: str, progress: StepReport, *, pid: int, process: Hashable, user: str, steps: int, at: float
+    ) -> bool:
+        """A process said so; whether it was taken: there is no room for any number of loops."""
+        key = (pid, process, name)
+        if key not in self._loops and not self._make_room(user):
+            return False
+        loop = self._loops.get(key)
+        if loop is None:
+            loop = _Loop(ProgressSource.HEARTBEAT, name, pid or None, user, at, progress, at, at, process)
+            self._loops[key] = loop
+            loop.alive = True if pid else None
+        if steps and progress.step_seconds is not None:
+            self._sample(loop, at, progress.step_seconds, progress.input_seconds)
+        _hear(loop, progress, at)
+        return True
+
+    def output(self, path: str, progress: StepReport, *, pid: int | None, process: Hashable, at: float) -> bool:
+        """A job's output showed so when it was written last; whether it was taken."""
+        key = (path,)
+        loop = self._loops.get(key)
+        if loop is not None and (_is_another_run(loop.latest, progress) or (process and loop.process != process)):
+            del self._loops[key]
+            loop = None
+        if loop is None:
+            if not self._make_room(""):
+                return False
+            name = path.rpartition("/")[2]
+            loop = _Loop(ProgressSource.OUTPUT, name, pid, "", at, progress, at, at, process)
+            self._loops[key] = loop
+        seconds = progress.step_seconds
+        ahead, passed = progress.step - loop.latest.step, at - loop.stepped
+        if seconds is None and ahead > 0 and passed > 0:
+            seconds = passed / ahead
+        if seconds is not None and ahead:
+            self._sample(loop, at, seconds, None)
+        _hear(loop, progress, at)
+        return True
+
+    def tick(self, now: float, is_there: Callable[[int, Hashable], bool]) -> list[LoopFault]:
+        """Judge all loops by the time; returns the faults that are new. `is_there`: whether a process has not ended."""
+        begun: list[LoopFault] = []
+        for key, loop in list(self._loops.items()):
+            if loop.pid is not None and loop.alive is not False:
+                loop.alive = is_there(loop.pid, loop.process)
+            if now - loop.heard > FORGET_SECONDS and loop.alive is not True:
+                del self._loops[key]
+                continue
+            held = set(_faults(loop, now, self.stall_seconds))
+            for cause in loop.since.keys() - held:
+                del loop.since[cause]
+            new = [cause for cause in LOOP_FAULTS if cause in held and cause not in loop.since]
+            loop.since.update(dict.fromkeys(new, now))
+            begun += [LoopFault(cause, _shown(loop), now) for cause in new]
+        return begun
+
+    @property
+    def loops(self) -> tuple[TrainingLoop, ...]:
+        """All loops: those that run before those that have ended, and of these the one that stepped last first."""
+        shown = map(_shown, self._loops.values())
+        return tuple(sorted(shown, key=lambda one: (not one.is_running, one.source.value, -one.stepped)))
+
+    def _sample(self, loop: _Loop, at: float, seconds: float, waited: float | None) -> None:
+        loop.recent.append((at, seconds, waited))
+        loop.usual.add(seconds)
+        usual = loop.usual.median or 0.0
+        since = at - max(RECENT_SECONDS, RECENT_STEPS * usual)
+        while len(loop.recent) > RECENT_STEPS and loop.recent[0][0] < since:
+            loop.recent.popleft()
+        loop.step_seconds = statistics.median(one for _, one, _ in loop.recent)
+        waits = [(one, wait) for _, one, wait in loop.recent if wait is not None]
+        total = sum(one for one, _ in waits)
+        loop.input_share = min(1.0, sum(wait for _, wait in waits) / total) if total > 0 else None
+
+    def _make_room(self, user: str) -> bool:
+        if sum(one.user == user for one in self._loops.values()) >= MAX_OF_USER:
+            return self._drop(user)
+        return len(self._loops) < MAX_LOOPS or self._drop(None)
+
+    def _drop(self, user: str | None) -> bool:
+        """Forget the loop of that user, or of anybody, that has ended longest ago; whether there was one."""
+        ended = [key for key, one in self._loops.items() if user in (None, one.user) and not _shown(one).is_running]
+        if ended:
+            del self._loops[min(ended, key=lambda key: self._loops[key].heard)]
+        return bool(ended)
+
+
+def _hear(loop: _Loop, progress: StepReport, at: float) -> None:
+    if progress.step != loop.latest.step:
+        loop.stepped = max(at, loop.stepped)
+    loop.heard = max(at, loop.heard)
+    loop.latest = progress
+
+
+def _is_another_run(before: StepReport, now: StepReport) -> bool:
+    """Whether a step so far back begins another run. A bar begins again with each epoch."""
+    return now.total is None and now.step < before.step - RESUMED_STEPS
+
+
+def _faults(loop: _Loop, now: float, stall_seconds: float) -> Iterator[Cause]:
+    shown = _shown(loop)
+    if loop.latest.nan:
+        yield Cause.NUMERIC_FAULT
+    if not shown.is_running:
+        return
+    usual = loop.usual.median
+    if loop.alive and now - loop.stepped >= max(stall_seconds, STALLED_STEPS * (usual or 0.0)):
+        yield Cause.STEPS_STALLED
+        return
+    enough = len(loop.recent) >= RECENT_STEPS
+    known = enough and loop.usual.count >= USUAL_TO_RECENT * len(loop.recent)
+    if known and usual and loop.step_seconds is not None:
+        limit = SLOWER_UNTIL if Cause.SLOW_STEPS in loop.since else SLOWER
+        if loop.step_seconds >= limit * usual:
+            yield Cause.SLOW_STEPS
+    if enough and loop.input_share is not None and loop.recent[-1][0] - loop.recent[0][0] >= RECENT_SECONDS / 2:
+        limit = INPUT_SHARE_UNTIL if Cause.INPUT_BOUND in loop.since else INPUT_SHARE
+        if loop.input_share >= limit:
+            yield Cause.INPUT_BOUND
+
+
+def _shown(loop: _Loop) -> TrainingLoop:
+    latest = loop.latest
+    return TrainingLoop(
+        source=loop.source,
+        name=loop.name,
+        pid=loop.pid,
+        user=loop.user,
+        began=loop.began,
+        step=latest.step,
+        stepped=loop.stepped,
+        heard=loop.heard,
+        total=latest.total,
+        loss=latest.loss,
+        tokens_per_second=latest.tokens_per_second,
+        step_seconds=loop.step_seconds,
+        usual_step_seconds=loop.usual.median,
+        input_share=loop.input_share,
+        done=latest.done,
+        alive=loop.alive,
+        faults=tuple(cause for cause in LOOP_FAULTS if cause in loop.since),
+    )
