@@ -23,6 +23,7 @@ COMMANDS = {
     "run": "watch this TPU VM: follow its logs, store what they report, serve it",
     "diagnose": "find what is wrong in any log, traceback or paste, and what to do",
     "status": "show what the daemon on this machine knows",
+    "top": "show what one daemon or several know, on the whole screen, kept up to date",
     "nodes": "list all watched nodes, those that need attention first",
     "doctor": "check what tpuwatch and a TPU job need, and print the fix",
     "events": "list what was recognised in the logs",
