@@ -42,23 +42,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """On a screen 0. Once, as `tpuwatch status`: 0 when nothing is wrong, 1 when something is, 3 when a daemon does not
     answer."""
-    from tpuwatch.core import SystemClock
-    from tpuwatch.top import View, WatchedDaemon, run_on_screen
     from tpuwatch.web import daemon_address
 
-    clock = SystemClock()
+    if args.urls:  # and nothing of the configuration is needed
+        return _show(list(dict.fromkeys(args.urls)), args)
     with options.config_to_look(args) as (config, _):
-        addresses = list(dict.fromkeys(args.urls)) or [daemon_address(config)]
-        if args.once or args.json or not _on_terminal():
-            return _once(addresses, clock, as_json=args.json)
-        daemons = [WatchedDaemon(address, args.interval, clock) for address in addresses]
+        return _show([daemon_address(config)], args)
+
+
+def _show(addresses: Sequence[str], args: argparse.Namespace) -> int:
+    from tpuwatch.core import SystemClock
+    from tpuwatch.top import View, WatchedDaemon, run_on_screen
+
+    clock = SystemClock()
+    if args.once or args.json or not _on_terminal():
+        return _once(addresses, clock, as_json=args.json)
+    daemons = [WatchedDaemon(address, args.interval, clock) for address in addresses]
+    for daemon in daemons:
+        daemon.start()
+    try:
+        run_on_screen(View(), daemons, clock)
+    finally:
         for daemon in daemons:
-            daemon.start()
-        try:
-            run_on_screen(View(args.interval), daemons, clock)
-        finally:
-            for daemon in daemons:
-                daemon.stop()
+            daemon.stop()
     return 0
 
 

@@ -21,10 +21,11 @@ _MAX_LAUNCHES: Final = 8
 _MAX_RESTARTS: Final = 5
 _MAX_WORKLOADS: Final = 3
 _MAX_HOLDERS: Final = 3
+_HBM: Final = ("hbm_used_bytes", "hbm_total_bytes")
 _FULL: Final = 0.95  # of a chip's HBM
 _BAR: Final = (6, 24)  # characters between the brackets
-_UNBARRED: Final = 48  # of a chip's line: all but its two bars
-_LAUNCH_COLUMNS: Final = ("STARTED", "PID", "TPU UP", "PREMAPPED", "OUTCOME", "WORKLOAD")
+_UNBARRED: Final = 27  # of a chip's line: all but its two bars and its size
+_LAUNCH_COLUMNS: Final = ("STARTED", "PID", "WORKLOAD", "TPU UP", "PREMAPPED", "OUTCOME")
 _LAUNCH_STYLES: Final = {"ok": "green", "starting": "", "slow": "yellow"}
 
 
@@ -55,14 +56,16 @@ def print_chips(console: Console, documents: Mapping[str, Any]) -> None:
     status = documents["status"]
     ports = status["runtime"]["ports"] if status["runtime"] else []
     chips = [chip for port in ports for chip in port["chips"]]
+    sizes = [_hbm_words(chip) for chip in chips]
+    size = max(map(len, sizes), default=0)
+    bar = min(max((console.width - _UNBARRED - size) // 2, _BAR[0]), _BAR[1])
     if chips:
-        bar = min(max((console.width - _UNBARRED) // 2, _BAR[0]), _BAR[1])
-        heads = f"{'Chip':<5}{'HBM':<{bar + 3}}{'used':>23}  {'Duty cycle':<{bar + 8}}{'Idle':>8}"
+        heads = f"{'Chip':<5}{'HBM':<{bar + 3}}{'':{size}}  {'Duty cycle':<{bar + 7}} {'Idle':>9}"
         console.cut(heads, style="bold")
     else:
         console.line(f"Chips: {_without_chips(status)}", style="bold")
-    for chip in chips:
-        _print_chip(console, chip, bar)
+    for chip, words in zip(chips, sizes, strict=True):
+        _print_chip(console, chip, words.rjust(size), bar)
     holders = status["host"]["holders"] if status["host"] else []
     for holder in holders[:_MAX_HOLDERS]:
         console.cut(printable(f"Held by process {holder['pid']} of {holder['user']}: {holder['command']}"), style="dim")
@@ -70,16 +73,18 @@ def print_chips(console: Console, documents: Mapping[str, Any]) -> None:
         console.line(f"and by {len(holders) - _MAX_HOLDERS} more processes", style="dim")
 
 
-def _print_chip(console: Console, chip: Mapping[str, Any], bar: int) -> None:
-    used, total, duty, idle = (
-        chip[name] for name in ("hbm_used_bytes", "hbm_total_bytes", "duty_cycle", "idle_seconds")
-    )
+def _hbm_words(chip: Mapping[str, Any]) -> str:
+    used, total = ("?" if chip[name] is None else format_size(chip[name]) for name in _HBM)
+    return f"{used} of {total}"
+
+
+def _print_chip(console: Console, chip: Mapping[str, Any], size: str, bar: int) -> None:
+    used, total, duty, idle = (chip[name] for name in (*_HBM, "duty_cycle", "idle_seconds"))
     share = used / total if used is not None and total else None
-    size = f"{format_size(used) if used is not None else '?'} of {format_size(total) if total else '?'}"
     duty_words = "?" if duty is None else f"{duty:.0%}"
     idle_words = "?" if idle is None else format_seconds(idle)
     console.cut(
-        f"{printable(str(chip['id']), 4):>4} {_bar(share, bar)} {size:>23}  {_bar(duty, bar)} {duty_words:>4} "
+        f"{printable(str(chip['id']), 4):>4} {_bar(share, bar)} {size}  {_bar(duty, bar)} {duty_words:>4} "
         f"{idle_words:>9}",
         style="yellow" if share is not None and share >= _FULL else "",
     )
@@ -113,17 +118,16 @@ def print_recent_launches(console: Console, documents: Mapping[str, Any]) -> Non
 
 
 def _launch_row(launch: Mapping[str, Any], now: float) -> tuple[str, Sequence[str]]:
-    why = launch["failed_after_start"] or launch["cause"]
-    outcome = "failed later" if launch["failed_after_start"] else str(launch["outcome"])
-    premapped = format_size(launch["premapped_bytes"]) if launch["premapped_bytes"] else "-"
-    short = launch["premapped_failures"]
+    outcome = f"{launch['outcome']}: {launch['cause']}" if launch["cause"] else str(launch["outcome"])
+    if launch["failed_after_start"]:
+        outcome += f", then {launch['failed_after_start']}"
     cells = (
         "?" if launch["started_epoch"] is None else f"{format_age(now - launch['started_epoch'])} ago",
         "-" if launch["pid"] is None else str(launch["pid"]),
+        printable(launch["workload"], 15) or "-",
         "-" if launch["init_seconds"] is None else format_seconds(launch["init_seconds"]),
-        f"{premapped}{', too small' if short else ''}",
-        f"{outcome}: {why}" if why else outcome,
-        launch["workload"] or "-",
+        format_size(launch["premapped_bytes"]) if launch["premapped_bytes"] else "-",
+        outcome,
     )
     style = "red" if launch["failed_after_start"] else _LAUNCH_STYLES.get(launch["outcome"], "red")
     return style, [printable(cell, 40) for cell in cells]

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import format_age, format_time
+from tpuwatch.core import format_age, format_time, printable
 from tpuwatch.terminal import STYLES, Lines, print_node
 from tpuwatch.top.parts import screen_lines
 from tpuwatch.top.rows import ORDERS, Row, merged, silent, wanted
 from tpuwatch.top.text import Line, cells, cut, padded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tpuwatch.top.daemons import Reading
 
-_COLUMNS: Final = ("NODE", "ZONE", "VERDICT", "AGE", "HBM", "DUTY", "FINDS", "WHAT")
+_ROOMY: Final = 12  # lines of a screen
 _MAX_FILTER: Final = 60
 _HELP: Final = """\
 Nodes
@@ -33,11 +33,23 @@ A bar is the share of a chip's HBM, or of the time, that is used. A daemon
 that does not answer is asked again, and what it said last is marked as old."""
 
 
+_ALWAYS: Final = ("NODE", "VERDICT")
+# Each with its greatest width, and what it has of a row.
+_COLUMNS: Final[Sequence[tuple[str, int, Callable[[Row], str]]]] = (
+    ("NODE", 32, lambda row: row.name),
+    ("ZONE", 20, lambda row: row.zone),
+    ("VERDICT", 13, lambda row: row.verdict),
+    ("AGE", 6, lambda row: "" if row.seconds is None else format_age(row.seconds)),
+    ("HBM", 4, lambda row: _share(row.hbm)),
+    ("DUTY", 4, lambda row: _share(row.duty)),
+    ("FINDS", 5, lambda row: "" if row.findings is None else str(row.findings)),
+)
+
+
 class View:
     """The state of the screen."""
 
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
+    def __init__(self) -> None:
         self._table: bool | None = None  # None: as many as there are decide
         self._chosen: tuple[str, ...] | None = None
         self._opened: tuple[str, ...] | None = None
@@ -79,9 +91,11 @@ class View:
             title, body = f"{len(self._rows)} of {len(rows)} nodes", self._table_lines(width)
         else:
             title, body = self._node_lines(readings, width, now)
-        shown = self._scrolled(body, max(0, height - 2))
-        head = self._head(title, readings, width)
-        lines = [head, *shown, *[Line()] * (height - 2 - len(shown)), self._foot(len(body), len(shown), width)]
+        chosen = self._chosen_lines(width, height)
+        room = max(0, height - 2 - len(chosen))
+        shown = self._scrolled(body, room)
+        filled = [*shown, *[Line()] * (room - len(shown)), *chosen]
+        lines = [self._head(title, readings, width), *filled, self._foot(len(body), room, width)]
         return lines[:height]
 
     def _type(self, key: str) -> None:
@@ -123,18 +137,15 @@ class View:
         return next((place for place, row in enumerate(self._rows) if row.key == self._chosen), 0)
 
     def _table_lines(self, width: int) -> list[Line]:
-        """The head of the table, and its rows."""
+        """The head of the table, and its rows. A column in which there is nothing to compare has no place."""
         chosen = self._place()
-        name = min(max((cells(row.name) for row in self._rows), default=4), max(10, width // 4))
-        zone = min(max((cells(row.zone) for row in self._rows), default=4), max(4, width // 6))
-        lines = [_row_line(_COLUMNS, name, zone, width, "bold")]
+        columns = [(title, limit, [value(row) for row in self._rows]) for title, limit, value in _COLUMNS]
+        columns = [one for one in columns if one[0] in _ALWAYS or len(set(one[2])) > 1]
+        sizes = [min(max(map(cells, (title, *values))), limit) for title, limit, values in columns]
+        lines = [_row_line([title for title, _, _ in columns], "WHAT", sizes, width, "bold")]
         for place, row in enumerate(self._rows):
-            age = "" if row.seconds is None else format_age(row.seconds)
-            hbm, duty = ("" if share is None else f"{share:.0%}" for share in (row.hbm, row.duty))
-            finds = "" if row.findings is None else str(row.findings)
-            values = (row.name, row.zone, row.verdict, age, hbm, duty, finds, row.summary)
             style = "reverse" if place == chosen else STYLES[row.tone]
-            lines.append(_row_line(values, name, zone, width, style))
+            lines.append(_row_line([values[place] for _, _, values in columns], row.summary, sizes, width, style))
         if not self._rows and self._words:
             lines.append(Line((("dim", cut("No node has these words; escape shows all.", width)),)))
         return lines
@@ -151,7 +162,7 @@ class View:
         lines = _silence(reading, width, now)
         if reading.documents is None:
             return reading.address, lines
-        return reading.rows[0].name, [*lines, *screen_lines(reading.documents, width)]
+        return f"{reading.rows[0].name}  {reading.rows[0].zone}", [*lines, *screen_lines(reading.documents, width)]
 
     def _scrolled(self, body: list[Line], height: int) -> list[Line]:
         if self._table and not self._help:  # the head of the table stays, and so does the chosen row
@@ -161,6 +172,15 @@ class View:
         top = 0 if self._help else min(self._top, max(0, len(body) - height))
         self._top = self._top if self._help else top
         return body[top : top + height]
+
+    def _chosen_lines(self, width: int, height: int) -> list[Line]:
+        """The summary of the chosen row in full, where there is room for it below the table."""
+        if not self._table or self._help or not self._rows or height < _ROOMY:
+            return []
+        row = self._rows[self._place()]
+        console = Lines(width)
+        console.line(printable(f"{row.name}: {row.summary}"))
+        return [Line((("bold", cut(text, width)),)) for _, text in console.lines[:2]]
 
     def _head(self, title: str, readings: Sequence[Reading], width: int) -> Line:
         times = [one.documents["status"]["now_epoch"] for one in readings if one.documents]
@@ -172,7 +192,7 @@ class View:
         room = width - cells(right) - 1
         return Line((("reverse", cut(f"{padded(left, room)} {right}" if room > 10 else padded(left, width), width)),))
 
-    def _foot(self, lines: int, shown: int, width: int) -> Line:
+    def _foot(self, lines: int, room: int, width: int) -> Line:
         if self._typing:
             return Line((("bold", cut(f"/{self._words}_", width)),))
         if self._help:
@@ -182,7 +202,7 @@ class View:
             order = f"s order: {self._order}{', reversed' if self._reverse else ''}"
             text = f"q leave  enter open  {order}  / filter{words}  ? help"
         else:
-            more = f"lines {self._top + 1}-{self._top + shown} of {lines}, arrows scroll  " if shown < lines else ""
+            more = f"lines {self._top + 1}-{self._top + room} of {lines}, arrows scroll  " if room < lines else ""
             text = f"q leave  tab all nodes  {more}? help"
         return Line((("dim", cut(text, width)),))
 
@@ -214,11 +234,14 @@ def _watched_lines(row: Row, width: int) -> list[Line]:
     return [Line(((style, cut(text, width)),)) for style, text in console.lines]
 
 
-def _row_line(values: Sequence[str], name: int, zone: int, width: int, style: str) -> Line:
-    widths = (name, zone, 13, 6, 4, 4, 5)
-    fixed = "  ".join(padded(value, size) for value, size in zip(values, widths, strict=False))
+def _row_line(values: Sequence[str], last: str, sizes: Sequence[int], width: int, style: str) -> Line:
+    fixed = "  ".join(padded(value, size) for value, size in zip(values, sizes, strict=True))
     room = width - cells(fixed) - 2
-    return Line(((style, cut(f"{fixed}  {padded(values[-1], room)}" if room > 0 else fixed, width)),))
+    return Line(((style, f"{fixed}  {padded(last, room)}" if room > 0 else cut(fixed, width)),))
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
 
 
 def _help_lines(width: int) -> list[Line]:
