@@ -26,6 +26,7 @@ COMMANDS = {
     "top": "show what one daemon or several know, on the whole screen, kept up to date",
     "nodes": "list all watched nodes, those that need attention first",
     "doctor": "check what tpuwatch and a TPU job need, and print the fix",
+    "support": "put what is needed to help into one file, without secrets",
     "events": "list what was recognised in the logs",
     "env": "print the environment that the next launch should have",
     "exec": "run a command with the environment that was decided for it, and watch it",
