@@ -35,6 +35,8 @@ class Archive:
 
     def add_text(self, name: str, what: str, text: str) -> None:
         """A file of text; its end where it is too long."""
+        if len(text) > 2 * _MAX_FILE:  # what is taken out makes it shorter, or a little longer
+            text = text[-2 * _MAX_FILE :].partition("\n")[2]
         data = self._redactor.text(text).encode("utf-8", "replace")
         room = self._room()
         cut = len(data) > room
