@@ -91,8 +91,11 @@ def _print(path: Path, size: int, manifest: dict[str, Any]) -> None:
         console.line(f"{one['name']:<19} {format_size(one['bytes']):>10}  {one['what']}{cut}", indent=2, hang=33)
     if manifest["missing"]:
         console.line("It lacks", style="bold")
+    names: dict[str, list[str]] = {}
     for one in manifest["missing"]:
-        console.line(f"{one['name']:<19} {printable(one['why'])}", indent=2, hang=20)
+        names.setdefault(one["why"], []).append(one["name"])
+    for why, missing in names.items():
+        console.line(f"{', '.join(missing)}: {printable(why)}", indent=2, hang=2)
     taken = ", ".join(f"{kind} ({number})" for kind, number in manifest["taken_out"].items())
     console.line(f"Taken out: {taken or 'nothing'}")
     console.line("Nothing was sent. Look at it before you send it to anybody:", style="yellow")

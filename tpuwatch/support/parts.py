@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.support.archive import Archive
 
+_NO_ENTRIES: Final = "-- No entries --"  # of journalctl
 _COMMAND_SECONDS: Final = 20.0
 _LOG_LINES: Final = 5000
 _KERNEL_LINES: Final = 1000
@@ -188,14 +189,14 @@ def _named(value: Any, key: str) -> Iterator[str]:
 
 
 def _versions() -> dict[str, Any]:
-    packages = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions() if one.metadata["Name"]}
+    packages = {f"{one.metadata['Name']} {one.version}" for one in importlib.metadata.distributions()}
     return {
         "tpuwatch": __version__,
         "python": sys.version,
         "executable": sys.executable,
         "kernel": " ".join(platform.uname()[0:5:2]),
         "libc": " ".join(platform.libc_ver()),
-        "packages": dict(sorted(packages.items())),
+        "packages": sorted(packages),  # a list: google-auth is no name of a secret
     }
 
 
@@ -247,7 +248,7 @@ def _output(sources: Sources, command: tuple[str, ...]) -> str:
         timeout=_COMMAND_SECONDS,
         check=False,
     )
-    if done.returncode or not done.stdout.strip():
+    if done.returncode or done.stdout.strip() in ("", _NO_ENTRIES):
         said = (done.stderr or done.stdout).strip().splitlines()
         raise TpuwatchError(
             said[0] if said else f"{command[0]} printed nothing: is there a journal, and may you read it?"

@@ -39,7 +39,7 @@ _NAMED: Final = re.compile(
     r"(?!\[redacted\])([^\s\"'\\,;&]{4,})"
 )
 _SAID: Final = re.compile(  # in a sentence, and as options of one letter
-    r"(?i)(\b(?:password|passwd|passphrase|passcode|secret|token|api key|key) (?:is|was|of|for \S+ is):? )(\S{4,})"
+    r"(?i)(\b(?:password|passwd|passphrase|passcode|secret|token|api key|key) (?:is|was|for \S+ is):? )(\S{4,})"
 )
 _OPTIONS: Final = (
     re.compile(r"(?i)((?:passw(?:or)?d|passphrase|_pass|_token|_secret|_key)\s+)(?![=:|>])(\S{4,})"),

@@ -100,6 +100,7 @@ def test_people_are_the_same_ones_everywhere_and_projects_only_where_that_is_wan
         "boot 3f2b8c1e-9d4a-4b6f-8e2a-1c5d7f9b0a3e, 268435456 bytes, 0x7f5f42226f10, PjRtStreamExecutorBuffer",
         'tpuwatch_tpu_init_seconds_bucket{le="10.0"} 3.0',
         "tokens: 8192 per second, token rate 3; keys are sorted; step 1000 loss 2.31 learning_rate 0.0003",
+        "the ssh key of google-auth 2.43.0, which is a package",
         "Linux version 6.8.0-1015-gcp (buildd@lcy02-amd64-063) #17~22.04.2-Ubuntu SMP",
     ],
 )
