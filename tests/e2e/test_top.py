@@ -104,8 +104,8 @@ def test_the_terminal_is_left_as_it_was(address: str, how: str | signal.Signals,
 
 
 def test_an_exception_is_seen_on_a_terminal_that_is_as_it_was(address: str) -> None:
-    broken = "from tpuwatch.top.view import View; from tpuwatch.cli.main import main; "
-    broken += f"View.press = lambda *_: 1 / 0; main(['top', '{address}'])"
+    broken = "from tpuwatch.top.view import TopView; from tpuwatch.cli.main import main; "
+    broken += f"TopView.press = lambda *_: 1 / 0; main(['top', '{address}'])"
     with Terminal((sys.executable, "-c", broken), os.environ) as terminal:
         terminal.wait_for("2 of 2 nodes")
         terminal.press("x")

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _show(addresses: Sequence[str], args: argparse.Namespace) -> int:
     from tpuwatch.core import SystemClock
-    from tpuwatch.top import View, WatchedDaemon, run_on_screen
+    from tpuwatch.top import TopView, WatchedDaemon, run_on_screen
 
     clock = SystemClock()
     if args.once or args.json or not _on_terminal():
@@ -61,7 +61,7 @@ def _show(addresses: Sequence[str], args: argparse.Namespace) -> int:
     for daemon in daemons:
         daemon.start()
     try:
-        run_on_screen(View(), daemons, clock)
+        run_on_screen(TopView(), daemons, clock)
     finally:
         for daemon in daemons:
             daemon.stop()

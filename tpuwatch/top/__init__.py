@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tpuwatch.top.daemons import Reading, WatchedDaemon, read_daemon
     from tpuwatch.top.parts import snapshot
     from tpuwatch.top.screen import run_on_screen
-    from tpuwatch.top.view import View
+    from tpuwatch.top.view import TopView
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -18,6 +18,6 @@ else:
             "daemons": ["Reading", "WatchedDaemon", "read_daemon"],
             "parts": ["snapshot"],
             "screen": ["run_on_screen"],
-            "view": ["View"],
+            "view": ["TopView"],
         },
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
     from tpuwatch.top.daemons import WatchedDaemon
     from tpuwatch.top.text import Line
-    from tpuwatch.top.view import View
+    from tpuwatch.top.view import TopView
 
 _KEY_MILLISECONDS: Final = 200  # for which a key is waited for before the screen is drawn again
 _ESCAPE_MILLISECONDS: Final = 50  # after which an escape is the key, and no beginning of another
@@ -42,7 +42,7 @@ _KEYS: Final = {
 _COLOURS: Final = {"red": curses.COLOR_RED, "green": curses.COLOR_GREEN, "yellow": curses.COLOR_YELLOW}
 
 
-def run_on_screen(view: View, daemons: Sequence[WatchedDaemon], clock: Clock) -> None:
+def run_on_screen(view: TopView, daemons: Sequence[WatchedDaemon], clock: Clock) -> None:
     """Show the daemons until a key leaves. SIGTERM and SIGHUP raise SystemExit; before, the terminal is restored."""
     with _ended_by_signals(), _terminal() as window:
         styles = _Styles()

@@ -46,7 +46,7 @@ _COLUMNS: Final[Sequence[tuple[str, int, Callable[[Row], str]]]] = (
 )
 
 
-class View:
+class TopView:
     """The state of the screen."""
 
     def __init__(self) -> None:

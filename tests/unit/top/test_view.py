@@ -12,7 +12,7 @@ from tests.unit.web.samples import SampleView
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.signals import Chip, Runtime, RuntimePort
 from tpuwatch.model.verdict import Verdict
-from tpuwatch.top import Reading, View, WatchedDaemon, read_daemon
+from tpuwatch.top import Reading, TopView, WatchedDaemon, read_daemon
 from tpuwatch.top.text import cells
 
 CLOCK = ManualClock()
@@ -35,7 +35,7 @@ class Shown:
     def __init__(self, *readings: Reading, size: tuple[int, int] = (80, 24)) -> None:
         self.readings = readings
         self.size = size
-        self.view = View()
+        self.view = TopView()
         self.lines = self._draw()
 
     def press(self, *keys: str) -> str:
@@ -115,7 +115,7 @@ def test_what_an_ended_daemon_said_last_is_marked_as_old(tmp_path: Path, monkeyp
         assert daemon.turn() == 2.0
     clock.advance(75)
     assert daemon.turn() == 2.0
-    text = "\n".join(line.text for line in View().frame([daemon.reading], 80, 40, clock.monotonic()))
+    text = "\n".join(line.text for line in TopView().frame([daemon.reading], 80, 40, clock.monotonic()))
     assert "no daemon answers at" in text
     assert "What follows was so 1m15s ago." in text
     assert "train-1: runtime_stuck" in text
