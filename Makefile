@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards picture pictures example lock dist deb clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards picture pictures man example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -137,6 +137,9 @@ $(VENV)-deploy/.stamp: requirements-deploy.lock
 
 deploy: $(VENV)/.dev-stamp $(VENV)-deploy/.stamp ## Check what is in deploy/, each by its own tool
 	PATH="$(abspath $(VENV)-deploy/bin):$$PATH" $(BIN)/python -m pytest tests/proof/deploy $(PYTEST_ARGS)
+
+man: $(VENV)/.run-stamp ## Write the man page from the parsers
+	$(BIN)/python -m deploy.man > deploy/man/tpuwatch.1
 
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from deploy.deb import wheelhouse
+from deploy.man.__main__ import page as man_page
 from tpuwatch import __version__
-from tpuwatch.cli.main import COMMANDS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 HERE: Final = Path(__file__).parent
@@ -59,6 +59,7 @@ def build(package: Path, version: str, scratch: Path) -> None:
     _units(tree)
     _documents(tree / "usr/share/doc/tpuwatch")
     _completions(tree / "usr/share")
+    _man_page(tree / "usr/share/man/man1/tpuwatch.1.gz")
     _control(tree, version)
     _pack(tree, package)
 
@@ -88,10 +89,14 @@ def _documents(directory: Path) -> None:
     (directory / "changelog.gz").write_bytes(gzip.compress(changes, mtime=0))
 
 
+def _man_page(target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(gzip.compress(man_page().encode(), mtime=0))
+    target.chmod(0o644)
+
+
 def _completions(share: Path) -> None:
-    """What the command line writes of itself, as far as it does."""
-    if "completion" not in COMMANDS:
-        return
+    """What the command line writes of itself, where bash-completion and zsh look for it."""
     for shell, place in (("bash", "bash-completion/completions/tpuwatch"), ("zsh", "zsh/vendor-completions/_tpuwatch")):
         command = (sys.executable, "-m", "tpuwatch", "completion", shell)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+from tpuwatch import __version__
 
 DEADLINE = 120.0
 SHARE = Path("tpuwatch/share")
@@ -46,9 +47,9 @@ def test_holds_every_file_of_the_package_and_nothing_else(installed: Path) -> No
     pages = {path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md")}
     units = {path.relative_to(ROOT) for path in (ROOT / "systemd").iterdir()}
     assert shared == {*pages, *units, Path("config.example.toml")}
-    assert {path.parts[0] for path in packed if path.parts[0] != "tpuwatch"} == {
-        next(installed.glob("*.dist-info")).name
-    }
+    beside = {path for path in packed if path.parts[0] != "tpuwatch"}
+    (data,) = (path for path in beside if not path.parts[0].endswith(".dist-info"))
+    assert data == Path(f"tpuwatch-{__version__}.data/data/share/man/man1/tpuwatch.1")  # beside bin/, where man looks
 
 
 def test_what_a_message_names_is_there(installed: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
     from tpuwatch.core.share import installed
-    from tpuwatch.core.text import capital, clean, counted, ended, length, listed, printable, redact
+    from tpuwatch.core.text import REDACTED, capital, clean, counted, ended, length, listed, printable, redact
     from tpuwatch.core.units import (
         format_age,
         format_seconds,
@@ -69,7 +69,7 @@ else:
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
             "share": ["installed"],
-            "text": ["capital", "clean", "counted", "ended", "length", "listed", "printable", "redact"],
+            "text": ["REDACTED", "capital", "clean", "counted", "ended", "length", "listed", "printable", "redact"],
             "units": [
                 "format_age",
                 "format_seconds",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.terminal import findings, tune
-    from tpuwatch.terminal.console import Console, print_text
+    from tpuwatch.terminal import findings, top, tune
+    from tpuwatch.terminal.console import UNWRAPPED, Console, Lines, print_text, wants_colour
     from tpuwatch.terminal.findings import describe_launch, print_finding, print_findings
-    from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
+    from tpuwatch.terminal.node import STYLES, print_machine, print_node, print_nodes, print_other_nodes
     from tpuwatch.terminal.plot_png import save
     from tpuwatch.terminal.preflight import print_preflight
     from tpuwatch.terminal.probe import print_probe
@@ -22,9 +22,9 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "console": ["Console", "print_text"],
+            "console": ["UNWRAPPED", "Console", "Lines", "print_text", "wants_colour"],
             "findings": ["describe_launch", "print_finding", "print_findings"],
-            "node": ["print_machine", "print_node", "print_nodes", "print_other_nodes"],
+            "node": ["STYLES", "print_machine", "print_node", "print_nodes", "print_other_nodes"],
             "plot_png": ["save"],
             "preflight": ["print_preflight"],
             "probe": ["print_probe"],
@@ -33,5 +33,5 @@ else:
             "restarts": ["print_restart_history", "print_restarts"],
             "status": ["print_status", "print_whole_status"],
         },
-        submodules=["findings", "tune"],
+        submodules=["findings", "top", "tune"],
     )

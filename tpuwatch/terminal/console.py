@@ -5,6 +5,7 @@ A command in a text, between backticks, has a line of its own that is never wrap
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import textwrap
@@ -54,8 +55,7 @@ class Console:
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            self.stream.write(f"{self._prefix}{self._styled(line, style)}".rstrip() + "\n")
-        self.stream.flush()
+            self._write(line, style)
 
     def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
         """Write one line that ends at the width, with an ellipsis where text is left out."""
@@ -65,13 +65,27 @@ class Console:
 
     def row(self, text: str, *, style: str = "") -> None:
         """Write one line as it is, however long: a row of a table."""
-        self.stream.write(f"{self._prefix}{self._styled(text.rstrip(), style)}\n")
+        self._write(text.rstrip(), style)
+
+    def _write(self, line: str, style: str) -> None:
+        self.stream.write(f"{self._prefix}{self._styled(line, style)}".rstrip() + "\n")
         self.stream.flush()
 
     def _styled(self, line: str, style: str) -> str:
         if not (self.colour and style):
             return line
         return f"\x1b[{';'.join(_CODES[name] for name in style.split())}m{line}\x1b[0m"
+
+
+class Lines(Console):
+    """Keeps lines, each with its style, in place of writing them."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(io.StringIO(), colour=False, width=width)
+        self.lines: list[tuple[str, str]] = []
+
+    def _write(self, line: str, style: str) -> None:
+        self.lines.append((style, line))
 
 
 def print_text(console: Console, text: str, *, style: str = "", indent: int = 0, hang: int = 0) -> None:

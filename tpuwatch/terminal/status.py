@@ -27,14 +27,14 @@ _MAX_LOOPS: Final = 8
 
 def print_status(console: Console, status: Mapping[str, Any], findings: Sequence[Any], nodes: Sequence[Any]) -> None:
     """What is wrong, the verdict on the own node, and what to do first. `nodes`: the worst of the watched ones."""
-    _print_headline(console, status)
+    print_headline(console, status)
     if status["node"]:
         print_brief_node(console, status["node"], status["now_epoch"])
     _print_training(console, status, _BRIEF_LOOPS)
-    _print_others(console, status, nodes)
+    print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for finding in present[:_MAX_FINDINGS]:
-        _print_brief_finding(console, finding, status["now_epoch"])
+        print_brief_finding(console, finding, status["now_epoch"])
     if len(present) > _MAX_FINDINGS:
         console.line(f"and {len(present) - _MAX_FINDINGS} more findings: tpuwatch status --verbose", style="red")
     past = len(findings) - len(present)
@@ -52,7 +52,7 @@ def print_whole_status(
     next_launches: Sequence[str],
 ) -> None:
     """All of it."""
-    _print_headline(console, status)
+    print_headline(console, status)
     console.line(
         f"tpuwatch {status['version']} at http://{address}/, up since {format_time(status['started_epoch'])}",
         style="dim",
@@ -63,7 +63,7 @@ def print_whole_status(
         print_node(console, status["node"], status["now_epoch"], signals=status["signals"])
     print_machine(console, status)
     _print_training(console, status, _MAX_LOOPS)
-    _print_others(console, status, nodes)
+    print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for number, finding in enumerate(present, 1):
         console.line()
@@ -77,7 +77,7 @@ def print_whole_status(
     _print_list(console, "Not read", problems, style="yellow")
 
 
-def _print_headline(console: Console, status: Mapping[str, Any]) -> None:
+def print_headline(console: Console, status: Mapping[str, Any]) -> None:
     wrong = any(status["problem_counts"].values())
     style = "red" if wrong else "yellow" if status["unknown_nodes"] else "green"
     console.line(printable(status["headline"]), style=f"bold {style}")
@@ -93,7 +93,7 @@ def _print_training(console: Console, status: Mapping[str, Any], limit: int) -> 
         console.line(printable(f"Training: {loop['sentence']}"), indent=3, hang=2, style=style)
 
 
-def _print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:
+def print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:
     """The worst of the other nodes, and how many more are bad."""
     others = [node for node in nodes if not node["own"] and is_bad(node["verdict"])][:_MAX_NODES]
     print_other_nodes(console, others)
@@ -103,7 +103,7 @@ def _print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[A
         console.line(f"and {more} more: tpuwatch nodes --problems", style="red")
 
 
-def _print_brief_finding(console: Console, finding: Mapping[str, Any], now: float) -> None:
+def print_brief_finding(console: Console, finding: Mapping[str, Any], now: float) -> None:
     """A finding in one line, and the first thing to do."""
     times = f"{finding['count']} times, last " if finding["count"] > 1 else ""
     text = f"{finding['cause']} ({times}{format_age(now - finding['seen_epoch'])} ago): {finding['summary']}"

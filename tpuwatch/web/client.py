@@ -35,17 +35,10 @@ def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
 
     Raises TpuwatchError, with what to do, if there is no such answer.
     """
+    status, body = _ask(address, f"/api/v1/{name}{query}")
     try:
-        status, body = _get(address, f"/api/v1/{name}{query}")
         document = json.loads(body)
-    except TimeoutError as error:
-        raise TpuwatchError(
-            f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
-            "`journalctl -u tpuwatch` has details, `systemctl restart tpuwatch` restarts it"
-        ) from error
-    except (OSError, http.client.IncompleteRead) as error:
-        raise _no_daemon(address, printable(str(error))) from error
-    except (http.client.HTTPException, TooLargeError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise _no_daemon(address, "some other program does") from error
     if not isinstance(document, dict) or (status == http.client.OK and key not in document):
         raise _no_daemon(address, "some other program does")
@@ -53,6 +46,28 @@ def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
         reason = printable(str(document.get("error", status)))
         raise TpuwatchError(f"the daemon at {address} cannot serve its {name}: {reason}")
     return document
+
+
+def ask_metrics(address: str) -> str:
+    """The daemon's metrics as Prometheus reads them. Raises TpuwatchError, with what to do, if there is no answer."""
+    status, body = _ask(address, "/metrics")
+    if status != http.client.OK:
+        raise TpuwatchError(f"the daemon at {address} cannot serve its metrics: {status}")
+    return body.decode("utf-8", "replace")
+
+
+def _ask(address: str, target: str) -> tuple[int, bytes]:
+    try:
+        return _get(address, target)
+    except TimeoutError as error:
+        raise TpuwatchError(
+            f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
+            "`journalctl -u tpuwatch` has details, `systemctl restart tpuwatch` restarts it"
+        ) from error
+    except (OSError, http.client.IncompleteRead) as error:
+        raise _no_daemon(address, printable(str(error))) from error
+    except (http.client.HTTPException, TooLargeError, ValueError) as error:
+        raise _no_daemon(address, "some other program does") from error
 
 
 def _get(address: str, target: str) -> tuple[int, bytes]:

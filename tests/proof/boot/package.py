@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PACKAGES = "/mnt/packages"
 HOME = "/usr/lib/tpuwatch"
+MAN_PAGE = "/usr/share/man/man1/tpuwatch.1.gz"
+COMPLETIONS = "/usr/share/bash-completion/completions/tpuwatch"
 BUILD_SECONDS = 300.0
 INSTALL_SECONDS = 180.0
 SCRAPE_SECONDS = 30.0
@@ -94,6 +96,9 @@ def _installed(service: Service) -> str:
     wanted = {"ActiveState": "active", "Type": "notify", "UnitFileState": "enabled", "User": "tpuwatch"}
     expect(facts == wanted, f"the unit is {facts}")
     expect(service.machine.run("tpuwatch", "--version").startswith("tpuwatch "), "there is no command")
+    expect(service.machine.status("test", "-s", MAN_PAGE) == 0, "there is no man page")
+    completes = service.machine.shell(f"bash -c '. {COMPLETIONS}; complete -p tpuwatch'")
+    expect("-F" in completes, f"bash does not complete: {completes}")
     size = int(service.machine.shell(f"du --summarize --block-size=1M {HOME}").split()[0])
     service.machine.write(CONFIG, SETTINGS)
     service.machine.run("mkdir", "-p", JOBS)

@@ -1,0 +1,1 @@
+"""Writes the man page: `make man`."""

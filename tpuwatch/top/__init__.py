@@ -1,0 +1,23 @@
+"""`tpuwatch top`: daemons that are asked again and again, and what they say on a whole screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.top.daemons import Reading, WatchedDaemon, read_daemon
+    from tpuwatch.top.parts import snapshot
+    from tpuwatch.top.screen import run_on_screen
+    from tpuwatch.top.view import TopView
+else:
+    __getattr__, __all__ = public_face(
+        __name__,
+        {
+            "daemons": ["Reading", "WatchedDaemon", "read_daemon"],
+            "parts": ["snapshot"],
+            "screen": ["run_on_screen"],
+            "view": ["TopView"],
+        },
+    )

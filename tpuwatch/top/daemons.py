@@ -1,0 +1,81 @@
+"""The daemons that are shown, each asked in a thread of its own: one that hangs stalls neither keys nor others."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.core import TpuwatchError
+from tpuwatch.terminal import Lines
+from tpuwatch.top.parts import PARTS
+from tpuwatch.top.rows import Row, rows_of
+from tpuwatch.web import MAX_NODES, ask_daemon, reading_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tpuwatch.core import Clock
+
+_LAUNCHES: Final = 20
+_RESTARTS: Final = 50  # nodes
+_SHARE: Final = 0.1  # of the time for which a daemon may be kept busy by the questions from here
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is known of one daemon."""
+
+    address: str
+    documents: Mapping[str, Any] | None = None  # of its latest answer: status, findings, launches, nodes, restarts
+    rows: Sequence[Row] = ()  # of the nodes in it
+    answered: float | None = None  # when that came, in monotonic seconds
+    error: str = ""  # why there is none since then; empty: there is
+
+
+def read_daemon(address: str, clock: Clock) -> Reading:
+    """One answer. Raises TpuwatchError where there is none, or none that can be shown."""
+    documents = {
+        "status": ask_daemon(address, "status", "version"),
+        "findings": ask_daemon(address, "findings", "findings")["findings"],
+        "launches": ask_daemon(address, "launches", "launches", f"?limit={_LAUNCHES}")["launches"],
+        "nodes": ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}"),
+        "restarts": ask_daemon(address, "restarts", "restarts", f"?limit={_RESTARTS}"),
+    }
+    with reading_documents(address):
+        for part in PARTS:  # whatever they hold, it can be shown
+            part(Lines(80), documents)
+        return Reading(address, documents, rows_of(address, documents), clock.monotonic())
+
+
+class WatchedDaemon:
+    """A daemon that is asked again and again."""
+
+    def __init__(self, address: str, interval: float, clock: Clock) -> None:
+        """`interval`: seconds between questions. Where answering takes long, they are further apart."""
+        self.reading = Reading(address)
+        self._interval = interval
+        self._clock = clock
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"top {address}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more; an answer that is waited for is not."""
+        self._ended.set()
+
+    def turn(self) -> float:
+        """Ask once; returns the seconds until the next time."""
+        began = self._clock.monotonic()
+        try:
+            self.reading = read_daemon(self.reading.address, self._clock)
+        except TpuwatchError as error:
+            self.reading = replace(self.reading, error=str(error))
+            return self._interval
+        return max(self._interval, (self._clock.monotonic() - began) / _SHARE)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.turn()):
+            pass
