@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,9 @@ from tpuwatch.logs import StreamKind
 from tpuwatch.model import Cause, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from tpuwatch.logs import Match, Rule
+    from tpuwatch.logs import Match, Repeats, Rule
     from tpuwatch.model import Event, Remedy
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
@@ -62,12 +62,13 @@ class RecognisedRecord:
     details: Mapping[str, Any]
     line: int | None = None
     again: bool = False  # of an exception that was printed before
+    repeats: Repeats | None = None  # records before it that differ in digits alone
 
     @classmethod
     def from_match(cls, match: Match, file: str, observed: float) -> RecognisedRecord:
         """The record of a parser's match in `file`, read at `observed`."""
         event = match.event(file, match.details.get("pid"), observed)
-        return cls(match.rule, event, match.details, match.line or None, match.again)
+        return cls(match.rule, event, match.details, match.line or None, match.again, match.repeats)
 
 
 def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
@@ -79,7 +80,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
-    for record in records:
+    for record in _each(records, groups):
         if record.event is not None:
             if record.event.time is None and _SOURCE_CODE.match(record.event.text):
                 continue
@@ -104,6 +105,21 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
         if finding.cause in _HINTED:
             finding.remedy += tuple(hints)
     return ordered
+
+
+def _each(records: Iterable[RecognisedRecord], groups: Mapping[Cause, _Group]) -> Iterator[RecognisedRecord]:
+    """The records, and their repeats while what each states may matter."""
+    for record in records:
+        if record.repeats is None or record.event is None:
+            yield record
+            continue
+        group = groups.get(record.event.cause)
+        if group is not None and group.is_full:
+            yield record
+            continue
+        for match in record.repeats.matches():
+            yield RecognisedRecord.from_match(match, record.event.file, record.event.observed)
+        yield replace(record, repeats=None)
 
 
 def _where_prose_counts(groups: list[_Group], marks: set[str]) -> list[_Group]:
@@ -153,13 +169,18 @@ class _Group:
 
     def add(self, record: RecognisedRecord, event: Event) -> None:
         self.steps.clear()
+        if record.repeats is not None:
+            new = set(record.repeats.keys()) - self.keys
+            self.count += len(new)
+            if len(self.keys) < _MAX_KEYS:
+                self.keys |= new
         if event.key in self.keys:
             if record.again and len(self.records) < _MAX_RECORDS:  # it may state more
                 self._keep(record, event)
             return
         if len(self.keys) < _MAX_KEYS:
             self.keys.add(event.key)
-        self.count += 1
+        self.count += 1 + event.repeats
         self.last = event
         self.latest.pop((event.pid, event.file), None)
         self.latest[event.pid, event.file] = event
@@ -167,6 +188,11 @@ class _Group:
             del self.latest[next(iter(self.latest))]
         if len(self.records) < _MAX_RECORDS or record.rule not in self.rules:
             self._keep(record, event)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether of further records of the same rules only the number is taken."""
+        return len(self.records) >= _MAX_RECORDS
 
     def _keep(self, record: RecognisedRecord, event: Event) -> None:
         self.records.append((record, event))

@@ -105,7 +105,7 @@ def _read(name: str, scanners: _Scanners, tracker: LaunchTracker, bar: _Bar) -> 
     try:
         for chunk in text_chunks(name, bar.show):
             if parser is None:
-                parser = LogParser(scanners.of(chunk), stream_kind(name, chunk), now=now, count_lines=True)
+                parser = LogParser(scanners.of(chunk), stream_kind(name, chunk), now=now, count_lines=True, fold=True)
             yield from map(on_match, parser.feed(chunk))
     except UnreadableError:
         if parser is not None:  # it was read up to where it is damaged

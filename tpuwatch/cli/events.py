@@ -122,6 +122,9 @@ class _Printer:
         place = ", ".join(filter(None, ["history" if event.history else "", process, printable(event.file)]))
         self._console.line(f"{format_time(event.when)}  {event.cause.value}", style="bold")
         self._console.line(summary, indent=4)
+        if event.repeats and event.since is not None:
+            times = f"{event.repeats + 1:,} times, since {format_time(event.since)}; this is the last"
+            self._console.line(times, indent=4)
         self._console.line(place, indent=4, style="dim")
         if others := ", ".join(dict.fromkeys(printable(other.file) for other in event.places)):
             self._console.line(f"reported again in {others}", indent=4, style="dim")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REPORT_SECONDS = 10.0  # between the record in the log and the line that is printed
 _MAX_REPORTS = 1000
-_MAX_UNPAIRED = 100  # of a cause
+MAX_UNPAIRED = 100  # of a cause
 
 
 class DoubleReports:
@@ -52,6 +52,14 @@ class DoubleReports:
             self._reports[event.key] = (event.observed, self._pair(event))
         return self._reports[event.key][1]
 
+    def may_answer(self, event: Event, keys: Iterable[bytes]) -> bool:
+        """Whether `first_key` may name another report of one of many such events, `keys`, of which this is the last."""
+        if not _may_pair(event):
+            return False
+        self._forget(event.observed - 2 * REPORT_SECONDS)
+        paired = {key for key, (_, first) in self._reports.items() if first is not None}
+        return bool(self._unpaired.get((event.cause, bool(event.severity)))) or not paired.isdisjoint(keys)
+
     def _pair(self, event: Event) -> bytes | None:
         """Take the report that it is the second to, if there is one; its key."""
         others = self._unpaired.get((event.cause, bool(event.severity)), deque())
@@ -64,7 +72,7 @@ class DoubleReports:
 
     def _add_unpaired(self, event: Event) -> None:
         printed = not event.severity
-        self._unpaired.setdefault((event.cause, printed), deque(maxlen=_MAX_UNPAIRED)).append(event)
+        self._unpaired.setdefault((event.cause, printed), deque(maxlen=MAX_UNPAIRED)).append(event)
 
     def _forget(self, before: float) -> None:
         """Forget what was read before that time."""

@@ -13,16 +13,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError
-from tpuwatch.ingest.double_reports import REPORT_SECONDS, DoubleReports
+from tpuwatch.ingest.double_reports import MAX_UNPAIRED, REPORT_SECONDS, DoubleReports
 from tpuwatch.launches import Origin
-from tpuwatch.model import Cause, Outcome, Place
+from tpuwatch.model import Cause, Outcome, Place, Repetition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.core import Clock
     from tpuwatch.launches import ExecRecord, LaunchTracker
-    from tpuwatch.logs import FileMatch, Follower, Refusal
+    from tpuwatch.logs import FileMatch, Follower, Match, Refusal, Repeats
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Cursor, Event, Launch, StepReport
     from tpuwatch.store import EventStore
@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 class _Batch:
     events: list[Event] = field(default_factory=list)
     places: list[tuple[bytes, Place]] = field(default_factory=list)  # of other reports of the event with that key
+    repetitions: list[Repetition] = field(default_factory=list)  # of these events
     cursors: list[Cursor] = field(default_factory=list)
     launches: list[Launch] = field(default_factory=list)
     concluded: list[Launch] = field(default_factory=list)  # those of them whose outcome was decided
@@ -106,7 +107,12 @@ class Ingest:
             return "Following the logs; nothing new."
         try:
             stored = self._store.commit(
-                batch.events + batch.added, batch.cursors, batch.launches, partial(self._totals, batch), batch.places
+                batch.events + batch.added,
+                batch.cursors,
+                batch.launches,
+                partial(self._totals, batch),
+                batch.places,
+                batch.repetitions,
             )
         except StoreError as error:
             self._blocked = batch
@@ -135,7 +141,7 @@ class Ingest:
         self.follower.close()
         self.follower = follower
         if (old := self._blocked) is not None:  # only what the new follower does not read again
-            self._blocked = replace(old, events=[], places=[], cursors=[])
+            self._blocked = replace(old, events=[], places=[], repetitions=[], cursors=[])
         self._moved.clear()
         self._truncations = self._lost_bytes = 0
         self._refusals.clear()
@@ -181,7 +187,33 @@ class Ingest:
         stream = f"{path} {match.author}".rstrip() if output else ""
         origin = Origin(pid, file.user, file.host, file_match.history, output, stream)
         self.tracker.observe(match, origin, now)
-        event = match.event(path, pid, now, history=file_match.history)
+        if match.repeats is None:
+            self._add(match, match.event(path, pid, now, history=file_match.history), batch)
+        elif (event := match.event(path, pid, now, history=file_match.history)) is not None:
+            self._add_repeated(match, match.repeats, event, batch)
+
+    def _add_repeated(self, match: Match, repeats: Repeats, event: Event, batch: _Batch) -> None:
+        """Take an event and its repeats; each by itself if one of them may be the second report of a failure."""
+        keys = repeats.keys()
+
+        def add(matches: Iterable[Match]) -> None:
+            for one in matches:
+                again = one.event(event.file, event.pid, event.observed, history=event.history)
+                self._add(one, again, batch)
+
+        if self._double_reports.may_answer(event, (*keys, event.key)):
+            add(repeats.matches())
+        else:
+            first = next(repeats.matches())
+            batch.repetitions.append(Repetition(event, keys, event.observed if first.time is None else first.time))
+            if not event.history:  # what is printed next may be of one of these
+                for one in repeats.matches(MAX_UNPAIRED):
+                    known = one.event(event.file, event.pid, event.observed)
+                    if known is not None:
+                        self._double_reports.first_key(known)
+        self._add(match, event, batch)
+
+    def _add(self, match: Match, event: Event | None, batch: _Batch) -> None:
         if event is None:
             return
         first = self._double_reports.first_key(event)
@@ -226,18 +258,20 @@ class Ingest:
         if batch.launches or batch.records:
             yield lambda: self.on_launches(batch.launches, batch.records)
 
-    def _totals(self, batch: _Batch, new: Sequence[Event]) -> Counter[tuple[str, str]]:
-        """What the batch adds to metrics and to the store's totals, if these of its events are new."""
+    def _totals(
+        self, batch: _Batch, new: Sequence[Event], repeated: Sequence[tuple[Event, Sequence[bytes]]]
+    ) -> Counter[tuple[str, str]]:
+        """What the batch adds to metrics and to the store's totals, if these of its events and repeats are new."""
         totals: Counter[tuple[str, str]] = Counter()
-        for event in new:
+        for event, keys in [*((event, (event.key,)) for event in new), *repeated]:
             if not event.cause.is_fault:
                 continue
             if event.history:
-                totals["backlog_events", ""] += 1
+                totals["backlog_events", ""] += len(keys)
                 continue
-            totals["events", event.cause.value] += 1
-            if event.cause is Cause.PREMAPPED_EXHAUSTED and not self.tracker.is_duplicate(event.key):
-                totals["premapped_failures", ""] += 1
+            totals["events", event.cause.value] += len(keys)
+            if event.cause is Cause.PREMAPPED_EXHAUSTED:
+                totals["premapped_failures", ""] += sum(not self.tracker.is_duplicate(key) for key in keys)
         for launch in batch.concluded:
             totals["launches", launch.outcome.value] += 1
         batch.totals = totals

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.host import Process, Processes
     from tpuwatch.launches.exec_records import ExecRecord
-    from tpuwatch.logs import Match
+    from tpuwatch.logs import Match, Repeats
 
 # What ends a launch when it happens before the TPU is up.
 FATAL = frozenset(
@@ -102,6 +102,8 @@ class LaunchTracker:
 
     def observe(self, match: Match, origin: Origin, now: float) -> None:
         """A rule recognised something. `now` stands for the time of a record that has none."""
+        if match.repeats is not None:
+            self._observe_repeats(match, match.repeats, origin, now)
         when = now if match.time is None else match.time
         if origin.history and match.time is None:  # when it began is not known
             origin = replace(origin, stream="")
@@ -109,6 +111,15 @@ class LaunchTracker:
             self.mark(match.rule.mark, match.details, origin, when, match.key)
         if match.rule.cause is not None:
             self.event(match.rule.cause, match.details, origin, when, match.key)
+
+    def _observe_repeats(self, match: Match, repeats: Repeats, origin: Origin, now: float) -> None:
+        """Of many faults of one cause the first matters; of those of a launch's premapped buffer each, by its size."""
+        first = next(repeats.matches())
+        self.observe(first, origin, now)
+        cause, when = match.rule.cause, now if first.time is None else first.time
+        if cause is Cause.PREMAPPED_EXHAUSTED and self._of(cause, origin, when) is not None:
+            for one in repeats.matches():
+                self.observe(one, origin, now)
 
     def mark(self, name: str, details: Mapping[str, Any], origin: Origin, when: float, key: bytes = b"") -> None:
         """A fact of a launch was read; `when` in seconds since the epoch. `key`: of its record."""

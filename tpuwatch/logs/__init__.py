@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.kept_patterns import cache_directory
     from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+    from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule, for_programs, for_streams, load_catalogue, with_threshold
@@ -26,6 +27,7 @@ else:
             "parse.exception_chains": ["agree"],
             "parse.kept_patterns": ["cache_directory"],
             "parse.parser": ["LogParser", "Match", "StreamKind"],
+            "parse.repeats": ["Repeats"],
             "parse.scan": ["Scanner"],
             "pruning": ["OldLog", "PruneResult", "prune"],
             "rules.catalogue": ["Catalogue", "Rule", "load_catalogue", "for_programs", "for_streams", "with_threshold"],

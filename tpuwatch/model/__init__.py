@@ -8,7 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, verdict_words, worst_first
-    from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy
+    from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy, Repetition
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.probe import Probe, ProbeVerdict
@@ -133,7 +133,7 @@ else:
                 "verdict_words",
                 "worst_first",
             ],
-            "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy"],
+            "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy", "Repetition"],
             "launches": ["CAME_UP", "Launch", "Outcome"],
             "labels": ["node_label", "split_label"],
             "problems": [

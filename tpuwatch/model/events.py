@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Cause(str, Enum):
@@ -83,7 +86,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record that a rule recognised. `key` is equal for every copy of the record, in whichever file it is read."""
+    """One record that a rule recognised. `key` is equal for every copy of the record, in whichever file it is read.
+
+    With `repeats` it is the last of many that differ in digits alone.
+    """
 
     key: bytes
     rule: str
@@ -99,11 +105,22 @@ class Event:
     history: bool = False  # written before tpuwatch first ran here: no alert, no action
     id: int | None = None  # the store's number for it
     places: tuple[Place, ...] = ()  # of the failure's other reports, MAX_PLACES at most; not of copies of the record
+    repeats: int = 0  # so many others that are no events of their own
+    since: float | None = None  # when the first of them happened
 
     @property
     def when(self) -> float:
         """The record's own time if it has one, else the time of reading."""
         return self.observed if self.time is None else self.time
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Records that are stored with an event, as they differ from it in digits alone."""
+
+    event: Event
+    keys: Sequence[bytes]  # of the records
+    since: float | None  # when the first one happened
 
 
 @dataclass(frozen=True, slots=True)

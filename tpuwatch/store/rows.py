@@ -34,11 +34,18 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, severity, pid, file, offset, text, details, history,
-    places FROM events"""
+    places, repeats, since FROM events"""
 COUNT_EVENTS = "SELECT cause, count(*) FROM events"
 INSERT_EVENT = """INSERT INTO events
     (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"""
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14
+    WHERE NOT EXISTS (SELECT 1 FROM repeats WHERE key = ?2) ON CONFLICT (key) DO NOTHING"""
+INSERT_REPEAT = """INSERT INTO repeats (key, event)
+    SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (key) DO NOTHING"""
+# The event of a key: its own, or the one that it is stored with.
+SELECT_HOLDER = """SELECT id FROM events WHERE key = ?1
+    UNION ALL SELECT event FROM repeats WHERE key = ?1"""
+ADD_REPEATS = "UPDATE events SET repeats = repeats + ?2, since = min(coalesce(since, at), ?3) WHERE id = ?1"
 # The same place may be offered again.
 ADD_PLACE = """UPDATE events SET places = coalesce(places || char(10), '') || ?1
     WHERE key = ?2 AND instr(coalesce(places, ''), ?1) = 0
@@ -109,7 +116,8 @@ def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
 
 def event_of(row: Row) -> Event | None:
     """The event of a row of SELECT_EVENTS; None if its cause is not known to this version of tpuwatch."""
-    number, key, rule, cause_value, observed, time, severity, pid, file, offset, text, details, history, places = row
+    number, key, rule, cause_value, observed, time, severity, pid, file, offset, text, details, history, *rest = row
+    places, repeats, since = rest
     cause = cause_of(cause_value)
     if cause is None:
         return None
@@ -128,6 +136,8 @@ def event_of(row: Row) -> Event | None:
         history=bool(history),
         id=number,
         places=tuple(map(_place_of, places.split("\n"))) if places else (),
+        repeats=repeats,
+        since=since,
     )
 
 

@@ -72,6 +72,13 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE totals (series TEXT, label TEXT, number INTEGER, PRIMARY KEY (series, label)) WITHOUT ROWID",
     ),
     ("ALTER TABLE events ADD COLUMN places TEXT",),  # a line of JSON for each; null: there are none
+    (
+        "ALTER TABLE events ADD COLUMN repeats INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE events ADD COLUMN since REAL",
+        # The keys of records that are stored with an event: each is counted once, in whichever files it stands. They
+        # are numbered in the order of storage, in which they are removed.
+        "CREATE TABLE repeats (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, event INTEGER NOT NULL)",
+    ),
 )
 VERSION = len(MIGRATIONS)
 

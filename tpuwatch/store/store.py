@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, Place
+    from tpuwatch.model import CloudNode, Cursor, Event, Judgement, Launch, Place, Repetition
+
+    Counted = Mapping[tuple[str, str], int]
+    Count = Callable[[Sequence[Event], Sequence[tuple[Event, Sequence[bytes]]]], Counted]
 
 PRUNE_LIMIT = 5000  # events that one call of prune removes at most: some tens of milliseconds
 KEPT_LAUNCHES = 10_000
@@ -31,6 +34,9 @@ _VACUUM_PAGES = 2000  # pages that one call of prune frees at most
 _LAST_READ_BEFORE = "SELECT max(id) FROM (SELECT id, observed FROM events ORDER BY id LIMIT ?) WHERE observed < ?"
 _ID_RANGE = "SELECT (SELECT min(id) FROM events), (SELECT max(id) FROM events)"  # each is an index lookup
 _LAST_OF_OLDEST = "SELECT max(id) FROM (SELECT id FROM events ORDER BY id LIMIT ?)"
+# The oldest ones, of events that are gone.
+_DROP_REPEATS = """DELETE FROM repeats WHERE id IN (SELECT id FROM repeats ORDER BY id LIMIT ?)
+    AND event < (SELECT coalesce(min(id), 9e18) FROM events)"""
 _DROP_OLD_LAUNCHES = """DELETE FROM launches
     WHERE id <= (SELECT id FROM launches ORDER BY id DESC LIMIT 1 OFFSET ?)"""
 _DROP_NODES_VERDICTS = """DELETE FROM verdicts WHERE id IN (
@@ -144,14 +150,16 @@ class EventStore(StoreReads):
         events: Sequence[Event],
         cursors: Sequence[Cursor],
         launches: Sequence[Launch] = (),
-        count: Callable[[Sequence[Event]], Mapping[tuple[str, str], int]] | None = None,
+        count: Count | None = None,
         places: Iterable[tuple[bytes, Place]] = (),
+        repetitions: Iterable[Repetition] = (),
     ) -> list[Event]:
         """Store everything in one transaction, or raise StoreError and change nothing: the call may be repeated later.
 
-        Returns the new events, in order and with their ids. An event whose key is stored is a copy and left out.
-        Launches are identified by pid and start; a later one replaces the facts. `count` is given the new events,
-        without ids, and returns what is to be added to `totals`. `places`: keys of events, and where else the failure
+        Returns the new events, in order and with their ids and repeats. An event whose key is stored is a copy and left
+        out. Launches are identified by pid and start; a later one replaces the facts. `count` is given the new events,
+        without ids, and the new ones of `repetitions` by the keys of their events, and returns what is to be added to
+        `totals`. `places`: keys of events, and where else the failure
         was reported. The first commit ends the first run.
         """
         launch_rows = [rows.launch_row(launch) for launch in launches]
@@ -163,16 +171,20 @@ class EventStore(StoreReads):
                     self.renew()
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
+                repeated = [(one, self._insert_repeats(connection, one)) for one in repetitions]
                 connection.executemany(rows.ADD_PLACE, place_rows)
                 connection.executemany(rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
                 connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
                 connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
                 if count is not None:
-                    counted = count([event for _, event in new])
+                    counted = count([event for _, event in new], [(one.event, keys) for one, keys in repeated])
                     connection.executemany(rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
                 connection.executemany(_REPLACE_META, self._unsaved.items())
             self._unsaved.clear()
             self.first_run = False
+            for one, keys in repeated:  # frozen otherwise, as in _assign_ids
+                object.__setattr__(one.event, "repeats", len(keys))
+                object.__setattr__(one.event, "since", one.since)
             return self._assign_ids(events, new)
 
     def add_events(self, events: Sequence[Event]) -> list[Event]:
@@ -220,6 +232,7 @@ class EventStore(StoreReads):
                 connection.execute(_LAST_OF_OLDEST, (_surplus(connection, max_bytes),)).fetchone()[0] or 0,
             )
             removed = connection.execute("DELETE FROM events WHERE id <= ?", (last,)).rowcount
+            removed += connection.execute(_DROP_REPEATS, (PRUNE_LIMIT,)).rowcount
             if removed:  # so that ids are not reused when the table is empty
                 connection.execute(_REPLACE_META, ("last_id", str(self._next_id - 1)))
             connection.execute(_DROP_OLD_LAUNCHES, (KEPT_LAUNCHES,))
@@ -304,6 +317,17 @@ class EventStore(StoreReads):
             return list(zip(range(self._next_id, self._next_id + len(events)), events, strict=True))
         found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
         return [(number, events[number - self._next_id]) for (number,) in found]
+
+    def _insert_repeats(self, connection: sqlite3.Connection, repetition: Repetition) -> list[bytes]:
+        """Insert the records that are stored with an event, which is there or was; returns the keys of the new ones."""
+        found = connection.execute(rows.SELECT_HOLDER, (repetition.event.key,)).fetchone()
+        holder = 0 if found is None else found[0]
+        last = connection.execute("SELECT coalesce(max(id), 0) FROM repeats").fetchone()[0]
+        connection.executemany(rows.INSERT_REPEAT, [(key, holder) for key in repetition.keys])
+        new = [key for (key,) in connection.execute("SELECT key FROM repeats WHERE id > ?", (last,))]
+        if new:
+            connection.execute(rows.ADD_REPEATS, (holder, len(new), repetition.since))
+        return new
 
     def _assign_ids(self, events: Sequence[Event], new: Sequence[tuple[int, Event]]) -> list[Event]:
         """Set the ids of the new events after the commit."""

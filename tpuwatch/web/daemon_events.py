@@ -71,6 +71,8 @@ def _event(document: Mapping[str, Any]) -> Event:
         details=document["details"],
         history=document["history"],
         id=document["id"],
+        repeats=document["repeats"],
+        since=document["since_epoch"],
         places=tuple(
             Place(b"", one["file"], one["offset"], one["time_epoch"], one["severity"]) for one in document["places"]
         ),

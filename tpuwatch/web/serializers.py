@@ -92,7 +92,9 @@ def _documents(values: Iterable[object], names: str) -> list[dict[str, Any]]:
 
 def event(event: Event) -> dict[str, Any]:
     """An event with everything that the store holds of it."""
-    shown = _document(event, "id cause rule time observed severity pid file offset text details history key")
+    shown = _document(
+        event, "id cause rule time observed severity pid file offset text details history repeats since key"
+    )
     return {**shown, "key": event.key.hex(), "places": _documents(event.places, "file offset time severity")}
 
 

@@ -191,12 +191,17 @@ class Chaos:
         return unread
 
     def _compare(self) -> None:
-        """Every event once, none that nobody wrote, history only what stood there before."""
+        """Every event once, none that nobody wrote, history only what stood there before.
+
+        Of repeats the numbers are not known, but how many there are.
+        """
         reader = StoreReader.open(self._state)
         found: dict[int, list[tuple[str, int, bool]]] = {}
+        repeats = lacking = 0
         for event in reader.events(after_id=0, limit=10_000_000):
             if event.cause is Cause.TUNE_CHANGE:
                 continue  # what it decides on what it has read
+            repeats += event.repeats
             match = _NUMBER.search(event.text)
             if match is None:
                 self._faults.append(
@@ -206,16 +211,27 @@ class Chaos:
             found.setdefault(int(match[1]), []).append((event.file.rpartition("/")[2], event.offset, event.history))
         for number in range(1, self._writer.events + 1):
             times = found.pop(number, [])
-            if len(times) != 1:
-                self._faults.append(f"Event {number} is there {len(times)} times{f': {times}' if times else ''}")
-            elif times[0][2] != (number <= self._historic):
+            lacking += not times
+            if len(times) > 1:
+                self._faults.append(f"Event {number} is there {len(times)} times: {times}")
+            elif times and times[0][2] != (number <= self._historic):
                 self._faults.append(f"Event {number} is wrongly {'history' if times[0][2] else 'live'}: {times[0]}")
+        if lacking != repeats:
+            self._faults.append(f"{lacking} events are not there by themselves, but {repeats} repeats")
+        self._compare_totals(reader)
         self._faults += [f"Event {number} was never written: {times}" for number, times in found.items()]
         launches = reader.launches(limit=100_000)
         if len(launches) != self._writer.launched:
             self._faults.append(f"{len(launches)} launches are there, {self._writer.launched} were written")
         if kept := sorted(path.name for path in self._state.glob("store.db.*")):
             self._faults.append(f"A store was set aside: {kept}")
+
+    def _compare_totals(self, reader: StoreReader) -> None:
+        """The counters that are stored have counted each event."""
+        totals = reader.totals()
+        counted = sum(number for (series, _), number in totals.items() if series in ("events", "backlog_events"))
+        if counted != self._writer.events:
+            self._faults.append(f"The totals count {counted} events of {self._writer.events}")
 
     def _summary(self, seconds: float) -> str:
         kills, writer = sum(self._moments.values()), self._writer

@@ -146,6 +146,7 @@ class Writer:
         """Do one thing."""
         weights = {
             self._write_record: 40,
+            self._write_storm: 3,
             self._write_line: 20,
             self._write_some: 60,
             self._rotate: 2,
@@ -189,6 +190,17 @@ class Writer:
         process.record(severity, text)
         if self._random.random() < 0.2:
             self._framed.pending += text.encode()
+
+    def _write_storm(self) -> None:
+        """Many records that differ in digits alone, in up to four files and, now and then, in a job's output."""
+        process = self._random.choice(self._processes)
+        severity, printed = self._random.choice(process.severities), self._random.random() < 0.3
+        for _ in range(self._random.choice((10, 40, 200))):
+            self.events += 1
+            text = self._header(severity) + _NUMBERED.format(number=self.events) + "\n"
+            process.record(severity, text)
+            if printed:
+                self._framed.pending += text.encode()
 
     def _write_line(self) -> None:
         """A line of a job's output; sometimes a progress bar writes over itself before it."""

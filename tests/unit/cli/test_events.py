@@ -14,8 +14,9 @@ import pytest
 from tests.e2e.daemon_process import ROOT, SECONDS, wait_for
 from tests.unit.store.make import NOW, event
 from tpuwatch.cli.main import main
+from tpuwatch.core import format_time
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.model.events import Cause, Place
+from tpuwatch.model.events import Cause, Place, Repetition
 from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def test_lines_for_people(store: EventStore, capsys: pytest.CaptureFixture[str])
     assert place == "    pid 42, /logs/tpu_driver.host.user.log.INFO.20261120-134414.42"
     assert main(["events", "--history"]) == 0
     assert "    history, /logs" in capsys.readouterr().out  # no word on a process that is not known
+
+
+def test_an_event_with_repeats(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
+    last = event("z")
+    keys = [b"%d" % number for number in range(12_430)]
+    store.commit([last], [], repetitions=[Repetition(last, keys, NOW - 3600.0)])
+    assert main(["events"]) == 0
+    since = format_time(NOW - 3600.0)
+    assert f"    12,431 times, since {since}; this is the last" in capsys.readouterr().out.splitlines()
+    assert main(["events", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["repeats"], shown["since_epoch"]) == (12_430, NOW - 3600.0)
 
 
 def test_other_places_of_a_failure(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -64,6 +64,14 @@ def dull(count: int) -> str:
 def numbers(matches: list[FileMatch]) -> list[int]:
     """Which events were seen, in order."""
     return [file_match.match.details["number_count"] for file_match in matches]
+
+
+def _each(one: FileMatch) -> list[FileMatch]:
+    """The match and those that it stands for."""
+    if one.match.repeats is None:
+        return [one]
+    matches = (*one.match.repeats.matches(), replace(one.match, repeats=None))
+    return [replace(one, match=match) for match in matches]
 
 
 def parse_slowly(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +145,7 @@ class Site:
         """One poll, with its cursors kept as a store would."""
         reading = self.follower.poll()
         self.readings.append(reading)
+        reading.matches = [each for one in reading.matches for each in _each(one)]
         self.matches += reading.matches
         self.cursors.update({(cursor.device, cursor.inode): cursor for cursor in reading.cursors})
         return reading

@@ -168,8 +168,8 @@ def test_totals_are_counted_with_what_is_stored_and_outlive_it(
     store = next_run()
     assert store.totals() == {}
     hang = ("events", "hang")
-    store.commit([event("a"), event("b")], [], count=lambda new: {hang: len(new), ("launches", "ok"): 1})
-    store.commit([event("b"), event("c")], [], count=lambda new: {hang: len(new)})
+    store.commit([event("a"), event("b")], [], count=lambda new, _: {hang: len(new), ("launches", "ok"): 1})
+    store.commit([event("b"), event("c")], [], count=lambda new, _: {hang: len(new)})
     with pytest.raises(OverflowError):
         store.commit([event("d", offset=1 << 70)], [], count=lambda _: {hang: 1})
     clock.advance(10)

@@ -41,7 +41,7 @@ PLACE = Place(b"c", "/jobs/a.log", 7, None, "")
 def fill_store(store: EventStore) -> None:
     launches = [Launch(pid=1, started=NOW)]
     events = [event("a"), event("b")]
-    store.commit(events, [cursor(10)], launches, lambda new: {TOTAL: len(new)}, [(b"b", PLACE)])
+    store.commit(events, [cursor(10)], launches, lambda new, _: {TOTAL: len(new)}, [(b"b", PLACE)])
     store.add_verdicts([judgement(Verdict.HEALTHY)], "boot-1")
     store.save_cloud_nodes([NODE])
 

@@ -35,6 +35,9 @@ def test_an_event_carries_all_that_is_known_of_it() -> None:
         "details": {"used_bytes": 28 * 2**30, "limit_bytes": 15.75 * 2**30},
         "history": True,
         "key": "0102",
+        "repeats": 0,
+        "since": None,
+        "since_epoch": None,
         "places": [],
     }
 

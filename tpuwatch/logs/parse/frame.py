@@ -91,6 +91,49 @@ class Header(NamedTuple):
         )
 
 
+class HeaderPlaces(NamedTuple):
+    """Where the parts of a header are in a line: in each line of the same shape."""
+
+    start: int  # without decorations
+    stop: int  # of what is equal in every copy of the record
+    date: int
+    clock: int
+    seconds: int
+    fraction: int  # the point before it
+    digits: int  # of the fraction
+
+    def second(self, line: bytes) -> int:
+        """The record's second within a year."""
+        month_and_day = line[self.date : self.clock - 1].replace(b"-", b"")[-4:]
+        minute = int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
+        return (minute * 60 + int(line[self.seconds : self.fraction])) & 0xFFFFFFFF
+
+
+def header_places(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> HeaderPlaces | None:
+    """Where the parts of the line's header are."""
+    start = 0
+    match = pattern.match(line)
+    if match is None and decorated:
+        start = decoration_length(line)
+        match = pattern.match(line, start) if start else None
+    if match is None:
+        return None
+    group = "" if match.group("sev") is not None else "t"
+    seconds, end = match.span(f"{group}sec")
+    point = line.find(b".", seconds, end)
+    fraction = end if point < 0 else point
+    stop = start + len(match.group().rstrip())
+    return HeaderPlaces(
+        start,
+        stop,
+        match.start(f"{group}date"),
+        match.start(f"{group}clock"),
+        seconds,
+        fraction,
+        max(0, end - fraction - 1),
+    )
+
+
 def parse_header(text: bytes, start: int, pattern: re.Pattern[bytes], decorated: bool) -> Header | None:
     """The header of the line that begins at `start`, or None. `decorated`: launchers' prefixes may precede it."""
     match = pattern.match(text, start)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.logs.parse.exception_chains import MARKS
+from tpuwatch.logs.parse.repeats import Form
 from tpuwatch.logs.rules.digits import alike, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from tpuwatch.logs.parse.frame import HeaderPlaces
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
@@ -29,12 +31,21 @@ class KnownLine(NamedTuple):
     literals: frozenset[int]
     report: int | None  # the literal where a report begins: it ends where that is repeated
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether lines of this shape are all of the same faults, with the same remedies."""
+        rules = [rule for rule, _ in self.found]
+        return bool(rules) and all(rule.cause is not None and not rule.has_thresholds for rule in rules)
+
 
 class KnownLines:
     """What came of the lines of one stream, by their shape."""
 
-    def __init__(self, scanner: Scanner) -> None:
+    def __init__(self, scanner: Scanner, places: Callable[[bytes], HeaderPlaces | None]) -> None:
+        """`places`: of a line's header."""
+        self.forms: dict[bytes, Form] = {}  # by the shape without its newline: those whose lines may be taken together
         self._scanner = scanner
+        self._places = places
         self._seen: set[bytes] = set()
         self._known: dict[bytes, KnownLine | None] = {}  # None: more than the line matters
 
@@ -51,10 +62,13 @@ class KnownLines:
         if form in self._known or not form or len(form) > _MAX_LINE or b"\x1b" in form:
             return
         if form in self._seen:
-            self._known[form] = self._look(line, message, tuple(rules))
+            known = self._known[form] = self._look(line, message, tuple(rules))
+            if known and (together := Form.of(known, self._places(line), len(line) - len(message))):
+                self.forms[form.removesuffix(b"\n")] = together
         if len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
             self._known.clear()
+            self.forms.clear()
         self._seen.add(form)
 
     def _look(self, line: bytes, message: bytes, found: tuple[Rule, ...]) -> KnownLine | None:

@@ -12,24 +12,28 @@ import hashlib
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
-from tpuwatch.logs.parse.frame import Times, author_of
+from tpuwatch.logs.parse.frame import Times, author_of, header_places
 from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
 from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
+from tpuwatch.logs.parse.repeats import KEYED_TEXT, LEAST, Repeats, find_run
 from tpuwatch.logs.parse.scan import StreamScan
+from tpuwatch.logs.rules.digits import shape
 from tpuwatch.model import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from tpuwatch.logs.parse.frame import Header
+    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
     from tpuwatch.logs.parse.records import CleanText, LogRecord
+    from tpuwatch.logs.parse.repeats import Group, Run
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
@@ -37,6 +41,7 @@ _TEXT_KEPT = 2000  # bytes of the matched lines that a match holds
 _CACHED = 64  # records whose matches are cached
 _MISSING: tuple[str, dict[str, Any]] = ("", {})
 _REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
+_TRIES = 8  # known lines, after which it is tried to take those that follow together
 _PENDING = 8  # tentative matches of a stream that may wait at the same time
 
 
@@ -62,6 +67,7 @@ class Match:
     key: bytes  # equal for each copy of the record
     author: str = ""  # in a job's output: the process that wrote it, as its launchers' prefixes name it
     again: bool = False  # an exception that was printed before in this stream: the key is that one's
+    repeats: Repeats | None = None  # records before it that differ in digits alone, and are no matches of their own
 
     def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
         """The event of this match, written by process `pid` to `file` and read at `observed`; None for a mark."""
@@ -91,6 +97,23 @@ class _Pending:
     scanned: int  # offset in the stream up to which neither was found
 
 
+@dataclass(slots=True)
+class _Walk:
+    """The way through the complete lines of a buffer: what is left to look at. Positions are those in the buffer."""
+
+    end: int
+    matches: list[Match]  # so far
+    upto: int  # all below is processed
+    limit: int = 0  # up to where literals have been searched
+    base: int = 0  # from where on: a record begins there
+    hits: list[Hit] = field(default_factory=list)
+    at: int = 0  # the next of them
+    ignored: frozenset[Rule] = frozenset()  # rules whose literals may lack among them
+    patterns: object = None  # the scanner's at that time
+    known: int = 0  # lines
+    tried: int = _TRIES  # at so many of them it is tried to take those that follow together
+
+
 class LogParser:
     """Parses the bytes of one stream into matches; see the module's docstring."""
 
@@ -104,8 +127,12 @@ class LogParser:
         offset: int = 0,
         state: Mapping[str, Any] | None = None,
         count_lines: bool = False,
+        fold: bool = False,
     ) -> None:
-        """`severity` (I, W, E, F): of the file, whose records are counted. `now`: to guess missing years."""
+        """`severity` (I, W, E, F): of the file, whose records are counted. `now`: to guess missing years.
+
+        `fold`: of many records in a row that differ in digits alone only the last is a match, with its `repeats`.
+        """
         state = state or {}
         self.open = False  # the last record may hold a match: call settle() when the stream is quiet
         self._scanner = scanner
@@ -119,7 +146,9 @@ class LogParser:
         created = state.get("created")
         self._times = Times(now, tuple(created) if created else None)
         self._pending = self._from_state(state.get("pending", ()))
-        self._known = KnownLines(scanner)
+        self._fold = fold
+        self._in_storm = False  # the last block had a run of known lines
+        self._known = KnownLines(scanner, self._header_places)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
@@ -179,36 +208,30 @@ class LogParser:
         buffer, matches = self._buffer, list[Match]()
         if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
             self._times.learn(buffer.data)
-        ignored, patterns = frozenset(self._enough), self._scanner.patterns
-        hits = self._hits(end, ignored)
-        done, keep, at = end, -1, 0
+        done, keep = end, -1
+        walk = _Walk(end, matches, self._first(end))
+        self._begin(walk)
         self.open = False
-        while at < len(hits):
-            position, _, called = hits[at]
-            if (self._enough and self._enough.issuperset(called)) or self._continue(called, position):
-                at += 1
+        while self._is_left(walk):
+            position, _, called = walk.hits[walk.at]
+            if self._is_nothing(called, position):
+                walk.at += 1
                 continue
-            if (known := self._look_up(position, end)) is not None:
-                found, upto = known
-                after = bisect_left(hits, (upto,), at)
-            else:
-                record, rules, after, upto = self._gather(hits, at, end)
+            if walk.limit < end and any(rule.report for rule in called):  # where it ends is seen from what follows
+                self._scan_on(walk, end, position)
+                continue
+            found = self._take_known(walk, position)
+            if found is None:
+                record, rules, _, walk.upto = self._gather(walk.hits, walk.at, end)
                 if not (record.closed or quiet):
                     done, keep, self.open = position, record.above[0] if record.above else record.start, True
                     break
                 self._resolve(position, matches)
-                unbiased = not (ignored or self._enough or self._pending)
-                found = self._evaluate(record, position, rules)
-                if unbiased and record.closed:
-                    self._remember(record, found)
-            matches += found
+                found = self._learn(walk, record, position, rules)
+                matches += found
             if not found:
                 self._scanner.note_fruitless()
-            # After a fault they count again; and where patterns are ready now, most of these hits are none.
-            if (ignored and not self._enough) or patterns is not self._scanner.patterns:
-                ignored, patterns = frozenset(self._enough), self._scanner.patterns
-                hits, after = self._hits(end, ignored, upto), 0
-            at = after
+            self._go_on(walk)
         self._resolve(done, matches)
         if self._records is not None:
             self._records.count(buffer.data, buffer.offset, end)
@@ -216,12 +239,60 @@ class LogParser:
         buffer.drop(buffer.context(end) if keep < 0 else keep)
         return matches
 
-    def _hits(self, end: int, ignored: frozenset[Rule], start: int = 0) -> list[Hit]:
-        """The unprocessed literals from `start` up to `end`, in order; those of `ignored` rules may be left out."""
+    def _begin(self, walk: _Walk) -> None:
+        """Find what is to be looked at. In a storm a block begins with known lines."""
+        storm, self._in_storm = self._in_storm, False
+        if not (storm and self._take_run(walk)):
+            self._scan_on(walk, walk.end, 0)
+
+    def _is_left(self, walk: _Walk) -> bool:
+        """Whether there is a literal to look at; those up to the next run of known lines are found at once."""
+        while walk.at >= len(walk.hits):
+            if walk.limit >= walk.end:
+                return False
+            walk.upto = walk.base = max(walk.upto, walk.limit)
+            if not self._take_run(walk):
+                self._scan_on(walk, walk.end, walk.upto)
+        return True
+
+    def _scan_on(self, walk: _Walk, limit: int, start: int) -> None:
+        """Find the literals from `start` up to `limit`. Records of known lines end there: nothing goes on from them."""
+        walk.ignored, walk.patterns = frozenset(self._enough), self._scanner.patterns
+        walk.limit, walk.at, base = limit, 0, walk.base
         first = max(start, self._done - self._buffer.offset)
-        if first >= end:
-            return []
-        return self._scan.scan(self._buffer.data, first, end, ignored)
+        if first >= limit:
+            walk.hits = []
+            return
+        data = self._buffer.data
+        walk.hits = self._scan.scan(data[base:limit] if base else data, first - base, limit - base, walk.ignored)
+        if base:
+            walk.hits = [hit._replace(position=hit.position + base) for hit in walk.hits]
+
+    def _go_on(self, walk: _Walk) -> None:
+        """Go on to the next literal, after what has been taken."""
+        # After a fault they count again; and where patterns are ready now, most of these hits are none.
+        if (walk.ignored and not self._enough) or walk.patterns is not self._scanner.patterns:
+            self._scan_on(walk, walk.limit, walk.upto)
+        else:
+            walk.at = bisect_left(walk.hits, (walk.upto,), walk.at)
+
+    def _take_known(self, walk: _Walk, position: int) -> list[Match] | None:
+        """Take the line at `position` if it is known what comes of it, and those after it if many are; its matches."""
+        known = self._look_up(position, walk.end)
+        if known is None:
+            return None
+        found, walk.upto = known
+        walk.matches += found
+        walk.known += 1
+        if self._fold and walk.known >= walk.tried:
+            walk.tried = walk.known + _TRIES
+            if (run := self._next_run(walk.upto, walk.end)) is not None:
+                walk.upto = self._together(run, walk.matches)
+        return found
+
+    def _is_nothing(self, rules: Iterable[Rule], position: int) -> bool:
+        """Whether a hit of `rules` need not be looked at."""
+        return (bool(self._enough) and self._enough.issuperset(rules)) or self._continue(rules, position)
 
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
@@ -269,6 +340,95 @@ class LogParser:
 
     # -- lines of a known shape
 
+    def _first(self, end: int) -> int:
+        """Where the first line begins that is not processed."""
+        first = max(0, self._done - self._buffer.offset)
+        return self._buffer.line_around(first, end)[0] if first < end else first
+
+    def _take_run(self, walk: _Walk) -> bool:
+        """Take the known lines in a row where the walk is, and find what is between them and the next ones."""
+        run = self._next_run(walk.upto, walk.end)
+        if run is None:
+            return False
+        walk.upto = walk.base = self._together(run, walk.matches)
+        self._scan_on(walk, self._next_known(walk.upto, walk.end), walk.upto)
+        return True
+
+    def _next_run(self, start: int, end: int) -> Run | None:
+        if not self._fold or self._pending or not self._known.forms:
+            return None
+        run = find_run(self._buffer.data, start, end, self._known.forms, self._buffer.begins_record)
+        return run if run is not None and all(map(self._have_times, run.groups)) else None
+
+    def _next_known(self, start: int, end: int) -> int:
+        """Where the first line of a known form begins from `start` on, or `end`."""
+        forms, data = self._known.forms, self._buffer.data
+        while start < end:
+            stop = self._buffer.line_end(start, end)
+            if shape(data[start : stop - 1]) in forms:
+                return start
+            start = stop
+        return end
+
+    def _have_times(self, group: Group) -> bool:
+        """Whether each line of it has a time that its header gives in full."""
+        first, stop = group.form.places.date, group.form.places.seconds
+        minutes = {line[first:stop]: line for line in group.lines}
+        return all(
+            not minute.startswith(b"0000 ") and self._time_of(line) is not None for minute, line in minutes.items()
+        )
+
+    def _time_of(self, line: bytes) -> float | None:
+        header = self._buffer.header_of(line)
+        return None if header is None else self._times.of(header)
+
+    def _header_places(self, line: bytes) -> HeaderPlaces | None:
+        return header_places(line, self._buffer.pattern, self._kind is StreamKind.TEXT)
+
+    def _together(self, run: Run, matches: list[Match]) -> int:
+        """Add the matches of known lines in a row; where they end."""
+        self._in_storm = True
+        for group in run.groups:
+            found = list(self._of_one_form(group))
+            matches += found
+            for match in found:
+                self._under[match.rule.name] = match.offset
+            self._count(found, self._buffer.offset + group.offsets[-1] + len(group.lines[-1]) + 1)
+        return run.stop
+
+    def _of_one_form(self, group: Group) -> Iterator[Match]:
+        """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
+        form, base = group.form, self._buffer.offset
+        offsets = [base + offset for offset in group.offsets]
+        for rule, places in form.known.found:
+            match_of = partial(self._match_of_line, rule, places, form.message)
+            if len(offsets) < LEAST:
+                yield from map(match_of, group.lines, offsets)
+                continue
+            before = Repeats(rule.name, form.places, form.message, group.lines[:-1], offsets[:-1], match_of)
+            yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
+
+    def _match_of_line(
+        self, rule: Rule, places: list[tuple[str, int, int]], message: int, line: bytes, offset: int
+    ) -> Match:
+        """The match of a rule in a line of a known form; `places`: of its details."""
+        header = self._buffer.header_of(line)
+        if header is None:
+            raise ValueError(f"a line of a known form has no header: {line!r}")
+        text = line[message:] + b"\n"
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            self._times.of(header),
+            header.severity,
+            header.thread,
+            _lines(text, 0, len(text)),
+            rule.details_at(text, places),
+            _framed_key(header, text, rule.name),
+            author_of(line, 0) if self._kind is StreamKind.TEXT else "",
+        )
+
     def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
         """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
         if self._pending:
@@ -307,6 +467,14 @@ class LogParser:
         self._known.add(line, line[header.length :], [match.rule for match in found])
 
     # -- matches
+
+    def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
+        """The matches of `rules` in a record; they are remembered where no more than the record decides."""
+        unbiased = not (walk.ignored or self._enough or self._pending)
+        found = self._evaluate(record, position, rules)
+        if unbiased and record.closed:
+            self._remember(record, found)
+        return found
 
     def _evaluate(self, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record: for each cause the one whose rule ranks first."""
@@ -516,7 +684,7 @@ def _framed_key(header: Header, text: bytes, name: str) -> bytes:
     """
     minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
     time = int(minute * 60 + header.second) & 0xFFFFFFFF
-    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:256].partition(b"\n")[0], name.encode())
+    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:KEYED_TEXT].partition(b"\n")[0], name.encode())
 
 
 def _unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:

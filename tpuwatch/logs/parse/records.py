@@ -71,7 +71,7 @@ class RecordBuffer:
         self.offset = offset
         self.data = b""
         self._text = text
-        self._pattern = TEXT_HEADER if text else LIBTPU_HEADER
+        self.pattern = TEXT_HEADER if text else LIBTPU_HEADER
         self._lines: dict[int, _Line] = {}  # by offset: records near each other share lines, each is parsed once
         self._walked: tuple[int, int, Header | None] | None = None  # offsets of the last line searched, and its header
 
@@ -137,7 +137,11 @@ class RecordBuffer:
 
     def header(self, start: int) -> Header | None:
         """The header of the line at `start`."""
-        return parse_header(self.data, start, self._pattern, self._text)
+        return parse_header(self.data, start, self.pattern, self._text)
+
+    def header_of(self, line: bytes) -> Header | None:
+        """The header of a line of this stream."""
+        return parse_header(line, 0, self.pattern, self._text)
 
     def begins_record(self, start: int) -> bool:
         """Whether the line at `start` begins a record."""
@@ -194,7 +198,7 @@ class RecordBuffer:
         """The text of a line without decorations, ended by a newline; kept if it is the whole line."""
         if line.clean is not None and line.stop == self.offset + stop:
             return line.clean
-        clean = clean_line(self.data[start:stop].removesuffix(b"\n"), self._pattern, self._text) + b"\n"
+        clean = clean_line(self.data[start:stop].removesuffix(b"\n"), self.pattern, self._text) + b"\n"
         if line.stop == self.offset + stop:
             line.clean = clean
         return clean
@@ -265,7 +269,7 @@ class RecordBuffer:
         if line is None:
             newline = self.data.find(b"\n", start)
             stop = newline + 1 if newline >= 0 else len(self.data)
-            header = parse_header(self.data, start, self._pattern, self._text)
+            header = parse_header(self.data, start, self.pattern, self._text)
             breaks = header is None and self._text and self._is_break(start)
             line = _Line(self.offset + stop, header, breaks=breaks)
             if newline >= 0:  # an incomplete line may be a header, or another, when more has come

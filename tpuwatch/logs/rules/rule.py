@@ -151,6 +151,11 @@ class Rule:
         steps = (step.remedy for step in sorted(fitting, key=lambda step: not step.above))
         return tuple(replace(step, do=_filled(step.do, details)) if "{" in step.do else step for step in steps)
 
+    @cached_property
+    def has_thresholds(self) -> bool:
+        """Whether some steps apply by the details: what is to be done of two events may differ."""
+        return any(step.above for step in self.steps)
+
     def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
         """The span of the first match at or after `start`; None if there is none, or a threshold is not exceeded."""
         for _ in range(_MAX_TRIES):

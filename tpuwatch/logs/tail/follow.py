@@ -35,6 +35,7 @@ MAX_FILE_BYTES = 8 << 20  # of one file in one poll
 MAX_POLL_BYTES = 32 << 20  # give or take one chunk
 MAX_POLL_SECONDS = 0.5  # of reading, give or take one chunk: some texts are slow to parse
 MAX_MATCHES = 5000  # in one poll, give or take what one chunk holds
+MAX_REPEATS = 50_000  # that matches stand for in one poll, likewise
 MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
@@ -47,6 +48,7 @@ class LogReading:
     """What one poll read. Matches and cursors must be stored in one transaction."""
 
     matches: list[FileMatch] = field(default_factory=list)
+    repeats: int = 0  # that the matches stand for
     cursors: list[Cursor] = field(default_factory=list)  # of every file whose offset or state moved
     bytes_read: int = 0
     progress: list[FileProgress] = field(default_factory=list)  # of jobs' output, one a file at most
@@ -237,7 +239,7 @@ class Follower:
         """Read one chunk at a time, least recently read files first. At least one chunk is read, however late it is."""
         end = self._clock.monotonic() + MAX_POLL_SECONDS
         left = {log: MAX_FILE_BYTES for log in sorted(self._active.values(), key=_last_turn) if log.unread}
-        enough = len(reading.matches) >= MAX_MATCHES
+        enough = _is_full(reading)
         while left and not enough:
             for log in list(left):
                 size = self._read_chunk(log, left[log], reading)
@@ -245,7 +247,7 @@ class Follower:
                 if not (size and log.unread and left[log]):
                     del left[log]
                 reading.late = self._clock.monotonic() >= end
-                enough = reading.late or reading.bytes_read >= MAX_POLL_BYTES or len(reading.matches) >= MAX_MATCHES
+                enough = reading.late or reading.bytes_read >= MAX_POLL_BYTES or _is_full(reading)
                 if enough:
                     break
 
@@ -258,10 +260,12 @@ class Follower:
             if log.is_new and (known := self._copies.find(log, self._open.values())) is not None:
                 log.continue_as(known)
                 self._losses = [loss for loss in self._losses if loss.salt != known.state.get("salt")]
-            reading.matches += log.read(limit)
+            found = log.read(limit)
         except OSError:
             self._close_failed(log)
             return 0
+        reading.matches += found
+        reading.repeats += sum(len(one.match.repeats) for one in found if one.match.repeats is not None)
         size = log.bytes_read - before
         reading.bytes_read += size
         self._touched.add(log.key)
@@ -370,7 +374,8 @@ class Follower:
 
     def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
         now = self._clock.time()
-        return LogParser(self._scanner, file.kind, now=now, severity=file.severity[:1], offset=offset, state=state)
+        severity = file.severity[:1]
+        return LogParser(self._scanner, file.kind, now=now, severity=severity, offset=offset, state=state, fold=True)
 
     def _close(self, log: FollowedFile) -> Source:
         self._copies.add(log.recent)
@@ -469,3 +474,7 @@ def _keep_rank(log: FollowedFile) -> tuple[bool, float]:
 
 def _started(log: FollowedFile) -> float:
     return log.file.started or 0.0
+
+
+def _is_full(reading: LogReading) -> bool:
+    return len(reading.matches) >= MAX_MATCHES or reading.repeats >= MAX_REPEATS

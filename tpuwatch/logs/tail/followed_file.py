@@ -11,7 +11,7 @@ import errno
 import os
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -270,7 +270,17 @@ class FollowedFile:
         return matches
 
     def _file_matches(self, matches: list[Match]) -> list[FileMatch]:
-        return [FileMatch(match, self.file, match.offset < self._history_until) for match in matches]
+        return [
+            FileMatch(match, self.file, match.offset < self._history_until)
+            for each in matches
+            for match in self._of_one_time(each)
+        ]
+
+    def _of_one_time(self, match: Match) -> Iterable[Match]:
+        """The match, or each for which it stands if some of them are history and it is not."""
+        if match.repeats is None or not match.repeats.offsets[0] < self._history_until <= match.offset:
+            return (match,)
+        return (*match.repeats.matches(), replace(match, repeats=None))
 
     # -- copies
 

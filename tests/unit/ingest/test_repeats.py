@@ -1,0 +1,127 @@
+"""Repeats of a failure: each counts once, whatever files it stands in and however the reading is cut."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.ingest.test_ingest import Machine
+from tests.unit.logs.sites import HEADER, name
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
+from tpuwatch.model.events import Cause
+from tpuwatch.store import EventStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NUMBER = 200
+CAUSE = Cause.HBM_OOM_RUNTIME.value
+EVENTS = f'tpuwatch_events_total{{cause="{CAUSE}"}}'
+
+
+def records(first: int, last: int) -> str:
+    return "".join(
+        f"E0921 14:13:{20 + n // 100:02d}.{n % 100 * 9999:06d} 4711 a.cc:{n % 90 + 10}] "
+        f"RESOURCE_EXHAUSTED: Attempting to allocate {n % 9 + 1}.21G. That was not possible. "
+        f"There are 0.{n % 8}G free.; (0x0x0_HBM0)\n"
+        for n in range(first, last)
+    )
+
+
+def counted(machine: Machine) -> int:
+    return sum(1 + event.repeats for event in machine.store.events(limit=10_000))
+
+
+@pytest.fixture
+def storm(tmp_path: Path) -> Iterator[Machine]:
+    """A machine with the rules of programs, which has begun to read."""
+    machine = Machine(tmp_path)
+    machine.scanner = Scanner(for_programs(load_catalogue()), background=lambda _: None)
+    machine.ingest.replace_follower(machine.follower())
+    machine.turns()
+    yield machine
+    machine.ingest.follower.close()
+    machine.store.close()
+
+
+def test_a_storm_is_a_few_events_with_their_number_and_times(storm: Machine) -> None:
+    storm.write(HEADER + records(0, NUMBER))
+    storm.turns()
+    events = storm.store.events()
+    assert counted(storm) == NUMBER
+    assert len(events) < 20
+    last = max(events, key=lambda event: event.repeats)
+    assert last.repeats > 80
+    assert last.since is not None
+    assert last.time is not None
+    assert last.since < last.time
+    assert storm.metric(EVENTS) == NUMBER
+    assert sum(1 + event.repeats for event in storm.new_events) == NUMBER
+
+
+def test_copies_in_other_files_count_once_however_they_are_cut(storm: Machine) -> None:
+    rng = random.Random(3)
+    text, severities = (HEADER + records(0, NUMBER)), ("INFO", "WARNING", "ERROR")
+    written = dict.fromkeys(severities, 0)
+    while any(at < len(text) for at in written.values()):
+        severity = rng.choice(severities)
+        step = rng.choice([10, 700, 5000])
+        storm.write(text[written[severity] : written[severity] + step], name(severity))
+        written[severity] = min(len(text), written[severity] + step)
+        if rng.random() < 0.3:
+            storm.turns(1)
+        if rng.random() < 0.05:
+            restart(storm)
+    storm.turns()
+    assert counted(storm) == NUMBER
+    assert storm.store.totals()["events", CAUSE] == NUMBER
+
+
+def test_what_could_not_be_stored_counts_once_later(storm: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = EventStore._insert_repeats
+
+    def fail(*_: object) -> list[bytes]:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(EventStore, "_insert_repeats", fail)
+    storm.write(HEADER + records(0, NUMBER))
+    storm.turns()
+    assert counted(storm) == 0
+    monkeypatch.setattr(EventStore, "_insert_repeats", insert)
+    storm.turns()
+    assert counted(storm) == NUMBER
+    assert storm.metric(EVENTS) == NUMBER
+
+
+def test_repeats_are_removed_with_their_event_and_not_before(storm: Machine) -> None:
+    storm.write(HEADER + records(0, NUMBER))
+    storm.turns()
+    while storm.store.prune(1e9, 1 << 40):
+        pass
+    assert counted(storm) == NUMBER
+    while storm.store.prune(-1.0, 1 << 40):
+        pass
+    assert counted(storm) == 0
+    assert storm.store._connection.execute("SELECT count(*) FROM repeats").fetchone() == (0,)
+
+
+def test_what_a_program_prints_of_a_record_in_a_storm_is_no_other_failure(storm: Machine) -> None:
+    storm.write(HEADER + records(0, NUMBER))
+    storm.turns(1)
+    asked = (NUMBER - 5) % 9 + 1
+    printed = f"RESOURCE_EXHAUSTED: Attempting to allocate {asked}.21G. That was not possible."
+    (storm.jobs / "a.log").write_text(f"{printed} There are 0.{(NUMBER - 5) % 8}G free.; (0x0x0_HBM0)\n")
+    storm.turns()
+    assert counted(storm) == NUMBER
+
+
+def restart(machine: Machine) -> None:
+    scanner = machine.scanner
+    machine.restart()
+    machine.scanner = scanner
+    machine.ingest.replace_follower(machine.follower())

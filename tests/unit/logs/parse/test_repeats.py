@@ -1,0 +1,137 @@
+"""What is taken together stands for the same matches, with the same keys, as each line by itself."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.repeats import LEAST
+from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
+
+NOW = 1.79e9
+CATALOGUE = for_programs(load_catalogue())
+HBM = "RESOURCE_EXHAUSTED: Attempting to allocate {}.21G. That was not possible. There are 0.{}G free.; (0x0x0_HBM0)"
+PREMAPPED = (
+    "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate {}.50G. "
+    "That was not possible. There are {}.0M free."
+)
+EXAMPLES = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
+PREFIXES = ["", "", "[rank3]: ", "[rank4]: ", "(Worker pid=71, ip=10.0.0.1) ", "2026-01-01T10:00:00Z stdout F "]
+
+
+@pytest.fixture(scope="module")
+def scanner() -> Scanner:
+    return Scanner(CATALOGUE, background=lambda _: None)
+
+
+def record(text: str, number: int, severity: str = "E") -> str:
+    seconds = f"{number // 60 % 60:02d}:{number % 60:02d}.{number * 7919 % 1_000_000:06d}"
+    return f"{severity}0901 10:{seconds} {4711 + number % 7} a.cc:{number % 90 + 10}] {text}\n"
+
+
+def parse(
+    scanner: Scanner, data: bytes, kind: StreamKind, cuts: Iterable[int], *, fold: bool
+) -> tuple[list[Match], object, int]:
+    """The matches, each by itself, the state at the end, and for how many others a match stood."""
+    parser = LogParser(
+        scanner, kind, now=NOW, state={"salt": "0123456789abcdef"}, count_lines=True, severity="E", fold=fold
+    )
+    found, at, repeats = list[Match](), 0, 0
+    for cut in (*cuts, len(data), None):
+        matches = parser.finish() if cut is None else parser.feed(data[at:cut])
+        at = cut or 0
+        for match in matches:
+            if match.repeats is not None:
+                together = list(match.repeats.matches())
+                assert match.repeats.keys() == [one.key for one in together]
+                found += together
+                repeats += len(together)
+            found.append(replace(match, repeats=None))
+    found.sort(key=lambda match: (match.offset, match.rule.id))
+    return found, (parser.state(), parser.take_records()), repeats
+
+
+def compare(scanner: Scanner, data: bytes, rng: random.Random) -> int:
+    """Compare the two ways over a text that is cut anywhere; how many repeats there were."""
+    repeats = 0
+    for kind in StreamKind:
+        cuts = sorted(rng.randint(0, len(data)) for _ in range(rng.choice([0, 1, 5])))
+        folded, state, some = parse(scanner, data, kind, cuts, fold=True)
+        plain, plain_state, none = parse(scanner, data, kind, cuts, fold=False)
+        assert folded == plain
+        assert state == plain_state
+        assert not none
+        repeats += some
+    return repeats
+
+
+def hostile(rng: random.Random) -> bytes:
+    """Bursts of records that differ in digits, cut by whatever a log may hold."""
+    messages = [HBM, PREMAPPED, *rng.choices(EXAMPLES, k=3)]
+    pieces, number, prefix = list[str](), rng.randrange(3000), rng.choice(PREFIXES)
+    for _ in range(rng.randint(3, 12)):
+        message, severity = rng.choice(messages).replace("\n", " "), rng.choice("EEEEW")
+        both = rng.random() < 0.3
+        for _ in range(rng.choice([1, 3, 40, 90])):
+            number += rng.choice([1, 1, 1, 60])
+            text = re.sub("[0-9]", lambda _: str(rng.randrange(10)), message).replace("{}", str(number % 10))
+            prefix = rng.choice(PREFIXES) if rng.random() < 0.03 else prefix
+            if both and rng.random() < 0.5:
+                text = HBM.format(number % 10, number % 7)
+            pieces.append(prefix + record(text, number, severity))
+            if rng.random() < 0.02:
+                pieces[-1] = pieces[-1].replace("0901", rng.choice(["1341", "0000", "0902"]))
+        pieces.append(
+            rng.choice(
+                [
+                    "",
+                    "  going on\n",
+                    "Traceback (most recent call last):\n  File x\nValueError: no\n",
+                    rng.choice(EXAMPLES) + "\n",
+                    record(rng.choice(EXAMPLES), number),
+                    "a bar\r 10%\r 20%\r\n",
+                    "step 7 loss 3.2\n",
+                    "\x01 \x1b[31m 0x0X\n",
+                ]
+            )
+        )
+    return "".join(pieces).encode("utf-8", "surrogateescape")
+
+
+def test_what_is_taken_together_is_what_each_line_is_by_itself(scanner: Scanner) -> None:
+    rng = random.Random(11)
+    repeats = [compare(scanner, hostile(rng), rng) for _ in range(60)]
+    assert sum(map(bool, repeats)) > 20
+    assert sum(repeats) > 2000
+
+
+def test_a_storm_is_one_match_for_each_author(scanner: Scanner) -> None:
+    storm = "".join(f"[rank{n % 2}]: " + record(HBM.format(n % 9, n % 8), n) for n in range(200)).encode()
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    found = parser.feed(storm) + parser.finish()
+    together = [match for match in found if match.repeats]
+    assert {match.author for match in together} == {"[rank0]:", "[rank1]:"}
+    assert sum(1 + len(match.repeats or ()) for match in found) == 200
+
+
+def test_few_lines_are_matches_of_their_own(scanner: Scanner) -> None:
+    few = "".join(record(HBM.format(n % 9, n % 8), n) for n in range(LEAST)).encode()
+    parser = LogParser(scanner, StreamKind.LIBTPU, now=NOW, fold=True)
+    found = parser.feed(few) + parser.finish()
+    assert [match.repeats for match in found] == [None] * LEAST
+
+
+def test_what_has_thresholds_is_not_taken_together(scanner: Scanner) -> None:
+    for rule in CATALOGUE.rules:
+        if not rule.has_thresholds:
+            continue
+        text = rule.examples[0].replace("\n", " ")
+        parser = LogParser(scanner, StreamKind.LIBTPU, now=NOW, fold=True)
+        found = parser.feed("".join(record(text, n) for n in range(100)).encode()) + parser.finish()
+        assert not any(match.repeats for match in found if match.rule is rule)
