@@ -86,7 +86,10 @@ def test_a_configuration_does_not_change(tmp_path: Path) -> None:
         ("poll_seconds = 1", "poll_seconds is not a key of tpuwatch; did you mean logs.poll_seconds?"),
         ("[htttp]", "htttp is not a key of tpuwatch; did you mean http?"),
         ("[zebra]", f"zebra is not a key of tpuwatch; known are {TABLES}"),
-        ("[http]\nqqqqqqqqqqqq = 1", "http.qqqqqqqqqqqq is not a key of tpuwatch; known are http.listen, http.hosts"),
+        (
+            "[http]\nqqqqqqqqqqqq = 1",
+            "http.qqqqqqqqqqqq is not a key of tpuwatch; known are http.listen, http.certificate_file, http.key_file, http.token_file, http.trusted_network, http.hosts",
+        ),
         ("source = '/x'", f"source is not a key of tpuwatch; known are {TABLES}"),
     ],
 )
