@@ -38,6 +38,9 @@ class SecureDaemon(DaemonInCloud):
         self.trust.check_hostname = False  # it is asked at its address
         super().__init__(root, site, **more)
 
+    def __enter__(self) -> SecureDaemon:  # noqa: PYI034 - Self is in typing from 3.11 on
+        return self
+
     def watch(self, **changes: dict[str, Any]) -> None:
         super().watch(**changes)
         files = {"certificate_file": self.files.certificate, "key_file": self.files.key, "token_file": self.token_file}
