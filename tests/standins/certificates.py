@@ -84,7 +84,7 @@ def _builder(
     now = dt.datetime.now(dt.timezone.utc)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + valid)
+    return builder.not_valid_before(now - dt.timedelta(days=9)).not_valid_after(now + valid)
 
 
 def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:

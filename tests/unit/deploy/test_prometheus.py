@@ -117,7 +117,7 @@ def test_documented_scrape_configurations_are_valid(tmp_path: Path) -> None:
             assert promtool("check", "config", str(file)) == ""
             assert all(scrape["honor_labels"] for scrape in config["scrape_configs"])
             checked += 1
-    assert checked == 4
+    assert checked == 5
 
 
 def test_what_has_a_series_only_while_it_holds_is_never_compared_with_0() -> None:
