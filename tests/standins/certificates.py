@@ -1,4 +1,4 @@
-"""A certificate for servers on this machine that speak TLS: clients that are to trust it get it as their authority."""
+"""Certificates for servers on this machine that speak TLS: one that is its own authority, or those of an authority."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+_PEM = serialization.Encoding.PEM
+
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM files: the certificate, which signs itself, and its key."""
+    """PEM files: a certificate, its key, which is private, and the authority that clients must trust."""
 
     certificate: Path
     key: Path
-
-    @property
-    def authority(self) -> Path:
-        """What clients must trust."""
-        return self.certificate
+    authority: Path
 
     def server(self) -> grpc.ServerCredentials:
         """For a server."""
@@ -47,11 +45,53 @@ def make_certificates(directory: Path, names: tuple[str, ...] = ("localhost", "1
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
-    made = Certificates(directory / "server.pem", directory / "server.key")
-    pem = serialization.Encoding.PEM
-    made.certificate.write_bytes(certificate.public_bytes(pem))
-    made.key.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    made = Certificates(directory / "server.pem", directory / "server.key", directory / "server.pem")
+    made.certificate.write_bytes(certificate.public_bytes(_PEM))
+    _write_key(made.key, key)
     return made
+
+
+class Authority:
+    """Signs certificates of servers, as an organisation's own does."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.file = directory / "ca.pem"
+        self._directory = directory
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "An authority")])
+        made = _builder(self._name, self._name, self._key.public_key(), dt.timedelta(days=300))
+        made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        self.file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+
+    def issue(self, *names: str, to: str = "server", valid: dt.timedelta = dt.timedelta(days=30)) -> Certificates:
+        """A certificate for these names in files called `to`; the files of an earlier one are replaced."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
+        made = _builder(subject, self._name, key.public_key(), valid)
+        made = made.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        issued = Certificates(self._directory / f"{to}.pem", self._directory / f"{to}.key", self.file)
+        _write_key(issued.key, key)
+        new = issued.certificate.with_suffix(".new")
+        new.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
+        new.replace(issued.certificate)
+        return issued
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, valid: dt.timedelta
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.timezone.utc)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - dt.timedelta(days=9)).not_valid_after(now + valid)
+
+
+def _write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+    new = path.with_suffix(".newkey")
+    new.touch(mode=0o600)
+    new.write_bytes(key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    new.replace(path)
 
 
 def _general_name(name: str) -> x509.GeneralName:

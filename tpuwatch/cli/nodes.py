@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tpuwatch.terminal import Console
+    from tpuwatch.web import DaemonAddress
 
 WATCH_SECONDS: Final = 5.0
 
@@ -61,7 +62,7 @@ def run(args: argparse.Namespace, wait: Callable[[float], bool] | None = None) -
 class _Shown:
     """Prints the nodes, and those that have changed since."""
 
-    def __init__(self, args: argparse.Namespace, address: str) -> None:
+    def __init__(self, args: argparse.Namespace, address: DaemonAddress) -> None:
         self._args = args
         self._address = address
         self._printed: dict[tuple[str, str], Any] = {}

@@ -110,7 +110,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
         NodeReporter(
             config,
             clock,
-            address,
+            str(address),
             lambda: ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}")["nodes"],
             lambda: ask_daemon(address, "status", "version"),
             serializers.node,

@@ -11,6 +11,8 @@ from tpuwatch.web import ask_daemon, daemon_address, reading_documents
 if TYPE_CHECKING:
     import argparse
 
+    from tpuwatch.web import DaemonAddress
+
 _LAUNCHES = 5
 _NODES = 4  # the worst: the own one, and three others
 _WORKLOADS = 3
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             return _run(args, address)
 
 
-def _run(args: argparse.Namespace, address: str) -> int:
+def _run(args: argparse.Namespace, address: DaemonAddress) -> int:
     status = ask_daemon(address, "status", "version")
     findings = ask_daemon(address, "findings", "findings")["findings"]
     launches = ask_daemon(address, "launches", "launches")["launches"][:_LAUNCHES]
@@ -44,7 +46,7 @@ def _run(args: argparse.Namespace, address: str) -> int:
     if args.json:
         options.print_json({**status, "findings": findings, "launches": launches})
     else:
-        _print(args, address, status, findings, nodes, launches)
+        _print(args, str(address), status, findings, nodes, launches)
     return 1 if any(status["problem_counts"].values()) else 0
 
 

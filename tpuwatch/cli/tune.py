@@ -132,7 +132,7 @@ def _history(config: Config, directory: Path) -> History:
         launches: list[dict[str, Any]] = ask_daemon(address, "launches", "launches", f"?limit={limit}")["launches"]
         return launches
 
-    return read_history(config, directory, address, ask)
+    return read_history(config, directory, str(address), ask)
 
 
 def _draw(outlook: Outlook, path: Path, config: Config) -> FileChange:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
     from tpuwatch.config.load import load_config
     from tpuwatch.config.render import as_dict, render_example, show
     from tpuwatch.config.restart import LedgerConfig, RestartConfig
-    from tpuwatch.config.schema import CloudConfig, Config, ConfigKey, MonitoringConfig, PeersConfig, StateConfig
+    from tpuwatch.config.schema import (
+        CloudConfig,
+        Config,
+        ConfigKey,
+        HttpConfig,
+        MonitoringConfig,
+        PeersConfig,
+        StateConfig,
+    )
     from tpuwatch.config.start import NEVER_SET, StartConfig, read_config, usable_config
     from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
 else:
@@ -27,7 +35,15 @@ else:
             "load": ["load_config"],
             "render": ["as_dict", "render_example", "show"],
             "restart": ["LedgerConfig", "RestartConfig"],
-            "schema": ["CloudConfig", "Config", "ConfigKey", "MonitoringConfig", "PeersConfig", "StateConfig"],
+            "schema": [
+                "CloudConfig",
+                "Config",
+                "ConfigKey",
+                "HttpConfig",
+                "MonitoringConfig",
+                "PeersConfig",
+                "StateConfig",
+            ],
             "start": ["NEVER_SET", "StartConfig", "read_config", "usable_config"],
             "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
         },

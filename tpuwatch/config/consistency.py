@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.config.restart import RestartConfig
+from tpuwatch.config.types import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ def inconsistencies(config: Config, is_installed: Callable[[str], bool] | None =
         *_peers(config),
         *_ledger(config),
         *_logs(config),
+        *_http(config),
     ]
     if config.ledger.kind == "gcs" and not (is_installed or _is_installed)("google.cloud.storage"):
         found.append(
@@ -108,8 +110,18 @@ def _cloud(config: Config) -> Iterator[str]:
 def _peers(config: Config) -> Iterator[str]:
     peers = config.peers
     if not peers.enabled:
-        yield from _without("peers", _set(config, "peers", ("addresses",)), "peers.enabled")
-    elif not config.cloud.nodes:
+        idle = _set(config, "peers", ("addresses", "tls", "ca_file", "server_name", "token_file"))
+        yield from _without("peers", idle, "peers.enabled")
+        return
+    secure = peers.tls or any(url.startswith("https:") for url in peers.addresses.values())
+    if not secure and (idle := _set(config, "peers", ("ca_file", "server_name"))):
+        yield f"{_keys('peers', idle)} has no effect: no node is asked over TLS. Set peers.tls = true, or leave it out."
+    if peers.token_file and not (secure or config.http.trusted_network):
+        yield (
+            "peers.token_file is sent where everybody in the network can read it: no node is asked over TLS. "
+            "Set peers.tls = true."
+        )
+    if not config.cloud.nodes:
         yield "peers.enabled = true has no effect: no other node is watched. Name the nodes under cloud.nodes."
 
 
@@ -129,6 +141,22 @@ def _logs(config: Config) -> Iterator[str]:
         yield (
             f'tune.log_dir = "{config.tune.log_dir}", where jobs are to write their logs, is not among logs.paths '
             f"({', '.join(read) or 'none'}): what they write is not read. Make them agree."
+        )
+
+
+def _http(config: Config) -> Iterator[str]:
+    http = config.http
+    host, _ = http.address
+    if is_loopback(host) or http.trusted_network:
+        return
+    lacks = [key for key in ("certificate_file", "token_file") if not getattr(http, key)]
+    if lacks:
+        what = "unencrypted, " if "certificate_file" in lacks else ""
+        whom = "to everybody who can reach it" if "token_file" in lacks else "with a token that can be read on the way"
+        yield (
+            f'http.listen = "{http.listen}" serves status, findings and the lines of logs {what}{whom}: '
+            f"{_keys('http', lacks)} is not set. Give it, or set http.trusted_network = true where a firewall lets "
+            "nobody else in."
         )
 
 

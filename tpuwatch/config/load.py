@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tpuwatch.config import file
 from tpuwatch.config.file import SYSTEM_PATH
-from tpuwatch.config.schema import SHORT_LEASE, Config, config_keys, tables
+from tpuwatch.config.schema import HALF_TLS, SHORT_LEASE, Config, config_keys, tables
 from tpuwatch.core import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _read(path: Path) -> Config:
 
 def _describe(problem: ErrorDetails) -> str:
     """One line on one problem: which key, what was given, what is allowed."""
-    if problem["type"] == SHORT_LEASE:
+    if problem["type"] in (SHORT_LEASE, HALF_TLS):
         return problem["msg"]
     place = problem["loc"]
     name = ".".join(str(part) for part in place[:2])

@@ -22,6 +22,7 @@ from tpuwatch.config.types import (
     Directories,
     Endpoint,
     Globs,
+    HostName,
     HostNames,
     Listen,
     LocalAddress,
@@ -106,7 +107,10 @@ class CloudConfig(Section):
 
 
 class PeersConfig(Section):
-    """The tpuwatch of other nodes. Its `listen` under [http] must be an address that this machine can reach."""
+    """The tpuwatch of other nodes. Its `listen` under [http] must be an address that this machine can reach.
+
+    Nodes whose [http] has a certificate and a token are asked with `tls` and `token_file`.
+    """
 
     enabled: YesNo = Field(
         default=False,
@@ -120,6 +124,24 @@ class PeersConfig(Section):
         description="Its port, on the node's first address according to the Cloud TPU API.",
     )
     addresses: NodeAddresses = Field(default_factory=dict, description="Nodes whose tpuwatch has another address.")
+    tls: YesNo = Field(
+        default=False, description="Ask over TLS. Of `addresses` each says by https:// or http:// whether it is."
+    )
+    ca_file: OptionalPath = Field(
+        default="",
+        description="The certificates (PEM) of the authorities that the nodes' certificates must be from. Empty: those "
+        "that this machine trusts. It is read again when it changes.",
+    )
+    server_name: HostName = Field(
+        default="",
+        description="The name that the nodes' certificates must have: so nodes whose addresses change can share one "
+        "certificate. Empty: the address, or the name, at which a node is asked.",
+    )
+    token_file: OptionalPath = Field(
+        default="",
+        description="The token that the nodes want: a file as `token_file` under [http], whose first line is sent. "
+        "Without `tls` the network can read it.",
+    )
     poll_seconds: Seconds = Field(
         default=30.0, ge=1, le=3600, description="Time between two queries of one node, less a little random jitter."
     )
@@ -219,16 +241,52 @@ class MonitoringConfig(Section):
     )
 
 
-class HttpConfig(Section):
-    """Where metrics, status and API are served. There is no access control: listen only in a trusted network."""
+HALF_TLS: Final = "half_tls"
+_HALF_TLS: Final = "http.certificate_file and http.key_file belong together; give both, or none"
 
-    listen: Listen = Field(default="127.0.0.1:9478", description="Address and port to serve on.")
+
+class HttpConfig(Section):
+    """Where metrics, status and API are served, and to whom. Nothing can be changed through it."""
+
+    listen: Listen = Field(
+        default="127.0.0.1:9478",
+        description="Address and port to serve on. On another address than loopback give a certificate and a token, or "
+        "say `trusted_network`.",
+    )
+    certificate_file: OptionalPath = Field(
+        default="",
+        description="The server's certificate (PEM), and after it those between it and its authority. With it only TLS "
+        "is spoken, version 1.2 or newer. It is read again when it changes.",
+    )
+    key_file: OptionalPath = Field(
+        default="",
+        description="Its private key (PEM, without a passphrase), which only its owner and group may read.",
+    )
+    token_file: OptionalPath = Field(
+        default="",
+        description="A token on each line, which only the file's owner and group may read: each request needs one of "
+        "them, as a bearer token, or as the password of any user. Without it /healthz and /readyz say whether all is "
+        "well, and nothing else. Commands on this machine send the first. It is read again when it changes.",
+    )
+    trusted_network: YesNo = Field(
+        default=False,
+        description="Whether `listen` can be reached by nobody else than who may see all of it, as behind a firewall: "
+        "then TLS and a token are not missed.",
+    )
     hosts: HostNames = Field(
         default=(),
         description="Names under which the page and the API are asked for through a proxy or public DNS. Other names "
         "in a request's Host header are answered with status 421, for a web page could have its own name lead here; "
         "addresses, localhost and this machine's name are always answered.",
     )
+
+    @field_validator("key_file")
+    @classmethod
+    def _require_both(cls, value: str, info: ValidationInfo) -> str:
+        """One without the other would be served without TLS, which nobody means who gives it."""
+        if bool(value) != bool(info.data.get("certificate_file", value)):
+            raise PydanticCustomError(HALF_TLS, _HALF_TLS)
+        return value
 
     @property
     def address(self) -> tuple[str, int]:

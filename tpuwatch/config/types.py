@@ -44,6 +44,14 @@ def split_listen(listen: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def _only(holds: Callable[[Any], object]) -> AfterValidator:
     """Refuse what `holds` denies or raises ValueError for. Messages say what is allowed, and not what was wrong."""
 
@@ -167,6 +175,9 @@ Overrides = Annotated[
 Port = Annotated[int, Field(strict=True), Allowed("a port number")]
 Ports = Annotated[tuple[Annotated[int, Field(strict=True, ge=1, le=65535)], ...], Allowed("a list of port numbers")]
 YesNo = Annotated[bool, Field(strict=True), Allowed("true or false")]
+HostName = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9_][A-Za-z0-9_.-]{0,252})?$"), Allowed("a name without a port, or empty")
+]
 HostNames = Annotated[
     tuple[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}$")], ...],
     Allowed('a list of names without ports, such as ["tpu.example.com"]'),

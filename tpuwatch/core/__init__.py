@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
+    from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
     from tpuwatch.core.text import REDACTED, capital, clean, counted, ended, length, listed, printable, redact
+    from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.units import (
         format_age,
         format_seconds,
@@ -68,8 +70,10 @@ else:
             "json_text": ["dumps", "iso", "parse_time", "times"],
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
+            "reloaded": ["Reloaded"],
             "share": ["installed"],
             "text": ["REDACTED", "capital", "clean", "counted", "ended", "length", "listed", "printable", "redact"],
+            "token_file": ["read_tokens", "require_private"],
             "units": [
                 "format_age",
                 "format_seconds",

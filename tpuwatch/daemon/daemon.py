@@ -31,7 +31,7 @@ from tpuwatch.progress import ProgressService
 from tpuwatch.restart import RestartService
 from tpuwatch.store import EventStore
 from tpuwatch.tune import TuneService
-from tpuwatch.web import HttpServer
+from tpuwatch.web import Access, HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,8 +96,9 @@ class Daemon:
             self._tune = self._new_tune(self._config)
             self._progress_service = self._new_progress()
             self._connect()
+            self._file_problems: list[str] = []  # of certificate and tokens
             self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status(), self._config.peers)
-            self._http = self._serve(self._config)
+            self._http = self._serve(self._config, Access(self._config.http))
             undo.pop_all()
         self.metrics.daemon.set_config(success=True, at=self._started)
 
@@ -203,12 +204,18 @@ class Daemon:
         self._maintenance.run_if_due(self._config.state, self._logs)
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
+            self._look_at_certificate()
             self._logs.on_host(self._node.signals.snapshot.host)
             if (answer := self._logs.new_answer()) is not None:
                 self._node.signals.post_logs(answer)
             self._view.update(self._status(), self._node.judge.nodes)
             self._notifier.status(self._state)
             self._logs.log_suppressed()
+
+    def _look_at_certificate(self) -> None:
+        certificate = self._http.access.certificate
+        self.metrics.daemon.set_certificate_expiry(certificate.expires if certificate is not None else 0.0)
+        self._file_problems = self._http.access.problems
 
     def _status(self) -> DaemonStatus:
         now = self._clock.time()
@@ -237,6 +244,7 @@ class Daemon:
             notices=[
                 *self._store.notices,
                 *filter(None, [self._config_error, self._logs.watch_problem]),
+                *self._file_problems,
                 *self._logs.notices(),
                 *self._node.problems(),
                 *filter(None, [self._progress_service.problem]),
@@ -333,9 +341,17 @@ class Daemon:
         self._view.catalogue = self._logs.catalogue
         self._restart_pending = False
 
-    def _serve(self, config: Config) -> HttpServer:
+    def _serve(self, config: Config, access: Access) -> HttpServer:
         host, port = config.http.address
-        return HttpServer(host, port, view=self._view, metrics=self.metrics, clock=self._clock, hosts=config.http.hosts)
+        return HttpServer(
+            host,
+            port,
+            view=self._view,
+            metrics=self.metrics,
+            clock=self._clock,
+            hosts=config.http.hosts,
+            access=access,
+        )
 
     def _apply_reload(self) -> None:
         """Apply a new configuration, or keep the old one and report why."""
@@ -352,27 +368,29 @@ class Daemon:
                     "reload again when the ledger can be written, or the node runs"
                 )
             restart = self._new_restart(config) if other else None
-            http = None if config.http.listen == self._config.http.listen else self._serve(config)
+            access = Access(config.http)
+            http = None if config.http.listen == self._config.http.listen else self._serve(config, access)
         except ConfigError as error:
             self.metrics.daemon.set_config(success=False, at=now)
             self._config_error = f"The configuration stays as it was: {error}"
             _log.error("%s", self._config_error)
         else:
-            self._swap(config, http, restart)
+            self._swap(config, http, access, restart)
             _log_inconsistencies(config)
             self._config_error = ""
             self.metrics.daemon.set_config(success=True, at=now)
             _log.info("The configuration from %s is in force.", _source(config))
         self._notifier.ready(self._state)
 
-    def _swap(self, config: Config, http: HttpServer | None, restart: RestartService | None) -> None:
+    def _swap(self, config: Config, http: HttpServer | None, access: Access, restart: RestartService | None) -> None:
         before, self._config = self._config, config
         set_up_logging(config.log.format, config.log.level)
         if http is not None:
             self._http.close()
             self._http = http
             http.start()
-            self._announce()
+        self._http.access = access
+        self._announce()
         self._http.set_hosts(config.http.hosts)
         self._view.peers = config.peers
         begin = []
@@ -398,6 +416,7 @@ class Daemon:
     def _announce(self) -> None:
         """Leave the address where a program can find it: with port 0 it is not known before."""
         host, port = self._view.serves = self._http.address
+        self._view.scheme = self._http.access.scheme
         path = self._config.state.dir / ADDRESS_FILE
         new = path.with_suffix(".new")
         try:
@@ -431,7 +450,8 @@ def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:
 
 def _node_part(config: Config) -> tuple[object, ...]:
     """What the node side is made from."""
-    return config.cloud, config.runtime, config.health, config.monitoring, config.logs.compile_grace_seconds
+    own = config.runtime, config.workload, config.health, config.logs.compile_grace_seconds
+    return config.cloud, config.peers, config.monitoring, *own
 
 
 def _restart_part(config: Config) -> tuple[object, ...]:

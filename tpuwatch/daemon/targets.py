@@ -15,27 +15,31 @@ if TYPE_CHECKING:
 
 
 def scrape_targets(
-    nodes: Sequence[JudgedNode], peers: PeersConfig, *, serves: tuple[str, int], worker: str
+    nodes: Sequence[JudgedNode], peers: PeersConfig, *, serves: tuple[str, int], worker: str, scheme: str = "http"
 ) -> list[ScrapeTarget]:
     """A target for each machine that is up, at the address and port that [peers] says; none where no address is known.
 
-    `serves` is where this daemon listens, and `worker` the number of its machine in its node, "" if it has none.
+    `serves` is where this daemon listens, `scheme` how it is asked there, and `worker` the number of its machine in its
+    node, "" if it has none.
     """
-    return [target for node in nodes for target in _targets(node, peers, serves, worker)]
+    return [target for node in nodes for target in _targets(node, peers, serves, worker, scheme)]
 
 
-def _targets(node: JudgedNode, peers: PeersConfig, serves: tuple[str, int], worker: str) -> Iterator[ScrapeTarget]:
+def _targets(
+    node: JudgedNode, peers: PeersConfig, serves: tuple[str, int], worker: str, scheme: str
+) -> Iterator[ScrapeTarget]:
     own = (int(worker) if worker.isdecimal() else 0) if node.own else None
     up = node.cloud is not None and node.cloud.runs
     addresses = node.cloud.addresses if node.cloud is not None and up else ()
-    urls = {number: _url(address, peers.port) for number, address in enumerate(addresses)}
+    others = "https" if peers.tls else "http"
+    urls = {number: _url(others, address, peers.port) for number, address in enumerate(addresses)}
     for name in (node.node, f"{node.zone}/{node.node}"):
         if up and name in peers.addresses:
             urls[0] = peers.addresses[name]
     if own is not None:
         host, port = serves
         known = addresses[own] if own < len(addresses) else ""
-        urls[own] = _url(known if _takes_all(host) else host, port)
+        urls[own] = _url(scheme, known if _takes_all(host) else host, port)
     for number, url in sorted(urls.items()):
         if url:
             yield ScrapeTarget(url, node.zone, node.node, number)
@@ -49,5 +53,5 @@ def _takes_all(host: str) -> bool:
         return False
 
 
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}" if host else ""
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}" if host else ""

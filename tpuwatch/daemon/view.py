@@ -31,6 +31,7 @@ class DaemonView:
         self.catalogue = catalogue
         self.peers = peers
         self.serves = ("", 0)  # where the daemon listens
+        self.scheme = "http"  # and how it is asked there
         self._store = store
         self._clock = clock
         self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
@@ -76,7 +77,7 @@ class DaemonView:
     def targets(self) -> Sequence[ScrapeTarget]:
         status, nodes = self._current
         worker = status.identity.worker.value if status.identity is not None else ""
-        return scrape_targets(nodes, self.peers, serves=self.serves, worker=worker)
+        return scrape_targets(nodes, self.peers, serves=self.serves, scheme=self.scheme, worker=worker)
 
     def _with_plans(self, findings: list[Finding]) -> Sequence[Finding]:
         """The findings with the sizes that are decided by now."""

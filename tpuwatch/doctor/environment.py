@@ -18,6 +18,7 @@ from tpuwatch.doctor.users import User, current_user
 from tpuwatch.host import USER_FILES, parse_users
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Mapping, Sequence
 
     from tpuwatch.config import Config
@@ -60,10 +61,17 @@ def fetch(
     headers: Mapping[str, str] | None = None,
     seconds: float = 2.0,
     tls: bool = False,
+    secured: Callable[[socket.socket], socket.socket] | None = None,
 ) -> HttpReply:
-    """GET http(s)://address/path; `seconds` is the limit of each step. Raises OSError and http.client.HTTPException."""
+    """GET http(s)://address/path; `seconds` is the limit of each step. Raises OSError and http.client.HTTPException.
+
+    `secured` makes a connection one over TLS, where that is not by the authorities that this machine trusts.
+    """
     kind = http.client.HTTPSConnection if tls else http.client.HTTPConnection
     with contextlib.closing(kind(address, timeout=seconds)) as connection:
+        if secured is not None:
+            connection.connect()
+            connection.sock = secured(connection.sock)
         connection.request("GET", path, headers=dict(headers or {}))
         reply = connection.getresponse()
         body = reply.read(_MAX_BODY).decode("utf-8", "replace")

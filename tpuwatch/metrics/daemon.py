@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.metrics.families import Families
 
-HTTP_CODES: Final = ("200", "400", "404", "405", "421", "431", "500", "503", "other")
+HTTP_CODES: Final = ("200", "400", "401", "404", "405", "421", "431", "500", "503", "other")
 
 
 def add_build(new: Families) -> None:
@@ -72,6 +72,11 @@ class DaemonMetrics:
             "code",
             HTTP_CODES,
         )
+
+        self.set_certificate_expiry = new.gauge(
+            "tpuwatch_http_certificate_expiry_timestamp_seconds",
+            "When the certificate that tpuwatch's own HTTP server uses ends; 0 without TLS.",
+        ).set
 
     def set_store(self, *, durable: bool, events: int) -> None:
         """The store holds `events` events; `durable`: new ones reach the disk."""

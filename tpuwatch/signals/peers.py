@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from tpuwatch import __version__
-from tpuwatch.core import Pacing, TpuwatchError, clean
+from tpuwatch.core import ConfigError, Pacing, TpuwatchError, clean
 from tpuwatch.google import Connector, DeadlineSocket, LookupTimeoutError, TooLargeError, read_whole
 from tpuwatch.model import (
     Action,
@@ -36,6 +36,7 @@ from tpuwatch.model import (
     node_label,
     split_label,
 )
+from tpuwatch.signals.peer_access import PeerAccess
 
 if TYPE_CHECKING:
     import random
@@ -75,6 +76,7 @@ class PeersSignal:
     def __init__(self, peers: PeersConfig, *, clock: Clock, rng: random.Random) -> None:
         self.answers: Mapping[str, Answer[Peer]] = {}  # by label, replaced when an answer changed, and periodically
         self._peers = peers
+        self._access = PeerAccess(peers)
         self._clock = clock
         self._rng = rng
         self._lock = threading.Lock()
@@ -103,7 +105,7 @@ class PeersSignal:
                 peer = before.get(label)
                 if peer is None or peer.node.created != node.created:
                     pacing = Pacing(self._peers.poll_seconds, clock=self._clock, rng=self._rng)
-                    peer = _Peer(label, pacing, self._clock)
+                    peer = _Peer(label, pacing, self._clock, self._access)
                 peer.node, peer.url = node, self._url(node, own)
                 self._known[label] = peer
             return bool(self._known.keys() - before.keys())
@@ -137,7 +139,7 @@ class PeersSignal:
         if not node.address:
             return ""
         host = f"[{node.address}]" if ":" in node.address else node.address
-        return f"http://{host}:{self._peers.port}"
+        return f"{'https' if self._peers.tls else 'http'}://{host}:{self._peers.port}"
 
     def _due(self) -> list[_Peer]:
         """Return the peers that are due; of those that failed only so many that the others do not wait for them."""
@@ -191,8 +193,9 @@ class _Peer:
     node: CloudNode
     url: str
 
-    def __init__(self, label: str, pacing: Pacing, clock: Clock) -> None:
+    def __init__(self, label: str, pacing: Pacing, clock: Clock, access: PeerAccess) -> None:
         self.label = label
+        self._access = access
         self.pacing = pacing
         self.dialer = Connector(clock)
         self.answer: Answer[Peer] = _NOT_YET  # replaced, never changed
@@ -233,7 +236,7 @@ class _Peer:
         if not self.url:
             text = "The Cloud TPU API gives no address of it: give one in `addresses` under [peers]."
             raise PeerError(Problem.UNREACHABLE, text)
-        reply = ask(self.url, self.dialer, clock=self._clock, seconds=seconds)
+        reply = ask(self.url, self.dialer, clock=self._clock, seconds=seconds, access=self._access)
         if other := _mismatch(reply, self.node):
             text = f"At {self.url} {other}, not the one of {self.node.name}. Check `addresses` under [peers]."
             raise PeerError(Problem.FOREIGN, text)
@@ -322,11 +325,13 @@ class PeerReply:
     boot_id: str = ""  # of its machine's boot; "" where it does not report it
 
 
-def ask(url: str, dialer: Connector, *, clock: Clock, seconds: float) -> PeerReply:
-    """Ask the tpuwatch at "http://host:port". Raises PeerError, within little more than `seconds`."""
+def ask(url: str, dialer: Connector, *, clock: Clock, seconds: float, access: PeerAccess | None = None) -> PeerReply:
+    """Ask the tpuwatch at "http(s)://host:port". Raises PeerError, within little more than `seconds`."""
     deadline = clock.monotonic() + seconds
     try:
-        return read_reply(_get(url, dialer, clock, deadline), url)
+        return read_reply(_get(url, dialer, clock, deadline, access or PeerAccess()), url)
+    except ConfigError as error:
+        raise PeerError(Problem.CREDENTIALS, f"The tpuwatch of other nodes cannot be asked: {error}.") from error
     except LookupTimeoutError as error:
         raise PeerError(Problem.UNREACHABLE, f"{url}: {error}. Check the DNS.") from error
     except TimeoutError as error:
@@ -380,31 +385,43 @@ def _sources(listed: Any) -> frozenset[Source]:
     return frozenset(one for one in named if one is not None) or frozenset({Source.TEXT})
 
 
-def _get(url: str, dialer: Connector, clock: Clock, deadline: float) -> Any:
+def _get(url: str, dialer: Connector, clock: Clock, deadline: float, access: PeerAccess) -> Any:
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     host, port = parts.hostname or "", parts.port or (443 if secure else 80)
     with dialer.connection(host, port, deadline) as plain:
-        connection = _wrapped(plain, host) if secure else plain
+        connection = _secured(plain, host, url, access) if secure else plain
         with connection:
             request = http.client.HTTPConnection(host, port)
             request.sock = DeadlineSocket(connection, deadline, clock, MAX_REPLY_BYTES)  # has the methods used
-            request.request("GET", parts.path.rstrip("/") + PATH, headers=_HEADERS)
+            request.request("GET", parts.path.rstrip("/") + PATH, headers={**_HEADERS, **access.headers()})
             with request.getresponse() as reply:
                 return _document(reply, url)
 
 
 def _document(reply: http.client.HTTPResponse, url: str) -> Any:
+    if reply.status == http.client.UNAUTHORIZED:
+        text = f"{url} wants another token: give it one of its own, or its token here, in `token_file` under [peers]."
+        raise PeerError(Problem.DENIED, text)
     if reply.status != 200:
         text = f"{url} answered {reply.status} to {PATH}. Ask it there what is wrong: tpuwatch status."
         raise PeerError(Problem.SERVER if reply.status >= 500 else Problem.FOREIGN, text)
     return json.loads(read_whole(reply))
 
 
-def _wrapped(plain: socket.socket, host: str) -> socket.socket:
+def _secured(plain: socket.socket, host: str, url: str, access: PeerAccess) -> socket.socket:
     import ssl  # seldom needed
 
-    return ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+    try:
+        return access.context().wrap_socket(plain, server_hostname=access.server_name or host)
+    except ssl.SSLCertVerificationError as error:
+        text = f"The certificate at {url} is not accepted: {error.verify_message}. Check `ca_file` and `server_name`"
+        raise PeerError(Problem.FOREIGN, f"{text} under [peers].") from error
+    except ssl.SSLEOFError as error:
+        raise http.client.RemoteDisconnected("") from error
+    except ssl.SSLError as error:
+        reason = (error.reason or "unknown").replace("_", " ").lower()
+        raise PeerError(Problem.FOREIGN, f"{url} does not speak TLS as it should ({reason}).") from error
 
 
 def _broken(url: str, error: OSError) -> PeerError:

@@ -8,7 +8,8 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.web import serializers
-    from tpuwatch.web.client import ask_daemon, ask_metrics, daemon_address, reading_documents
+    from tpuwatch.web.access import Access
+    from tpuwatch.web.client import DaemonAddress, ask_daemon, ask_metrics, daemon_address, reading_documents
     from tpuwatch.web.daemon_events import DaemonEvents
     from tpuwatch.web.routes import MAX_LIMIT, MAX_NODES
     from tpuwatch.web.serializers import diagnosis, event, tune_sentences
@@ -17,7 +18,8 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "client": ["ask_daemon", "ask_metrics", "daemon_address", "reading_documents"],
+            "access": ["Access"],
+            "client": ["DaemonAddress", "ask_daemon", "ask_metrics", "daemon_address", "reading_documents"],
             "daemon_events": ["DaemonEvents"],
             "routes": ["MAX_LIMIT", "MAX_NODES"],
             "serializers": ["diagnosis", "event", "tune_sentences"],

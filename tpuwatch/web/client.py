@@ -1,36 +1,87 @@
-"""The HTTP client with which commands read the documents of the daemon on this machine."""
+"""The HTTP client with which commands read the documents of the daemon on this machine.
+
+Over TLS the daemon is known by its certificate itself, which is in the file that the configuration names: what
+authority it is from, and for which names, is for others.
+"""
 
 from __future__ import annotations
 
 import http.client
 import json
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
-from tpuwatch.core import SystemClock, TpuwatchError, printable
+from tpuwatch.core import ConfigError, SystemClock, TpuwatchError, printable, read_tokens
 from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from tpuwatch.config import Config
 
+_FOOTER: Final = "-----END CERTIFICATE-----"
 SECONDS = 10.0  # for one answer
 MAX_BYTES: Final = 128 << 20  # of one answer: 10,000 nodes with all that can be said of them
 
 
-def daemon_address(config: Config) -> str:
+@dataclass(frozen=True, slots=True)
+class DaemonAddress:
+    """Where a daemon is asked, and how. As text: "host:port"."""
+
+    listen: str
+    certificate_file: str = ""  # what it proves itself by; "": it does not speak TLS
+    token_file: str = ""  # what it wants a token of; "": it wants none
+
+    def __str__(self) -> str:
+        return self.listen
+
+    def headers(self) -> dict[str, str]:
+        """With which it is asked. Raises TpuwatchError if this user may not read its tokens."""
+        if not self.token_file:
+            return {}
+        try:
+            return {"Authorization": f"Bearer {read_tokens(Path(self.token_file))[0]}"}
+        except ConfigError as error:
+            raise TpuwatchError(f"the daemon at {self} wants a token: {error}; `sudo` may read it") from error
+
+    def secured(self, plain: socket.socket) -> socket.socket:
+        """The connection over TLS, to nobody else than the daemon. Raises OSError, and TpuwatchError."""
+        import ssl  # seldom needed
+
+        try:
+            pem = Path(self.certificate_file).read_text()
+            expected = ssl.PEM_cert_to_DER_cert(pem[pem.index(ssl.PEM_HEADER) :].partition(ssl.PEM_FOOTER)[0] + _FOOTER)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it holds no certificate"
+            text = f"the daemon at {self} speaks TLS, and {self.certificate_file} cannot be read: {reason}"
+            raise TpuwatchError(text) from error
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the whole certificate is compared
+        connection = context.wrap_socket(plain)
+        if connection.getpeercert(binary_form=True) != expected:
+            connection.close()
+            raise TpuwatchError(
+                f"what answers at {self} has another certificate than {self.certificate_file}; if that is new, "
+                "`journalctl -u tpuwatch` says why it is not in use"
+            )
+        return connection
+
+
+def daemon_address(config: Config) -> DaemonAddress:
     """The address that the daemon wrote to its state directory, which differs with port 0; else the configured one."""
     from tpuwatch.model import ADDRESS_FILE
 
-    try:
-        return (config.state.dir / ADDRESS_FILE).read_text().strip() or config.http.listen
-    except OSError:
-        return config.http.listen
+    listen, http = config.http.listen, config.http
+    with suppress(OSError):
+        listen = (config.state.dir / ADDRESS_FILE).read_text().strip() or listen
+    return DaemonAddress(listen, http.certificate_file, http.token_file)
 
 
-def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
+def ask_daemon(address: DaemonAddress | str, name: str, key: str, query: str = "") -> Any:
     """The document /api/v1/`name`. It has `key`; an answer without it comes from some other program.
 
     Raises TpuwatchError, with what to do, if there is no such answer.
@@ -48,7 +99,7 @@ def ask_daemon(address: str, name: str, key: str, query: str = "") -> Any:
     return document
 
 
-def ask_metrics(address: str) -> str:
+def ask_metrics(address: DaemonAddress | str) -> str:
     """The daemon's metrics as Prometheus reads them. Raises TpuwatchError, with what to do, if there is no answer."""
     status, body = _ask(address, "/metrics")
     if status != http.client.OK:
@@ -56,9 +107,9 @@ def ask_metrics(address: str) -> str:
     return body.decode("utf-8", "replace")
 
 
-def _ask(address: str, target: str) -> tuple[int, bytes]:
+def _ask(address: DaemonAddress | str, target: str) -> tuple[int, bytes]:
     try:
-        return _get(address, target)
+        return _get(DaemonAddress(address) if isinstance(address, str) else address, target)
     except TimeoutError as error:
         raise TpuwatchError(
             f"nobody at {address} has answered for {SECONDS:.0f} s: the daemon hangs, or the machine is too busy; "
@@ -70,20 +121,24 @@ def _ask(address: str, target: str) -> tuple[int, bytes]:
         raise _no_daemon(address, "some other program does") from error
 
 
-def _get(address: str, target: str) -> tuple[int, bytes]:
+def _get(address: DaemonAddress, target: str) -> tuple[int, bytes]:
     """Status and body of the answer; it has SECONDS and MAX_BYTES in all, however it comes."""
     clock = SystemClock()
     deadline = clock.monotonic() + SECONDS
-    request = http.client.HTTPConnection(address)
-    with Connector(clock).connection(request.host, request.port, deadline) as plain:
-        request.sock = DeadlineSocket(plain, deadline, clock, MAX_BYTES)  # has the methods used
-        request.request("GET", target)
+    headers = address.headers()
+    request = http.client.HTTPConnection(str(address))
+    with Connector(clock).connection(request.host, request.port, deadline) as plain, ExitStack() as stack:
+        connection = plain
+        if address.certificate_file:
+            connection = stack.enter_context(address.secured(plain))
+        request.sock = DeadlineSocket(connection, deadline, clock, MAX_BYTES)  # has the methods used
+        request.request("GET", target, headers=headers)
         with request.getresponse() as reply:
             return reply.status, read_whole(reply)
 
 
 @contextmanager
-def reading_documents(address: str) -> Iterator[None]:
+def reading_documents(address: DaemonAddress | str) -> Iterator[None]:
     """A context for code that reads the daemon's documents: those of another version may have other keys.
 
     Raises TpuwatchError for a key that is missing or has another type.
@@ -97,7 +152,7 @@ def reading_documents(address: str) -> Iterator[None]:
         ) from error
 
 
-def _no_daemon(address: str, reason: str) -> TpuwatchError:
+def _no_daemon(address: DaemonAddress | str, reason: str) -> TpuwatchError:
     return TpuwatchError(
         f"no daemon answers at {address} ({reason}); start it with `tpuwatch run` or `systemctl start tpuwatch`, "
         "or read what it left behind with `tpuwatch events`"

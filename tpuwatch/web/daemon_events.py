@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from tpuwatch.model import Cause, Event, Place
-from tpuwatch.web.client import ask_daemon
+from tpuwatch.web.client import DaemonAddress, ask_daemon
 from tpuwatch.web.routes import MAX_LIMIT
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class DaemonEvents:
     document that is not one of this version's daemon.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: DaemonAddress | str) -> None:
         self._address = address
 
     def last_id(self) -> int:

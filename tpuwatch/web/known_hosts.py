@@ -26,9 +26,13 @@ class KnownHosts:
         self._loopback = ipaddress.ip_address(address.partition("%")[0]).is_loopback
         self._names = {"localhost", *(name.lower().removesuffix(".") for name in names)}
 
-    def allow(self, headers: Iterable[str], path: str) -> bool:
-        """Whether to answer a request for `path` with these Host headers; browsers send exactly one."""
-        return all(self._knows(_name(header), path) for header in headers)
+    def allow(self, headers: Iterable[str], path: str, certified: Collection[str] = ()) -> bool:
+        """Whether to answer a request for `path` with these Host headers; browsers send exactly one.
+
+        `certified`: names in the certificate of this server, which no page elsewhere can lead here.
+        """
+        names = map(_name, headers)
+        return all(name in certified or self._knows(name, path) for name in names)
 
     def _knows(self, name: str, path: str) -> bool:
         if name in self._names or name.endswith(".localhost") or _is_address(name):

@@ -30,11 +30,13 @@ _PAGE_EVENTS = 50
 _LATE_LAUNCHES = 500  # that may show a finding to be over
 _ERRORS = {
     400: "The request is not valid HTTP.",
+    401: "The request has no token that is in `token_file` under [http]: send `Authorization: Bearer TOKEN`.",
     405: "tpuwatch is read-only: use GET or HEAD.",
     421: "The request's Host is not known to be a name of this server; if it is one, add it to `hosts` under [http].",
     431: "The request is too large.",
     505: "tpuwatch speaks HTTP/1.0 and HTTP/1.1.",
 }
+_ERROR_HEADERS = {401: {"WWW-Authenticate": 'Basic realm="tpuwatch"'}, 405: {"Allow": "GET, HEAD"}}
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,14 @@ class Routes:
         except Exception:  # noqa: BLE001 # logged, and the client gets a server error
             _log.exception("Failed to answer %r", path[:100])
             return _json(500, {"error": "tpuwatch failed to answer; its log has the reason."})
+
+    def probe(self, target: str) -> Response | None:
+        """What /healthz and /readyz say to those without a token, such as the kubelet; None for all other paths."""
+        path = target.partition("?")[0]
+        if path not in self._others:
+            return None
+        response = self.respond(path, accept="")
+        return _json(response.code, {"ready": response.code == 200}) if path == "/readyz" else response
 
     def _route(self, path: str, query: str, accept: str) -> Response:
         if path == "/metrics":
@@ -122,10 +132,9 @@ class Routes:
         return Response(200, "text/html; charset=utf-8", html.encode("utf-8", "replace"), headers)
 
 
-def error_response(code: int) -> Response:
-    """The response to a request that no route answers."""
-    headers = {"Allow": "GET, HEAD"} if code == 405 else {}
-    return _json(code, {"error": _ERRORS.get(code, _ERRORS[400])}, headers)
+def error_response(code: int, text: str = "") -> Response:
+    """The response to a request that no route answers; `text`: why, other than what is usual for the code."""
+    return _json(code, {"error": text or _ERRORS.get(code, _ERRORS[400])}, _ERROR_HEADERS.get(code, {}))
 
 
 def _json(code: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:

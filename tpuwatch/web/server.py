@@ -1,27 +1,31 @@
 """The read-only HTTP server: metrics, health, the JSON documents, the status page.
 
 It answers GET and HEAD, one request per connection. The number of connections, the size of a request and the time that
-a connection may take are bounded, and connections without a request give way, so that no client can occupy the server.
+a connection may take, its TLS handshake included, are bounded, and connections without a request give way, so that no
+client can occupy the server.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
 import logging
 import socket
 import socketserver
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError
+from tpuwatch.web.access import Access
 from tpuwatch.web.known_hosts import KnownHosts
 from tpuwatch.web.routes import Response, Routes, error_response
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 16 * 1024
-HEAD_SECONDS: Final = 2.0  # from accept to the end of the request's head
+HEAD_SECONDS: Final = 2.0  # from accept to the end of the request's head, with the TLS handshake
 CONNECTION_SECONDS: Final = 15.0  # from accept to close
 POLL_SECONDS: Final = 0.2  # how soon an expired connection or a close is noticed
 DRAIN_SECONDS: Final = 0.5  # how long a close waits for responses, and an unread request body may take
@@ -43,6 +47,7 @@ SAFETY_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
+_HANDSHAKE: Final = b"\x16"  # the first byte of TLS
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 _log = logging.getLogger(__name__)
@@ -52,15 +57,25 @@ class HttpServer:
     """Serves a view and the metrics on one address, from threads of its own."""
 
     def __init__(
-        self, host: str, port: int, *, view: View, metrics: Metrics, clock: Clock, hosts: Collection[str] = ()
+        self,
+        host: str,
+        port: int,
+        *,
+        view: View,
+        metrics: Metrics,
+        clock: Clock,
+        hosts: Collection[str] = (),
+        access: Access | None = None,
     ) -> None:
         """Binds the address at once; requests are answered after `start`. Port 0 takes any free one.
 
-        `hosts`: names under which it is asked for besides those that it knows itself.
+        `hosts`: names under which it is asked for besides those that it knows itself. Without `access` everybody may
+        ask, without TLS.
         Raises ConfigError, with what to do, when the address cannot be used.
         """
         self._host = host
         self._server = _bind(host, port, Routes(view, metrics), metrics, clock)
+        self._server.access = access or Access()
         self._thread: threading.Thread | None = None
         self.set_hosts(hosts)
 
@@ -73,13 +88,23 @@ class HttpServer:
     @property
     def url(self) -> str:
         host, port = self.address
-        return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        scheme = self._server.access.scheme
+        return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"
 
     def set_hosts(self, hosts: Collection[str]) -> None:
         """From now on answer to these names, besides those that the server knows itself."""
         machine = socket.gethostname()
         own = (self._host, machine, machine.partition(".")[0])
         self._server.hosts = KnownHosts(self.address[0], (*own, *hosts))
+
+    @property
+    def access(self) -> Access:
+        """Who may ask. Another one holds for connections from then on."""
+        return self._server.access
+
+    @access.setter
+    def access(self, access: Access) -> None:
+        self._server.access = access
 
     def start(self) -> None:
         """Start to answer requests."""
@@ -197,6 +222,7 @@ class _Server(socketserver.TCPServer):
     allow_reuse_port = False  # a second tpuwatch on the same port must fail, not share it
     request_queue_size = 64
     hosts: KnownHosts
+    access: Access
 
     def __init__(self, family: int, address: Any, routes: Routes, metrics: Metrics, clock: Clock) -> None:
         self.address_family = family
@@ -216,7 +242,8 @@ class _Server(socketserver.TCPServer):
         self.metrics.daemon.count_http_request(503)
         try:
             request.settimeout(0)
-            request.send(_BUSY)
+            if not isinstance(request, ssl.SSLSocket):  # there is no time for a handshake
+                request.send(_BUSY)
         except OSError as error:  # the client went away
             _log.debug("HTTP connection ended early: %s", error)
         self.shutdown_request(request)
@@ -224,11 +251,16 @@ class _Server(socketserver.TCPServer):
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept a connection; without a free file descriptor wait a little, for the poll would come back at once."""
         try:
-            return super().get_request()
+            connection, address = super().get_request()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 _log.warning("Cannot accept an HTTP connection: %s", error.strerror)
                 self._pause.wait(POLL_SECONDS)
+            raise
+        try:
+            return self.access.wrap(connection), address
+        except OSError:  # the client went away
+            connection.close()
             raise
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 # the base class calls it so
@@ -244,6 +276,7 @@ class _Server(socketserver.TCPServer):
         except Exception:  # noqa: BLE001 # one connection's failure is logged and stays its own
             _log.exception("HTTP connection failed")
         finally:
+            _say_goodbye(request)
             self.connections.remove(request)
             self.shutdown_request(request)
 
@@ -263,6 +296,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def handle(self) -> None:
         """Read the request's head and respond; the connection is closed afterwards."""
+        if isinstance(self.connection, ssl.SSLSocket) and not self._shake_hands(self.connection):
+            return
         try:
             self.rfile = io.BytesIO(_read_head(self.connection))
         except _TooLargeError:
@@ -276,10 +311,34 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command not in ("GET", "HEAD"):
             self.send_error(405)
             return
-        if not self.server.hosts.allow(self.headers.get_all("Host", ()), self.path.partition("?")[0]):
+        certificate = self.server.access.certificate
+        names = certificate.names if certificate is not None else ()
+        if not self.server.hosts.allow(self.headers.get_all("Host", ()), self.path.partition("?")[0], names):
             self._send(error_response(421))
             return
-        self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
+        if self.server.access.allows(self.headers.get_all("Authorization", ())):
+            self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
+        else:
+            self._send(self.server.routes.probe(self.path) or error_response(401))
+
+    def _shake_hands(self, connection: ssl.SSLSocket) -> bool:
+        """Whether the client speaks TLS. One that speaks HTTP is told so, as it would be. Raises OSError."""
+        first = socket.socket.recv(connection, 1, socket.MSG_PEEK)  # of the connection below
+        if first and first != _HANDSHAKE:
+            self._tell_plainly(connection)
+            return False
+        connection.do_handshake()
+        return True
+
+    def _tell_plainly(self, connection: ssl.SSLSocket) -> None:
+        """Nothing else is ever sent without TLS where there is a certificate."""
+        response = error_response(400, "Here TLS is spoken: ask by https://.")
+        self.server.metrics.daemon.count_http_request(response.code)
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {response.content_type}\r\nContent-Length: "
+        text = f"{head}{len(response.body)}\r\nConnection: close\r\n\r\n".encode() + response.body
+        socket.socket.sendall(connection, text)
+        self.server.connections.end(self.connection)
+        _drain(connection, socket.socket.recv)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002 # the base class calls it so
         """Respond with an error as JSON, then read on: closing with unread bytes would discard the response."""
@@ -343,17 +402,27 @@ def _is_wanted(offer: str, coding: str) -> bool:
     return name.strip() == coding and weight.replace(" ", "") not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
 
 
-def _drain(connection: socket.socket) -> None:
+def _drain(
+    connection: socket.socket, receive: Callable[[socket.socket, int], bytes] = lambda one, count: one.recv(count)
+) -> None:
     """Read what the client still sends, within bounds: closing a socket with unread bytes discards what was sent."""
     _shut(connection, socket.SHUT_WR)
     connection.settimeout(DRAIN_SECONDS)
     for _ in range(DRAIN_BYTES // 4096):
-        if not connection.recv(4096):
+        if not receive(connection, 4096):
             return
+
+
+def _say_goodbye(connection: socket.socket) -> None:
+    """End TLS as it should be, so that the client knows that nothing was cut off; its own end is not waited for."""
+    if isinstance(connection, ssl.SSLSocket):
+        with contextlib.suppress(OSError, ValueError):
+            connection.settimeout(0)
+            connection.unwrap()
 
 
 def _shut(connection: socket.socket, how: int) -> None:
     try:
-        connection.shutdown(how)
+        socket.socket.shutdown(connection, how)  # below TLS, whose own would make it a plain one for its thread
     except OSError as error:  # it is gone already
         _log.debug("HTTP connection was closed: %s", error)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,3 +103,41 @@ def test_what_is_in_vain_is_named_with_what_to_do(tmp_path: Path, text: str, wha
 def test_a_package_that_is_missing_is_named_with_its_command(tmp_path: Path) -> None:
     (sentence,) = found(tmp_path, '[ledger]\nkind = "gcs"\nbucket = "bucket"', installed=False)
     assert sentence.endswith("Run: pip install 'tpuwatch[gcs]'")
+
+
+OPEN = {"listen": "0.0.0.0:9478"}
+FILES = {"certificate_file": "/c.pem", "key_file": "/k.pem"}
+
+
+@pytest.mark.parametrize(
+    ("http", "sentence"),
+    [
+        (OPEN, "unencrypted, to everybody who can reach it: http.certificate_file, http.token_file is not set."),
+        ({**OPEN, **FILES}, "lines of logs to everybody who can reach it: http.token_file is not set."),
+        ({**OPEN, "token_file": "/t"}, "with a token that can be read on the way: http.certificate_file is not set."),
+        ({**OPEN, **FILES, "token_file": "/t"}, ""),
+        ({**OPEN, "trusted_network": True}, ""),
+        ({"listen": "[::1]:9478"}, ""),
+        ({"listen": "localhost:9478"}, ""),
+    ],
+)
+def test_an_address_that_others_reach_lacks_tls_and_a_token(http: dict[str, Any], sentence: str) -> None:
+    found = inconsistencies(Config.model_validate({"http": http}))
+    assert len(found) == bool(sentence)
+    assert all(sentence in one for one in found)
+
+
+@pytest.mark.parametrize(
+    ("peers", "sentence"),
+    [
+        ({"ca_file": "/ca.pem"}, "peers.ca_file has no effect: no node is asked over TLS."),
+        ({"token_file": "/t"}, "peers.token_file is sent where everybody in the network can read it"),
+        ({"tls": True, "ca_file": "/ca.pem", "token_file": "/t", "server_name": "tpu.example.org"}, ""),
+        ({"addresses": {"a": "https://a:1"}, "ca_file": "/ca.pem"}, ""),
+    ],
+)
+def test_keys_of_tls_without_it(peers: dict[str, Any], sentence: str) -> None:
+    given = {"cloud": {"nodes": ["a"]}, "peers": {"enabled": True, **peers}}
+    found = inconsistencies(Config.model_validate(given))
+    assert len(found) == bool(sentence)
+    assert all(one.startswith(sentence) for one in found)

@@ -86,7 +86,11 @@ def test_a_configuration_does_not_change(tmp_path: Path) -> None:
         ("poll_seconds = 1", "poll_seconds is not a key of tpuwatch; did you mean logs.poll_seconds?"),
         ("[htttp]", "htttp is not a key of tpuwatch; did you mean http?"),
         ("[zebra]", f"zebra is not a key of tpuwatch; known are {TABLES}"),
-        ("[http]\nqqqqqqqqqqqq = 1", "http.qqqqqqqqqqqq is not a key of tpuwatch; known are http.listen, http.hosts"),
+        (
+            "[http]\nqqqqqqqqqqqq = 1",
+            "http.qqqqqqqqqqqq is not a key of tpuwatch; known are http.listen, http.certificate_file, http.key_file, "
+            "http.token_file, http.trusted_network, http.hosts",
+        ),
         ("source = '/x'", f"source is not a key of tpuwatch; known are {TABLES}"),
     ],
 )
@@ -324,3 +328,11 @@ def test_a_file_of_others(tmp_path: Path) -> None:
             load_config(None, {}, system_path=path)
     finally:
         tmp_path.chmod(0o755)
+
+
+@pytest.mark.parametrize("given", ['certificate_file = "/c.pem"', 'key_file = "/k.pem"'])
+def test_a_certificate_and_its_key_belong_together(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"[http]\n{given}\n")
+    with pytest.raises(ConfigError, match=r"http\.certificate_file and http\.key_file belong together; give both"):
+        load_config(path, {})

@@ -57,3 +57,12 @@ def test_the_own_machine_is_where_the_daemon_listens() -> None:
     assert urls(own, worker="7", serves=ANY)[2:] == []
     assert urls(node("this-vm", own=True)) == ["this-vm 0 http://127.0.0.1:9000"]
     assert urls(node("this-vm", own=True), serves=("::", 9000)) == []
+
+
+def test_those_who_are_asked_over_tls_are_scraped_so() -> None:
+    peers = Config.model_validate({"peers": {"enabled": True, "tls": True}}).peers
+    own = node("a", "10.0.0.1", own=True)
+    found = scrape_targets([own, node("b", "10.0.0.2")], peers, serves=LOCAL, worker="0", scheme="http")
+    assert [target.url for target in found] == ["http://127.0.0.1:9000", "https://10.0.0.2:9478"]
+    found = scrape_targets([own], peers, serves=ANY, worker="0", scheme="https")
+    assert [target.url for target in found] == ["https://10.0.0.1:9000"]

@@ -12,6 +12,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.paths import ROOT
+from tests.standins.certificates import Authority
 from tests.unit.deploy.alerts import PROMETHEUS, RULES, RUNBOOK_URL, RUNBOOKS, alerts, rules
 from tests.unit.metrics.test_registry import filled, scrape
 
@@ -104,9 +105,11 @@ def test_each_metric_label_and_value_exists() -> None:
 @needs_promtool
 def test_documented_scrape_configurations_are_valid(tmp_path: Path) -> None:
     checked = 0
+    Authority(tmp_path)  # ca.pem
+    (tmp_path / "token").write_text("an-example-token\n")
     for document in (ROOT / "docs" / "alerts.md", ROOT / "docs" / "metrics.md"):
         for block in re.findall(r"```yaml\n(.*?)```", document.read_text(), re.DOTALL):
-            found = yaml.safe_load(block)
+            found = yaml.safe_load(block.replace("/etc/prometheus/tpuwatch/", f"{tmp_path}/"))
             config = found["receivers"]["prometheus"]["config"] if "receivers" in found else found
             if "rule_files" in config:
                 config["rule_files"] = [str(PROMETHEUS / Path(name).name) for name in config["rule_files"]]
@@ -115,7 +118,7 @@ def test_documented_scrape_configurations_are_valid(tmp_path: Path) -> None:
             assert promtool("check", "config", str(file)) == ""
             assert all(scrape["honor_labels"] for scrape in config["scrape_configs"])
             checked += 1
-    assert checked == 4
+    assert checked == 5
 
 
 def test_what_has_a_series_only_while_it_holds_is_never_compared_with_0() -> None:

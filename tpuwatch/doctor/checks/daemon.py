@@ -8,18 +8,19 @@ import http.client
 import json
 import random
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import SystemClock, format_size, installed
+from tpuwatch.core import ConfigError, SystemClock, TpuwatchError, format_size, installed
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
 from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.google_apis import identity
 from tpuwatch.libtpu import counted
 from tpuwatch.model import ADDRESS_FILE, Problem
+from tpuwatch.web import Access, DaemonAddress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from tpuwatch.doctor.environment import Environment
 
@@ -30,6 +31,7 @@ _START = "`sudo systemctl start tpuwatch`, or `tpuwatch run`"
 _PROPERTIES = "LoadState,ActiveState,UnitFileState,Result,NRestarts,PrivateTmp,DynamicUser,User"
 _MARGIN = 64 << 20  # above the store's limit, for SQLite's write-ahead log
 _SECONDS = 2.0
+_RENEW_DAYS = 14  # before a certificate ends
 
 
 def disk(environment: Environment) -> Iterator[Result]:
@@ -99,6 +101,9 @@ def address(environment: Environment) -> Iterator[Result]:
     except TimeoutError:
         yield _taken(listen, "something that does not answer in time")
         return
+    except TpuwatchError as error:
+        yield unknown(f"{cut(str(error), 300)}.", environment.sudo)
+        return
     except (ValueError, http.client.HTTPException):
         yield _taken(listen, "another program")
         return
@@ -140,6 +145,9 @@ def daemon(environment: Environment) -> Iterator[Result]:
     where = _address(environment)
     try:
         status = _status(environment, where)
+    except TpuwatchError as error:
+        yield unknown(f"{cut(str(error), 300)}.", environment.sudo)
+        return
     except (OSError, ValueError, http.client.HTTPException):
         yield warn(f"No daemon answers at {cut(where)}.", _START, _OPERATIONS)
         return
@@ -163,7 +171,7 @@ def ledger(environment: Environment) -> Iterator[Result]:
     place = environment.path(config.ledger_dir)
     file = place / "ledger.db"
     in_bucket = config.ledger.kind == "gcs"
-    with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+    with contextlib.suppress(OSError, ValueError, http.client.HTTPException, TpuwatchError):
         problem = str(_status(environment, _address(environment)).get("ledger_problem") or "")
         yield _ledger_down(problem) if problem else ok("The daemon can use it.")
         return
@@ -190,11 +198,61 @@ def _list(document: Mapping[str, Any], key: str) -> list[Any]:
 
 def _status(environment: Environment, where: str) -> Mapping[str, Any]:
     """The daemon's status. Raises OSError without an answer, ValueError if another program answers."""
-    reply = environment.once(f"status {where}", lambda: environment.fetch(where, "/api/v1/status", seconds=_SECONDS))
+    http = environment.config.http
+    address = DaemonAddress(where, _real(environment, http.certificate_file), _real(environment, http.token_file))
+    more: dict[str, Any] = {"headers": address.headers()} if address.token_file else {}
+    more |= {"secured": address.secured} if address.certificate_file else {}
+    reply = environment.once(
+        f"status {where}", lambda: environment.fetch(where, "/api/v1/status", seconds=_SECONDS, **more)
+    )
     document = json.loads(reply.body)
     if not isinstance(document, dict) or "version" not in document or "ready" not in document:
         raise ValueError("not the status of tpuwatch")
     return document
+
+
+def _real(environment: Environment, path: str) -> str:
+    return str(environment.path(path)) if path else ""
+
+
+def http_files(environment: Environment) -> Iterator[Result]:
+    """The certificate and the tokens under [http], as the daemon would read them, and when the certificate ends."""
+    from tpuwatch.config import HttpConfig
+
+    http = environment.config.http
+    given = {key: _real(environment, getattr(http, key)) for key in ("certificate_file", "key_file", "token_file")}
+    if not any(given.values()):
+        yield skipped(f"{http.listen} is served without TLS and without a token.")
+        return
+    unread = [path for path in given.values() if path and not _may_read(environment, path)]
+    if unread:
+        yield unknown(f"{environment.my_name} may not read {', '.join(unread)}.", environment.sudo)
+        return
+    try:
+        certificate = Access(HttpConfig.model_validate(given)).certificate
+    except ConfigError as error:
+        yield wrong(f"{error}.", "Correct it: a daemon that starts with it ends at once.", _OPERATIONS)
+        return
+    if certificate is None:
+        yield ok("The token can be used.")
+        return
+    days = (certificate.expires - environment.clock.time()) / 86_400
+    names = f"The certificate for {', '.join(certificate.names) or 'addresses'}"
+    if days <= 0:
+        yield wrong(f"{names} has ended.", f"Renew {http.certificate_file}; the daemon reads it again.", _OPERATIONS)
+    elif days < _RENEW_DAYS:
+        yield warn(f"{names} ends in {days:.1f} days.", f"Renew {http.certificate_file}.", _OPERATIONS)
+    else:
+        yield ok(f"{names} holds for {days:.0f} days.")
+
+
+def _may_read(environment: Environment, path: str) -> bool:
+    try:
+        return environment.me.may(Path(path).stat(), "r")
+    except PermissionError:
+        return False
+    except OSError:
+        return True  # it is missing, and that is said
 
 
 def runtime_ports(environment: Environment) -> Iterator[Result]:
@@ -276,6 +334,7 @@ CHECKS = (
     Check("disk", "disk for the store", Area.HOST, disk),
     Check("state_directory", "state directory", Area.HOST, state_directory),
     Check("listen_address", "HTTP address", Area.HOST, address),
+    Check("http_files", "HTTP certificate and token", Area.HOST, http_files),
     Check("daemon", "daemon", Area.HOST, daemon),
     Check("ledger", "ledger of restarts", Area.HOST, ledger, seconds=20.0),
     Check("runtime_ports", "ports of runtime metrics", Area.HOST, runtime_ports, seconds=8.0),

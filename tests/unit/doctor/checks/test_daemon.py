@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
 from typing import Any
 
 import pytest
 
+from tests.standins.certificates import Authority
 from tests.standins.doctor_machine import STRANGER, Place, described, expect, serving, statuses
 from tests.standins.runtime_server import RuntimeProcess, listening, refused
+from tpuwatch.core.clock import SystemClock
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import CommandResult, fetch
 
@@ -144,3 +147,20 @@ def test_the_unit(place: Place, properties: dict[str, str], status: str, said: s
 def test_no_systemd(place: Place) -> None:
     assert statuses("service", place.environment()) == [CheckStatus.SKIPPED]
     assert statuses("service", place.environment(run=lambda *_, **__: CommandResult(1, ""))) == [CheckStatus.SKIPPED]
+
+
+def test_the_certificate_and_the_token(place: Place) -> None:
+    def given(**keys: str) -> Any:
+        return place.environment(config={"cloud": {"enabled": False}, "http": keys}, clock=SystemClock())
+
+    assert statuses("http_files", given()) == [CheckStatus.SKIPPED]
+    authority = Authority(place.root / "tls")
+    files = {"certificate_file": "/tls/server.pem", "key_file": "/tls/server.key"}
+    for days, word in ((30, "ok: "), (9, "warn: "), (-1, "wrong: ")):
+        authority.issue("tpu.example.org", valid=dt.timedelta(days=days) - dt.timedelta(hours=-1 if days > 0 else 1))
+        (line,) = described("http_files", given(**files))
+        assert line.startswith(f"{word}The certificate for tpu.example.org "), line
+    place.write("/tls/token", "short\n")
+    (place.root / "tls/token").chmod(0o600)
+    (line,) = described("http_files", given(token_file="/tls/token"))  # noqa: S106 # a file
+    assert "token 1 is no token of at least 16" in line

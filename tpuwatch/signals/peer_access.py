@@ -1,0 +1,56 @@
+"""How the tpuwatch of other nodes are asked: whose certificates count, for which name, and with which token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tpuwatch.core import ConfigError, Reloaded, read_tokens
+
+if TYPE_CHECKING:
+    import ssl
+
+    from tpuwatch.config import PeersConfig
+
+
+class PeerAccess:
+    """Made from [peers]; its files are read when they are first needed, and again when they change. Thread-safe.
+
+    Every method raises ConfigError as long as a file cannot be used.
+    """
+
+    def __init__(self, peers: PeersConfig | None = None) -> None:
+        # The name that their certificates must have; "": the one that is asked for.
+        self.server_name = peers.server_name if peers else ""
+        self._ca_file = peers.ca_file if peers else ""
+        self._token_file = peers.token_file if peers else ""
+        self._context: Reloaded[ssl.SSLContext] | None = None
+        self._tokens: Reloaded[list[str]] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """For connections to them."""
+        if self._context is None:
+            paths = (Path(self._ca_file),) if self._ca_file else ()
+            self._context = Reloaded(paths, self._trust)
+        return self._context.get()
+
+    def headers(self) -> dict[str, str]:
+        """With which each request is sent."""
+        if not self._token_file:
+            return {}
+        if self._tokens is None:
+            path = Path(self._token_file)
+            self._tokens = Reloaded((path,), lambda: read_tokens(path))
+        return {"Authorization": f"Bearer {self._tokens.get()[0]}"}
+
+    def _trust(self) -> ssl.SSLContext:
+        import ssl  # seldom needed
+
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file or None)
+        except ssl.SSLError as error:
+            raise ConfigError(f"{self._ca_file} holds no certificate in PEM that can be read") from error
+        except OSError as error:
+            raise ConfigError(f"{self._ca_file} cannot be read: {error.strerror}") from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return context
