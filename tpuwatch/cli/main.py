@@ -32,6 +32,7 @@ COMMANDS = {
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
     "preflight": "compile a program for a TPU that is not here: does it fit?",
+    "advise": "what to change in a program: padding, matrix units, memory, input",
     "config": "check or show the configuration",
     "install": "set tpuwatch up as a systemd service",
     "uninstall": "remove that service",

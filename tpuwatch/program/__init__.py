@@ -8,30 +8,60 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.program.child import ChildLimits
+    from tpuwatch.program.layout import (
+        LANES,
+        Layout,
+        Tensor,
+        best_layout,
+        hlo_type,
+        laid_out,
+        layout_of_size,
+        parse_tensor,
+        tile,
+        without_waste,
+    )
     from tpuwatch.program.preflight import (
+        Change,
         Preflight,
         Program,
         Trial,
+        findings_of,
         interpreter,
         memory_limit,
         preflight_document,
         run_preflight,
     )
+    from tpuwatch.program.roofline import Roofline, mxu_bound, roofline
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
         __name__,
         {
             "child": ["ChildLimits"],
+            "layout": [
+                "LANES",
+                "Layout",
+                "Tensor",
+                "best_layout",
+                "hlo_type",
+                "laid_out",
+                "layout_of_size",
+                "parse_tensor",
+                "tile",
+                "without_waste",
+            ],
             "preflight": [
+                "Change",
                 "Preflight",
                 "Program",
                 "Trial",
+                "findings_of",
                 "interpreter",
                 "memory_limit",
                 "preflight_document",
                 "run_preflight",
             ],
+            "roofline": ["Roofline", "mxu_bound", "roofline"],
             "targets": ["CompileTarget", "target"],
         },
     )

@@ -1,8 +1,8 @@
 """What a program computes, counted over its StableHLO: FLOPs, bytes, and the shapes of what runs on the matrix units.
 
 The compiler's own cost analysis counts a loop's body once; here a body counts as often as it runs, wherever that
-stands in the program. `front.py` loads this file by its path in the user's interpreter: it imports nothing of tpuwatch, and walks
-whatever has MLIR's Python interface.
+stands in the program. `front.py` loads this file by its path in the user's interpreter: it imports nothing of tpuwatch,
+and walks whatever has MLIR's Python interface.
 """
 
 from __future__ import annotations

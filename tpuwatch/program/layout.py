@@ -17,6 +17,7 @@ from typing import Final
 LANES: Final = 128
 _SUBLANES: Final = 8  # of 32 bits
 _WORD: Final = 32
+_MOST_ORDERS: Final = 5040  # those of seven sides
 _TILED: Final = 2  # sides that are tiled, the minor ones
 _BITS: Final = re.compile(r"[0-9]+")
 _SHAPE: Final = re.compile(r"(?P<type>[a-z]+[0-9]*[a-z0-9]*)\[(?P<sides>[0-9, ]*)\](?:\{(?P<order>[0-9,]*)[:}])?")
@@ -42,6 +43,11 @@ class Layout:
     order: tuple[int, ...]  # its sides, the minor ones last
     bytes: int
     padded: int
+
+    @property
+    def turned(self) -> Tensor:
+        """The tensor with its sides in this order."""
+        return Tensor(self.tensor.type, tuple(self.tensor.sides[side] for side in self.order))
 
     @property
     def waste(self) -> int:
@@ -112,6 +118,12 @@ def best_layout(tensor: Tensor) -> Layout:
     return min(candidates, key=lambda layout: layout.padded)
 
 
+def layout_of_size(tensor: Tensor, size: int) -> Layout:
+    """The layout in which a tensor takes `size` bytes: what the compiler chose, where it says only that."""
+    orders = [tuple(range(len(tensor.sides))), *permutations(range(len(tensor.sides)))][: _MOST_ORDERS + 1]
+    return min((laid_out(tensor, order) for order in orders), key=lambda layout: abs(layout.padded - size))
+
+
 def nearest(side: int, unit: int) -> tuple[int, int]:
     """The multiples of `unit` below and above a side; below is `unit` at least."""
     return max(unit, side // unit * unit), _up(side, unit)
@@ -129,8 +141,9 @@ def without_waste(layout: Layout) -> list[Tensor]:
         for side, unit in ((layout.order[-2], rows), (layout.order[-1], lanes)):
             new[side] = nearest(sides[side], unit)[place]
         near = all(_NEAR * old <= value for old, value in zip(sides, new, strict=True))
-        if new != sides and (near or place == 1):
-            found.append(Tensor(layout.tensor.type, tuple(new)))
+        made = Tensor(layout.tensor.type, tuple(new))
+        if new != sides and (near or place == 1) and made not in found:
+            found.append(made)
     return found
 
 

@@ -352,11 +352,20 @@ def _died(status: int | None, stage: str) -> dict[str, Any]:
     }
 
 
+def findings_of(path: Path) -> tuple[Finding, ...]:
+    """The findings of a log. Raises OSError."""
+    return tuple(fold(_recognised([path])))
+
+
 def _records(directory: Path) -> Iterator[RecognisedRecord]:
     """What the rules recognise in what the child printed and in libtpu's log of it."""
-    scanner = _scanner()
     logs = [path for path in (directory / "logs").iterdir() if ".INFO." in path.name and not path.is_symlink()]
-    for path in [directory / _OUTPUT, *logs]:
+    return _recognised([directory / _OUTPUT, *logs])
+
+
+def _recognised(paths: Iterable[Path]) -> Iterator[RecognisedRecord]:
+    scanner = _scanner()
+    for path in paths:
         data = path.read_bytes()
         parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
         for match in [*parser.feed(data), *parser.finish()]:

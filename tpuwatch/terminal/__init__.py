@@ -8,6 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.terminal import findings, tune
+    from tpuwatch.terminal.advise import print_advice
     from tpuwatch.terminal.console import Console, print_text
     from tpuwatch.terminal.findings import describe_launch, print_finding, print_findings
     from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
@@ -20,6 +21,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "advise": ["print_advice"],
             "console": ["Console", "print_text"],
             "findings": ["describe_launch", "print_finding", "print_findings"],
             "node": ["print_machine", "print_node", "print_nodes", "print_other_nodes"],
