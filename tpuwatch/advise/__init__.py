@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.advise.advice import GUIDES, Advice, Gain, Source, in_order
+    from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
     from tpuwatch.advise.advisor import advice_document, advise
-    from tpuwatch.advise.code import code, module_file, sources
+    from tpuwatch.advise.code import advice_on_code, module_file, sources
     from tpuwatch.advise.memory import changes
     from tpuwatch.advise.page import advice_page
     from tpuwatch.advise.subject import Placed, Subject, of_program, of_report, of_shapes
@@ -17,9 +17,9 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "advice": ["GUIDES", "Advice", "Gain", "Source", "in_order"],
+            "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
             "advisor": ["advice_document", "advise"],
-            "code": ["code", "module_file", "sources"],
+            "code": ["advice_on_code", "module_file", "sources"],
             "memory": ["changes"],
             "page": ["advice_page"],
             "subject": ["Placed", "Subject", "of_program", "of_report", "of_shapes"],

@@ -33,7 +33,7 @@ class Gain(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Passage:
     """A guide, by its key in GUIDES, and its section."""
 
     guide: str
@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class ProgramAdvice:
     """`gain` is a share of what `of` names: of the HBM that is there, of the least time of a step. 0: not known."""
 
     id: str
@@ -58,11 +58,11 @@ class Advice:
     number: str
     reason: str
     change: str
-    source: Source
+    source: Passage
     place: Mapping[str, Any] | None = None  # file and line of the user's code
     figures: Mapping[str, Any] = field(default_factory=dict)
 
 
-def in_order(found: Iterable[Advice]) -> list[Advice]:
+def in_order(found: Iterable[ProgramAdvice]) -> list[ProgramAdvice]:
     """First what keeps a program from running, then by gain, and what has no number last."""
     return sorted(found, key=lambda one: (one.of is not Gain.RUNS, -one.gain, list(Gain).index(one.of), one.id))

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.advise import host, memory, operations, padding, products
-from tpuwatch.advise.advice import Advice, in_order
+from tpuwatch.advise.advice import ProgramAdvice, in_order
 from tpuwatch.program import laid_out, without_waste
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.advise.subject import Subject
 
-RULES: Final[tuple[Callable[[Subject], Iterator[Advice]], ...]] = (
+RULES: Final[tuple[Callable[[Subject], Iterator[ProgramAdvice]], ...]] = (
     padding.padding,
     padding.batch,
     products.products,
@@ -33,12 +33,12 @@ RULES: Final[tuple[Callable[[Subject], Iterator[Advice]], ...]] = (
 )
 
 
-def advise(subject: Subject, code: Iterable[Advice] = ()) -> list[Advice]:
+def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> list[ProgramAdvice]:
     """What the rules say of a subject, and of its code, the most important first."""
     return in_order([*(one for rule in RULES for one in rule(subject)), *code])
 
 
-def advice_document(subject: Subject, found: Iterable[Advice]) -> dict[str, Any]:
+def advice_document(subject: Subject, found: Iterable[ProgramAdvice]) -> dict[str, Any]:
     """Advice on one target, fit for JSON. Bytes are of one device."""
     line, graph = subject.roofline, subject.graph
     return {

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise.advice import Advice, Gain, Source
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 MAX_FILES: Final = 200
 _MAX_BYTES: Final = 2 << 20
-_INPUT: Final = Source("performance", "Model is input bound")
-_DYNAMIC: Final = Source("troubleshooting", "Dynamic shapes")
-_OPS: Final = Source("troubleshooting", "Unavailable TensorFlow ops")
-_SPEED: Final = Source("troubleshooting", "Improve training speed")
-_ACCURACY: Final = Source("troubleshooting", "Debug drops in model accuracy")
+_INPUT: Final = Passage("performance", "Model is input bound")
+_DYNAMIC: Final = Passage("troubleshooting", "Dynamic shapes")
+_OPS: Final = Passage("troubleshooting", "Unavailable TensorFlow ops")
+_SPEED: Final = Passage("troubleshooting", "Improve training speed")
+_ACCURACY: Final = Passage("troubleshooting", "Debug drops in model accuracy")
 _LEAST_CORE, _LEAST_ALL = 32, 256  # examples that batch norm's statistics need
 
 
@@ -28,7 +28,7 @@ class _Rule:
     of: Gain
     reason: str
     change: str
-    source: Source
+    source: Passage
     applies: Callable[[_Call], bool]
 
 
@@ -99,7 +99,7 @@ def module_file(name: str, directory: Path) -> Path | None:
     return next((one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()), None)
 
 
-def code(paths: list[Path], *, batch: int | None = None, devices: int = 1) -> Iterator[Advice]:
+def advice_on_code(paths: list[Path], *, batch: int | None = None, devices: int = 1) -> Iterator[ProgramAdvice]:
     """What the rules say of each call in these files. `batch` is that of a device."""
     files = [file for path in paths if (file := _read(path)) is not None]
     for file in files:
@@ -112,12 +112,14 @@ def code(paths: list[Path], *, batch: int | None = None, devices: int = 1) -> It
     yield from _normalisation(files, batch, devices)
 
 
-def _advice(rule: _Rule, number: str, call: _Call) -> Advice:
+def _advice(rule: _Rule, number: str, call: _Call) -> ProgramAdvice:
     place = {"file": str(call.file.path), "line": call.node.lineno}
-    return Advice(rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, place, {"call": call.name})
+    return ProgramAdvice(
+        rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, place, {"call": call.name}
+    )
 
 
-def _input_pipeline(file: _File) -> Iterator[Advice]:
+def _input_pipeline(file: _File) -> Iterator[ProgramAdvice]:
     """A pipeline of batches without prefetch, and one that is read again in each epoch without a cache."""
     batches = [call for call in file.calls if call.last == "batch" and call.dataset()]
     methods = {call.last for call in file.calls}
@@ -129,7 +131,7 @@ def _input_pipeline(file: _File) -> Iterator[Advice]:
         yield _advice(_CACHE, text, maps[0])
 
 
-def _normalisation(files: list[_File], batch: int | None, devices: int) -> Iterator[Advice]:
+def _normalisation(files: list[_File], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
     """Batch norm over too few examples."""
     calls = [call for file in files for call in file.calls if _is_batch_norm(call)]
     if not calls or batch is None or (batch >= _LEAST_CORE and batch * devices >= _LEAST_ALL):
@@ -150,7 +152,7 @@ _PREFETCH = _Rule(
     Gain.INPUT,
     "The next batch is made when the device asks for it, and the device waits.",
     "End the pipeline with prefetch(tf.data.AUTOTUNE).",
-    Source("tf.data", "Prefetching"),
+    Passage("tf.data", "Prefetching"),
     lambda _: False,
 )
 _CACHE = _Rule(
@@ -158,7 +160,7 @@ _CACHE = _Rule(
     Gain.INPUT,
     "Each epoch reads and decodes everything again.",
     "cache() after what costs most, where that fits in the host's memory; else several hosts by the tf.data service.",
-    Source("tf.data", "Caching"),
+    Passage("tf.data", "Caching"),
     lambda _: False,
 )
 _BATCH_NORM = _Rule(
@@ -213,7 +215,7 @@ _RULES: Final = (
         Gain.TIME,
         "Each call goes to the host and back, and the device waits for it.",
         "Compute it with jax.numpy, or take the value out of the step as a result.",
-        Source("jax", "performance"),
+        Passage("jax", "performance"),
         lambda call: call.of("jax") and call.last in ("pure_callback", "io_callback", "host_callback"),
     ),
     _Rule(
@@ -271,7 +273,7 @@ _RULES: Final = (
         Gain.RUNS,
         "Where the program runs on the TPU's own host, as with a remote worker, this path is not there.",
         "Keep data and checkpoints in Cloud Storage (gs://…).",
-        Source("troubleshooting", "Cannot use local filesystem"),
+        Passage("troubleshooting", "Cannot use local filesystem"),
         lambda call: (
             call.of("tensorflow")
             and call.last in ("TFRecordDataset", "TextLineDataset", "list_files")
@@ -283,7 +285,7 @@ _RULES: Final = (
         Gain.HOST,
         "One dataset makes the batch of all replicas in one host's memory.",
         "distribute_datasets_from_function, with the batch of a replica, where an example is large.",
-        Source("troubleshooting", "Out-of-memory on the host"),
+        Passage("troubleshooting", "Out-of-memory on the host"),
         lambda call: call.last == "experimental_distribute_dataset",
     ),
     _Rule(
@@ -305,7 +307,7 @@ _RULES: Final = (
         Gain.TIME,
         "A TPU computes with 32 bits and less.",
         "Leave jax_enable_x64 off, and use float32 or bfloat16, and int32.",
-        Source("troubleshooting", "Unsupported data type"),
+        Passage("troubleshooting", "Unsupported data type"),
         lambda call: (
             call.name == "jax.config.update"
             and len(call.node.args) > 1
@@ -338,7 +340,7 @@ _RULES: Final = (
         Gain.HBM,
         "All copies are written to memory where what uses them cannot do without.",
         "Leave it to the operation that uses it: most broadcast by themselves.",
-        Source("tensorflow performance", "tf.broadcast_to, tf.tile"),
+        Passage("tensorflow performance", "tf.broadcast_to, tf.tile"),
         lambda call: (
             call.of("tensorflow", "jax")
             and call.last in ("tile", "broadcast_to", "repeat")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Advice, Gain, Source
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.core import format_size
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _PREFETCHED: Final = 2  # batches that are in host memory at once: the one in us
 _DISK_BYTES_PER_SECOND: Final = 1 << 30  # that a host reads and prepares with ease
 
 
-def global_batch(subject: Subject) -> Iterator[Advice]:
+def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
     """What one host holds when it makes the batch of all devices: 1 MB an example times 4,096 are 4 GB."""
     each = input_bytes(subject)
     spread = subject.trial is not None and subject.trial.sharded
@@ -25,7 +25,7 @@ def global_batch(subject: Subject) -> Iterator[Advice]:
     total = each * subject.devices
     if not examples or total * _PREFETCHED < _LARGE:
         return
-    yield Advice(
+    yield ProgramAdvice(
         "global_batch",
         Gain.HOST,
         0.0,
@@ -35,12 +35,12 @@ def global_batch(subject: Subject) -> Iterator[Advice]:
         "however small each device's share is." + (" Each device gets its share already." if spread else ""),
         "Make each replica's input by itself, of its share of the batch: distribute_datasets_from_function with the "
         "per-replica batch in TensorFlow, jax.make_array_from_process_local_data in JAX.",
-        Source("troubleshooting", "Out-of-memory on the host"),
+        Passage("troubleshooting", "Out-of-memory on the host"),
         figures={"bytes": total, "example_bytes": total / examples},
     )
 
 
-def input_rate(subject: Subject) -> Iterator[Advice]:
+def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
     """What the pipeline has to deliver at least, if a step takes what the roofline says."""
     line = subject.roofline
     each = input_bytes(subject)
@@ -50,7 +50,7 @@ def input_rate(subject: Subject) -> Iterator[Advice]:
     rate = each * per_host / line.seconds
     if rate < _DISK_BYTES_PER_SECOND:
         return
-    yield Advice(
+    yield ProgramAdvice(
         "input_rate",
         Gain.INPUT,
         0.0,
@@ -58,7 +58,7 @@ def input_rate(subject: Subject) -> Iterator[Advice]:
         "A step cannot be faster than its input comes; the devices would wait for the host.",
         "Read files in parallel (num_parallel_reads), decode in parallel (map with num_parallel_calls), prefetch, keep "
         "what fits in memory (cache), send uint8 and cast on the device, or use more hosts (tf.data service).",
-        Source("performance", "Model is input bound"),
+        Passage("performance", "Model is input bound"),
         figures={"bytes_per_second": rate},
     )
 

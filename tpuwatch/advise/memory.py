@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise.advice import Advice, Gain, Source
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.core import format_size
 from tpuwatch.program import Change
 
@@ -24,7 +24,7 @@ _WHAT: Final = {
         "activations in bfloat16, weights as they are",
         "Values between the weights take half of the memory; weights stay in float32 and are cast where they are used.",
         "Cast inputs and weights to bfloat16 inside the loss function; in Keras set_global_policy('mixed_bfloat16').",
-        Source("troubleshooting", "Reduce memory usage"),
+        Passage("troubleshooting", "Reduce memory usage"),
     ),
     "remat": (
         "rematerialisation of all but matrix products",
@@ -32,20 +32,20 @@ _WHAT: Final = {
         "kept.",
         "Wrap the loss function, or each of its blocks, in jax.checkpoint with a policy such as "
         "dots_with_no_batch_dims_saveable.",
-        Source("checkpoint", "policies"),
+        Passage("checkpoint", "policies"),
     ),
     "spread-batch": (
         "the batch spread over all devices, weights on each",
         "Each device takes its share of the batch.",
         "Put the inputs on a mesh with a NamedSharding by their batch.",
-        Source("performance", "Batch size"),
+        Passage("performance", "Batch size"),
     ),
     "spread-all": (
         "batch, weights and optimizer spread over all devices",
         "Each device holds its share of the weights and of the optimizer's state, and fetches the others' when they "
         "are used.",
         "Give weights and optimizer's state a NamedSharding by their largest side (fully sharded data parallel).",
-        Source("troubleshooting", "Reduce memory usage"),
+        Passage("troubleshooting", "Reduce memory usage"),
     ),
 }
 
@@ -65,7 +65,7 @@ def changes(trial: Trial) -> Iterator[Change]:
         yield Change("spread-all", trial.batch)
 
 
-def memory(subject: Subject) -> Iterator[Advice]:
+def memory(subject: Subject) -> Iterator[ProgramAdvice]:
     """Each change that was compiled and takes less."""
     trial = subject.trial
     if trial is None or trial.needed_bytes is None:
@@ -79,7 +79,7 @@ def memory(subject: Subject) -> Iterator[Advice]:
         fits = needed <= subject.available
         name, reason, do, source = _WHAT.get(one.change or "", _half(one, subject))
         runs = not trial.fits and fits
-        yield Advice(
+        yield ProgramAdvice(
             f"memory_{(one.change or 'batch').replace('-', '_')}",
             Gain.RUNS if runs else Gain.HBM,
             saved / subject.available,
@@ -92,7 +92,7 @@ def memory(subject: Subject) -> Iterator[Advice]:
         )
 
 
-def larger_batch(subject: Subject) -> Iterator[Advice]:
+def larger_batch(subject: Subject) -> Iterator[ProgramAdvice]:
     """Memory and throughput both low: the batch can grow."""
     trial, line = subject.trial, subject.roofline
     if trial is None or line is None or not trial.fits or not trial.needed_bytes or subject.batch is None:
@@ -100,15 +100,15 @@ def larger_batch(subject: Subject) -> Iterator[Advice]:
     use = trial.needed_bytes / subject.available
     if use > _LOW or (line.bound == "compute" and line.mxu_bound > 0.9):
         return
-    yield Advice(
+    yield ProgramAdvice(
         "larger_batch",
         Gain.TIME,
-        max(0.0, 1 - line.compute_seconds / line.seconds) / 2 if line.seconds else 0.0,
+        max(0.0, 1 - line.compute_seconds / line.seconds) if line.seconds else 0.0,
         f"{use:.0%} of the HBM is used with a batch of {subject.batch} a core",
         "There is room, and the matrix units are not full: weights are read once for each batch, however large it is.",
         "Take a larger batch (tpuwatch preflight --max-batch finds the largest), and tune the learning rate and its "
         "warm-up again: it goes with the batch.",
-        Source("troubleshooting", "Improve training speed"),
+        Passage("troubleshooting", "Improve training speed"),
         figures={"use": use},
     )
 
@@ -146,13 +146,13 @@ def _with_change(trial: Trial, one: Trial) -> int | None:
     return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
 
 
-def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Source]:
+def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Passage]:
     return (
         f"a batch of {one.batch}",
         "Activations go with the batch.",
         f"Give each device a batch of {one.batch}, and the rest to more devices "
         f"or to several steps of accumulated gradients (there are {subject.devices} devices).",
-        Source("troubleshooting", "Reduce memory usage"),
+        Passage("troubleshooting", "Reduce memory usage"),
     )
 
 

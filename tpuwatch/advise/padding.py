@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.advise.advice import Advice, Gain, Source
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.advise.subject import ASKED
 from tpuwatch.core import format_size
 from tpuwatch.program import LANES, best_layout, without_waste
@@ -20,10 +20,11 @@ _MOST: Final = 8  # tensors that are named
 _ROWS: Final = 8  # of a tile of 32 bits
 _BATCH_WITH_LANES: Final = 64  # in all, on 8 cores: 8 each, with features of 128
 _BATCH_AS_LANES: Final = 1024  # in all: 128 each, with features of 8
+_TILED: Final = 2  # sides
 _CORES: Final = 8  # of the TPU that the guide speaks of
 
 
-def padding(subject: Subject) -> Iterator[Advice]:
+def padding(subject: Subject) -> Iterator[ProgramAdvice]:
     """A tensor that its tiles make larger by a tenth or more. Inputs and outputs of a model may be as they are."""
     wasted = [one for one in subject.tensors if _worth(one, subject)]
     for one in sorted(wasted, key=lambda one: -one.layout.waste * _kept(one))[:_MOST]:
@@ -39,7 +40,7 @@ def padding(subject: Subject) -> Iterator[Advice]:
         waste = layout.waste * _kept(one)
         times = f", {one.count} times" if one.count > 1 else ""
         rows, lanes = _sides(one)
-        yield Advice(
+        yield ProgramAdvice(
             "padding",
             Gain.HBM,
             min(1.0, waste / subject.available),
@@ -49,7 +50,7 @@ def padding(subject: Subject) -> Iterator[Advice]:
             "compute it.",
             (f"The nearest without waste: {shapes}." if shapes else "Join small tensors to one of a whole tile.")
             + turned,
-            Source("performance", "Padding; Tensor dimensions"),
+            Passage("performance", "Padding; Tensor dimensions"),
             figures={
                 "shape": str(layout.tensor),
                 "bytes": layout.bytes,
@@ -61,7 +62,7 @@ def padding(subject: Subject) -> Iterator[Advice]:
         )
 
 
-def batch(subject: Subject) -> Iterator[Advice]:
+def batch(subject: Subject) -> Iterator[ProgramAdvice]:
     """A batch of a core that is no multiple of 8, or of 128 where the features are fewer than a tile is wide."""
     found = subject.batch
     if found is None:
@@ -71,20 +72,25 @@ def batch(subject: Subject) -> Iterator[Advice]:
     if found % unit == 0 or (narrow and found % _ROWS == 0 and found < LANES):
         return
     up = -(-found // unit) * unit
-    yield Advice(
+    yield ProgramAdvice(
         "batch_multiple",
         Gain.TIME,
-        1 - found / up,
-        f"a batch of {found} a core, which is worked on as {up}",
+        1 - found / up if _batch_is_tiled(subject) else 0.0,
+        f"a batch of {found} a core; the next multiple of {unit} is {up}",
         "The batch is one side of the tiles. The rule is "
         f"{_BATCH_WITH_LANES // _CORES} a core ({_BATCH_WITH_LANES} on {_CORES} cores) with features in multiples of "
         f"{LANES}, or {_BATCH_AS_LANES // _CORES} a core ({_BATCH_AS_LANES} on {_CORES}) with features in multiples "
         f"of {_ROWS}.",
         f"Give each core a batch of {up}, {up * subject.devices} in all on {subject.devices} "
         f"device{'' if subject.devices == 1 else 's'}.",
-        Source("performance", "Batch size; Tensor dimensions"),
+        Passage("performance", "Batch size; Tensor dimensions"),
         figures={"batch": found, "nearest": up},
     )
+
+
+def _batch_is_tiled(subject: Subject) -> bool:
+    """Whether the batch is one of two sides; between others (positions, tokens) it is filled up by these."""
+    return any(one.batch_side is not None and len(one.layout.tensor.sides) == _TILED for one in subject.tensors)
 
 
 def _narrow(subject: Subject) -> bool:
@@ -94,7 +100,7 @@ def _narrow(subject: Subject) -> bool:
 
 
 def _worth(one: Placed, subject: Subject) -> bool:
-    if len(one.layout.tensor.sides) < 2 or one.layout.expansion < _EXPANSION:
+    if len(one.layout.tensor.sides) < _TILED or one.layout.expansion < _EXPANSION:
         return False
     if one.part == ASKED:
         return True

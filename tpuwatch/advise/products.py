@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise.advice import Advice, Gain, Source
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.program import mxu_bound
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ _PASSES: Final = {3: "HIGH", 6: "HIGHEST"}
 _GRADIENT_WINDOW: Final = 64  # positions: a larger window is the gradient of a kernel, which slides over an image
 
 
-def products(subject: Subject) -> Iterator[Advice]:
+def products(subject: Subject) -> Iterator[ProgramAdvice]:
     """Products that leave much of the matrix unit empty, but for the first layer and the last."""
     line, graph = subject.roofline, subject.graph
     if line is None or graph is None or not line.flops:
         return
     rows = [row for row in graph["operations"] if row["flops"]]
-    free = _free_sides(rows)
+    free = _free_sides(rows) | _batches(subject)
     found = []
     for row in rows:
         bound = mxu_bound(row, subject.matrix_side)
@@ -41,7 +41,7 @@ def products(subject: Subject) -> Iterator[Advice]:
         unit = subject.matrix_side
         up = -(-side // unit) * unit
         kind = "features" if side < _NARROW_LAYER else "a side"
-        yield Advice(
+        yield ProgramAdvice(
             "matrix_shape",
             Gain.TIME,
             min(1.0, gain),
@@ -49,16 +49,16 @@ def products(subject: Subject) -> Iterator[Advice]:
             f"With {kind} of {side} the rest of the unit multiplies zeros.",
             f"Make the side of {side} a multiple of {unit} ({up} is the nearest), put several narrow products "
             "together into one, or give the sides that are the batch to one product.",
-            Source("performance", "Tensor dimensions; Matrix units"),
+            Passage("performance", "Tensor dimensions; Matrix units"),
             row["place"],
             {"m": row["m"], "n": row["n"], "k": row["k"], "bound": bound, "flops": row["flops"] * row["count"]},
         )
 
 
-def narrow_dense(subject: Subject) -> Iterator[Advice]:
+def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:
     """Layers with fewer than 128 features, dense ones with fewer than 512."""
     rows = [row for row in (subject.graph or {"operations": ()})["operations"] if row["flops"]]
-    free = _free_sides(rows)
+    free = _free_sides(rows) | _batches(subject)
     sides: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         limit = _NARROW_DENSE if row["op"] == "dot_general" else _NARROW_LAYER
@@ -68,7 +68,7 @@ def narrow_dense(subject: Subject) -> Iterator[Advice]:
     if sides:
         least, row = min(sides.items(), key=lambda one: one[0])
         dense = row["op"] == "dot_general"
-        yield Advice(
+        yield ProgramAdvice(
             "narrow_layers",
             Gain.TIME,
             0.0,
@@ -77,13 +77,13 @@ def narrow_dense(subject: Subject) -> Iterator[Advice]:
             f"{_NARROW_DENSE} moves more than it computes.",
             f"Give {'dense layers 512 features or more' if dense else 'layers 128 features or more'}, "
             f"or fewer and wider layers; begin with that of {least}.",
-            Source("performance", "Tensor dimensions"),
+            Passage("performance", "Tensor dimensions"),
             row["place"],
             {"features": sorted(sides)},
         )
 
 
-def precision(subject: Subject) -> Iterator[Advice]:
+def precision(subject: Subject) -> Iterator[ProgramAdvice]:
     """Products of float32 that go several times over the matrix unit."""
     line = subject.roofline
     rows = [row for row in (subject.graph or {"operations": ()})["operations"] if row.get("passes", 1) > 1]
@@ -91,25 +91,25 @@ def precision(subject: Subject) -> Iterator[Advice]:
         return
     extra = sum(row["flops"] * row["count"] * (row["passes"] - 1) for row in rows) / line.peak_flops
     most = max(rows, key=lambda row: row["flops"] * row["count"])
-    yield Advice(
+    yield ProgramAdvice(
         "precision",
         Gain.TIME,
         min(1.0, extra / line.seconds),
         f"{sum(row['count'] for row in rows)} products with precision {_PASSES[most['passes']]}",
         f"The matrix unit multiplies bfloat16: so it goes {most['passes']} times over operands of float32.",
         "Keep it for the few products that need it, and leave the others at the default precision.",
-        Source("performance", "Matrix units"),
+        Passage("performance", "Matrix units"),
         most["place"],
         {"passes": most["passes"]},
     )
 
 
-def bound(subject: Subject) -> Iterator[Advice]:
+def bound(subject: Subject) -> Iterator[ProgramAdvice]:
     """A program that moves more than it computes."""
     line = subject.roofline
     if line is None or line.bound == "compute" or not line.flops:
         return
-    yield Advice(
+    yield ProgramAdvice(
         "memory_bound",
         Gain.TIME,
         1 - line.compute_seconds / line.seconds,
@@ -117,7 +117,7 @@ def bound(subject: Subject) -> Iterator[Advice]:
         "By this estimate the HBM's bandwidth limits a step, and the matrix units wait.",
         "Compute more on what is read: a larger batch, bfloat16 in the place of float32, wider layers, "
         "fused attention; a profile tells how much of it is so.",
-        Source("performance", "Batch size"),
+        Passage("performance", "Batch size"),
         figures={"intensity": line.intensity, "ridge": line.ridge},
     )
 
@@ -130,6 +130,12 @@ def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
             layers[side].add((row["op"], row["batch"], *sorted((row["m"], row["n"], row["k"]))))
     shared = {side for row in rows if row["batch"] > 1 for side in (row["m"], row["n"], row["k"])}
     return {side for side, of in layers.items() if len(of) == 1 and side not in shared and len(rows) > 1}
+
+
+def _batches(subject: Subject) -> set[int]:
+    """Sides that are the batch: it is summed over in the gradients of weights."""
+    found = {subject.batch, subject.trial.batch if subject.trial is not None else None}
+    return {side for side in found if side is not None}
 
 
 def _sides(row: Mapping[str, Any]) -> tuple[int, ...]:

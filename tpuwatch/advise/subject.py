@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.libtpu import GENERATIONS
-from tpuwatch.program import Layout, Tensor, best_layout, hlo_type, laid_out, layout_of_size, parse_tensor, roofline
+from tpuwatch.program import Layout, Tensor, best_layout, hlo_type, laid_out, layout_of_size, parse_tensor, roofline_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _OPTIMIZER = ("opt_state", "optimizer", "momentum", "velocity", ".mu", ".nu", "'mu'", "'nu'", "'m'", "'v'", "trace")
 ASKED = "asked for"  # the part of a shape that the user gave
+LOOKED_UP = "looked up"
 _PARTS = ("weights", "optimizer", "state", "inputs")
 
 
@@ -67,7 +68,7 @@ class Subject:
         trial = self.trial
         if trial is None or self.graph is None:
             return None
-        return roofline(self.graph, self.generation, trial.devices if trial.sharded else 1, trial)
+        return roofline_of(self.graph, self.generation, trial.devices if trial.sharded else 1, trial)
 
     def parts(self) -> dict[str, int]:
         """The bytes of the arguments by what they are to the program."""
@@ -162,9 +163,15 @@ def _part(one: Mapping[str, Any]) -> str:
 
 
 def _computed(trial: Trial) -> Iterator[Placed]:
-    """What products and convolutions compute."""
+    """What products and convolutions compute, and the tables that rows are looked up in.
+
+    A row of a table lies as it is written, for it is taken as a whole.
+    """
     seen = set()
     for row in (trial.counted or {"operations": ()})["operations"]:
+        if row["op"] == "gather" and row["inputs"][0] not in seen:
+            seen.add(row["inputs"][0])
+            yield Placed("table", LOOKED_UP, laid_out(parse_tensor(row["inputs"][0])[0]), row["count"])
         if row["flops"] and row["output"] not in seen:
             seen.add(row["output"])
             yield Placed(row["op"], "computed", best_layout(parse_tensor(row["output"])[0]), row["count"])

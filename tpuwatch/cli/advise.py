@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tpuwatch.advise import Advice, Subject
+    from tpuwatch.advise import ProgramAdvice, Subject
     from tpuwatch.program import CompileTarget, Preflight
 
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
@@ -20,8 +20,9 @@ _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "tpuwatch advise MODULE:FUNCTION --args MODULE:FACTORY --tpu TYPE [--batch N]\n"
-        "       tpuwatch advise --shape f32[1024,100] [--shape ...] --tpu TYPE [--batch N]\n"
+        "tpuwatch advise MODULE:FUNCTION --args MODULE:FACTORY\n"
+        "                       --tpu TYPE [--batch N]\n"
+        "       tpuwatch advise --shape f32[1024,100] [--shape ...] [--tpu TYPE]\n"
         "       tpuwatch advise OUT_OF_MEMORY.log [--tpu TYPE]"
     )
     parser.add_argument(
@@ -139,9 +140,9 @@ def _document(
     return {"subject": name, "results": results}
 
 
-def _of_code(args: argparse.Namespace, subject: Subject) -> list[Advice]:
+def _of_code(args: argparse.Namespace, subject: Subject) -> list[ProgramAdvice]:
     """What the user's sources show: the module that is named and what it imports from here, and --source."""
-    from tpuwatch.advise import code, module_file, sources
+    from tpuwatch.advise import advice_on_code, module_file, sources
     from tpuwatch.core import ConfigError
 
     here = Path.cwd()
@@ -153,4 +154,4 @@ def _of_code(args: argparse.Namespace, subject: Subject) -> list[Advice]:
         module = module_file(name.partition(":")[0], here) if ":" in name else None
         starts += [] if module is None else [module]
     paths = list(dict.fromkeys(path for start in starts for path in sources(start, here)))
-    return list(code(paths, batch=subject.batch, devices=subject.devices))
+    return list(advice_on_code(paths, batch=subject.batch, devices=subject.devices))

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         preflight_document,
         run_preflight,
     )
-    from tpuwatch.program.roofline import Roofline, mxu_bound, roofline
+    from tpuwatch.program.roofline import Roofline, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
@@ -61,7 +61,7 @@ else:
                 "preflight_document",
                 "run_preflight",
             ],
-            "roofline": ["Roofline", "mxu_bound", "roofline"],
+            "roofline": ["Roofline", "mxu_bound", "roofline_of"],
             "targets": ["CompileTarget", "target"],
         },
     )

@@ -21,7 +21,7 @@ from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
 from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
 from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.largest import Need, largest_batch
-from tpuwatch.program.roofline import roofline
+from tpuwatch.program.roofline import roofline_of
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def trial_document(trial: Trial, target: CompileTarget) -> dict[str, Any]:
     return {
         **figures,
         "flops": {name: graph[name] for name in ("matrix_flops", "vector_flops", "unknown_loops", "unknown_kernels")},
-        "roofline": asdict(roofline(graph, target.generation, devices, trial)),
+        "roofline": asdict(roofline_of(graph, target.generation, devices, trial)),
     }
 
 

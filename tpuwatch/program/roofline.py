@@ -44,7 +44,7 @@ class Roofline:
     mxu_bound: float  # the share of the peak that the shapes of its products allow
 
 
-def roofline(graph: Mapping[str, Any], generation: str, devices: int, sizes: Sizes) -> Roofline:
+def roofline_of(graph: Mapping[str, Any], generation: str, devices: int, sizes: Sizes) -> Roofline:
     """Of what `graph.py` counted, on one device of a generation; `devices` share the program evenly."""
     known = GENERATIONS[generation]
     peak = known.peak_flops / known.devices_per_chip
@@ -77,14 +77,14 @@ def roofline(graph: Mapping[str, Any], generation: str, devices: int, sizes: Siz
 def mxu_bound(row: Mapping[str, Any], side: int) -> float:
     """The share of the matrix units' peak that a product of m by k with k by n can reach at most, by its shape alone.
 
-    Two of its three sides lie on the unit, which is a square of `side`, and the third streams through by eights. The
-    compiler chooses which; the bound is that of the best choice.
+    One operand lies on the unit, which is a square of `side`: k on one of its sides, m or n on the other; the third
+    side streams through by eights. The compiler chooses which operand; the bound is that of the better choice.
     """
     m, n, k = row["m"], row["n"], row["k"]
     useful = m * n * k
     return max(
         (useful / (_up(stream, _SUBLANES) * _up(one, side) * _up(two, side)) if useful else 1.0)
-        for stream, one, two in ((m, n, k), (n, m, k), (k, m, n))
+        for stream, one, two in ((m, n, k), (n, m, k))
     )
 
 

@@ -33,12 +33,13 @@ def transformer(weights: Any, inputs: Any) -> Any:
 
 
 def transformer_flops(batch: int = 8) -> int:
-    """Thrice the forward pass, less the gradient of the inputs, which nobody asks for."""
+    """Thrice the forward pass, less what nobody asks for: the gradient of the inputs, and the value of the loss."""
     tokens = batch * TOKENS
     qkv = 2 * tokens * D_MODEL * 3 * D_MODEL
     attention = 2 * 2 * batch * TOKENS * TOKENS * D_MODEL
     rest = 2 * tokens * (D_MODEL * D_MODEL + 2 * D_MODEL * D_FF)
-    return 3 * (attention + rest) + 2 * qkv
+    down = 2 * tokens * D_FF * D_MODEL
+    return 3 * (attention + rest) + 2 * qkv - down
 
 
 # A block of a residual network: 1x1, 3x3 and 1x1 convolutions.
@@ -173,3 +174,28 @@ def unet_flops(batch: int = 4) -> int:
     convolutions = 2 * 2 * inside * CHANNELS * CHANNELS
     attention = 2 * positions * CHANNELS * 3 * CHANNELS + 2 * 2 * positions * positions * CHANNELS
     return batch * (convolutions + attention + 2 * TIME * CHANNELS)
+
+
+# A deep stack of dense layers, by a scan over its layers.
+DEPTH, BREADTH = 24, 1024
+
+
+def deep_arguments(batch: int = 64) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.zeros((DEPTH, BREADTH, BREADTH)), jnp.zeros((batch, 256, BREADTH))
+
+
+def deep(weights: Any, inputs: Any) -> Any:
+    """Gradients of all layers."""
+    import jax
+
+    def loss(weights: Any) -> Any:
+        return jax.lax.scan(lambda x, weight: (jax.nn.gelu(x @ weight), None), inputs, weights)[0].mean()
+
+    return jax.grad(loss)(weights)
+
+
+def deep_flops(batch: int = 64) -> int:
+    """A scan computes the gradient of its first input too, whether anybody asks for it or not."""
+    return 3 * 2 * DEPTH * batch * 256 * BREADTH * BREADTH
