@@ -10,12 +10,14 @@ one.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
 import inspect
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -29,6 +31,7 @@ _SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
 _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
 _SIDE = 1 << 20  # of a matrix that no TPU has room for
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _MAX_TENSORS = 1500  # of the arguments, the largest
 
 
@@ -584,6 +587,16 @@ def _users_line() -> dict[str, Any] | None:
     return {"file": own[-1].filename, "line": own[-1].lineno} if own else None
 
 
+def _end_with(parent: int | None) -> None:
+    """Have the kernel end this process when the one that started it dies, however that dies: a compilation that nobody
+    waits for would go on for minutes, and take its memory."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:  # it is dead already
+        os._exit(1)
+
+
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's own directory
-    sys.exit(Front(json.loads(sys.argv[1])).run())
+    asked = json.loads(sys.argv[1])
+    _end_with(asked.get("parent"))
+    sys.exit(Front(asked).run())

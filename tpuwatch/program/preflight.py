@@ -303,6 +303,7 @@ def _child(
         "topology": target.topology,
         "options": target.options,
         "changes": changes,
+        "parent": os.getpid(),
         "report": pipe[1],
     }
     own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
