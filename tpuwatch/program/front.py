@@ -32,6 +32,7 @@ _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat1
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
 _SIDE = 1 << 20  # of a matrix that no TPU has room for
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_XLA = "XLA_CPU_JIT"
 _MAX_TENSORS = 1500  # of the arguments, the largest
 
 
@@ -51,9 +52,9 @@ change, graph = _part("change"), _part("graph")
 class StopError(Exception):
     """Ends the run with a reason: what `kind` of thing went wrong, and in which words."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, kernels: Any = None) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.kernels = kind, kernels
 
 
 class Front:
@@ -76,6 +77,8 @@ class Front:
         try:
             self._run()
         except StopError as stop:
+            if stop.kernels is not None:
+                self.report(kernels=stop.kernels)
             self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
             return 1
         except Exception as error:  # the user's code may raise anything
@@ -409,16 +412,17 @@ class TensorFlowProgram:
         if any(None in tuple(spec.shape) for spec in specs):
             raise StopError("usage", "a TPU needs static shapes: give all sides with --args or --shape")
         concrete = self._function.get_concrete_function(*specs).graph
-        kernels = _kernels(concrete)
         tensors = [self._tensor(variable.name, variable, "weights") for variable in concrete.variables]
         tensors += [self._tensor(spec.name or "", spec, "inputs") for spec in specs]
         try:
             module = self._function.experimental_get_compiler_ir(*specs)(stage="stablehlo_serialized")
         except Exception as error:
+            kernels = _kernels(concrete)
             lacking = ", ".join(kernels["without"])
             if not lacking:
                 raise
-            raise StopError("program", f"XLA has no kernel for {lacking}: {str(error)[:1000]}") from error
+            raise StopError("program", f"XLA has no kernel for {lacking}: {str(error)[:1000]}", kernels) from error
+        kernels = _kernels(concrete)
         return self._tpu.traced(self._tpu.stablehlo_compiler(module), tensors, changed, kernels)
 
     def _tensor(self, path: str, spec: Any, part: str) -> dict[str, Any]:
@@ -495,7 +499,8 @@ def _named_variables(tpu: Tpu, variables: Any, part: str) -> list[tuple[dict[str
 def _kernels(concrete: Any) -> dict[str, Any]:
     """The ops of a TensorFlow graph and its functions by their number, and those for which XLA has no kernel.
 
-    The stock wheel registers none for TPUs; those for XLA on a CPU are of the same ops.
+    The stock wheel registers none for TPUs; those for XLA on a CPU are of the same ops, and registered when something is
+    compiled for the first time.
     """
     from tensorflow.python.framework import kernels
 
@@ -507,7 +512,7 @@ def _kernels(concrete: Any) -> dict[str, Any]:
     without = []
     for name in sorted(counts):
         registered = kernels.get_registered_kernels_for_op(name).kernel
-        if registered and not any(one.device_type.startswith("XLA_") for one in registered):
+        if registered and name != "Placeholder" and all(one.device_type != _XLA for one in registered):
             without.append(name)
     return {"counts": counts, "without": without}
 
@@ -583,7 +588,8 @@ def _users_line() -> dict[str, Any] | None:
     """The innermost line of the exception's traceback that is the user's: below the directory in which it runs."""
     here = os.getcwd() + os.sep
     frames = traceback.extract_tb(sys.exc_info()[2])
-    own = [f for f in frames if os.path.abspath(f.filename).startswith(here) and "site-packages" not in f.filename]
+    files = [(f, os.path.abspath(f.filename)) for f in frames if "site-packages" not in f.filename]
+    own = [f for f, path in files if path.startswith(here) and os.path.dirname(path) != _HERE]
     return {"file": own[-1].filename, "line": own[-1].lineno} if own else None
 
 

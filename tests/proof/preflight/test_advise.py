@@ -76,7 +76,7 @@ def test_a_function_that_goes_back_to_python_is_told_with_its_op_and_its_line() 
     status, document = advised(name, "--tpu", "v5e-1", "--quick")
     found = {one["id"]: one for one in only(document)["findings"]}
     assert status == 1
-    assert "EagerPyFunc" in found["no_kernel"]["number"]
+    assert "PyFunc" in found["no_kernel"]["number"]
     place = found["host_python"]["place"]
     with open(place["file"], encoding="utf-8") as file:
         assert "numpy_function" in file.readlines()[place["line"] - 1]

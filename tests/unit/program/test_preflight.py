@@ -197,23 +197,10 @@ def test_a_change_that_ends_the_child_leaves_the_answer(tmp_path: Path) -> None:
 
 
 def test_flops_and_the_least_time_are_in_the_document(tmp_path: Path) -> None:
-    row = {
-        "op": "dot_general",
-        "m": 4096,
-        "n": 4096,
-        "k": 4096,
-        "flops": 2 * 4096**3,
-        "bytes": 100 << 20,
-        "count": 2,
-        "passes": 1,
-    }
-    graph = {
-        "matrix_flops": 4 * 4096**3,
-        "vector_flops": 7,
-        "moved_bytes": 200 << 20,
-        "operations": [row],
-        "unknown_loops": 1,
-    }
+    row = {"op": "dot_general", "m": 4096, "n": 4096, "k": 4096, "passes": 1}
+    row |= {"flops": 2 * 4096**3, "bytes": 100 << 20, "count": 2}
+    graph = {"matrix_flops": 4 * 4096**3, "vector_flops": 7, "moved_bytes": 200 << 20, "operations": [row]}
+    graph["unknown_loops"] = 1
     graph["unknown_kernels"] = {"tpu_custom_call": 3}
     script = HEAD.replace("compile_seconds=2.0", f"compile_seconds=2.0, graph={graph!r}") + ONE_GIB_EACH[len(HEAD) :]
     result = run(tmp_path, script, batch=8)
