@@ -123,13 +123,18 @@ def bound(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
-    """Sides that one layer alone has: those of the data, and of the answer. Hidden sides are two layers'."""
+    """Sides that one layer alone has: those of the data, and of the answer. Hidden sides are two layers'.
+
+    And the batch, with its positions: it is m of a layer and k of the gradient of its weights, and never n.
+    """
     layers = defaultdict(set)
     for row in rows:
         for side in {row["m"], row["n"], row["k"], *row.get("features", ())}:
             layers[side].add((row["op"], row["batch"], *sorted((row["m"], row["n"], row["k"]))))
     shared = {side for row in rows if row["batch"] > 1 for side in (row["m"], row["n"], row["k"])}
-    return {side for side, of in layers.items() if len(of) == 1 and side not in shared and len(rows) > 1}
+    answers = {row["n"] for row in rows} | {side for row in rows for side in row.get("features", ())}
+    alone = {side for side, of in layers.items() if len(of) == 1 and len(rows) > 1}
+    return (alone | {side for side in layers if side not in answers}) - shared
 
 
 def _batches(subject: Subject) -> set[int]:

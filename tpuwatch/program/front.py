@@ -499,8 +499,8 @@ def _named_variables(tpu: Tpu, variables: Any, part: str) -> list[tuple[dict[str
 def _kernels(concrete: Any) -> dict[str, Any]:
     """The ops of a TensorFlow graph and its functions by their number, and those for which XLA has no kernel.
 
-    The stock wheel registers none for TPUs; those for XLA on a CPU are of the same ops, and registered when something is
-    compiled for the first time.
+    The stock wheel registers none for TPUs; those for XLA on a CPU are of the same ops, and are registered when
+    something is compiled for the first time.
     """
     from tensorflow.python.framework import kernels
 

@@ -87,6 +87,12 @@ def test_the_first_layer_and_the_last_may_be_as_narrow_as_the_data() -> None:
     assert not found & {"matrix_shape", "narrow_layers"}
 
 
+def test_the_batch_that_a_gradient_sums_over_is_no_layer() -> None:
+    forward, gradient = row(64, 4096, 1024, count=999), row(1024, 4096, 64, count=999)
+    found = {one.id for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(forward, gradient))))}
+    assert not found & {"matrix_shape", "narrow_layers"}
+
+
 def test_shapes_alone_are_answered_for() -> None:
     (one,) = advise(of_shapes(["bf16[20,30,5]", "bf16[32,128]"], target("v6e-1"), None))
     assert one.figures["padded_bytes"] == 5 * 32 * 128 * 2
