@@ -69,7 +69,7 @@ def _roofline(result: Mapping[str, Any]) -> dict[str, Any] | None:
     def place(intensity: float, flops: float) -> tuple[float, float]:
         x = (min(max(log10(intensity), low), high) - low) / (high - low)
         y = (log10(flops) - floor) / (log10(peak) - floor) if peak > bandwidth else 1.0
-        return round(40 + x * (WIDTH - 60), 1), round(HEIGHT - 30 - max(0.0, y) * (HEIGHT - 60), 1)
+        return round(40 + x * (WIDTH - 90), 1), round(HEIGHT - 30 - max(0.0, y) * (HEIGHT - 60), 1)
 
     reached = line["flops"] / line["seconds"]
     roof = [place(10**low, bandwidth), place(line["ridge"], peak), place(10**high, peak)]
