@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.program is None and not args.shape and not args.source:
         raise ConfigError("name a program (MODULE:FUNCTION), a log, shapes (--shape) or a source file (--source)")
+    if args.html is not None and not Path(args.html).absolute().parent.is_dir():  # said before minutes of compilation
+        raise ConfigError(f"--html {args.html}: there is no such directory")
     status, document = _advised(args)
     if args.html is not None:
         try:
