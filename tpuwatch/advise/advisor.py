@@ -18,6 +18,7 @@ RULES: Final[tuple[Callable[[Subject], Iterator[ProgramAdvice]], ...]] = (
     padding.padding,
     padding.batch,
     products.products,
+    products.depthwise,
     products.narrow_dense,
     products.precision,
     products.bound,

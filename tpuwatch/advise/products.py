@@ -35,7 +35,7 @@ def products(subject: Subject) -> Iterator[ProgramAdvice]:
         seconds = row["flops"] * row["count"] * row["passes"] / line.peak_flops
         gain = seconds * (1 / bound - 1) / line.seconds if line.seconds else 0.0
         narrow = [side for side in _sides(row) if side % subject.matrix_side and side not in free]
-        if bound < _FULL and gain > _LEAST_SHARE and narrow:
+        if not _depthwise(row) and bound < _FULL and gain > _LEAST_SHARE and narrow:
             found.append((gain, bound, row, min(narrow)))
     for gain, bound, row, side in sorted(found, key=lambda one: -one[0])[:_MOST]:
         unit = subject.matrix_side
@@ -53,6 +53,32 @@ def products(subject: Subject) -> Iterator[ProgramAdvice]:
             row["place"],
             {"m": row["m"], "n": row["n"], "k": row["k"], "bound": bound, "flops": row["flops"] * row["count"]},
         )
+
+
+def depthwise(subject: Subject) -> Iterator[ProgramAdvice]:
+    """Convolutions of single features, which are no product at all."""
+    line, graph = subject.roofline, subject.graph
+    rows = [row for row in (graph or {"operations": ()})["operations"] if row["flops"] and _depthwise(row)]
+    if line is None or not rows:
+        return
+    seconds = sum(row["flops"] * row["count"] / mxu_bound(row, subject.matrix_side) for row in rows) / line.peak_flops
+    most = max(rows, key=lambda row: row["flops"] * row["count"])
+    yield ProgramAdvice(
+        "depthwise",
+        Gain.TIME,
+        min(1.0, seconds / line.seconds),
+        f"{sum(row['count'] for row in rows)} convolutions of single features, the largest to {most['output']}",
+        "A depthwise convolution sums over no features, so the matrix units have next to nothing to multiply; "
+        "it is work for the vector units, and mostly for the memory.",
+        "Take whole convolutions where they cost little more, as fused MBConv blocks do, first of all in early blocks.",
+        Passage("tensorflow performance", "tf.nn.depthwise_conv2d, tf.nn.separable_conv2d"),
+        most["place"],
+        {"count": sum(row["count"] for row in rows)},
+    )
+
+
+def _depthwise(row: Mapping[str, Any]) -> bool:
+    return bool(row["op"] == "convolution" and row["batch"] > 1 and row["features"][0] == 1)
 
 
 def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:

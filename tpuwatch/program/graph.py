@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from math import ceil, prod
+from pathlib import Path
 from typing import Any
 
 MAX_ROWS = 400  # of different operations: those with the most FLOPs and bytes are kept, the rest is in the totals
@@ -17,6 +18,7 @@ _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][A-Za-z0-9]*(?:<[^>]*>)?)")
 _CONVOLUTION = re.compile(r"\[([^]]*)\]x\[([^]]*)\]->\[([^]]*)\]")
 _NUMBERS = re.compile(r"-?[0-9]+")
 _PLACE = re.compile(r'"([^"]+\.py)":([0-9]+)')
+_HERE = str(Path(__file__).resolve().parent) + "/"
 _BITS = re.compile(r"[0-9]+")
 _MATRIX = {"dot_general", "dot", "convolution"}
 # They move memory, and are not fused into what uses them: bytes of the operands and results that are touched.
@@ -405,6 +407,11 @@ def _moved(one: Any, name: str) -> int:
 def _place(one: Any) -> dict[str, Any] | None:
     """The user's line that an operation comes from, as far as its location says."""
     for file, line in _PLACE.findall(str(one.location)):
-        if "site-packages" not in file and "dist-packages" not in file and "/lib/python" not in file:
+        if (
+            not file.startswith(_HERE)
+            and "site-packages" not in file
+            and "dist-packages" not in file
+            and "/lib/python" not in file
+        ):
             return {"file": file, "line": int(line)}
     return None

@@ -19,6 +19,7 @@ from tpuwatch.model.events import Cause
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
 CALLBACK = {"xla_ffi_python_cpu_callback": 1}
 BROADCAST = {"from": "f32[8]", "to": "f32[8192,8]", "bytes": GIB, "for": ["dot_general"], "place": None}
+DEPTHWISE = {"op": "convolution", "features": [1, 1], "window": 9, "images": 8}
 VALUES: dict[str, tuple[Any, Any]] = {
     # Tiles: 8 by 128 numbers of 32 bits, 16 by 128 of bfloat16, 32 by 128 of int8.
     "padding": (subject(placed("f32[65536,100,20]")), subject(placed("f32[65536,104,128]"))),
@@ -30,6 +31,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "narrow_layers": (
         subject(trial=trial(counts=graph(row(8192, 300, 784), row(8192, 10, 300)))),  # 784 and 10 are the data's own
         subject(trial=trial(counts=graph(row(8192, 512, 784), row(8192, 10, 512)))),
+    ),
+    "depthwise": (
+        subject(trial=trial(counts=graph({**row(8192, 1, 9, batch=96), **DEPTHWISE}))),
+        subject(trial=trial(counts=graph({**row(8192, 96, 9 * 96), **DEPTHWISE, "features": [96, 96]}))),
     ),
     "precision": (
         subject(trial=trial(counts=graph(row(4096, 4096, 4096, passes=6)))),
