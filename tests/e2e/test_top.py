@@ -175,6 +175,6 @@ def test_an_unknown_terminal_and_one_of_an_old_character_set(address: str) -> No
         terminal.wait_for("2 of 2 nodes")
         terminal.press("q")
         assert terminal.ended() == 0
-    for url in ("https://127.0.0.1:1", "http://u:p@h:1", "http://h:x", "http://h:1/path"):
+    for url in ("ftp://127.0.0.1:1", "http://u:p@h:1", "http://h:x", "http://h:1/path"):
         done = subprocess.run((*TOP, url), capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, "URL such as http://" in done.stderr) == (2, True)

@@ -34,6 +34,7 @@ COMMANDS = {
     "restarts": "show restarts in progress and past ones, cancel one, reset the breaker",
     "tune": "decide the environment of the next launch, and show why",
     "preflight": "compile a program for a TPU that is not here: does it fit?",
+    "advise": "what to change in a program: padding, matrix units, memory, input",
     "probe": "find out whether the TPU, the software or the program is at fault",
     "profile": "read a trace: where a program's time goes, and what to change",
     "config": "check or show the configuration",

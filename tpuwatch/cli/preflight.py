@@ -11,8 +11,9 @@ from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Iterable, Sequence
 
-    from tpuwatch.program import Preflight
+    from tpuwatch.program import Change, CompileTarget, Preflight, Trial
 
 _TIMEOUT_SECONDS = 1800.0
 _LINE_SECONDS = 1.0
@@ -32,6 +33,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a JAX function or training step, plain or jitted; a Keras model, or a function that makes one; a "
         "tf.function; or a file of StableHLO (.mlir)",
     )
+    add_program_arguments(parser, tpu_required=True)
+    batches = parser.add_mutually_exclusive_group()
+    batches.add_argument("--batch", type=positive, metavar="N", help="passed to the factory as batch")
+    batches.add_argument(
+        "--max-batch",
+        type=positive,
+        nargs="?",
+        const=_MAX_BATCH,
+        metavar="N",
+        help=f"search for the largest batch that fits, up to N (default: {_MAX_BATCH})",
+    )
+    parser.add_argument(
+        "--batch-step", type=positive, default=8, metavar="N", help="which batch is a multiple of N (default: 8)"
+    )
+    add_child_arguments(parser)
+    options.add_json(parser)
+
+
+def add_program_arguments(parser: argparse.ArgumentParser, *, tpu_required: bool) -> None:
+    """The program's arguments, and the TPUs to compile it for: for all commands that do."""
     arguments = parser.add_mutually_exclusive_group()
     arguments.add_argument(
         "--args",
@@ -49,24 +70,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tpu",
         action="append",
-        required=True,
+        required=tpu_required,
+        default=None if tpu_required else [],
         metavar="TYPE",
         help="an accelerator type such as v6e-4, or a topology such as v6e:2x2; may be given again",
     )
-    parser.add_argument("--slices", type=_positive, default=1, metavar="N", help="so many slices of it (default: 1)")
-    batches = parser.add_mutually_exclusive_group()
-    batches.add_argument("--batch", type=_positive, metavar="N", help="passed to the factory as batch")
-    batches.add_argument(
-        "--max-batch",
-        type=_positive,
-        nargs="?",
-        const=_MAX_BATCH,
-        metavar="N",
-        help=f"search for the largest batch that fits, up to N (default: {_MAX_BATCH})",
-    )
-    parser.add_argument(
-        "--batch-step", type=_positive, default=8, metavar="N", help="which batch is a multiple of N (default: 8)"
-    )
+    parser.add_argument("--slices", type=positive, default=1, metavar="N", help="so many slices of it (default: 1)")
     parser.add_argument(
         "--donate",
         type=_numbers,
@@ -74,6 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N[,N]",
         help="numbers of the arguments whose memory the results may take, as jax.jit's donate_argnums",
     )
+
+
+def add_child_arguments(parser: argparse.ArgumentParser) -> None:
+    """In which interpreter it is compiled, and for how much time and memory."""
     parser.add_argument(
         "--python", metavar="FILE", help="the interpreter that has JAX and libtpu (default: this environment's)"
     )
@@ -83,26 +96,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory-limit", type=_size, metavar="SIZE", help="of this machine's memory (default: what is available now)"
     )
-    options.add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """0: it fits on all; 1: it does not, or is wrong; 2: wrong use; 3: there is no answer."""
-    from tpuwatch.program import (
-        ChildLimits,
-        Program,
-        interpreter,
-        memory_limit,
-        preflight_document,
-        run_preflight,
-        target,
-    )
+    from tpuwatch.program import Program, interpreter, preflight_document, target
     from tpuwatch.terminal import Console, print_preflight
 
     targets = [target(name, args.slices) for name in args.tpu]
+    results = compiled(args, args.function, targets, batch=args.batch, up_to=args.max_batch, step=args.batch_step)
+    program = Program(args.function, args.args, tuple(args.shape), args.donate)
+    document = preflight_document(program, results, interpreter(args.python, os.environ))
+    if args.json:
+        options.print_json(document)
+    else:
+        print_preflight(Console(sys.stdout), document)
+    return status(results)
+
+
+def compiled(
+    args: argparse.Namespace,
+    function: str,
+    targets: Sequence[CompileTarget],
+    *,
+    batch: int | None,
+    up_to: int | None = None,
+    step: int = 1,
+    changes: Callable[[Trial], Iterable[Change]] | None = None,
+) -> list[Preflight]:
+    """What the compiler says for each target, with progress on a terminal."""
+    from tpuwatch.program import ChildLimits, Program, interpreter, memory_limit, run_preflight
+
     python = interpreter(args.python, os.environ)
     limits = ChildLimits(args.timeout, memory_limit(args.memory_limit))
-    program = Program(args.function, args.args, tuple(args.shape), args.donate)
+    program = Program(function, args.args, tuple(args.shape), args.donate)
     results: list[Preflight] = []
     for one in targets:
         progress = _Progress(one.name)
@@ -110,22 +137,23 @@ def run(args: argparse.Namespace) -> int:
             result = run_preflight(
                 program,
                 one,
-                batch=args.batch,
-                up_to=args.max_batch,
-                step=args.batch_step,
+                batch=batch,
+                up_to=up_to,
+                step=step,
                 python=python,
                 limits=limits,
                 environ=os.environ,
                 on_stage=progress.show,
+                changes=changes,
             )
         finally:
             progress.clear()
         results.append(result)
-    document = preflight_document(program, results, python)
-    if args.json:
-        options.print_json(document)
-    else:
-        print_preflight(Console(sys.stdout), document)
+    return results
+
+
+def status(results: Sequence[Preflight]) -> int:
+    """1: a program does not fit, or is wrong; 3: of one there is no answer; else 0."""
     if any(result.fits is False or _wrong(result) for result in results):
         return 1
     return 3 if any(result.fits is None for result in results) else 0
@@ -156,7 +184,7 @@ class _Progress:
             sys.stderr.flush()
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise ValueError(text)
@@ -173,4 +201,4 @@ def _size(text: str) -> int:
     return parse_size(text)
 
 
-_positive.__name__, _numbers.__name__, _size.__name__ = "number from 1 on", "list of numbers", "size"
+positive.__name__, _numbers.__name__, _size.__name__ = "number from 1 on", "list of numbers", "size"

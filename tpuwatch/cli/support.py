@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import argparse
 
     from tpuwatch.config import Config
+    from tpuwatch.web import DaemonAddress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _configuration(args: argparse.Namespace) -> tuple[Config | None, str, str]:
+def _configuration(args: argparse.Namespace) -> tuple[Config | None, str, DaemonAddress]:
     """The configuration, or why there is none; and the daemon's address."""
     from tpuwatch.config import Config
     from tpuwatch.core import ConfigError

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
     from tpuwatch.top import Reading
+    from tpuwatch.web import DaemonAddress
 
 _SECONDS = 2.0
 _SHORTEST = 0.5
@@ -29,8 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=_address,
         metavar="URL",
-        help="daemons to ask, as http://HOST:PORT or HOST:PORT (default: the one on this machine)",
+        help="daemons to ask, as http://HOST:PORT, https://HOST:PORT or HOST:PORT (default: the one on this machine)",
     )
+    parser.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="the certificate that the daemons of https:// URLs have: a copy of their http.certificate_file",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="the token to ask those of the URLs with")
     parser.add_argument(
         "--interval", type=_interval, default=_SECONDS, metavar="S", help="seconds between questions (default: 2)"
     )
@@ -45,12 +52,24 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.web import daemon_address
 
     if args.urls:  # and nothing of the configuration is needed
-        return _show(list(dict.fromkeys(args.urls)), args)
+        return _show([_daemon(url, args) for url in dict.fromkeys(args.urls)], args)
     with options.config_to_look(args) as (config, _):
         return _show([daemon_address(config)], args)
 
 
-def _show(addresses: Sequence[str], args: argparse.Namespace) -> int:
+def _daemon(url: tuple[str, str], args: argparse.Namespace) -> DaemonAddress:
+    from tpuwatch.core import ConfigError
+    from tpuwatch.web import DaemonAddress
+
+    scheme, address = url
+    if scheme == "http":
+        return DaemonAddress(address, token_file=args.token_file or "")
+    if not args.certificate:
+        raise ConfigError(f"https://{address} needs --certificate FILE: a copy of that daemon's http.certificate_file")
+    return DaemonAddress(address, args.certificate, args.token_file or "")
+
+
+def _show(addresses: Sequence[DaemonAddress], args: argparse.Namespace) -> int:
     from tpuwatch.core import SystemClock
     from tpuwatch.top import TopView, WatchedDaemon, run_on_screen
 
@@ -72,7 +91,7 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _once(addresses: Sequence[str], clock: Clock, *, as_json: bool) -> int:
+def _once(addresses: Sequence[DaemonAddress], clock: Clock, *, as_json: bool) -> int:
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(max_workers=min(len(addresses), 16)) as pool:
@@ -92,14 +111,14 @@ def _once(addresses: Sequence[str], clock: Clock, *, as_json: bool) -> int:
     return 1 if any(_is_wrong(one) for one in readings) else 0
 
 
-def _reading(address: str, clock: Clock) -> Reading:
+def _reading(address: DaemonAddress, clock: Clock) -> Reading:
     from tpuwatch.core import TpuwatchError
     from tpuwatch.top import Reading, read_daemon
 
     try:
         return read_daemon(address, clock)
     except TpuwatchError as error:
-        return Reading(address, error=str(error))
+        return Reading(str(address), error=str(error))
 
 
 def _print(readings: Sequence[Reading]) -> None:
@@ -122,15 +141,21 @@ def _is_wrong(reading: Reading) -> bool:
     return reading.documents is not None and any(reading.documents["status"]["problem_counts"].values())
 
 
-def _address(text: str) -> str:
-    """HOST:PORT of what was given."""
+def _address(text: str) -> tuple[str, str]:
+    """The scheme and HOST:PORT of what was given."""
     from urllib.parse import urlsplit
 
     url = urlsplit(text if "://" in text else f"http://{text}")
-    if url.scheme != "http" or not url.hostname or url.path.strip("/") or url.query or url.username is not None:
+    if (
+        url.scheme not in ("http", "https")
+        or not url.hostname
+        or url.path.strip("/")
+        or url.query
+        or url.username is not None
+    ):
         raise ValueError(text)
     host = f"[{url.hostname}]" if ":" in url.hostname else url.hostname
-    return f"{host}:{url.port or 9478}"
+    return url.scheme, f"{host}:{url.port or 9478}"
 
 
 def _interval(text: str) -> float:

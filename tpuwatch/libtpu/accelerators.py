@@ -9,22 +9,28 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What the chips of a generation have in common."""
+    """What the chips of a generation have in common.
+
+    Of the peaks: https://docs.cloud.google.com/tpu/docs/system-architecture-tpu-vm and the page of each generation.
+    """
 
     hbm_gib: int  # of a chip
     numbers_per_chip: int  # how many of an accelerator type's number make a chip: of some it counts TensorCores
+    peak_flops: float  # of a chip in a second, in bfloat16
+    hbm_bytes_per_second: float  # of a chip
     devices_per_chip: int = 1  # as frameworks and libtpu's runtime metrics count them
     largest_host: int = 4  # chips of a host that is a slice by itself; the hosts of larger slices have 4
+    matrix_side: int = 128  # of the matrix units (MXU), which are squares
 
 
 GENERATIONS: Final = {
-    "v2": Generation(16, 2, 2),
-    "v3": Generation(32, 2, 2),
-    "v4": Generation(32, 2),
-    "v5e": Generation(16, 1, largest_host=8),
-    "v5p": Generation(95, 2),
-    "v6e": Generation(32, 1, largest_host=8),
-    "7x": Generation(192, 2, 2),
+    "v2": Generation(16, 2, 46e12, 700e9, 2),
+    "v3": Generation(32, 2, 123e12, 900e9, 2),
+    "v4": Generation(32, 2, 275e12, 1228e9),
+    "v5e": Generation(16, 1, 197e12, 819e9, largest_host=8),
+    "v5p": Generation(95, 2, 459e12, 2765e9),
+    "v6e": Generation(32, 1, 918e12, 1640e9, largest_host=8, matrix_side=256),
+    "7x": Generation(192, 2, 2307e12, 7380e9, 2, matrix_side=256),
 }
 _BOXES: Final = frozenset({"v4", "v5p", "7x"})
 _SMALL_BOXES: Final = ("1x1x1", "1x2x1", "2x2x1")

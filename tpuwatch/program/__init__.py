@@ -8,7 +8,21 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.program.child import ChildLimits, available_memory
+    from tpuwatch.program.layout import (
+        LANES,
+        Layout,
+        Tensor,
+        best_layout,
+        hlo_type,
+        laid_out,
+        layout_of_size,
+        parse_tensor,
+        tile,
+        without_waste,
+    )
+    from tpuwatch.program.output import findings_of
     from tpuwatch.program.preflight import (
+        Change,
         Preflight,
         Program,
         Trial,
@@ -19,13 +33,27 @@ if TYPE_CHECKING:
     )
     from tpuwatch.program.probe import ProbeRequest, ProbeResult, probe_command, probe_document, run_probe
     from tpuwatch.program.profiling import find_profile, profile_command, profile_document, read_profile
+    from tpuwatch.program.roofline import Roofline, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
         __name__,
         {
             "child": ["ChildLimits", "available_memory"],
+            "layout": [
+                "LANES",
+                "Layout",
+                "Tensor",
+                "best_layout",
+                "hlo_type",
+                "laid_out",
+                "layout_of_size",
+                "parse_tensor",
+                "tile",
+                "without_waste",
+            ],
             "preflight": [
+                "Change",
                 "Preflight",
                 "Program",
                 "Trial",
@@ -34,8 +62,10 @@ else:
                 "preflight_document",
                 "run_preflight",
             ],
+            "output": ["findings_of"],
             "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
             "profiling": ["find_profile", "profile_command", "profile_document", "read_profile"],
+            "roofline": ["Roofline", "mxu_bound", "roofline_of"],
             "targets": ["CompileTarget", "target"],
         },
     )

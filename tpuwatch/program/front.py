@@ -3,16 +3,21 @@
 The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
 each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on,
-{"trial": {...}} for each trial, {"error": {...}} when it ends for one.
+{"kernels": {...}} for the ops of a TensorFlow graph, {"trial": {...}} for each trial, {"error": {...}} when it ends for
+one.
+`graph.py` and `change.py` beside it are parts of it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -21,18 +26,35 @@ from typing import Any
 _AVAILABLE = re.compile(r"exceeds available HBM \(([0-9.]+)([KMGT])\)|of ([0-9.]+)([KMGT]) hbm", re.IGNORECASE)
 _NEEDED = re.compile(r"\(([0-9.]+)([KMGT])\) exceeds available HBM|Used ([0-9.]+)([KMGT]) of", re.IGNORECASE)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_HERE = os.path.dirname(os.path.abspath(__file__))
 _SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
 _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
 _SIDE = 1 << 20  # of a matrix that no TPU has room for
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
+_XLA = "XLA_CPU_JIT"
+_MAX_TENSORS = 1500  # of the arguments, the largest
+
+
+def _part(name: str) -> Any:
+    """A file beside this one, under a name that no module of the user's has."""
+    spec = importlib.util.spec_from_file_location(f"tpuwatch_front_{name}", os.path.join(_HERE, f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+change, graph = _part("change"), _part("graph")
 
 
 class StopError(Exception):
     """Ends the run with a reason: what `kind` of thing went wrong, and in which words."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: str, message: str, kernels: Any = None) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.kernels = kind, kernels
 
 
 class Front:
@@ -55,6 +77,8 @@ class Front:
         try:
             self._run()
         except StopError as stop:
+            if stop.kernels is not None:
+                self.report(kernels=stop.kernels)
             self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
             return 1
         except Exception as error:  # the user's code may raise anything
@@ -74,21 +98,43 @@ class Front:
         tpu = Tpu(jax, self.request["topology"], self.request["options"])
         self.stage("program")
         sys.path.insert(0, os.getcwd())
+        if self.request.get("changes"):
+            change.prepare(jax)
         program = _program(tpu, self.request)
         for line in sys.stdin:
-            self._trial(tpu, program, json.loads(line)["batch"])
+            wanted = json.loads(line)
+            if wanted.get("change") is None:
+                self._trial(tpu, program, wanted["batch"])
+            else:
+                self._changed(tpu, program, wanted)
 
-    def _trial(self, tpu: Tpu, program: Any, batch: int | None) -> None:
+    def _changed(self, tpu: Tpu, program: Any, wanted: dict[str, Any]) -> None:
+        """The same with the program changed: what cannot be changed so is said, and ends nothing."""
+        try:
+            with change.switched_on(tpu.jax, wanted["change"]):
+                self._trial(tpu, program, wanted["batch"], wanted["change"])
+        except Exception as error:
+            trial = {"batch": wanted["batch"], "change": wanted["change"], "fits": False, "needed_bytes": None}
+            trial.update(available_bytes=None, devices=len(tpu.devices), device_kind="", sharded=False)
+            message = f"{type(error).__name__}: {error}"[:2000]
+            self.report(trial={**trial, "trace_seconds": 0.0, "compile_seconds": 0.0, "problem": message})
+
+    def _trial(self, tpu: Tpu, program: Any, batch: int | None, changed: str | None = None) -> None:
         """Compile with one batch (None: the program's own) and report what it needs."""
-        self.stage("trace")
+        self.stage("trace" if changed is None else f"trace with {changed}")
         started = time.monotonic()
-        compile_it = program.traced(batch)
-        trial: dict[str, Any] = {"batch": batch, "trace_seconds": time.monotonic() - started}
-        trial.update(devices=len(tpu.devices), device_kind=tpu.devices[0].device_kind, sharded=program.sharded)
-        self.stage("compile")
+        traced = program.traced(batch, changed)
+        trial: dict[str, Any] = {"batch": batch, "change": changed, "trace_seconds": time.monotonic() - started}
+        trial.update(devices=len(tpu.devices), device_kind=tpu.devices[0].device_kind)
+        trial.update(sharded=program.sharded or changed in change.SPREAD)
+        if traced.kernels is not None:
+            self.report(kernels=traced.kernels)
+        self.stage("count")
+        trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
+        self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
         try:
-            stats = compile_it()
+            stats = traced.compile()
         except Exception as error:
             text = str(error)
             if "RESOURCE_EXHAUSTED" not in text and "Ran out of memory" not in text:
@@ -102,6 +148,16 @@ class Front:
             self.stage("available")
             trial["available_bytes"] = tpu.available()
         self.report(trial=trial)
+
+
+class Traced:
+    """A program ready to compile: its StableHLO, the function that compiles it, and its arguments, largest first."""
+
+    def __init__(self, module: Any, compile_it: Any, tensors: list[dict[str, Any]], kernels: Any = None) -> None:
+        self.module = module
+        self.compile = compile_it
+        self.tensors = sorted(tensors, key=lambda one: -one["bytes"])
+        self.kernels = kernels  # of a TensorFlow graph: how often each op, and those that XLA has no kernel for
 
 
 class Tpu:
@@ -132,12 +188,30 @@ class Tpu:
 
         return self.jax.tree_util.tree_map(of, tree)
 
-    def compiler(self, function: Any, positional: Any, named: Any) -> Any:
-        """A traced function; called, it compiles, and returns the compiler's figures."""
-        lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
-        return lambda: lowered.compile().memory_analysis()
+    def tensors(self, tree: Any, part: str | None = None, other: Any = None) -> list[dict[str, Any]]:
+        """The arrays of a tree of shapes. `part` is what they are to the program; `other` the same tree of another
+        batch: `batch_side` is the side that differs."""
+        flat = self.jax.tree_util.tree_flatten_with_path(tree)[0]
+        others = self.jax.tree_util.tree_leaves(other) if other is not None else []
+        found = []
+        for place, (path, leaf) in enumerate(flat):
+            if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+                continue
+            shape, sharding = tuple(leaf.shape), getattr(leaf, "sharding", None)
+            local = sharding.shard_shape(shape) if sharding is not None else shape
+            size = leaf.dtype.itemsize
+            for side in local:
+                size *= side
+            one = {"path": self.jax.tree_util.keystr(path), "dtype": str(leaf.dtype), "bytes": size}
+            found.append({**one, "shape": list(local), "part": part, "batch_side": _differs(leaf, others, place, flat)})
+        return found
 
-    def stablehlo_compiler(self, module: bytes) -> Any:
+    def compiler(self, function: Any, positional: Any, named: Any) -> Any:
+        """A traced function's StableHLO, and what compiles it and returns the compiler's figures."""
+        lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
+        return lowered.compiler_ir("stablehlo").operation, lambda: lowered.compile().memory_analysis()
+
+    def stablehlo_compiler(self, module: Any) -> Any:
         """The same for a module of StableHLO, text or bytecode, on one device.
 
         JAX has no public way for it; tests/proof/preflight holds this one.
@@ -159,13 +233,21 @@ class Tpu:
             num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]], dtype=int)
         )
         client = device.client
-        return lambda: client.compile(parsed, _jax.DeviceList((device,)), options).get_compiled_memory_stats()
+        devices = _jax.DeviceList((device,))
+        return parsed.operation, lambda: client.compile(parsed, devices, options).get_compiled_memory_stats()
+
+    def traced(self, compiler: Any, tensors: Any, changed: str | None, kernels: Any = None) -> Traced:
+        """A program as it is, or with bfloat16 in the place of float32, which is a change of its StableHLO."""
+        module, compile_it = compiler
+        if changed == change.BFLOAT16:
+            module, compile_it = self.stablehlo_compiler(change.in_bfloat16(module))
+        return Traced(module, compile_it, tensors, kernels)
 
     def available(self) -> int | None:
         """The HBM of a device that programs get, by asking the compiler for too much."""
         large = self.jax.ShapeDtypeStruct((_SIDE, _SIDE), self.jax.numpy.float32, sharding=self.one)
         try:
-            self.compiler(self.jax.jit(lambda value: value + 1), (large,), {})()
+            self.compiler(self.jax.jit(lambda value: value + 1), (large,), {})[1]()
         except Exception as error:
             return _bytes(_AVAILABLE, str(error))
         return None
@@ -198,6 +280,15 @@ class Arguments:
             made = self._made(chosen)
         return made if isinstance(made, (tuple, list, dict)) else (made,)
 
+    def of_another(self, batch: int | None) -> Any:
+        """The same with a batch of twice the size: the sides that differ are the batch. None without a batch."""
+        if batch is None or self.factory is None:
+            return None
+        try:
+            return self.of(2 * batch)
+        except Exception:  # it may refuse any batch but some
+            return None
+
     def _made(self, chosen: dict[str, Any]) -> Any:
         """What the factory returns, without the memory for its arrays where it can be had so."""
         factory: Any = self.factory
@@ -222,12 +313,15 @@ class JaxProgram:
     def sharded(self) -> bool:
         return self._arguments.sharded
 
-    def traced(self, batch: int | None) -> Any:
-        given = self._arguments.of(batch)
-        placed = self._tpu.every if self._arguments.sharded else self._tpu.one
-        given = self._tpu.abstract(given, placed)
-        positional, named = ((), given) if isinstance(given, dict) else (given, {})
-        return self._tpu.compiler(self._function, positional, named)
+    def traced(self, batch: int | None, changed: str | None = None) -> Traced:
+        tpu = self._tpu
+        given, other = self._arguments.of(batch), self._arguments.of_another(batch)
+        placed = tpu.every if self._arguments.sharded else tpu.one
+        if changed in change.SPREAD:
+            given = change.spread(tpu.jax, tpu.mesh, given, other, weights=changed == change.SPREAD_ALL)
+        given = tpu.abstract(given, placed)
+        positional, named = ((), given) if isinstance(given, dict) else (tuple(given), {})
+        return tpu.traced(tpu.compiler(self._function, positional, named), tpu.tensors(given, None, other), changed)
 
 
 class KerasProgram:
@@ -244,8 +338,10 @@ class KerasProgram:
             )
         self._tpu, self._model, self._arguments = tpu, model, arguments
 
-    def traced(self, batch: int | None) -> Any:
+    def traced(self, batch: int | None, changed: str | None = None) -> Traced:
         jax, model, place = self._tpu.jax, self._model, self._tpu.one
+        if changed in change.SPREAD:
+            raise StopError("usage", "a Keras model is compiled for one device")
         data = self._data(batch)
         trained = getattr(model, "optimizer", None) is not None
         if trained:
@@ -257,7 +353,13 @@ class KerasProgram:
             state = [model.trainable_variables, model.non_trainable_variables]
             step, given = model.stateless_call, (*state, data[0])
         jitted = jax.jit(step, donate_argnums=0 if trained else ())
-        return self._tpu.compiler(jitted, self._tpu.abstract(given, place), {})
+        tensors = self._tpu.tensors(data if trained else data[0], "inputs")
+        for part, variables in zip(("weights", "state", "optimizer", "state"), state, strict=False):
+            tensors += [
+                {**one, "path": variable.path} for one, variable in _named_variables(self._tpu, variables, part)
+            ]
+        given = self._tpu.abstract(given, place)
+        return self._tpu.traced(self._tpu.compiler(jitted, given, {}), tensors, changed)
 
     def _data(self, batch: int | None) -> Any:
         """Inputs, and targets where there is a loss: as the user gives them, or as the model's own shapes say."""
@@ -298,7 +400,9 @@ class TensorFlowProgram:
         )
         self._tensorflow = tf
 
-    def traced(self, batch: int | None) -> Any:
+    def traced(self, batch: int | None, changed: str | None = None) -> Traced:
+        if changed not in (None, change.BFLOAT16):
+            raise StopError("usage", "a tf.function cannot be changed so")
         given = self._arguments.of(batch) if self._arguments.given else self._signature
         if given is None:
             raise StopError(
@@ -307,8 +411,27 @@ class TensorFlowProgram:
         specs = [self._tensorflow.TensorSpec(one.shape, one.dtype) for one in given]
         if any(None in tuple(spec.shape) for spec in specs):
             raise StopError("usage", "a TPU needs static shapes: give all sides with --args or --shape")
-        module = self._function.experimental_get_compiler_ir(*specs)(stage="stablehlo_serialized")
-        return self._tpu.stablehlo_compiler(module)
+        concrete = self._function.get_concrete_function(*specs).graph
+        tensors = [self._tensor(variable.name, variable, "weights") for variable in concrete.variables]
+        tensors += [self._tensor(spec.name or "", spec, "inputs") for spec in specs]
+        try:
+            module = self._function.experimental_get_compiler_ir(*specs)(stage="stablehlo_serialized")
+        except Exception as error:
+            kernels = _kernels(concrete)
+            lacking = ", ".join(kernels["without"])
+            if not lacking:
+                raise
+            raise StopError("program", f"XLA has no kernel for {lacking}: {str(error)[:1000]}", kernels) from error
+        kernels = _kernels(concrete)
+        return self._tpu.traced(self._tpu.stablehlo_compiler(module), tensors, changed, kernels)
+
+    def _tensor(self, path: str, spec: Any, part: str) -> dict[str, Any]:
+        sides = [int(side) for side in spec.shape]
+        size = spec.dtype.size
+        for side in sides:
+            size *= side
+        one = {"path": path, "dtype": spec.dtype.name, "bytes": size, "shape": sides}
+        return {**one, "part": part, "batch_side": None}
 
 
 class StablehloProgram:
@@ -324,10 +447,13 @@ class StablehloProgram:
         except OSError as error:
             raise StopError("usage", f"{path}: {error.strerror}") from error
 
-    def traced(self, batch: int | None) -> Any:
+    def traced(self, batch: int | None, changed: str | None = None) -> Traced:
         if batch is not None:
             raise StopError("usage", "a StableHLO file has the shapes that it has: leave out --batch and --max-batch")
-        return self._tpu.stablehlo_compiler(self._module)
+        if changed not in (None, change.BFLOAT16):
+            raise StopError("usage", "a StableHLO file cannot be changed so")
+        compiler = self._tpu.stablehlo_compiler(self._module)
+        return self._tpu.traced(compiler, graph.arguments(compiler[0]), changed)
 
 
 def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
@@ -346,6 +472,49 @@ def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
     if not callable(found):
         raise StopError("usage", f"{text} is neither a function nor a Keras model")
     return JaxProgram(tpu, found, arguments, request["donate"])
+
+
+def _counted(module: Any) -> dict[str, Any]:
+    """What it computes; a module that cannot be counted is compiled all the same."""
+    try:
+        counted: dict[str, Any] = graph.summary(module)
+    except Exception as error:
+        return {"problem": f"{type(error).__name__}: {error}"[:500]}
+    return counted
+
+
+def _differs(leaf: Any, others: list[Any], place: int, flat: list[Any]) -> int | None:
+    """The side of a leaf that is another with another batch."""
+    if len(others) != len(flat) or not hasattr(others[place], "shape"):
+        return None
+    pairs = list(zip(leaf.shape, others[place].shape, strict=False))
+    return next((side for side, (one, two) in enumerate(pairs) if one != two), None)
+
+
+def _named_variables(tpu: Tpu, variables: Any, part: str) -> list[tuple[dict[str, Any], Any]]:
+    found = [(tpu.tensors(tpu.jax.ShapeDtypeStruct(tuple(one.shape), one.dtype), part), one) for one in variables]
+    return [(tensors[0], one) for tensors, one in found if tensors]
+
+
+def _kernels(concrete: Any) -> dict[str, Any]:
+    """The ops of a TensorFlow graph and its functions by their number, and those for which XLA has no kernel.
+
+    The stock wheel registers none for TPUs; those for XLA on a CPU are of the same ops, and are registered when
+    something is compiled for the first time.
+    """
+    from tensorflow.python.framework import kernels
+
+    definition = concrete.as_graph_def()
+    nodes = [*definition.node, *(node for body in definition.library.function for node in body.node_def)]
+    counts: dict[str, int] = {}
+    for node in nodes:
+        counts[node.op] = counts.get(node.op, 0) + 1
+    without = []
+    for name in sorted(counts):
+        registered = kernels.get_registered_kernels_for_op(name).kernel
+        if registered and name != "Placeholder" and all(one.device_type != _XLA for one in registered):
+            without.append(name)
+    return {"counts": counts, "without": without}
 
 
 def _without_copies(operation: Any) -> None:
@@ -419,10 +588,21 @@ def _users_line() -> dict[str, Any] | None:
     """The innermost line of the exception's traceback that is the user's: below the directory in which it runs."""
     here = os.getcwd() + os.sep
     frames = traceback.extract_tb(sys.exc_info()[2])
-    own = [f for f in frames if os.path.abspath(f.filename).startswith(here) and "site-packages" not in f.filename]
+    files = [(f, os.path.abspath(f.filename)) for f in frames if "site-packages" not in f.filename]
+    own = [f for f, path in files if path.startswith(here) and os.path.dirname(path) != _HERE]
     return {"file": own[-1].filename, "line": own[-1].lineno} if own else None
+
+
+def _end_with(parent: int | None) -> None:
+    """Have the kernel end this process when the one that started it dies, however that dies: a compilation that nobody
+    waits for would go on for minutes, and take its memory."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:  # it is dead already
+        os._exit(1)
 
 
 if __name__ == "__main__":
     sys.path.pop(0)  # this file's own directory
-    sys.exit(Front(json.loads(sys.argv[1])).run())
+    asked = json.loads(sys.argv[1])
+    _end_with(asked.get("parent"))
+    sys.exit(Front(asked).run())

@@ -10,7 +10,7 @@ from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
 from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from tpuwatch.model import Finding
@@ -31,10 +31,19 @@ def tail(directory: Path) -> str:
     return _end(directory / OUTPUT, _TAIL_BYTES).decode("utf-8", "replace")
 
 
+def findings_of(path: Path) -> tuple[Finding, ...]:
+    """What the rules make of a log, in that order. Raises OSError."""
+    return tuple(fold(_recognised([path])))
+
+
 def _records(directory: Path) -> Iterator[RecognisedRecord]:
-    scanner = _scanner()
     logs = [path for path in (directory / LOGS).iterdir() if ".INFO." in path.name and not path.is_symlink()]
-    for path in [directory / OUTPUT, *logs]:
+    return _recognised([directory / OUTPUT, *logs])
+
+
+def _recognised(paths: Iterable[Path]) -> Iterator[RecognisedRecord]:
+    scanner = _scanner()
+    for path in paths:
         data = _end(path, MAX_READ)
         parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
         for match in [*parser.feed(data), *parser.finish()]:

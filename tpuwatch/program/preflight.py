@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,10 +19,11 @@ from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
 from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.largest import Need, largest_batch
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
+from tpuwatch.program.roofline import roofline_of
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from tpuwatch.model import Finding
     from tpuwatch.program.targets import CompileTarget
@@ -68,6 +69,15 @@ class Trial:
     temporaries_bytes: int | None = None
     code_bytes: int | None = None
     message: str = ""  # of the compiler, where it refused
+    change: str | None = None  # of the program, to see what it would give: a name of `change.py`
+    problem: str | None = None  # why the changed program could not be compiled
+    graph: Mapping[str, Any] | None = None  # what `graph.py` counts
+    tensors: Sequence[Mapping[str, Any]] = ()  # the arguments of a device, the largest first
+
+    @property
+    def counted(self) -> Mapping[str, Any] | None:
+        """The counts of its graph, where it could be counted."""
+        return None if self.graph is None or "problem" in self.graph else self.graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +89,15 @@ class Preflight:
     largest: int | None = None  # the largest batch that fits, where it was searched for
     findings: tuple[Finding, ...] = ()
     problem: Mapping[str, Any] | None = None
+    changed: tuple[Trial, ...] = ()  # the same program with changes
+    kernels: Mapping[str, Any] | None = None  # the ops of a TensorFlow graph, and those that XLA has no kernel for
     output: str = ""  # the end of what the child printed, where it gave no answer
     seconds: float = 0.0
 
     @property
     def trial(self) -> Trial | None:
         """The trial that counts: that of the largest batch that fits, else the last one."""
-        found = [trial for trial in self.trials if trial.fits and trial.batch == self.largest]
-        return found[-1] if found else self.trials[-1] if self.trials else None
+        return _counting(self.trials, self.largest)
 
     @property
     def fits(self) -> bool | None:
@@ -94,11 +105,27 @@ class Preflight:
         return None if self.trial is None or self.problem is not None else self.trial.fits
 
 
+def _counting(trials: Sequence[Trial], largest: int | None) -> Trial | None:
+    found = [trial for trial in trials if trial.fits and trial.batch == largest]
+    return found[-1] if found else trials[-1] if trials else None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A trial of the changed program; `change` None: as it is, with another batch."""
+
+    change: str | None
+    batch: int | None
+
+
 @dataclass(slots=True)
 class _Run:
     trials: list[Trial] = field(default_factory=list)
     problem: dict[str, Any] | None = None
     stage: str = "start"
+    kernels: dict[str, Any] | None = None
+    largest: int | None = None
+    searched: bool = False  # whether the trials that were asked for are done
 
 
 def run_preflight(
@@ -113,9 +140,11 @@ def run_preflight(
     environ: Mapping[str, str],
     on_stage: Callable[[str], None],
     front: Path = FRONT,
+    changes: Callable[[Trial], Iterable[Change]] | None = None,
 ) -> Preflight:
     """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
 
+    `changes` says, once that is done, which changes of it to compile as well.
     `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
     Raises ConfigError for what the user gave wrongly, and never for what the program does; KeyboardInterrupt ends the
@@ -128,31 +157,56 @@ def run_preflight(
         directory = Path(name)
         run = _Run()
         search = _once(batch) if up_to is None else largest_batch(step, up_to)
-        child = _child(program, target, [python, str(front)], limits, environ, directory)
-        largest, searched = None, False
+        child = _child(program, target, [python, str(front)], limits, environ, directory, changes=changes is not None)
         try:
-            child.send({"batch": next(search)})
-            for report in child.reports():
-                if _take(report, run, on_stage):
-                    try:
-                        child.send({"batch": search.send(_need(run.trials[-1]))})
-                    except StopIteration as result:
-                        largest, searched = result.value, True
-                        child.finish()
+            _converse(child, search, run, on_stage, changes)
         except ChildError as error:
-            run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
+            if not run.searched:  # else what was asked for is known; of the changes what there was time and memory for
+                run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
         finally:
             child.close()
-        if not searched and run.problem is None:
+        if not run.searched and run.problem is None:
             run.problem = _died(child.process.returncode, run.stage)
         if run.problem is not None and run.problem["kind"] == "usage":
             raise ConfigError(run.problem["message"])
-        done = Preflight(target, tuple(run.trials), largest, problem=run.problem)
+        trials = tuple(trial for trial in run.trials if trial.change is None and trial.problem is None)
+        others = tuple(trial for trial in run.trials if trial not in trials)
+        done = Preflight(target, trials, run.largest, problem=run.problem, changed=others, kernels=run.kernels)
         if done.fits is not True:
             done = replace(done, findings=find_faults(directory))
         if done.problem is not None:
             done = replace(done, output=tail(directory))
     return replace(done, seconds=time.monotonic() - started)
+
+
+def _converse(
+    child: Child,
+    search: Generator[int | None, Need, int | None],
+    run: _Run,
+    on_stage: Callable[[str], None],
+    changes: Callable[[Trial], Iterable[Change]] | None,
+) -> None:
+    """Have the child do the trials of the search, then those with changes, until it ends.
+
+    Raises ChildError.
+    """
+    changed: list[Change] = []
+    child.send({"batch": next(search)})
+    for report in child.reports():
+        if not _take(report, run, on_stage):
+            continue
+        if not run.searched:
+            try:
+                child.send({"batch": search.send(_need(run.trials[-1]))})
+                continue
+            except StopIteration as result:
+                run.largest, run.searched = result.value, True
+            counts = _counting(run.trials, run.largest)
+            changed = [] if changes is None or counts is None else list(changes(counts))
+        if changed:
+            child.send(asdict(changed.pop(0)))
+        else:
+            child.finish()
 
 
 def interpreter(given: str | None, environ: Mapping[str, str], module: str = "jax") -> str:
@@ -199,13 +253,28 @@ def preflight_document(program: Program, results: Iterable[Preflight], python: s
                 "fits": result.fits,
                 "seconds": round(result.seconds, 3),
                 "largest_batch": result.largest,
-                "trial": None if result.trial is None else asdict(result.trial),
-                "trials": [asdict(trial) for trial in result.trials],
+                "trial": None if result.trial is None else trial_document(result.trial, result.target),
+                "trials": [trial_document(trial, result.target) for trial in result.trials],
                 "findings": diagnosis(result.findings, ())["findings"],
                 "problem": None if result.problem is None else {**result.problem, "output": result.output},
             }
             for result in results
         ],
+    }
+
+
+def trial_document(trial: Trial, target: CompileTarget) -> dict[str, Any]:
+    """A trial, fit for JSON, with its FLOPs and what they take at best, an estimate."""
+    without = ("change", "problem", "graph", "tensors")
+    figures = {one.name: getattr(trial, one.name) for one in fields(trial) if one.name not in without}
+    graph = trial.counted
+    if graph is None:
+        return {**figures, "flops": None, "roofline": None}
+    devices = trial.devices if trial.sharded else 1
+    return {
+        **figures,
+        "flops": {name: graph[name] for name in ("matrix_flops", "vector_flops", "unknown_loops", "unknown_kernels")},
+        "roofline": asdict(roofline_of(graph, target.generation, devices, trial)),
     }
 
 
@@ -216,6 +285,8 @@ def _child(
     limits: ChildLimits,
     environ: Mapping[str, str],
     directory: Path,
+    *,
+    changes: bool,
 ) -> Child:
     logs = directory / LOGS
     logs.mkdir()
@@ -227,6 +298,8 @@ def _child(
         "donate": program.donate,
         "topology": target.topology,
         "options": target.options,
+        "changes": changes,
+        "parent": os.getpid(),
         "report": pipe[1],
     }
     own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
@@ -256,6 +329,7 @@ def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> bool:
     if report is not None:
         run.stage = report.get("stage", run.stage)
         run.problem = report.get("error", run.problem)
+        run.kernels = report.get("kernels", run.kernels)
         if "trial" in report:
             run.trials.append(Trial(**report["trial"]))
             ended = True

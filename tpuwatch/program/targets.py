@@ -21,6 +21,7 @@ class CompileTarget:
     """`topology` is the compiler's name, such as "v6e:2x2"; `options` are what `get_topology_desc` needs beside it."""
 
     name: str  # as the user gave it
+    generation: str  # of its chips, such as "v6e"
     topology: str
     chips: int
     options: dict[str, Any]
@@ -52,4 +53,4 @@ def target(name: str, slices: int = 1) -> CompileTarget:
         options["chips_per_host_bounds"] = [*sides, *[1] * (3 - len(sides))]
     if slices > 1:
         options["num_slices"] = slices
-    return CompileTarget(name.strip(), f"{_COMPILER_NAMES.get(kind, kind)}:{shape}", count * slices, options)
+    return CompileTarget(name.strip(), kind, f"{_COMPILER_NAMES.get(kind, kind)}:{shape}", count * slices, options)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.support.archive import Archive
+    from tpuwatch.web import DaemonAddress
 
 _NO_ENTRIES: Final = "-- No entries --"  # of journalctl
 _COMMAND_SECONDS: Final = 20.0
@@ -61,7 +62,7 @@ class Sources:
 
     config: Config | None  # None: it is wrong, or may not be read
     config_error: str  # why; empty: it was read
-    address: str  # of the daemon
+    address: DaemonAddress  # of the daemon
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     doctor: bool = True  # whether to run its checks, which ask the cloud
 
@@ -89,7 +90,7 @@ def projects(documents: Mapping[str, Any], config: Config | None) -> Iterator[st
         yield config.cloud.project
 
 
-def ask_documents(address: str) -> tuple[dict[str, Any], dict[str, str]]:
+def ask_documents(address: DaemonAddress) -> tuple[dict[str, Any], dict[str, str]]:
     """The daemon's documents by the names of their files, and why others could not be had."""
     found: dict[str, Any] = {}
     failed: dict[str, str] = {}

@@ -8,6 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.terminal import findings, top, tune
+    from tpuwatch.terminal.advise import print_advice
     from tpuwatch.terminal.console import UNWRAPPED, Console, Lines, print_text, wants_colour
     from tpuwatch.terminal.findings import describe_launch, print_finding, print_findings
     from tpuwatch.terminal.node import STYLES, print_machine, print_node, print_nodes, print_other_nodes
@@ -22,6 +23,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
+            "advise": ["print_advice"],
             "console": ["UNWRAPPED", "Console", "Lines", "print_text", "wants_colour"],
             "findings": ["describe_launch", "print_finding", "print_findings"],
             "node": ["STYLES", "print_machine", "print_node", "print_nodes", "print_other_nodes"],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tpuwatch.core import Clock
+    from tpuwatch.web import DaemonAddress
 
 _LAUNCHES: Final = 20
 _RESTARTS: Final = 50  # nodes
@@ -33,16 +34,17 @@ class Reading:
     error: str = ""  # why there is none since then; empty: there is
 
 
-def read_daemon(address: str, clock: Clock) -> Reading:
+def read_daemon(daemon: DaemonAddress, clock: Clock) -> Reading:
     """One answer. Raises TpuwatchError where there is none, or none that can be shown."""
     documents = {
-        "status": ask_daemon(address, "status", "version"),
-        "findings": ask_daemon(address, "findings", "findings")["findings"],
-        "launches": ask_daemon(address, "launches", "launches", f"?limit={_LAUNCHES}")["launches"],
-        "nodes": ask_daemon(address, "nodes", "nodes", f"?limit={MAX_NODES}"),
-        "restarts": ask_daemon(address, "restarts", "restarts", f"?limit={_RESTARTS}"),
+        "status": ask_daemon(daemon, "status", "version"),
+        "findings": ask_daemon(daemon, "findings", "findings")["findings"],
+        "launches": ask_daemon(daemon, "launches", "launches", f"?limit={_LAUNCHES}")["launches"],
+        "nodes": ask_daemon(daemon, "nodes", "nodes", f"?limit={MAX_NODES}"),
+        "restarts": ask_daemon(daemon, "restarts", "restarts", f"?limit={_RESTARTS}"),
     }
-    with reading_documents(address):
+    address = str(daemon)
+    with reading_documents(daemon):
         for part in PARTS:  # whatever they hold, it can be shown
             part(Lines(80), documents)
         return Reading(address, documents, rows_of(address, documents), clock.monotonic())
@@ -51,13 +53,14 @@ def read_daemon(address: str, clock: Clock) -> Reading:
 class WatchedDaemon:
     """A daemon that is asked again and again."""
 
-    def __init__(self, address: str, interval: float, clock: Clock) -> None:
+    def __init__(self, daemon: DaemonAddress, interval: float, clock: Clock) -> None:
         """`interval`: seconds between questions. Where answering takes long, they are further apart."""
-        self.reading = Reading(address)
+        self.reading = Reading(str(daemon))
+        self._daemon = daemon
         self._interval = interval
         self._clock = clock
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"top {address}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"top {daemon}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -70,7 +73,7 @@ class WatchedDaemon:
         """Ask once; returns the seconds until the next time."""
         began = self._clock.monotonic()
         try:
-            self.reading = read_daemon(self.reading.address, self._clock)
+            self.reading = read_daemon(self._daemon, self._clock)
         except TpuwatchError as error:
             self.reading = replace(self.reading, error=str(error))
             return self._interval

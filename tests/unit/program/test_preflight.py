@@ -13,7 +13,16 @@ import pytest
 from tests.standins.machine import Machine
 from tpuwatch.core import ConfigError
 from tpuwatch.host import ProcFs
-from tpuwatch.program import ChildLimits, Preflight, Program, memory_limit, preflight_document, run_preflight, target
+from tpuwatch.program import (
+    Change,
+    ChildLimits,
+    Preflight,
+    Program,
+    memory_limit,
+    preflight_document,
+    run_preflight,
+    target,
+)
 from tpuwatch.program.preflight import interpreter
 
 HEAD = """
@@ -153,3 +162,55 @@ def test_the_interpreter_of_the_active_environment_is_used(tmp_path: Path) -> No
     assert interpreter(str(own), {}) == str(own)
     with pytest.raises(ConfigError, match="no program"):
         interpreter(str(tmp_path / "none"), {})
+
+
+CHANGES = (
+    HEAD
+    + """
+def changed(wanted):
+    if wanted["change"] == "remat": os.abort()
+    problem = "TypeError: no" if wanted["change"] == "spread-batch" else None
+    report(trial=dict(fits=True, batch=wanted["batch"], change=wanted["change"], problem=problem, needed_bytes=1 << 30,
+        available_bytes=16 << 30, devices=1, device_kind="TPU", sharded=False, trace_seconds=0, compile_seconds=0))
+for line in sys.stdin:
+    wanted = json.loads(line)
+    changed(wanted) if wanted.get("change") else trial(wanted["batch"], wanted["batch"] << 30)
+"""
+)
+
+
+def test_changes_of_the_program_are_compiled_after_it_and_are_no_answer_of_their_own(tmp_path: Path) -> None:
+    wanted = [Change("bfloat16", 8), Change("spread-batch", 8)]
+    result = run(tmp_path, CHANGES, batch=8, changes=lambda trial: wanted if trial.needed_bytes == 8 << 30 else [])
+    assert (result.fits, len(result.trials), result.problem) == (True, 1, None)
+    assert [(one.change, one.problem) for one in result.changed] == [
+        ("bfloat16", None),
+        ("spread-batch", "TypeError: no"),
+    ]
+
+
+def test_a_change_that_ends_the_child_leaves_the_answer(tmp_path: Path) -> None:
+    wanted = [Change("bfloat16", 8), Change("remat", 8), Change("spread-batch", 8)]
+    result = run(tmp_path, CHANGES, batch=8, changes=lambda _: wanted)
+    assert (result.fits, result.problem) == (True, None)
+    assert [one.change for one in result.changed] == ["bfloat16"]
+
+
+def test_flops_and_the_least_time_are_in_the_document(tmp_path: Path) -> None:
+    row = {"op": "dot_general", "m": 4096, "n": 4096, "k": 4096, "passes": 1}
+    row |= {"flops": 2 * 4096**3, "bytes": 100 << 20, "count": 2}
+    graph = {"matrix_flops": 4 * 4096**3, "vector_flops": 7, "moved_bytes": 200 << 20, "operations": [row]}
+    graph["unknown_loops"] = 1
+    graph["unknown_kernels"] = {"tpu_custom_call": 3}
+    script = HEAD.replace("compile_seconds=2.0", f"compile_seconds=2.0, graph={graph!r}") + ONE_GIB_EACH[len(HEAD) :]
+    result = run(tmp_path, script, batch=8)
+    (document,) = preflight_document(Program("model:step"), [result], sys.executable)["results"]
+    trial = document["trial"]
+    assert trial["flops"] == {
+        "matrix_flops": 4 * 4096**3,
+        "vector_flops": 7,
+        "unknown_loops": 1,
+        "unknown_kernels": {"tpu_custom_call": 3},
+    }
+    assert trial["roofline"]["compute_seconds"] == pytest.approx(4 * 4096**3 / 197e12)
+    assert "operations" not in json.dumps(document)

@@ -14,6 +14,7 @@ from tpuwatch.model.signals import Chip, Runtime, RuntimePort
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.top import Reading, TopView, WatchedDaemon, read_daemon
 from tpuwatch.top.text import cells
+from tpuwatch.web.client import DaemonAddress
 
 CLOCK = ManualClock()
 FLEET = (Verdict.HEALTHY, Verdict.IDLE, Verdict.NODE_STUCK, Verdict.UNKNOWN)
@@ -26,7 +27,7 @@ def fleet(size: int) -> SampleView:
 
 def read(view: SampleView, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Reading:
     with answering(view, directory, monkeypatch) as address:
-        return read_daemon(address, CLOCK)
+        return read_daemon(DaemonAddress(address), CLOCK)
 
 
 class Shown:
@@ -111,7 +112,7 @@ def test_a_node_of_two_daemons_is_there_once_and_a_silent_daemon_is_no_bad_node(
 def test_what_an_ended_daemon_said_last_is_marked_as_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock()
     with answering(SampleView(samples.watching(Verdict.RUNTIME_STUCK)), tmp_path, monkeypatch) as address:
-        daemon = WatchedDaemon(address, 2.0, clock)
+        daemon = WatchedDaemon(DaemonAddress(address), 2.0, clock)
         assert daemon.turn() == 2.0
     clock.advance(75)
     assert daemon.turn() == 2.0
@@ -132,7 +133,7 @@ def test_a_daemon_that_takes_long_to_answer_is_asked_less_often(
             return super().nodes()
 
     with answering(Slow(samples.watching()), tmp_path, monkeypatch) as address:
-        assert WatchedDaemon(address, 2.0, clock).turn() >= 30.0
+        assert WatchedDaemon(DaemonAddress(address), 2.0, clock).turn() >= 30.0
 
 
 def test_no_text_of_a_daemon_reaches_the_screen_as_it_is_not_printable(

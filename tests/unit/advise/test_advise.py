@@ -1,0 +1,147 @@
+"""The order of advice, and what it says."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tests.unit.advise.make import GIB, graph, placed, row, subject, trial
+from tpuwatch.advise import advice_document, advice_on_code, advice_page, advise, changes, of_report, of_shapes, sources
+from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.logs import LogParser, Scanner, load_catalogue
+from tpuwatch.program import target
+
+REPORT = """\
+Ran out of memory in memory space hbm. Used 30.00G of 15.75G hbm. Exceeded hbm capacity by 14.25G.
+
+Total hbm usage >= 30.00G:
+    program          30.00G
+    arguments        unknown size (arguments)
+
+Program hbm requirement 30.00G:
+    HLO temp         30.00G (7.8% utilization: Unpadded (2.34G) Padded (30.00G), 0.0% fragmentation (0B))
+
+  Largest program allocations in hbm:
+
+  1. Size: 28.00G
+     Shape: s32[58720256,10]{1,0:T(8,128)}
+     Unpadded size: 2.19G
+     Extra memory due to padding: 25.81G (12.8x expansion)
+     XLA label: copy
+"""
+
+
+def test_what_keeps_a_program_from_running_is_first_then_the_larger_gain() -> None:
+    found = advise(
+        subject(
+            placed("f32[65536,100,20]"),
+            trial=trial(20, counts=graph(row(8192, 4096, 4096), row(8192, 4096, 4096))),
+            changed=(trial(9, change="remat"), trial(18, batch=32)),
+        )
+    )
+    assert [(one.id, one.of.name) for one in found[:3]] == [
+        ("memory_remat", "RUNS"),
+        ("padding", "HBM"),
+        ("memory_batch", "HBM"),
+    ]
+    gains = [one.gain for one in found[1:]]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_only_what_is_tight_is_compiled_again() -> None:
+    assert list(changes(trial(4))) == []
+    assert [(one.change, one.batch) for one in changes(trial(12, devices=4))] == [
+        ("bfloat16", 64),
+        ("remat", 64),
+        (None, 32),
+        ("spread-batch", 64),
+        ("spread-all", 64),
+    ]
+
+
+def test_with_bfloat16_only_what_is_computed_gets_smaller() -> None:
+    changed = trial(5, change="bfloat16", arguments_bytes=GIB // 2, temporaries_bytes=4 * GIB)
+    (one,) = [one for one in advise(subject(trial=trial(12), changed=(changed,))) if one.id == "memory_bfloat16"]
+    assert one.figures["needed_bytes"] == (12 - (11 - 4)) * GIB
+
+
+def test_memory_is_told_by_its_parts() -> None:
+    tensors = (
+        placed("f32[1024,1024,128]", "weights"),
+        placed("f32[1024,1024,128]", "optimizer", 2),
+        placed("u8[64,128]", "inputs"),
+    )
+    document = advice_document(subject(*tensors, trial=trial(4)), [])
+    assert document["memory"]["weights"] == GIB // 2
+    assert document["memory"]["optimizer"] == GIB
+    assert document["memory"]["gradients"] == GIB // 2
+    assert document["memory"]["activations"] == 3 * GIB - GIB // 2
+
+
+def test_the_first_layer_and_the_last_may_be_as_narrow_as_the_data() -> None:
+    rows = (row(8192, 512, 3), row(8192, 512, 512), row(8192, 10, 512))
+    found = {one.id for one in advise(subject(trial=trial(counts=graph(*rows))))}
+    assert not found & {"matrix_shape", "narrow_layers"}
+
+
+def test_the_batch_that_a_gradient_sums_over_is_no_layer() -> None:
+    forward, gradient = row(64, 4096, 1024, count=999), row(1024, 4096, 64, count=999)
+    found = {one.id for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(forward, gradient))))}
+    assert not found & {"matrix_shape", "narrow_layers"}
+
+
+def test_shapes_alone_are_answered_for() -> None:
+    (one,) = advise(of_shapes(["bf16[20,30,5]", "bf16[32,128]"], target("v6e-1"), None))
+    assert one.figures["padded_bytes"] == 5 * 32 * 128 * 2
+    assert one.figures["nearest"] == ["bf16[32,128,5]"]
+    with pytest.raises(ValueError, match="is no shape"):
+        of_shapes(["hello"], target("v6e-1"), None)
+
+
+def test_the_allocations_of_a_report_of_too_little_memory() -> None:
+    parser = LogParser(Scanner(load_catalogue()), None, now=0.0, count_lines=True)  # type: ignore[arg-type]
+    matches = [*parser.feed(REPORT.encode()), *parser.finish()]
+    found = fold(RecognisedRecord.from_match(match, "job.log", 0.0) for match in matches)
+    (one,) = advise(of_report(found, target("v5e-1")))
+    assert one.id == "padding"
+    assert one.figures["padded_bytes"] == 28 << 30
+    assert "as s32[10,58720256] it takes 3.5 GiB" in one.change
+
+
+def test_a_line_of_code_is_told_with_its_file_also_where_it_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("from data.pipeline import make\nmake()\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "__init__.py").write_text("")
+    (tmp_path / "data" / "pipeline.py").write_text(
+        "import tensorflow as tf\n\ndef make():\n    return tf.data.Dataset.from_generator(f, s)\n"
+    )
+    files = sources(tmp_path / "train.py", tmp_path)
+    (one,) = advice_on_code(files)
+    assert one.place == {"file": str(tmp_path / "data" / "pipeline.py"), "line": 4}
+
+
+def test_a_source_that_is_no_python_is_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_bytes(b"def \xff(:\n\x00")
+    assert list(advice_on_code(sources(path, tmp_path))) == []
+
+
+def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
+    about = subject(
+        placed("f32[65536,100,20]"), trial=trial(counts=graph(row(8192, 64, 64), row(8192, 64, 96), row(8, 9, 10)))
+    )
+    result = {"tpu": "v5e-8", "problem": None, **advice_document(about, advise(about))}
+    json.dumps(result)
+    page = advice_page({"subject": "<script>alert(1)</script>", "results": [result]})
+    assert "<script" not in page
+    assert "http" not in page.replace("https://docs.cloud.google.com", "").replace("https://openxla.org", "")
+    plots = [ET.fromstring(text + "</svg>") for text in _svgs(page)]  # noqa: S314 (our own)
+    assert len(plots) == 3
+    assert any(plot.find(".//circle") is not None for plot in plots)
+
+
+def _svgs(page: str) -> list[str]:
+    return [part.partition("</svg>")[0] for part in page.replace("<svg", "\0<svg").split("\0")[1:]]

@@ -1,0 +1,129 @@
+"""What is counted over StableHLO, where it is arithmetic; tests/proof/preflight counts real programs."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tpuwatch.program import graph
+
+
+def counted_one_by_one(size: int, out: int, taps: int, stride: int, low: int, spread: int, taps_spread: int) -> int:
+    reach = (size - 1) * spread + 1
+    places = [place * stride + tap * taps_spread - low for place in range(out) for tap in range(taps)]
+    return sum(0 <= place < reach and place % spread == 0 for place in places)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_the_positions_of_a_window_are_those_that_meet_an_input(stride: int) -> None:
+    for size, out, taps, low, spread, wide in product((1, 7, 12), (1, 6), (1, 3, 5), (0, 1, 4), (1, 2), (1, 2)):
+        given = (size, out, taps, stride, low, spread, wide)
+        assert graph.window_positions(*given) == counted_one_by_one(*given), given
+
+
+@pytest.mark.parametrize(
+    ("start", "limit", "step", "direction", "expected"),
+    [
+        (0, 10, 1, "LT", 10),
+        (0, 10, 3, "LT", 4),
+        (1, 10, 3, "LE", 4),
+        (9, 0, -1, "GE", 10),
+        (9, 0, -2, "GT", 5),
+        (5, 5, 1, "LT", 0),
+        (0, 10, -1, "LT", None),
+        (0, 10, 1, "NE", None),
+    ],
+)
+def test_a_loop_that_counts_has_its_trip_count(
+    start: int, limit: int, step: int, direction: str, expected: int | None
+) -> None:
+    assert graph.trips(start, limit, step, direction) == expected
+
+
+def test_flops_are_a_multiplication_and_an_addition_each() -> None:
+    assert graph.product_flops(2, 3, 5, 7) == 2 * 2 * 3 * 5 * 7
+    assert graph.convolution_flops(4, 8, 3, 9 * 100) == 2 * 4 * 8 * 3 * 900
+
+
+class Value:
+    """A value of MLIR, as its Python interface shows it."""
+
+    def __init__(self, kind: str, owner: Any = None) -> None:
+        self.type, self.owner, self.uses = kind, owner or object(), []
+
+
+class Operation:
+    """An operation of MLIR."""
+
+    def __init__(
+        self, name: str, operands: list[Value], result: str = "", regions: Any = (), **attributes: str
+    ) -> None:
+        self.name, self.operands, self.regions, self.attributes = name, operands, list(regions), attributes
+        self.operation, self.location = self, 'loc("dot"("step"("/home/user/train.py":12:8 to :20)))'
+        self.results = [Value(result, self)] if result else []
+
+
+class Block:
+    """A block; a region of one block is that block."""
+
+    def __init__(self, arguments: list[Value], operations: list[Operation]) -> None:
+        self.arguments, self.operations, self.blocks = arguments, operations, [self]
+
+
+def constant(number: int) -> Value:
+    return Operation("stablehlo.constant", [], "tensor<i32>", value=f"dense<{number}> : tensor<i32>").results[0]
+
+
+def loop(limit: Value, count: Value, body: list[Operation], start: Value) -> Operation:
+    """A `while` that adds one to its argument while it is less than the limit."""
+    compare = Operation("stablehlo.compare", [count, limit], "tensor<i1>", comparison_direction="#x<LT>")
+    condition = Block([count], [compare, Operation("stablehlo.return", compare.results)])
+    inner = Value("tensor<i32>")
+    added = Operation("stablehlo.add", [inner, constant(1)], "tensor<i32>")
+    block = Block([inner], [*body, added, Operation("stablehlo.return", added.results)])
+    return Operation("stablehlo.while", [start], "tensor<i32>", [condition, block])
+
+
+def module(*operations: Operation) -> Operation:
+    main = Operation("func.func", [], regions=[Block([], list(operations))], sym_name='"main"')
+    return Operation("builtin.module", [], regions=[Block([], [main])])
+
+
+def dot() -> Operation:
+    numbers = "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>"
+    left, right = Value("tensor<8x16xf32>"), Value("tensor<16x32xbf16>")
+    return Operation("stablehlo.dot_general", [left, right], "tensor<8x32xf32>", dot_dimension_numbers=numbers)
+
+
+def test_a_product_in_a_loop_counts_as_often_as_it_runs() -> None:
+    inner = loop(constant(5), Value("tensor<i32>"), [dot()], constant(0))
+    counts = graph.summary(module(dot(), loop(constant(3), Value("tensor<i32>"), [inner], constant(0))))
+    assert counts["matrix_flops"] == 2 * 8 * 16 * 32 * (1 + 15)
+    assert counts["unknown_loops"] == 0
+    (row,) = counts["operations"]
+    assert (row["count"], row["m"], row["n"], row["k"]) == (16, 8, 32, 16)
+    assert row["place"] == {"file": "/home/user/train.py", "line": 12}
+
+
+def test_a_loop_whose_end_is_computed_counts_once_and_is_said_so() -> None:
+    computed = Operation("stablehlo.custom", [], "tensor<i32>").results[0]
+    counts = graph.summary(module(loop(computed, Value("tensor<i32>"), [dot()], constant(0))))
+    assert (counts["matrix_flops"], counts["unknown_loops"]) == (2 * 8 * 16 * 32, 1)
+
+
+def test_a_broadcast_is_told_where_it_has_to_be_in_memory() -> None:
+    def broadcast(user: str) -> Operation:
+        made = Operation("stablehlo.broadcast_in_dim", [Value("tensor<1024xf32>")], "tensor<8192x1024xf32>")
+        made.results[0].uses = [type("Use", (), {"owner": Operation(user, [])})]
+        return made
+
+    (one,) = graph.summary(module(broadcast("stablehlo.dot_general"), broadcast("stablehlo.add")))["broadcasts"]
+    assert (one["bytes"], one["for"]) == (8192 * 1024 * 4, ["dot_general"])
+
+
+def test_kernels_that_nobody_here_knows_are_named() -> None:
+    call = Operation("stablehlo.custom_call", [], "tensor<8xf32>", call_target_name='"tpu_custom_call"')
+    hint = Operation("stablehlo.custom_call", [], "tensor<8xf32>", call_target_name='"Sharding"')
+    assert graph.summary(module(call, call, hint))["unknown_kernels"] == {"tpu_custom_call": 2}

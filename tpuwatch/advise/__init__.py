@@ -1,0 +1,27 @@
+"""What the guides for TPUs say, computed for one program: padding, matrix units, memory, input, operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tpuwatch.core.lazy import public_face
+
+if TYPE_CHECKING:
+    from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
+    from tpuwatch.advise.advisor import advice_document, advise
+    from tpuwatch.advise.code import advice_on_code, module_file, sources
+    from tpuwatch.advise.memory import changes
+    from tpuwatch.advise.page import advice_page
+    from tpuwatch.advise.subject import Placed, Subject, of_program, of_report, of_shapes
+else:
+    __getattr__, __all__ = public_face(
+        __name__,
+        {
+            "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
+            "advisor": ["advice_document", "advise"],
+            "code": ["advice_on_code", "module_file", "sources"],
+            "memory": ["changes"],
+            "page": ["advice_page"],
+            "subject": ["Placed", "Subject", "of_program", "of_report", "of_shapes"],
+        },
+    )

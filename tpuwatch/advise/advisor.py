@@ -1,0 +1,88 @@
+"""All advice on a subject, in the order of gain, and its document."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.advise import host, memory, operations, padding, products
+from tpuwatch.advise.advice import ProgramAdvice, in_order
+from tpuwatch.program import laid_out, without_waste
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tpuwatch.advise.subject import Subject
+
+RULES: Final[tuple[Callable[[Subject], Iterator[ProgramAdvice]], ...]] = (
+    padding.padding,
+    padding.batch,
+    products.products,
+    products.depthwise,
+    products.narrow_dense,
+    products.precision,
+    products.bound,
+    memory.memory,
+    memory.larger_batch,
+    host.global_batch,
+    host.input_rate,
+    operations.kernels,
+    operations.callbacks,
+    operations.broadcasts,
+    operations.types,
+    operations.problem,
+)
+
+
+def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> list[ProgramAdvice]:
+    """What the rules say of a subject, and of its code, the most important first."""
+    return in_order([*(one for rule in RULES for one in rule(subject)), *code])
+
+
+def advice_document(subject: Subject, found: Iterable[ProgramAdvice]) -> dict[str, Any]:
+    """Advice on one target, fit for JSON. Bytes are of one device."""
+    line, graph = subject.roofline, subject.graph
+    return {
+        "generation": subject.generation,
+        "chips": subject.chips,
+        "batch": subject.batch,
+        "available_bytes": subject.available,
+        "memory": memory.composition(subject),
+        "roofline": None if line is None else asdict(line),
+        "flops": None if graph is None else {name: graph[name] for name in ("matrix_flops", "vector_flops")},
+        "unknown_loops": 0 if graph is None else graph["unknown_loops"],
+        "not_compiled": [
+            {"change": one.change or f"batch {one.batch}", "reason": one.problem}
+            for one in subject.changed
+            if one.problem is not None
+        ],
+        "tensors": [
+            {
+                "name": one.name,
+                "part": one.part,
+                "shape": str(one.layout.tensor),
+                "count": one.count,
+                "bytes": one.layout.bytes,
+                "padded_bytes": one.layout.padded,
+                "expansion": one.layout.expansion,
+                "order": list(one.layout.order),  # of its sides, the minor ones last
+                "padded_bytes_as_written": laid_out(one.layout.tensor).padded,
+                "nearest": [str(tensor) for tensor in without_waste(one.layout)] if one.layout.waste else [],
+            }
+            for one in sorted(subject.tensors, key=lambda one: -one.layout.padded * one.count)
+        ],
+        "findings": [
+            {
+                "id": one.id,
+                "gain": one.gain,
+                "of": one.of.value,
+                "number": one.number,
+                "reason": one.reason,
+                "change": one.change,
+                "source": {"title": one.source.title, "url": one.source.url},
+                "place": one.place,
+                "figures": dict(one.figures),
+            }
+            for one in found
+        ],
+    }

@@ -1,0 +1,71 @@
+"""The host's share: the batch in its memory, and what a step brings to the devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.core import format_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.advise.subject import Subject
+
+_LARGE: Final = 1 << 30  # bytes of a global batch
+_PREFETCHED: Final = 2  # batches that are in host memory at once: the one in use, and the next
+_DISK_BYTES_PER_SECOND: Final = 1 << 30  # that a host reads and prepares with ease
+
+
+def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
+    """What one host holds when it makes the batch of all devices: 1 MB an example times 4,096 are 4 GB."""
+    each = input_bytes(subject)
+    spread = subject.trial is not None and subject.trial.sharded
+    examples = (subject.batch or 0) * subject.devices
+    total = each * subject.devices
+    if not examples or total * _PREFETCHED < _LARGE:
+        return
+    yield ProgramAdvice(
+        "global_batch",
+        Gain.HOST,
+        0.0,
+        f"{format_size(total)} for a global batch of {examples} "
+        f"({format_size(total / examples)} an example), {format_size(total * _PREFETCHED)} with one prefetched",
+        f"A host that makes the batch of all {subject.devices} devices holds it in its memory, "
+        "however small each device's share is." + (" Each device gets its share already." if spread else ""),
+        "Make each replica's input by itself, of its share of the batch: distribute_datasets_from_function with the "
+        "per-replica batch in TensorFlow, jax.make_array_from_process_local_data in JAX.",
+        Passage("troubleshooting", "Out-of-memory on the host"),
+        figures={"bytes": total, "example_bytes": total / examples},
+    )
+
+
+def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
+    """What the pipeline has to deliver at least, if a step takes what the roofline says."""
+    line = subject.roofline
+    each = input_bytes(subject)
+    if line is None or not line.seconds or not each:
+        return
+    per_host = min(subject.devices, _DEVICES_OF_HOST)
+    rate = each * per_host / line.seconds
+    if rate < _DISK_BYTES_PER_SECOND:
+        return
+    yield ProgramAdvice(
+        "input_rate",
+        Gain.INPUT,
+        0.0,
+        f"{format_size(rate)} of input a second for the {per_host} devices of a host, at the least time of a step",
+        "A step cannot be faster than its input comes; the devices would wait for the host.",
+        "Read files in parallel (num_parallel_reads), decode in parallel (map with num_parallel_calls), prefetch, keep "
+        "what fits in memory (cache), send uint8 and cast on the device, or use more hosts (tf.data service).",
+        Passage("performance", "Model is input bound"),
+        figures={"bytes_per_second": rate},
+    )
+
+
+def input_bytes(subject: Subject) -> int:
+    """The bytes of a device's batch."""
+    return sum(one.layout.bytes * one.count for one in subject.tensors if one.part == "inputs")
+
+
+_DEVICES_OF_HOST: Final = 4

@@ -1,0 +1,160 @@
+"""What fills the HBM, and what would take less of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.core import format_size
+from tpuwatch.program import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tpuwatch.advise.subject import Subject
+    from tpuwatch.program import Trial
+
+_TIGHT: Final = 0.5  # of the HBM: from there on changes are worth their compilation
+_LOW: Final = 0.4
+_LEAST: Final = 0.02  # of the HBM: what a change has to give
+_ROWS: Final = 8
+
+_WHAT: Final = {
+    "bfloat16": (
+        "activations in bfloat16, weights as they are",
+        "Values between the weights take half of the memory; weights stay in float32 and are cast where they are used.",
+        "Cast inputs and weights to bfloat16 inside the loss function; in Keras set_global_policy('mixed_bfloat16').",
+        Passage("troubleshooting", "Reduce memory usage"),
+    ),
+    "remat": (
+        "rematerialisation of all but matrix products",
+        "What the backward pass needs is kept from the forward pass; most of it is computed again faster than it is "
+        "kept.",
+        "Wrap the loss function, or each of its blocks, in jax.checkpoint with a policy such as "
+        "dots_with_no_batch_dims_saveable.",
+        Passage("checkpoint", "policies"),
+    ),
+    "spread-batch": (
+        "the batch spread over all devices, weights on each",
+        "Each device takes its share of the batch.",
+        "Put the inputs on a mesh with a NamedSharding by their batch.",
+        Passage("performance", "Batch size"),
+    ),
+    "spread-all": (
+        "batch, weights and optimizer spread over all devices",
+        "Each device holds its share of the weights and of the optimizer's state, and fetches the others' when they "
+        "are used.",
+        "Give weights and optimizer's state a NamedSharding by their largest side (fully sharded data parallel).",
+        Passage("troubleshooting", "Reduce memory usage"),
+    ),
+}
+
+
+def changes(trial: Trial) -> Iterator[Change]:
+    """The changes that are worth compiling: where the program does not fit, or takes half of the HBM and more."""
+    needed, available = trial.needed_bytes, trial.available_bytes
+    if trial.fits and needed and available and needed < _TIGHT * available:
+        return
+    if not trial.sharded:
+        yield Change("bfloat16", trial.batch)
+    yield Change("remat", trial.batch)
+    if trial.batch is not None and trial.batch >= 2 * _ROWS:
+        yield Change(None, trial.batch // 2)
+    if trial.devices > 1 and not trial.sharded:
+        yield Change("spread-batch", trial.batch)
+        yield Change("spread-all", trial.batch)
+
+
+def memory(subject: Subject) -> Iterator[ProgramAdvice]:
+    """Each change that was compiled and takes less."""
+    trial = subject.trial
+    if trial is None or trial.needed_bytes is None:
+        return
+    parts = composition(subject)
+    for one in subject.changed:
+        needed = _with_change(trial, one)
+        if needed is None or trial.needed_bytes - needed < _LEAST * subject.available:
+            continue
+        saved = trial.needed_bytes - needed
+        fits = needed <= subject.available
+        name, reason, do, source = _WHAT.get(one.change or "", _half(one, subject))
+        runs = not trial.fits and fits
+        yield ProgramAdvice(
+            f"memory_{(one.change or 'batch').replace('-', '_')}",
+            Gain.RUNS if runs else Gain.HBM,
+            saved / subject.available,
+            f"{name}: {format_size(needed)} in the place of {format_size(trial.needed_bytes)} of "
+            f"{format_size(subject.available)}{', and it fits' if runs else ''}",
+            f"{reason} Now: {_parts_text(parts)}." if parts else reason,
+            do,
+            source,
+            figures={"needed_bytes": needed, "now_bytes": trial.needed_bytes, "saved_bytes": saved},
+        )
+
+
+def larger_batch(subject: Subject) -> Iterator[ProgramAdvice]:
+    """Memory and throughput both low: the batch can grow."""
+    trial, line = subject.trial, subject.roofline
+    if trial is None or line is None or not trial.fits or not trial.needed_bytes or subject.batch is None:
+        return
+    use = trial.needed_bytes / subject.available
+    if use > _LOW or (line.bound == "compute" and line.mxu_bound > 0.9):
+        return
+    yield ProgramAdvice(
+        "larger_batch",
+        Gain.TIME,
+        max(0.0, 1 - line.compute_seconds / line.seconds) if line.seconds else 0.0,
+        f"{use:.0%} of the HBM is used with a batch of {subject.batch} a core",
+        "There is room, and the matrix units are not full: weights are read once for each batch, however large it is.",
+        "Take a larger batch (tpuwatch preflight --max-batch finds the largest), and tune the learning rate and its "
+        "warm-up again: it goes with the batch.",
+        Passage("troubleshooting", "Improve training speed"),
+        figures={"use": use},
+    )
+
+
+def composition(subject: Subject) -> dict[str, int]:
+    """The bytes of weights, optimizer, gradients and activations; the last two are an estimate.
+
+    A program that returns weights trains: its gradients take as much as these, and the other temporaries are
+    activations.
+    """
+    trial = subject.trial
+    if trial is None:
+        return {}
+    parts = subject.parts()
+    temporaries = trial.temporaries_bytes
+    if temporaries is None:  # it did not fit: of what it needs, all but the arguments
+        temporaries = max(0, (trial.needed_bytes or 0) - sum(parts.values()))
+    outputs = trial.outputs_bytes or 0
+    weights = parts.get("weights", 0)
+    trains = trial.outputs_bytes is None or (weights and outputs >= weights)
+    gradients = min(weights, temporaries) if trains and weights else 0
+    return {**parts, "gradients": gradients, "activations": temporaries - gradients}
+
+
+def _with_change(trial: Trial, one: Trial) -> int | None:
+    """What the changed program needs; with bfloat16 only its temporaries count, the arguments stay as they are."""
+    if one.problem is not None or one.needed_bytes is None:
+        return None
+    if one.change != "bfloat16":
+        return one.needed_bytes
+    if one.temporaries_bytes is None or trial.temporaries_bytes is None:
+        # One of them does not fit: half of the arguments is what bfloat16 would have taken away of those.
+        arguments: int = sum(tensor["bytes"] for tensor in trial.tensors)
+        return min(trial.needed_bytes or 0, one.needed_bytes + arguments // 2)
+    return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
+
+
+def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Passage]:
+    return (
+        f"a batch of {one.batch}",
+        "Activations go with the batch.",
+        f"Give each device a batch of {one.batch}, and the rest to more devices "
+        f"or to several steps of accumulated gradients (there are {subject.devices} devices).",
+        Passage("troubleshooting", "Reduce memory usage"),
+    )
+
+
+def _parts_text(parts: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {format_size(size)}" for name, size in parts.items() if size)

@@ -1,0 +1,159 @@
+"""`tpuwatch advise`: what to change in a program so that it does better on a TPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tpuwatch.cli import options, preflight
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from tpuwatch.advise import ProgramAdvice, Subject
+    from tpuwatch.program import CompileTarget, Preflight
+
+_STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "tpuwatch advise MODULE:FUNCTION --args MODULE:FACTORY\n"
+        "                       --tpu TYPE [--batch N]\n"
+        "       tpuwatch advise --shape f32[1024,100] [--shape ...] [--tpu TYPE]\n"
+        "       tpuwatch advise OUT_OF_MEMORY.log [--tpu TYPE]"
+    )
+    parser.add_argument(
+        "program",
+        nargs="?",
+        metavar="PROGRAM",
+        help="as preflight takes it: MODULE:FUNCTION of a JAX function, a Keras model or a tf.function, or a file of "
+        "StableHLO; or a log with the report of a compiler that ran out of memory; or none, with --shape",
+    )
+    preflight.add_program_arguments(parser, tpu_required=False)
+    parser.add_argument("--batch", type=preflight.positive, metavar="N", help="passed to the factory as batch")
+    preflight.add_child_arguments(parser)
+    parser.add_argument(
+        "--quick", action="store_true", help="compile the program as it is, and no changes of it that may take less HBM"
+    )
+    parser.add_argument(
+        "--source",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="another source file to read, such as that of the input pipeline; may be given again",
+    )
+    parser.add_argument("--html", metavar="FILE", help="write all of it, with plots, to one HTML page")
+    parser.add_argument("--verbose", action="store_true", help="all findings, not the first ten")
+    options.add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0: all that there is to say was said; 1: the program does not fit, or is wrong; 2: wrong use; 3: no answer."""
+    from tpuwatch.advise import advice_page
+    from tpuwatch.core import ConfigError
+    from tpuwatch.terminal import Console, print_advice
+
+    if args.program is None and not args.shape and not args.source:
+        raise ConfigError("name a program (MODULE:FUNCTION), a log, shapes (--shape) or a source file (--source)")
+    if args.html is not None and not Path(args.html).absolute().parent.is_dir():  # said before minutes of compilation
+        raise ConfigError(f"--html {args.html}: there is no such directory")
+    status, document = _advised(args)
+    if args.html is not None:
+        try:
+            Path(args.html).write_text(advice_page(document), encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--html {args.html}: {error.strerror}") from error
+    if args.json:
+        options.print_json(document)
+    else:
+        print_advice(Console(sys.stdout), document, verbose=args.verbose)
+    return status
+
+
+def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    """The exit status, and the document of all targets."""
+    from tpuwatch.core import ConfigError
+    from tpuwatch.program import target
+
+    if args.program is not None and (":" in args.program or args.program.endswith(_STABLEHLO)):
+        if not args.tpu:
+            raise ConfigError("--tpu: say for which TPU, such as --tpu v6e-4")
+        return _of_program(args)
+    names = args.tpu or ["v5e-1"]
+    targets = [target(name, args.slices) for name in names]
+    if args.program is not None:
+        return 0, _document(args, args.program, [(one, _of_log(args.program, one), None) for one in targets])
+    subject = ", ".join(args.shape) or ", ".join(args.source)
+    return 0, _document(args, subject, [(one, _of_shapes(args, one), None) for one in targets])
+
+
+def _of_program(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+    from tpuwatch.advise import changes, of_program
+    from tpuwatch.program import target
+
+    targets = [target(name, args.slices) for name in args.tpu]
+    wanted = (lambda _: ()) if args.quick else changes
+    results = preflight.compiled(args, args.program, targets, batch=args.batch, changes=wanted)
+    document = _document(args, args.program, [(one.target, of_program(one), one) for one in results])
+    return preflight.status(results), document
+
+
+def _of_log(path: str, one: CompileTarget) -> Subject:
+    """What the report in a log names, in the HBM of the target."""
+    from tpuwatch.advise import of_report
+    from tpuwatch.core import ConfigError
+    from tpuwatch.program import findings_of
+
+    try:
+        findings = findings_of(Path(path))
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    subject = of_report(findings, one)
+    if not subject.tensors:
+        raise ConfigError(f"{path}: no compiler's report of allocations is in it; tpuwatch diagnose says what else is")
+    return subject
+
+
+def _of_shapes(args: argparse.Namespace, one: CompileTarget) -> Subject:
+    from tpuwatch.advise import of_shapes
+    from tpuwatch.core import ConfigError
+
+    try:
+        return of_shapes(args.shape, one, args.batch)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _document(
+    args: argparse.Namespace, name: str, found: Sequence[tuple[CompileTarget, Subject, Preflight | None]]
+) -> dict[str, Any]:
+    from tpuwatch.advise import advice_document, advise
+
+    results = []
+    for one, subject, result in found:
+        advice = advise(subject, _of_code(args, subject))
+        document = advice_document(subject, advice)
+        fits = None if result is None else result.fits
+        problem = None if result is None else result.problem
+        results.append({"tpu": one.name, "topology": one.topology, "fits": fits, "problem": problem, **document})
+    return {"subject": name, "results": results}
+
+
+def _of_code(args: argparse.Namespace, subject: Subject) -> list[ProgramAdvice]:
+    """What the user's sources show: the module that is named and what it imports from here, and --source."""
+    from tpuwatch.advise import advice_on_code, module_file, sources
+    from tpuwatch.core import ConfigError
+
+    here = Path.cwd()
+    starts = [Path(name) for name in args.source]
+    for path in starts:
+        if not path.is_file():
+            raise ConfigError(f"--source {path}: no such file")
+    for name in filter(None, (args.program, args.args)):
+        module = module_file(name.partition(":")[0], here) if ":" in name else None
+        starts += [] if module is None else [module]
+    paths = list(dict.fromkeys(path for start in starts for path in sources(start, here)))
+    return list(advice_on_code(paths, batch=subject.batch, devices=subject.devices))
