@@ -44,7 +44,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GridLine:
     """A line of a scale, and what it means."""
 
     y: float
@@ -56,7 +56,7 @@ class LaunchChart:
     """The bars, the oldest at the left."""
 
     bars: Sequence[Bar]
-    lines: Sequence[Line]
+    lines: Sequence[GridLine]
     bases: Sequence[float]
     height: int = HEIGHT
 
@@ -106,9 +106,9 @@ def launch_chart(launches: Sequence[Launch]) -> LaunchChart | None:
     seconds = [one.init_seconds for one in shown if one.init_seconds is not None and isfinite(one.init_seconds)]
     longest = max(seconds, default=0.0)
     largest = max((one.premapped_bytes or 0 for one in shown), default=0)
-    lines = [Line(_SECONDS_TOP, format_seconds(longest))] if longest > 0 else []
+    lines = [GridLine(_SECONDS_TOP, format_seconds(longest))] if longest > 0 else []
     if largest > 0:
-        lines.append(Line(_BUFFER_TOP, format_size(largest)))
+        lines.append(GridLine(_BUFFER_TOP, format_size(largest)))
     return LaunchChart(list(_bars(shown, longest, largest)), lines, (_SECONDS_BASE, _BUFFER_BASE))
 
 

@@ -180,7 +180,7 @@ def test_totals_are_counted_with_what_is_stored_and_outlive_it(
 
 def test_a_failed_count_stores_nothing(store: EventStore) -> None:
     with pytest.raises(ZeroDivisionError):
-        store.commit([event("a")], [cursor(10)], count=lambda _: {("events", "hang"): 1 // 0})
+        store.commit([event("a")], [cursor(10)], count=lambda *_: {("events", "hang"): 1 // 0})
     assert (store.events(), store.cursors(), store.totals()) == ([], [], {})
 
 

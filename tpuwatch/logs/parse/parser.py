@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.logs.parse.frame import Header, HeaderPlaces
     from tpuwatch.logs.parse.records import CleanText, LogRecord
-    from tpuwatch.logs.parse.repeats import Group, Run
+    from tpuwatch.logs.parse.repeats import Group, RepeatRun
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
@@ -354,7 +354,7 @@ class LogParser:
         self._scan_on(walk, self._next_known(walk.upto, walk.end), walk.upto)
         return True
 
-    def _next_run(self, start: int, end: int) -> Run | None:
+    def _next_run(self, start: int, end: int) -> RepeatRun | None:
         if not self._fold or self._pending or not self._known.forms:
             return None
         run = find_run(self._buffer.data, start, end, self._known.forms, self._buffer.begins_record)
@@ -385,7 +385,7 @@ class LogParser:
     def _header_places(self, line: bytes) -> HeaderPlaces | None:
         return header_places(line, self._buffer.pattern, self._kind is StreamKind.TEXT)
 
-    def _together(self, run: Run, matches: list[Match]) -> int:
+    def _together(self, run: RepeatRun, matches: list[Match]) -> int:
         """Add the matches of known lines in a row; where they end."""
         self._in_storm = True
         for group in run.groups:

@@ -91,7 +91,7 @@ class Group(NamedTuple):
     offsets: list[int]
 
 
-class Run(NamedTuple):
+class RepeatRun(NamedTuple):
     """Lines of known forms, one after the other."""
 
     groups: list[Group]  # by where they end
@@ -100,7 +100,7 @@ class Run(NamedTuple):
 
 def find_run(
     data: bytes, start: int, end: int, forms: Mapping[bytes, Form], begins_record: Callable[[int], bool]
-) -> Run | None:
+) -> RepeatRun | None:
     """The run that begins at `start`; None if it is short.
 
     Its last line is followed by one that begins a record, as `begins_record` says of a position.
@@ -123,7 +123,7 @@ def find_run(
     if known and (known[-1].known.report is not None or stop >= end or not begins_record(stop)):
         stop -= len(lines[len(known) - 1]) + 1
         del known[-1]
-    return Run(_groups(known, lines, start), stop) if len(known) >= LEAST else None
+    return RepeatRun(_groups(known, lines, start), stop) if len(known) >= LEAST else None
 
 
 def _groups(known: Sequence[Form], lines: Sequence[bytes], start: int) -> list[Group]:
