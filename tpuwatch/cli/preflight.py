@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from tpuwatch.program import Change, CompileTarget, Preflight, Trial
 
 _TIMEOUT_SECONDS = 1800.0
-_LINE_SECONDS = 1.0
 _MAX_BATCH = 65536
 
 
@@ -126,13 +124,14 @@ def compiled(
 ) -> list[Preflight]:
     """What the compiler says for each target, with progress on a terminal."""
     from tpuwatch.program import ChildLimits, Program, interpreter, memory_limit, run_preflight
+    from tpuwatch.terminal import StageLine
 
     python = interpreter(args.python, os.environ)
     limits = ChildLimits(args.timeout, memory_limit(args.memory_limit))
     program = Program(function, args.args, tuple(args.shape), args.donate)
     results: list[Preflight] = []
     for one in targets:
-        progress = _Progress(one.name)
+        progress = StageLine(one.name)
         try:
             result = run_preflight(
                 program,
@@ -161,27 +160,6 @@ def status(results: Sequence[Preflight]) -> int:
 
 def _wrong(result: Preflight) -> bool:
     return result.problem is not None and result.problem["kind"] == "program"
-
-
-class _Progress:
-    """On a terminal: for which TPU, at which stage, and for how long already."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._started = self._next = time.monotonic()
-        self._wanted = sys.stderr.isatty()
-
-    def show(self, stage: str) -> None:
-        now = time.monotonic()
-        if self._wanted and now >= self._next:
-            self._next = now + _LINE_SECONDS
-            sys.stderr.write(f"\r\x1b[K{self._name}: {stage}, {now - self._started:.0f} s")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._wanted:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def positive(text: str) -> int:

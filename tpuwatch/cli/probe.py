@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SECONDS = 300.0  # the guides' own
 _MAX_SECONDS = 3600.0
-_LINE_SECONDS = 1.0
 _FRAMEWORKS = ("jax", "tensorflow", "torch")
 _CODES = {"works": 0, "inconclusive": 3}  # of all other verdicts 1
 _EPILOG = (
@@ -90,10 +88,11 @@ def probe(
         run_probe,
     )
     from tpuwatch.signals import leave_probe
+    from tpuwatch.terminal import StageLine
 
     python = interpreter(python, os.environ)
     directory, recorded = _directory(config)
-    progress = _Progress()
+    progress = StageLine()
     try:
         result = run_probe(
             ProbeRequest(probe_command(python), framework, step, while_held=while_held, hosts=_hosts(config)),
@@ -138,26 +137,6 @@ def _hosts(config: Config) -> int:
 
     hosts = find_own_node(SystemClock()).identity.get("hosts", "")
     return int(hosts) if hosts.isascii() and hosts.isdecimal() and len(hosts) < 6 else 1
-
-
-class _Progress:
-    """On a terminal: where it is, at which stage, and for how long already."""
-
-    def __init__(self) -> None:
-        self._started = self._next = time.monotonic()
-        self._wanted = sys.stderr.isatty()
-
-    def show(self, stage: str) -> None:
-        now = time.monotonic()
-        if self._wanted and now >= self._next:
-            self._next = now + _LINE_SECONDS
-            sys.stderr.write(f"\r\x1b[K{stage}, {now - self._started:.0f} s")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._wanted:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 def _seconds(text: str) -> float:

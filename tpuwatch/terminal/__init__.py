@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.profile import print_profile
     from tpuwatch.terminal.restart import RestartDisplay
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
+    from tpuwatch.terminal.stage_line import StageLine
     from tpuwatch.terminal.status import print_status, print_whole_status
 else:
     __getattr__, __all__ = public_face(
@@ -33,6 +34,7 @@ else:
             "profile": ["print_profile"],
             "restart": ["RestartDisplay"],
             "restarts": ["print_restart_history", "print_restarts"],
+            "stage_line": ["StageLine"],
             "status": ["print_status", "print_whole_status"],
         },
         submodules=["findings", "top", "tune"],
