@@ -29,7 +29,7 @@ GENERATIONS: Final = {
     "v4": Generation(32, 2, 275e12, 1228e9),
     "v5e": Generation(16, 1, 197e12, 819e9, largest_host=8),
     "v5p": Generation(95, 2, 459e12, 2765e9),
-    "v6e": Generation(32, 1, 918e12, 1640e9, largest_host=8, matrix_side=256),
+    "v6e": Generation(32, 1, 918e12, 1638e9, largest_host=8, matrix_side=256),
     "7x": Generation(192, 2, 2307e12, 7380e9, 2, matrix_side=256),
 }
 _BOXES: Final = frozenset({"v4", "v5p", "7x"})
