@@ -24,6 +24,8 @@ __all__ = ["running", "site"]  # fixtures
 
 WRITER = """
 import os, signal, sys
+
+os.setpgrp()  # a group of its own, which has its parent in this session: else SIGTSTP would be ignored
 from pathlib import Path
 from tests.unit.restart.records import record
 from tpuwatch.core.clock import SystemClock
@@ -43,8 +45,7 @@ print(Suspended(Path(sys.argv[1]), SystemClock()).write(record("other"), 0).vers
 def suspended(state: Path, by: str) -> Iterator[subprocess.Popen[str]]:
     """A process that gets this signal within a write, when it has stopped."""
     words = [sys.executable, "-c", WRITER, str(state), by]
-    # In a process group of its own, which has its parent in this session: else SIGTSTP would be ignored.
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=os.setpgrp) as process:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:
             _, status = os.waitpid(process.pid, os.WUNTRACED)
             assert os.WIFSTOPPED(status)
