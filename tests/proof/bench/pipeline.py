@@ -30,7 +30,7 @@ class Caught:
 
     seconds: float
     size: int  # bytes read
-    events: int  # that are in the store now
+    events: int  # that are in the store now, repeats among them
 
     @property
     def speed(self) -> float:
@@ -84,7 +84,7 @@ class Pipeline:
         time.sleep(SETTLE_SECONDS)  # the last record waits for a quiet moment, which is a matter of the clock alone
         self.turn()
         size = sum(status.size_bytes for status in self.follower.files())
-        return Caught(seconds, size, sum(self.store.counts().values()))
+        return Caught(seconds, size, sum(1 + event.repeats for event in self.store.events(limit=1_000_000)))
 
     def close(self) -> None:
         """Let everything go."""
