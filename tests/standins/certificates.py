@@ -13,6 +13,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 _PEM = serialization.Encoding.PEM
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
+    *("key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class Authority:
         self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "An authority")])
         made = _builder(self._name, self._name, self._key.public_key(), dt.timedelta(days=300))
         made = made.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        usage = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
+        made = made.add_extension(x509.KeyUsage(**usage), critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         self.file.write_bytes(made.sign(self._key, hashes.SHA256()).public_bytes(_PEM))
 
     def issue(self, *names: str, to: str = "server", valid: dt.timedelta = dt.timedelta(days=30)) -> Certificates:
@@ -70,6 +77,8 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
         made = _builder(subject, self._name, key.public_key(), valid)
         made = made.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())  # Python 3.13 asks for it
+        made = made.add_extension(issuer, critical=False)
         issued = Certificates(self._directory / f"{to}.pem", self._directory / f"{to}.key", self.file)
         _write_key(issued.key, key)
         new = issued.certificate.with_suffix(".new")

@@ -25,7 +25,7 @@ def render_example() -> str:
     values = as_dict(Config())["values"]
     lines = [_HEAD]
     for table, section in tables().items():
-        lines += [*_comment(section.__doc__ or ""), f"[{table}]", ""]
+        lines += [*_comment(" ".join((section.__doc__ or "").split())), f"[{table}]", ""]
         for setting in config_keys():
             if setting.table == table:
                 lines += [

@@ -36,9 +36,11 @@ def signals(service: Service) -> str:
     expect(modes.pop(".") == ("tpuwatch", "711"), "the state directory can be listed by others, or not be passed")
     expect(modes.pop("tune", ("tpuwatch", "755")) == ("tpuwatch", "755"), "the plans are not for all to read")
     expect(modes.pop("http.address", ("", "")) == ("tpuwatch", "644"), "ordinary users cannot see where to ask")
+    beats = modes.pop("heartbeats.socket", ("", ""))
+    expect(beats == ("tpuwatch", "666"), "other users' jobs cannot send heartbeats")
     open_files = [name for name, facts in modes.items() if facts != ("tpuwatch", "600")]
     expect(modes and not open_files, f"open to others: {', '.join(open_files)}")
-    return f"{', '.join(HEARD)} answer: {status['node']['summary']} State 0711, files 0600 but for http.address"
+    return f"{', '.join(HEARD)} answer: {status['node']['summary']} State 0711, files 0600 but for http.address and heartbeats.socket"
 
 
 def logs(service: Service) -> str:
