@@ -40,7 +40,8 @@ def signals(service: Service) -> str:
     expect(beats == ("tpuwatch", "666"), "other users' jobs cannot send heartbeats")
     open_files = [name for name, facts in modes.items() if facts != ("tpuwatch", "600")]
     expect(modes and not open_files, f"open to others: {', '.join(open_files)}")
-    return f"{', '.join(HEARD)} answer: {status['node']['summary']} State 0711, files 0600 but for http.address and heartbeats.socket"
+    answer = f"{', '.join(HEARD)} answer: {status['node']['summary']}"
+    return f"{answer} State 0711, files 0600 but for http.address and heartbeats.socket"
 
 
 def logs(service: Service) -> str:
