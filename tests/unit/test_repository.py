@@ -221,3 +221,8 @@ def pins(lock: Path) -> set[tuple[str, str]]:
 def test_no_file_names_a_package_registry() -> None:
     files = [*DOCUMENTS, *SOURCES, *LOCKS, ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
     assert [path.name for path in files if any(name in path.read_text(encoding="utf-8") for name in REGISTRIES)] == []
+
+
+def test_the_wheel_is_given_every_page() -> None:
+    given = words(r'^"(docs/[^"]+)" = "tpuwatch/share/', ROOT / "pyproject.toml")
+    assert given == {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")}

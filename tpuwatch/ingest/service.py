@@ -60,7 +60,8 @@ class LogService:
         self._metrics = metrics
         self._clock = clock
         self._wake = wake
-        self._new_faults = 0  # since the last call of `log_suppressed`
+        self._logged = 0  # events that are in the log, since the last call of `log_suppressed`
+        self._left_out = 0  # and those that are not, repeats among them
         self._recent: deque[Event] = deque(
             filter(_is_evidence, store.events(history=False, limit=_OBSERVED_EVENTS, newest_first=True)[::-1]),
             _OBSERVED_EVENTS,
@@ -108,9 +109,9 @@ class LogService:
 
     def log_suppressed(self) -> None:
         """Log how many events were left out of the log since the last call."""
-        if self._new_faults > _LOGGED_EVENTS:
-            _log.warning("… and %d more events; `tpuwatch events` lists them.", self._new_faults - _LOGGED_EVENTS)
-        self._new_faults = 0
+        if self._left_out:
+            _log.warning("… and %d more events; `tpuwatch events` lists them.", self._left_out)
+        self._logged = self._left_out = 0
 
     def files(self, limit: int) -> list[FileStatus]:
         """Some of the followed files, those with the most unread bytes first; files that are open, or wait to be."""
@@ -202,11 +203,14 @@ class LogService:
         self.stored_events += len(events)
         live = [event for event in events if event.cause.is_fault and not event.history]
         self._recent.extend(filter(_is_evidence, live))
-        for event in live[: max(0, _LOGGED_EVENTS - self._new_faults)]:
+        shown = live[: _LOGGED_EVENTS - self._logged]
+        for event in shown:
             rule = self._rules.get(event.rule)
             summary = rule.describe(event.details) if rule is not None else event.text
-            _log.warning("%s: %s (%s)", event.cause.value, printable(summary), event.file)
-        self._new_faults += len(live)
+            times = f"{event.repeats + 1} times, the last: " if event.repeats else ""
+            _log.warning("%s: %s%s (%s)", event.cause.value, times, printable(summary), event.file)
+        self._logged += len(shown)
+        self._left_out += sum(1 + event.repeats for event in live[len(shown) :])
 
     def _counted(self) -> list[bytes]:
         """Keys of the failures of the premapped buffer that the stored launches already count."""
