@@ -24,8 +24,8 @@ def documented_commands() -> dict[tuple[str, ...], str]:
     found: dict[tuple[str, ...], str] = {}
     for document in (*DOCUMENTS, *RULES):
         text = re.sub(r"\{\{[^}]*\}\}", "NODE", document.read_text(encoding="utf-8"))
-        for line in chain(_lines(text), _inline(text)):
-            for words in _commands(line):
+        for line in chain(_lines(text), _inline(text), launched(text)):
+            for words in commands_in(line):
                 found.setdefault(words, str(document.relative_to(ROOT)))
     return found
 
@@ -55,7 +55,20 @@ def _inline(text: str) -> Iterator[str]:
             yield " ".join(code.split())
 
 
-def _commands(line: str) -> Iterator[tuple[str, ...]]:
+def launched(text: str) -> Iterator[str]:
+    """Commands in what is given to a launcher: behind other words, in quotes, in a unit, in YAML, in Python."""
+    for block in re.findall(r"^ *```\w+\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            listed = re.search(r"\[[\"']?tpuwatch[\"']?, [^\]]*\]", line)
+            if listed is not None:
+                yield re.sub(r"[\[\],\"']", "", listed[0])
+                continue
+            for quote, command in re.findall(r"([\"']?)(?<!\w)(tpuwatch (?:exec|env) .*)$", line):
+                own = command.partition(quote)[0] if quote else command
+                yield re.sub(r" \d?>{1,2} ?\S+", "", own)  # without redirections
+
+
+def commands_in(line: str) -> Iterator[tuple[str, ...]]:
     """The commands of tpuwatch in a line of shell. What stands for more words (…, [--option], a | b) is none."""
     for part in re.split(r"[|;&]+|\$\(|\)", re.sub(r"\s+# .*", "", line)):
         found = re.match(r"\s*\"?(?:(?:sudo(?: -u \w+)?|[A-Z_]+=\S+) )*tpuwatch ([a-z].*)", part)
