@@ -169,10 +169,11 @@ class NodeMetrics:
         self._failures[Signal(name)].inc()
 
     def set_notices(self, notices: Notices | None) -> None:
-        """The announcements of the metadata server; None if they are not known."""
+        """The announcements of the metadata server and of Kubernetes together; None if they are not known."""
         maintenance = notices.maintenance if notices else None
         event = notices.maintenance_event if notices else "NONE"
-        self._maintenance.set(maintenance is not None or event not in ("NONE", ""))
+        terminating = notices is not None and notices.terminating
+        self._maintenance.set(maintenance is not None or event not in ("NONE", "") or terminating)
         self._maintenance_start.set((maintenance.start if maintenance else None) or 0)
         self._preempted.set(notices is not None and notices.preempted)
 

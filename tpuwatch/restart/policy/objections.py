@@ -21,7 +21,9 @@ AHEAD_SECONDS: Final = 3600.0  # a maintenance that begins within this time is a
 OVER_SECONDS: Final = 3600.0  # one whose window ended longer ago is over, whatever its status says
 _TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 _OVER: Final = frozenset({"COMPLETED", "DONE", "CANCELLED", "CANCELED"})
-_MAY_WARN: Final = frozenset({Signal.CLOUD, Signal.METADATA, Signal.RUNTIME})  # who may call for a checkpoint
+_MAY_WARN: Final = frozenset(
+    {Signal.CLOUD, Signal.METADATA, Signal.KUBERNETES, Signal.RUNTIME}
+)  # who may call for a checkpoint
 
 
 def first_objection(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
