@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tpuwatch.core import Clock
 
 SCHEDULED: Final = "cloud.google.com/scheduled-maintenance-time"  # a label: seconds since the epoch
-ACTIVE: Final = "cloud.google.com/active-node-maintenance"  # ONGOING while it is under way
+LATEST: Final = "cloud.google.com/scheduled-maintenance-time-latest"  # a label: by then it begins
+ACTIVE: Final = "cloud.google.com/active-node-maintenance"  # a label or annotation: ONGOING while it is under way
 TERMINATION: Final = "cloud.google.com/impending-node-termination"  # a taint
 STALE_SECONDS: Final = 3600.0  # a time so long past, with nothing under way, announces nothing
 # Conditions that say with True that a node is ill. Of others it is not known which status is the bad one.
@@ -114,13 +115,12 @@ def parse_node(document: Any, name: str, now: float) -> Notices | None:
 
 def _maintenance(metadata: dict[str, Any], now: float) -> Maintenance | None:
     labels, annotations = _part(metadata, "labels"), _part(metadata, "annotations")
-    label = labels.get(SCHEDULED)
-    start = float(label) if isinstance(label, str) and _EPOCH.fullmatch(label) else None
+    start, latest = _epoch(labels.get(SCHEDULED)), _epoch(labels.get(LATEST))
     if "ONGOING" in (labels.get(ACTIVE), annotations.get(ACTIVE)):
-        return Maintenance("SCHEDULED" if label else "UNSCHEDULED", "ONGOING", start, None)
-    if start is None or now - start > STALE_SECONDS:
+        return Maintenance("UNSCHEDULED" if start is None else "SCHEDULED", "ONGOING", start, None, latest)
+    if start is None or now - max(start, latest or start) > STALE_SECONDS:
         return None
-    return Maintenance("SCHEDULED", "PENDING", start, None)
+    return Maintenance("SCHEDULED", "PENDING", start, None, latest)
 
 
 def _ill(status: dict[str, Any]) -> Iterator[str]:
@@ -130,6 +130,10 @@ def _ill(status: dict[str, Any]) -> Iterator[str]:
         bad = state in ("False", "Unknown") if kind == "Ready" else kind in _BAD_IF_TRUE and state == "True"
         if bad:
             yield f"{kind} is {state}" + (f" ({why})" if why else "")
+
+
+def _epoch(label: Any) -> float | None:
+    return float(label) if isinstance(label, str) and _EPOCH.fullmatch(label) else None
 
 
 def _part(document: Any, name: str) -> dict[str, Any]:

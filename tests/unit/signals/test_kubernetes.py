@@ -12,7 +12,7 @@ from tests.standins.kubernetes_server import KubernetesServer, kubernetes_node, 
 from tpuwatch.config.schema import KubernetesConfig
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.model.signals import Maintenance, Notices, Problem
-from tpuwatch.signals.kubernetes import ACTIVE, SCHEDULED, TERMINATION, KubernetesSignal, in_cluster, parse_node
+from tpuwatch.signals.kubernetes import ACTIVE, LATEST, SCHEDULED, TERMINATION, KubernetesSignal, in_cluster, parse_node
 
 NOW = 1_790_000_000.0
 NAME = "gke-tpu-1"
@@ -66,6 +66,12 @@ def test_a_maintenance_under_way_is_ongoing(where: str) -> None:
 @pytest.mark.parametrize("label", ["soon", "", "-1", "9" * 40, f"{NOW - 7200:.0f}", 5, None])
 def test_a_time_that_is_none_or_long_past_announces_nothing(label: Any) -> None:
     assert parsed(labels={SCHEDULED: label}) == Notices()
+
+
+def test_a_maintenance_that_may_still_begin_is_pending() -> None:
+    begun, latest = NOW - 7200, NOW + 600
+    found = parsed(labels={SCHEDULED: f"{begun:.0f}", LATEST: f"{latest:.0f}"})
+    assert found == Notices(maintenance=Maintenance("SCHEDULED", "PENDING", begun, None, latest))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What follows from the cloud's answers: the Cloud TPU API, notices of metadata server and Kubernetes, Cloud Monitoring."""
+"""What follows from the cloud's answers: the Cloud TPU API, notices (metadata server, Kubernetes), Cloud Monitoring."""
 
 from __future__ import annotations
 
