@@ -119,7 +119,8 @@ class NodeMetrics:
             "1 while the Cloud TPU API is left alone after too many failures, 0 while it is asked.",
         ).set
         self._maintenance = new.gauge(
-            "tpuwatch_maintenance_notice", "1 while the metadata server announces a maintenance of this machine."
+            "tpuwatch_maintenance_notice",
+            "1 while the metadata server, or Kubernetes, announces a maintenance of this machine.",
         )
         self._maintenance_start = new.gauge(
             "tpuwatch_maintenance_start_timestamp_seconds",

@@ -54,7 +54,7 @@ def test_its_service_account_may_get_nodes_and_nothing_else() -> None:
     assert rules == '  - apiGroups: [""]\n    resources: [nodes]\n    verbs: [get]\n'
     (subjects,) = re.findall(r"subjects:\n(.*?)---", manifest(), re.DOTALL)
     assert subjects == "  - kind: ServiceAccount\n    name: tpuwatch\n    namespace: tpuwatch\n"
-    assert "fieldPath: spec.nodeName" in manifest().partition("- name: NODE_NAME\n")[2][:80]
+    assert "fieldPath: spec.nodeName" in manifest().partition("- name: NODE_NAME\n")[2][:120]
 
 
 def test_all_monitors_select_the_pods_of_the_daemon_set() -> None:

@@ -21,8 +21,8 @@ from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.events import Cause, Event
 from tpuwatch.model.signals import Maintenance, Notices, Problem
 from tpuwatch.signals.notices import (
-    MAX_PAUSE,
     KUBERNETES,
+    MAX_PAUSE,
     PATH,
     SOURCE,
     NoticesSignal,
