@@ -38,6 +38,8 @@ class KubernetesServer:
     def __init__(self, directory: Path) -> None:
         self.nodes: dict[str, Any] = {"gke-tpu-1": kubernetes_node()}
         self.status, self.token = 200, TOKEN
+        self.arrived, self.answers = threading.Event(), threading.Event()  # it waits for `answers`
+        self.answers.set()
         self.asked: list[str] = []
         self.account = directory / "serviceaccount"
         self.account.mkdir(parents=True)
@@ -73,6 +75,7 @@ class KubernetesServer:
         _replace(self.account / "ca.crt", self.authority.file.read_bytes())
 
     def close(self) -> None:
+        self.answers.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join(30)
@@ -83,6 +86,8 @@ class KubernetesServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 server.asked.append(self.path)
+                server.arrived.set()
+                server.answers.wait(60)
                 node = server.nodes.get(self.path.removeprefix("/api/v1/nodes/").partition("?")[0])
                 status = server.status if node is not None else 404
                 if self.headers["Authorization"] != f"Bearer {server.token}":

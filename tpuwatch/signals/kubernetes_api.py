@@ -6,9 +6,11 @@ again when they change. The official client is not used: one small document is r
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import re
+import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
@@ -17,7 +19,6 @@ from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
-    import socket
     import ssl
     from collections.abc import Mapping
     from pathlib import Path
@@ -58,6 +59,7 @@ class KubernetesApi:
         self._clock = clock
         self._seconds = timeout_seconds
         self._connector = Connector(clock)
+        self._secure: socket.socket | None = None  # the connection over TLS while there is one
         self._token: Reloaded[str] | None = None
         self._context: Reloaded[ssl.SSLContext] | None = None
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -86,6 +88,10 @@ class KubernetesApi:
     def close(self) -> None:
         """End a request that waits, and make no more."""
         self._connector.close()
+        secure = self._secure  # has taken over the connector's socket
+        if secure is not None:
+            with contextlib.suppress(OSError):  # already closed
+                secure.shutdown(socket.SHUT_RDWR)
 
     def _fetch(self, path: str, what: str, deadline: float) -> bytes:
         if self._token is None:
@@ -95,13 +101,17 @@ class KubernetesApi:
             self._connector.connection(self._host, self._port, deadline) as plain,
             self._secured(plain, what) as connection,
         ):
-            request = http.client.HTTPConnection(self._host, self._port)
-            request.sock = DeadlineSocket(connection, deadline, self._clock, MAX_REPLY_BYTES)  # has the methods used
-            request.request("GET", path, headers=headers)
-            with request.getresponse() as reply:
-                if reply.status != http.client.OK:
-                    raise _refused(what, reply)
-                return read_whole(reply)
+            self._secure = connection
+            try:
+                request = http.client.HTTPConnection(self._host, self._port)
+                request.sock = DeadlineSocket(connection, deadline, self._clock, MAX_REPLY_BYTES)  # has what is used
+                request.request("GET", path, headers=headers)
+                with request.getresponse() as reply:
+                    if reply.status != http.client.OK:
+                        raise _refused(what, reply)
+                    return read_whole(reply)
+            finally:
+                self._secure = None
 
     def _secured(self, plain: socket.socket, what: str) -> socket.socket:
         import ssl  # only in a pod

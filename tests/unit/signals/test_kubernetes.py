@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.standins.kubernetes_server import KubernetesServer, kubernetes_node, kubernetes_server
 from tpuwatch.config.schema import KubernetesConfig
 from tpuwatch.core.clock import SystemClock
-from tpuwatch.model.signals import Maintenance, Notices, Problem
+from tpuwatch.model.signals import Answer, Maintenance, Notices, Problem
 from tpuwatch.signals.kubernetes import ACTIVE, LATEST, SCHEDULED, TERMINATION, KubernetesSignal, in_cluster, parse_node
 
 NOW = 1_790_000_000.0
@@ -149,6 +150,20 @@ def test_a_server_that_says_nothing_ends_at_the_deadline(server: KubernetesServe
     with socket.create_server(("127.0.0.1", 0)) as mute:
         answer = signal_of(server, seconds=0.1, KUBERNETES_SERVICE_PORT=str(mute.getsockname()[1])).ask()
     assert answer.problem is Problem.TIMEOUT
+
+
+def test_close_ends_a_request_that_waits(server: KubernetesServer) -> None:
+    signal = signal_of(server, seconds=60.0)
+    server.answers.clear()
+    answers: list[Answer[Notices]] = []
+    asking = threading.Thread(target=lambda: answers.append(signal.ask()), daemon=True)
+    asking.start()
+    assert server.arrived.wait(30)
+    signal.close()
+    asking.join(30)
+    assert [answer.problem for answer in answers] == [Problem.UNREACHABLE]
+    assert signal.ask().problem is Problem.UNREACHABLE
+    assert len(server.asked) == 1
 
 
 def test_without_its_nodes_name_it_asks_nobody(server: KubernetesServer) -> None:
