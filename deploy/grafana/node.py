@@ -60,7 +60,7 @@ def node() -> Any:
         ),
         stat_panel(
             "Maintenance notice",
-            "1 while the metadata server of the machine announces a maintenance.",
+            "1 while the metadata server of the machine, or Kubernetes, announces a maintenance.",
             Query('tpuwatch_maintenance_notice{instance="$instance"}'),
             "runbooks/TpuwatchMaintenanceAhead.md",
             limit=Limit(attention=1),

@@ -106,6 +106,26 @@ class CloudConfig(Section):
     )
 
 
+class KubernetesConfig(Section):
+    """The API of Kubernetes, on GKE: the maintenance, termination and conditions of the node that a pod runs on.
+
+    It is queried only in a pod that has a service account's token; deploy/gke has the role that this takes.
+    """
+
+    enabled: YesNo = Field(default=True, description="Whether the node is queried where tpuwatch runs in a pod.")
+    service_account: AbsolutePath = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="The directory with the service account's token (`token`) and the certificates of the API's "
+        "authority (`ca.crt`), as Kubernetes mounts it. They are read again when they change.",
+    )
+    poll_seconds: Seconds = Field(
+        default=30.0, ge=1, le=3600, description="Time between two queries, with a little random jitter."
+    )
+    timeout_seconds: Seconds = Field(
+        default=5.0, ge=0.1, le=60, description="How long one query may take before it counts as failed."
+    )
+
+
 class PeersConfig(Section):
     """The tpuwatch of other nodes. Its `listen` under [http] must be an address that this machine can reach.
 
@@ -330,6 +350,7 @@ class Config(Section):
 
     logs: LogsConfig = LogsConfig()
     cloud: CloudConfig = CloudConfig()
+    kubernetes: KubernetesConfig = KubernetesConfig()
     peers: PeersConfig = PeersConfig()
     runtime: RuntimeConfig = RuntimeConfig()
     workload: WorkloadConfig = WorkloadConfig()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Evidence
 
 
-_LOCAL = (Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.METADATA, Signal.SERVER)
+_LOCAL = (Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.METADATA, Signal.KUBERNETES, Signal.SERVER)
 _UP = frozenset({"READY", "UNKNOWN"})  # states in which a machine runs
 
 
@@ -31,6 +31,7 @@ def find_contradictions(proposal: Proposal, facts: Facts) -> tuple[str, ...]:
             (
                 *_cloud_against_others(proposal, facts),
                 *_cloud_against_peer(proposal, facts),
+                *_kubernetes_against_others(facts),
                 *_within_the_cloud(facts),
                 *_local(facts),
                 *_clocks(facts),
@@ -66,6 +67,12 @@ def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
         yield f"The API says {state}, and this machine is up."
     if facts.notices is not None and facts.notices.preempted and facts.cloud.state == "READY":
         yield f"The API says {state}, the metadata server reports that the node is being preempted."
+
+
+def _kubernetes_against_others(facts: Facts) -> Iterator[str]:
+    """The node's conditions: they say what is wrong with a kubelet or a disk, and nothing of the TPU."""
+    for condition in facts.kubernetes.conditions if facts.kubernetes is not None else ():
+        yield f"Kubernetes reports of the node: {condition}."
 
 
 def _cloud_against_peer(proposal: Proposal, facts: Facts) -> Iterator[str]:
@@ -142,6 +149,7 @@ def _without_answer(facts: Facts, known: tuple[Signal, ...]) -> Iterator[str]:
         Signal.HOST: limits.host_seconds,
         Signal.LOGS: limits.logs_seconds,
         Signal.METADATA: limits.notices_seconds,
+        Signal.KUBERNETES: limits.kubernetes_seconds,
         Signal.MONITORING: limits.monitoring_seconds,
         Signal.PEER: limits.peer_seconds,
         Signal.SERVER: limits.server_seconds,
@@ -153,7 +161,7 @@ def _without_answer(facts: Facts, known: tuple[Signal, ...]) -> Iterator[str]:
         if answer.problem is Problem.UNCONFIGURED and answer.tried is None and signal is not Signal.MONITORING:
             yield f"{capital(reason.SIGNAL_NAMES[signal])} was not asked yet."
         elif answer.problem is not None and not (signal is Signal.CLOUD and facts.is_gone):
-            off = answer.problem is Problem.OFF and signal in (Signal.PEER, Signal.SERVER)
+            off = answer.problem is Problem.OFF and signal in (Signal.PEER, Signal.SERVER, Signal.KUBERNETES)
             unused = off or (answer.problem in (Problem.OFF, Problem.UNCONFIGURED) and signal is Signal.MONITORING)
             absent = answer.problem is Problem.ABSENT and signal in (Signal.RUNTIME, Signal.SERVER)
             normal = absent and not facts.has_program
@@ -221,6 +229,7 @@ def _times(evidence: Evidence) -> Iterator[tuple[Signal, list[float | None]]]:
     runtime, host, logs = evidence.runtime.value, evidence.host.value, evidence.logs.value
     yield Signal.RUNTIME, [evidence.runtime.at, *(port.since for port in (runtime.ports if runtime else ()))]
     yield Signal.METADATA, [evidence.notices.at]
+    yield Signal.KUBERNETES, [evidence.kubernetes.at]
     yield Signal.SERVER, [evidence.server.at]
     if host:
         begun = (holder.started for holder in host.holders)

@@ -92,6 +92,7 @@ SLACK_SECONDS: Final = 60.0  # between things that happen together, as different
 _USUAL_SOURCE: Final = {
     Signal.CLOUD: frozenset({Source.CLOUD}),
     Signal.METADATA: frozenset({Source.CLOUD}),
+    Signal.KUBERNETES: frozenset({Source.CLOUD}),  # GKE passes on what Compute Engine says: no second source
     Signal.MONITORING: frozenset({Source.CLOUD}),
     Signal.HOST: frozenset({Source.KERNEL}),
     Signal.RUNTIME: frozenset({Source.PROCESS}),
@@ -123,6 +124,7 @@ class Facts:
         self.host = evidence.host.current(self.now, limits.host_seconds) if self.own else None
         self.logs = evidence.logs.current(self.now, limits.logs_seconds) if self.own else None
         self.notices = evidence.notices.current(self.now, limits.notices_seconds) if self.own else None
+        self.kubernetes = evidence.kubernetes.current(self.now, limits.kubernetes_seconds) if self.own else None
         self.peer = evidence.peer.current(self.now, limits.peer_seconds) if not self.own else None
         self.server = evidence.server.current(self.now, limits.server_seconds) if self.own else None
 
@@ -160,6 +162,7 @@ class Facts:
             Signal.HOST: evidence.host,
             Signal.LOGS: evidence.logs,
             Signal.METADATA: evidence.notices,
+            Signal.KUBERNETES: evidence.kubernetes,
             Signal.MONITORING: evidence.monitoring,
             Signal.PEER: evidence.peer,
             Signal.SERVER: evidence.server,

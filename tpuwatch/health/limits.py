@@ -45,6 +45,7 @@ class JudgeLimits:
         self.boot_grace_seconds = health.boot_grace_seconds  # after its boot a node is only starting
         # How old a signal's answer may be to count.
         self.cloud_seconds = _answer_seconds(config.cloud.poll_seconds)
+        self.kubernetes_seconds = _answer_seconds(config.kubernetes.poll_seconds)
         self.runtime_seconds = _answer_seconds(config.runtime.poll_seconds)
         self.peer_seconds = _answer_seconds(peers.poll_seconds)
         # A node's own tpuwatch that fell silent must have been so for this long: two polls at the least.

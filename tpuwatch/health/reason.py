@@ -33,6 +33,7 @@ SIGNAL_NAMES: Final[dict[Signal, str]] = {
     Signal.HOST: "the host's own view",
     Signal.LOGS: "the store of the logs",
     Signal.METADATA: "the metadata server",
+    Signal.KUBERNETES: "the API of Kubernetes",
     Signal.MONITORING: "Cloud Monitoring",
     Signal.PEER: "the node's own tpuwatch",
     Signal.SERVER: "the server's own metrics page",

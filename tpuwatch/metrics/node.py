@@ -119,7 +119,8 @@ class NodeMetrics:
             "1 while the Cloud TPU API is left alone after too many failures, 0 while it is asked.",
         ).set
         self._maintenance = new.gauge(
-            "tpuwatch_maintenance_notice", "1 while the metadata server announces a maintenance of this machine."
+            "tpuwatch_maintenance_notice",
+            "1 while the metadata server, or Kubernetes, announces a maintenance of this machine.",
         )
         self._maintenance_start = new.gauge(
             "tpuwatch_maintenance_start_timestamp_seconds",
@@ -169,10 +170,11 @@ class NodeMetrics:
         self._failures[Signal(name)].inc()
 
     def set_notices(self, notices: Notices | None) -> None:
-        """The announcements of the metadata server; None if they are not known."""
+        """The announcements of the metadata server and of Kubernetes together; None if they are not known."""
         maintenance = notices.maintenance if notices else None
         event = notices.maintenance_event if notices else "NONE"
-        self._maintenance.set(maintenance is not None or event not in ("NONE", ""))
+        terminating = notices is not None and notices.terminating
+        self._maintenance.set(maintenance is not None or event not in ("NONE", "") or terminating)
         self._maintenance_start.set((maintenance.start if maintenance else None) or 0)
         self._preempted.set(notices is not None and notices.preempted)
 

@@ -35,6 +35,7 @@ class Signal(str, Enum):
     HOST = "host"  # the machine itself: holders, memory, kernel
     LOGS = "logs"  # libtpu's logs and jobs' output
     METADATA = "metadata"  # the metadata server: maintenance and preemption
+    KUBERNETES = "kubernetes"  # the API of Kubernetes, of the node that a pod runs on: maintenance and termination
     MONITORING = "monitoring"  # Cloud Monitoring, minutes late
     PEER = "peer"  # the tpuwatch on a node that is watched from here
     SERVER = "server"  # the metrics of the server of models that runs here
@@ -266,11 +267,13 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """What the metadata server announces."""
+    """What the metadata server announces, or on GKE Kubernetes."""
 
-    maintenance_event: str = "NONE"
+    maintenance_event: str = "NONE"  # of the metadata server alone, as `preempted`
     preempted: bool = False
     maintenance: Maintenance | None = None
+    terminating: bool = False  # the node is about to end; of Kubernetes alone, as `conditions`
+    conditions: tuple[str, ...] = ()  # those of the node that say that it is ill: "Ready is False (KubeletNotReady)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +331,7 @@ class Evidence:
     host: Answer[Host] = field(default_factory=Answer)
     logs: Answer[Logs] = field(default_factory=Answer)
     notices: Answer[Notices] = field(default_factory=Answer)
+    kubernetes: Answer[Notices] = OFF  # of a node of Kubernetes
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     peer: Answer[Peer] = OFF  # of a node that is watched from elsewhere
     server: Answer[ModelServer] = OFF
@@ -345,6 +349,7 @@ class Snapshot:
     host: Answer[Host] = field(default_factory=Answer)
     logs: Answer[Logs] = field(default_factory=Answer)
     notices: Answer[Notices] = field(default_factory=Answer)
+    kubernetes: Answer[Notices] = OFF
     monitoring: Answer[Monitoring] = field(default_factory=Answer)
     asked: Answer[Any] = OFF  # how it stands with the other nodes' tpuwatch as a whole
     peers: Mapping[str, Answer[Peer]] = field(default_factory=dict)  # each of them, by the node's label
@@ -366,6 +371,7 @@ class Snapshot:
             Signal.HOST: self.host,
             Signal.LOGS: self.logs,
             Signal.METADATA: self.notices,
+            Signal.KUBERNETES: self.kubernetes,
             Signal.MONITORING: self.monitoring,
             Signal.PEER: self.asked,
             Signal.SERVER: self.server,
@@ -388,6 +394,7 @@ class Snapshot:
             host=self.host,
             logs=self.logs,
             notices=self.notices,
+            kubernetes=self.kubernetes,
             monitoring=self.monitoring,
             server=self.server,
             loops=self.loops,

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,7 @@ WAIT_SECONDS: Final = 60.0  # how long one request waits for a change
 INTERVAL: Final = 1.0  # between two requests, lest a server that does not wait be asked without end
 MAX_PAUSE: Final = 120.0  # between two requests after faults
 SOURCE = "metadata server"  # stands where a log's events have their file
+KUBERNETES = "Kubernetes"  # the same, of what only Kubernetes announces
 QUIET = frozenset({"", "NONE"})  # values of maintenance-event that announce nothing
 _MAX_WORD: Final = 64
 _FRACTION: Final = re.compile(r"\.\d+")
@@ -159,10 +161,32 @@ def _time(value: Any) -> float | None:
     return at if math.isfinite(at) else None
 
 
-def new_events(notices: Notices, before: Notices | None, *, now: float, boot_id: str) -> list[Event]:
-    """Return the events for notices that hold now and did not hold `before`."""
+def combined(metadata: Notices | None, kubernetes: Notices | None) -> Notices | None:
+    """What both announce, so that what both know of is one notice; None if nothing is known.
+
+    Of a maintenance the metadata server's word counts: it has the window, and whether it can be moved.
+    """
+    if metadata is None or kubernetes is None:
+        return metadata or kubernetes
+    return replace(
+        metadata,
+        maintenance=metadata.maintenance or kubernetes.maintenance,
+        terminating=kubernetes.terminating,
+        conditions=kubernetes.conditions,
+    )
+
+
+def new_events(
+    notices: Notices, before: Notices | None, *, now: float, boot_id: str, kubernetes: Notices | None = None
+) -> list[Event]:
+    """Return the events for notices that hold now and did not hold `before`. Some may be of `kubernetes`."""
+    others = set(_notices(kubernetes)) if kubernetes is not None else set()
     known = set(_notices(before)) if before is not None else set()
-    return [_event(*notice, now=now, boot_id=boot_id) for notice in _notices(notices) if notice not in known]
+    return [
+        _event(*notice, now=now, boot_id=boot_id, source=KUBERNETES if notice in others else SOURCE)
+        for notice in _notices(notices)
+        if notice not in known
+    ]
 
 
 def _notices(notices: Notices) -> Iterator[tuple[Cause, str]]:
@@ -174,9 +198,11 @@ def _notices(notices: Notices) -> Iterator[tuple[Cause, str]]:
     if (coming := notices.maintenance) is not None:
         start = "an unknown time" if coming.start is None else f"{coming.start:.0f}"
         yield Cause.MAINTENANCE, f"upcoming_maintenance: {coming.kind} {coming.status}, from {start}"
+    if notices.terminating:
+        yield Cause.MAINTENANCE, "upcoming_maintenance: Kubernetes is about to terminate the node"
 
 
-def _event(cause: Cause, text: str, *, now: float, boot_id: str) -> Event:
+def _event(cause: Cause, text: str, *, now: float, boot_id: str, source: str) -> Event:
     # A daemon that starts again under the same notice has no new one; the same notice days later is one.
     key = hashlib.sha256(f"{boot_id}\0{cause.value}\0{text}\0{now // 86_400:.0f}".encode()).digest()[:16]
     return Event(
@@ -187,7 +213,7 @@ def _event(cause: Cause, text: str, *, now: float, boot_id: str) -> Event:
         time=now,
         severity="W",
         pid=None,
-        file=SOURCE,
+        file=source,
         offset=0,
         text=text,
     )

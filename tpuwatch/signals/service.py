@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import os
 import random
+import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tpuwatch.model import Answer, Problem, SignalStatus
 from tpuwatch.signals.failure_log import NO_FAILURE, FailureLog
-from tpuwatch.signals.notices import new_events
+from tpuwatch.signals.notices import combined, new_events
 from tpuwatch.signals.probe import probe_event
 from tpuwatch.signals.snapshot import SnapshotStore
 
@@ -79,6 +80,7 @@ class SignalsService:
         self._waiting_for: dict[str, list[str]] = {}  # loops that wait, at first, for the first answer of another
         self._began = clock.monotonic()
         self._notices: Notices | None = None  # the last ones
+        self._announcing = threading.Lock()
         self._probe = ""  # the id of the last one
         self._misplaced = ""  # what the configuration gets wrong about where this machine is
         self._peers: PeersSignal | None = None
@@ -93,6 +95,7 @@ class SignalsService:
         self._add_runtime()
         self._add_peers()
         self._add_cloud()
+        self._add_kubernetes()
         self._add_monitoring()
         self._add_server()
         for signal, answer in self.snapshot.answers().items():
@@ -246,6 +249,21 @@ class SignalsService:
         notices = NoticesSignal(MetadataClient(default_host(), clock=self._clock), **common)
         self._add_source("notices", notices, WAIT_SECONDS, lambda answer: self._on_notices(notices, answer))
 
+    def _add_kubernetes(self) -> None:
+        kubernetes = self._config.kubernetes
+        from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
+
+        if not (kubernetes.enabled and in_cluster(kubernetes, os.environ)):
+            self._snapshots.post(kubernetes=_OFF)
+            return
+        source = KubernetesSignal(kubernetes, os.environ, clock=self._clock, rng=self._rng)
+        self._snapshots.post(kubernetes=Answer())
+        calls = kubernetes.timeout_seconds
+        # After the metadata server: a maintenance that both announce is one notice.
+        self._add_source(
+            "kubernetes", source, kubernetes.poll_seconds, self._on_kubernetes, after="notices", calls=calls
+        )
+
     def _add_peers(self) -> None:
         peers = self._config.peers
         if not (peers.enabled and self._config.cloud.enabled):
@@ -315,11 +333,25 @@ class SignalsService:
         self._snapshots.post(notices=answer)
         self._snapshots.post_server_epoch(source.server_epoch)
         self._record("metadata", answer)
-        self._metrics.node.set_notices(answer.value)
-        if answer.value is not None and answer.problem is None:
-            for event in new_events(answer.value, self._notices, now=self._clock.time(), boot_id=self._boot_id):
+        self._announce()
+
+    def _on_kubernetes(self, answer: Answer[Notices]) -> None:
+        self._snapshots.post(kubernetes=answer)
+        self._record("kubernetes", answer)
+        self._announce()
+
+    def _announce(self) -> None:
+        """Put what metadata server and Kubernetes announce into the metrics, and what of it is new into the store."""
+        with self._announcing:  # each of them answers in a thread of its own
+            kubernetes = self.snapshot.kubernetes.value
+            notices = combined(self.snapshot.notices.value, kubernetes)
+            self._metrics.node.set_notices(notices)
+            if notices is None:
+                return
+            now, boot_id = self._clock.time(), self._boot_id
+            for event in new_events(notices, self._notices, now=now, boot_id=boot_id, kubernetes=kubernetes):
                 self._on_event(event)
-            self._notices = answer.value
+            self._notices = notices
 
     def _post_as(self, name: str, record: Callable[[Any], None]) -> Callable[[Answer[Any]], None]:
         """Returns a callback that posts an answer under its name and passes its value on, None after a problem."""

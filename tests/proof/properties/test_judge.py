@@ -45,7 +45,7 @@ from tpuwatch.model.workload import ModelServer, WorkloadKind
 
 # What becomes of a signal that is lost. "absent" and "gone" are left out: with these a source has answered.
 SILENT = tuple(problem for problem in Problem if problem not in (Problem.ABSENT, Problem.GONE))
-SIGNALS = ("cloud", "runtime", "host", "logs", "notices", "monitoring", "peer", "server")
+SIGNALS = ("cloud", "runtime", "host", "logs", "notices", "kubernetes", "monitoring", "peer", "server")
 # From harmless to what costs most.
 WEIGHT = dict.fromkeys(Action, 0) | {
     Action.END_HOLDER: 1,
@@ -137,6 +137,12 @@ logs = st.builds(
 notices = st.builds(
     Notices, st.sampled_from(("NONE", "NONE", "TERMINATE_ON_HOST_MAINTENANCE")), st.booleans(), maintenances
 )
+kubernetes = st.builds(
+    Notices,
+    maintenance=maintenances,
+    terminating=st.booleans(),
+    conditions=st.sampled_from(((), ("Ready is False (KubeletNotReady)",))),
+)
 words = st.builds(
     PeerVerdict,
     st.sampled_from(Verdict),
@@ -191,6 +197,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         host=draw(answers(hosts)),
         logs=draw(answers(logs)),
         notices=draw(answers(notices)),
+        kubernetes=draw(answers(kubernetes)),
         monitoring=draw(answers(monitorings)),
         peer=draw(answers(peers)),
         server=draw(answers(servers)),
@@ -215,6 +222,7 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
     "host": hosts,
     "logs": logs,
     "notices": notices,
+    "kubernetes": kubernetes,
     "monitoring": monitorings,
     "peer": peers,
     "server": servers,

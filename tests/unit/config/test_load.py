@@ -12,7 +12,9 @@ from tpuwatch.config.schema import LOOK_SECONDS, config_keys, tables
 from tpuwatch.core.errors import ConfigError
 from tpuwatch.restart.cloud_api import MAX_SECONDS
 
-TABLES = "logs, cloud, peers, runtime, workload, health, monitoring, restart, ledger, tune, http, state, log"
+TABLES = (
+    "logs, cloud, kubernetes, peers, runtime, workload, health, monitoring, restart, ledger, tune, http, state, log"
+)
 
 
 def load(tmp_path: Path, text: str) -> Config:

@@ -16,6 +16,7 @@ import pytest
 
 from tests.e2e.daemon_process import wait_for
 from tests.standins import model_server
+from tests.standins.kubernetes_server import kubernetes_node, kubernetes_server
 from tests.standins.peer_server import http, peer_server, status
 from tests.standins.runtime_server import listening
 from tests.standins.simulated import OTHER_ZONE, ZONE
@@ -25,6 +26,7 @@ from tpuwatch.model.events import Cause
 from tpuwatch.model.signals import Known, Problem, Signal
 from tpuwatch.model.verdict import Action, JudgedNode, Verdict
 from tpuwatch.signals import service
+from tpuwatch.signals.kubernetes import TERMINATION
 from tpuwatch.signals.service import FIRST_SECONDS
 
 ALWAYS = {"judge", "host", "identity"}
@@ -67,6 +69,7 @@ def test_what_the_configuration_switches_on_is_asked_and_nothing_else(
 ) -> None:
     watch = watching.start(**changes)
     assert watch.loops.limits().keys() == {loop.name for loop in watch.loops.status()} == ALWAYS | more
+    off |= {"kubernetes"}  # this is no pod
     on = {signal.value for signal in Signal} - off - {"logs"}  # the log service reports those
     wait_for(lambda: all(watching.up().get(name) for name in on), f"{on} to answer")
     assert watching.up().keys() == on | {"logs"}
@@ -240,6 +243,24 @@ def test_a_metadata_server_that_fails_between_two_notices_makes_no_second_event(
     wait_for(lambda: problem(watch, Signal.METADATA) is None, "the all-clear")
     wait_for(lambda: len(watching.events) > 1, "the preemption")
     assert [event.cause for event in watching.events] == [Cause.MAINTENANCE, Cause.PREEMPTED]
+
+
+def test_kubernetes_is_asked_in_a_pod_and_its_notices_are_events_and_metrics(
+    watching: Watching, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with kubernetes_server(tmp_path / "pod") as server:
+        server.nodes["gke-tpu-1"] = kubernetes_node(taints=[{"key": TERMINATION, "effect": "NoSchedule"}])
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        watch = watching.start(kubernetes={"service_account": str(server.account), "poll_seconds": 1.0})
+        wait_for(lambda: watching.events, "the event")
+        assert [(event.cause, event.file) for event in watching.events] == [(Cause.MAINTENANCE, "Kubernetes")]
+        assert watching.up()["kubernetes"] == 1
+        assert "tpuwatch_maintenance_notice 1.0" in shown(watching)
+        server.status = 403
+        wait_for(lambda: problem(watch, Signal.KUBERNETES) is Problem.DENIED, "the refusal")
+        wait_for(lambda: watching.up()["kubernetes"] == 0, "the failure")
+        assert re.search(r'^tpuwatch_signal_failures_total{signal="kubernetes"} [1-9]', shown(watching), re.MULTILINE)
 
 
 # -- what goes wrong

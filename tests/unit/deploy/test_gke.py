@@ -48,6 +48,15 @@ def test_what_is_not_its_own_is_mounted_to_be_read_only() -> None:
     assert {path for _, path, _ in mounts} >= {"/tmp", "/var/log/pods", "/etc/tpuwatch"}  # noqa: S108
 
 
+def test_its_service_account_may_get_nodes_and_nothing_else() -> None:
+    assert re.findall(r"serviceAccountName: (\w+)", manifest()) == ["tpuwatch"]
+    (rules,) = re.findall(r"kind: ClusterRole\nmetadata:\n  name: tpuwatch\nrules:\n(.*?)---", manifest(), re.DOTALL)
+    assert rules == '  - apiGroups: [""]\n    resources: [nodes]\n    verbs: [get]\n'
+    (subjects,) = re.findall(r"subjects:\n(.*?)---", manifest(), re.DOTALL)
+    assert subjects == "  - kind: ServiceAccount\n    name: tpuwatch\n    namespace: tpuwatch\n"
+    assert "fieldPath: spec.nodeName" in manifest().partition("- name: NODE_NAME\n")[2][:120]
+
+
 def test_all_monitors_select_the_pods_of_the_daemon_set() -> None:
     label = "app.kubernetes.io/name: tpuwatch"
     assert all(label in path.read_text() for path in GKE.glob("*.yaml"))

@@ -277,6 +277,30 @@ SITUATIONS = (
         "maintenance checkpoint medium metadata",
     ),
     Situation(
+        "a maintenance in 20 minutes, by Kubernetes",
+        training(kubernetes=Notices(maintenance=SOON)),
+        "maintenance checkpoint medium kubernetes",
+        words=("begins in 20 min",),
+    ),
+    Situation(
+        "Kubernetes is about to terminate the node",
+        training(kubernetes=Notices(terminating=True)),
+        "maintenance checkpoint medium kubernetes",
+        words=("about to be terminated",),
+    ),
+    Situation(
+        "Kubernetes calls the node ill, and it trains",
+        training(kubernetes=Notices(conditions=("Ready is False (KubeletNotReady)",))),
+        "healthy none",
+        contradictions=("Ready is False (KubeletNotReady)",),
+    ),
+    Situation(
+        "Kubernetes does not answer, and once announced the end",
+        training(kubernetes=silent(Problem.DENIED, last=Notices(terminating=True))),
+        "healthy none",
+        missing=("API of Kubernetes refuses",),
+    ),
+    Situation(
         "a maintenance in 20 minutes, by two signals",
         training(cloud=node(maintenance=SOON), notices=Notices(maintenance=SOON)),
         "maintenance checkpoint high cloud",

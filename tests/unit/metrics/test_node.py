@@ -339,6 +339,8 @@ def test_notices() -> None:
     assert seen() == [1, 0, 1]
     metrics.node.set_notices(Notices(maintenance_event="TERMINATE_ON_HOST_MAINTENANCE"))
     assert seen() == [1, 0, 0]
+    metrics.node.set_notices(Notices(terminating=True))
+    assert seen() == [1, 0, 0]
     metrics.node.set_notices(Notices())
     assert seen() == [0, 0, 0]
     metrics.node.set_notices(coming)

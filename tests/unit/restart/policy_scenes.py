@@ -27,6 +27,7 @@ SOURCES = {
     Signal.HOST: Source.KERNEL,
     Signal.LOGS: Source.TEXT,
     Signal.METADATA: Source.CLOUD,
+    Signal.KUBERNETES: Source.CLOUD,
     Signal.MONITORING: Source.CLOUD,
     Signal.PEER: Source.NETWORK,
 }

@@ -85,6 +85,11 @@ ROWS = [
     Row("a runtime is restarted", on_it(Action.RESTART_RUNTIME, Verdict.RUNTIME_STUCK), Action.RESTART_RUNTIME),
     Row("a checkpoint is asked for at once", on_it(judgement=PREEMPTION, confirmation=None), Action.CHECKPOINT),
     Row(
+        "a checkpoint by the word of Kubernetes",
+        on_it(judgement=replace(PREEMPTION, reasons=reasons_from(Signal.KUBERNETES)), confirmation=None),
+        Action.CHECKPOINT,
+    ),
+    Row(
         "old failures of others do not count",
         holding(*others(5, phase=Phase.FAILED, began_ago=3 * DAY)),
         Action.RESTART_NODE,

@@ -21,10 +21,12 @@ from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.events import Cause, Event
 from tpuwatch.model.signals import Maintenance, Notices, Problem
 from tpuwatch.signals.notices import (
+    KUBERNETES,
     MAX_PAUSE,
     PATH,
     SOURCE,
     NoticesSignal,
+    combined,
     new_events,
     parse_maintenance,
     parse_notices,
@@ -309,7 +311,18 @@ def test_a_restart_under_the_same_notice_makes_the_same_event_and_another_boot_a
     assert announced(TERMINATION, now=NOW + 3 * 86_400)[0].key != first.key
 
 
-@pytest.mark.parametrize("notices", [TERMINATION, COMING, PREEMPTED])
+def test_what_kubernetes_announces_too_is_one_notice_and_the_rest_is_its_own() -> None:
+    later = Maintenance("SCHEDULED", "PENDING", NOW + 900, None)
+    kubernetes = Notices(maintenance=later, terminating=True, conditions=("Ready is Unknown",))
+    both = combined(COMING, kubernetes)
+    assert both == replace(COMING, terminating=True, conditions=("Ready is Unknown",))
+    events = new_events(both, None, now=NOW, boot_id="b", kubernetes=kubernetes)
+    assert [event.file for event in events] == [SOURCE, KUBERNETES]
+    assert (combined(None, None), combined(None, kubernetes), combined(COMING, None)) == (None, kubernetes, COMING)
+    assert combined(QUIET, kubernetes) == kubernetes
+
+
+@pytest.mark.parametrize("notices", [TERMINATION, COMING, PREEMPTED, Notices(terminating=True)])
 def test_a_notice_has_a_rule_with_a_remedy_and_its_text_is_known_to_diagnose(notices: Notices) -> None:
     (event,) = announced(notices)
     rules = {rule.id: rule for rule in load_catalogue().rules}

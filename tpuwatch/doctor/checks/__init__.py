@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from tpuwatch.doctor.checks import cloud, configuration, daemon, host, logs, tools, variables, versions
+from tpuwatch.doctor.checks import cloud, configuration, daemon, host, kubernetes, logs, tools, variables, versions
 
 CHECKS = (
     *configuration.CHECKS,
     *cloud.CHECKS,
+    *kubernetes.CHECKS,
     *logs.CHECKS,
     *variables.CHECKS,
     *versions.CHECKS,

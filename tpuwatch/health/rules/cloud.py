@@ -1,4 +1,4 @@
-"""What follows from the cloud's answers: the Cloud TPU API, the metadata server's notices, Cloud Monitoring."""
+"""What follows from the cloud's answers: the Cloud TPU API, notices (metadata server, Kubernetes), Cloud Monitoring."""
 
 from __future__ import annotations
 
@@ -134,6 +134,8 @@ def maintenance(facts: Facts) -> Proposal | None:
         _announcement(facts, node.maintenance if node else None, Signal.CLOUD),
         _event(facts),
         _announcement(facts, notices.maintenance if notices else None, Signal.METADATA),
+        _announcement(facts, facts.kubernetes.maintenance if facts.kubernetes else None, Signal.KUBERNETES),
+        _termination(facts),
     )
     if not signs:
         return None
@@ -314,7 +316,8 @@ def _announcement(facts: Facts, notice: Maintenance | None, signal: Signal) -> R
 def _lasted(facts: Facts, *, marked: bool) -> float:
     """For how long the maintenance that goes on has gone on, in seconds; 0 where it is not known."""
     node, notices = facts.cloud, facts.notices
-    announced = [one for one in (node.maintenance if node else None, notices.maintenance if notices else None) if one]
+    said_by = (node, notices, facts.kubernetes)
+    announced = [one.maintenance for one in said_by if one is not None and one.maintenance is not None]
     ongoing = [one.start for one in announced if one.status.upper() == "ONGOING" and not _over(facts, one)]
     begun = [*ongoing, node.changed if marked and node else None]
     return max((age for when in begun if (age := facts.age(when)) is not None), default=0.0)
@@ -331,6 +334,12 @@ def _event(facts: Facts) -> Reason | None:
         return None
     what = "migrates" if event.startswith("MIGRATE") else "ends"
     return facts.reason_of(Signal.METADATA, f"The metadata server reports that a maintenance {what} the machine now.")
+
+
+def _termination(facts: Facts) -> Reason | None:
+    if facts.kubernetes is None or not facts.kubernetes.terminating:
+        return None
+    return facts.reason_of(Signal.KUBERNETES, "Kubernetes has tainted the node: it is about to be terminated.")
 
 
 def _steps_alone(facts: Facts) -> tuple[RemedyStep, ...]:

@@ -21,7 +21,8 @@ AHEAD_SECONDS: Final = 3600.0  # a maintenance that begins within this time is a
 OVER_SECONDS: Final = 3600.0  # one whose window ended longer ago is over, whatever its status says
 _TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 _OVER: Final = frozenset({"COMPLETED", "DONE", "CANCELLED", "CANCELED"})
-_MAY_WARN: Final = frozenset({Signal.CLOUD, Signal.METADATA, Signal.RUNTIME})  # who may call for a checkpoint
+# Who may call for a checkpoint.
+_MAY_WARN: Final = frozenset({Signal.CLOUD, Signal.METADATA, Signal.KUBERNETES, Signal.RUNTIME})
 
 
 def first_objection(situation: RestartSituation, action: Action, settings: PolicySettings) -> Hold | None:
@@ -37,7 +38,9 @@ def checkpoint_objection(situation: RestartSituation, action: Action, settings: 
     if (found := _old(situation, action, settings) or _place(situation, action, settings)) is not None:
         return found
     if not situation.supporting_signals(this_boot=False) & _MAY_WARN:
-        return Hold(Blocked.ONE_SOURCE, "neither the cloud, the metadata server nor the runtime supports it")
+        return Hold(
+            Blocked.ONE_SOURCE, "neither the cloud, the metadata server, Kubernetes nor the runtime supports it"
+        )
     return None
 
 
