@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards picture pictures man example lock dist deb clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -123,6 +123,9 @@ page: $(VENV)/.dev-stamp ## The status page in Chromium: of a node, and of five 
 
 pictures: $(VENV)/.dev-stamp ## Draw docs/page from the page of the daemon in the simulator
 	$(BIN)/python -m tests.proof.page.pictures
+
+panels: $(VENV)/.dev-stamp ## Draw docs/dashboards from a Prometheus over some minutes of the simulator's faults
+	$(BIN)/python -m tests.proof.dashboards
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py

@@ -17,7 +17,8 @@ from deploy.grafana.panels import (
 )
 from deploy.grafana.restarts import operator_stats
 
-# Several daemons may watch the same node, and export the same series: max, never sum.
+# Several daemons may watch the same node, and export the same series: max, never sum. For some seconds they
+# may differ in its verdict: what counts nodes does not count verdicts.
 VERDICT = 'max by (zone, node, verdict) (tpuwatch_verdict{zone=~"$zone"} == 1)'
 WELL = "healthy|starting|compiling|idle"
 BAD = f'max by (zone, node, verdict) (tpuwatch_verdict{{zone=~"$zone", verdict!~"{WELL}"}} == 1)'
@@ -37,14 +38,14 @@ def fleet() -> Any:
         stat_panel(
             "Nodes",
             "Watched nodes. A node that several daemons watch counts once.",
-            Query(f"count({VERDICT})"),
+            Query(f"count(count by (zone, node) ({VERDICT}))"),
             "verdicts.md",
             span=3,
         ),
         stat_panel(
             "Not training",
             "Nodes whose verdict is none of healthy, starting, compiling and idle.",
-            Query(f"count({BAD}) or vector(0)"),
+            Query(f"count(count by (zone, node) ({BAD})) or vector(0)"),
             "verdicts.md",
             limit=Limit(attention=1),
             span=3,

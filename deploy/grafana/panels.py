@@ -40,6 +40,8 @@ COLORS = {
     "misconfigured": "dark-orange",
     "unknown": "super-light-blue",
 }
+# Of what the Cloud TPU API shows; any other word of it is red.
+CLOUD_COLORS = {"READY": "green", "HEALTHY": "green", "HEALTH_UNSPECIFIED": "text"}
 GOOD, ATTENTION, BAD = "green", "orange", "red"
 NODE_PAGE = "/d/tpuwatch-node?var-zone=${__data.fields.zone}&var-node=${__data.fields.node}&${__url_time_range}"
 
@@ -142,12 +144,12 @@ def timeline_panel(title: str, description: str, query: Query, doc: str, *, span
         .row_height(0.8)
         .line_width(0)
     )
-    for verdict, color in COLORS.items():
+    for name, color in (COLORS | CLOUD_COLORS).items():
         panel.override_by_name(
-            verdict,
+            name,
             [
                 model.DynamicConfigValue(
-                    "mappings", [{"type": "value", "options": {"1": {"text": verdict, "color": color, "index": 0}}}]
+                    "mappings", [{"type": "value", "options": {"1": {"text": name, "color": color, "index": 0}}}]
                 )
             ],
         )

@@ -183,9 +183,9 @@ class Stack:
                 started.enter_context(self._program(name, port, flags))
             yield self
 
-    def query(self, text: str) -> list[dict[str, Any]]:
-        """The result of a query now."""
-        return self._ask("query", query=text)
+    def query(self, text: str, at: float | None = None) -> list[dict[str, Any]]:
+        """The result of a query now, or at a time in seconds since the epoch."""
+        return self._ask("query", query=text, **({} if at is None else {"time": at}))
 
     def range(self, text: str, since: float, until: float, step: float) -> list[dict[str, Any]]:
         """The result of a query over a time, in seconds since the epoch; series without a point in it are not in it."""

@@ -104,3 +104,20 @@ def test_a_node_of_the_fleet_leads_to_its_own_dashboard() -> None:
     assert url.startswith(f"/d/{document('node')['uid']}?")
     wanted = {variable["name"] for variable in document("node")["templating"]["list"]} - {"datasource", "instance"}
     assert set(re.findall(r"var-(\w+)=", url)) == wanted
+
+
+def test_a_node_on_whose_verdict_daemons_differ_is_counted_once() -> None:
+    counts = {panel["title"]: panel["targets"][0]["expr"] for panel in panels("fleet") if panel["type"] == "stat"}
+    for title in ("Nodes", "Not training", "Stuck"):
+        counted = re.match(r"count\((?:count|max) by \(([^)]*)\)", counts[title])
+        assert counted, title
+        assert counted[1] == "zone, node", title
+
+
+def test_what_is_well_by_the_cloud_is_not_red() -> None:
+    (timeline,) = (panel for panel in panels("node") if panel["title"].startswith("State and health"))
+    colors = {
+        override["matcher"]["options"]: override["properties"][0]["value"][0]["options"]["1"]["color"]
+        for override in timeline["fieldConfig"]["overrides"]
+    }
+    assert (colors["READY"], colors["HEALTHY"]) == ("green", "green")
