@@ -135,6 +135,9 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
                 proof.play(act)
         proof.finish()
         if not only:
+            watch.train()
+            text = f'tpuwatch_workload_input_wait_ratio{{instance="{own["instance"]}"}}'
+            wait_for(lambda: stack.query(text), text, PATIENCE_SECONDS)
             places = [(own["instance"], "job-1"), (fleet.outside.address, NODE)]
             choices = [{"instance": instance, "zone": ZONE, "node": node} for instance, node in places]
             lacking = without_data(stack, since, time.time(), choices)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,6 +79,23 @@ class Watch:
             for number in range(1, 5):
                 self.outside.judged(f"job-{number}", "healthy")
             yield self
+
+    def train(self) -> None:
+        """This process says what a training loop does: sixty steps of a second, of which a tenth waited for input."""
+        self.inside.machine.process(os.getpid())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.connect(str(self.inside.state / "heartbeats.socket"))
+            for step in range(1, 61):
+                numbers = {"loss": 1 / step}
+                message = {
+                    "step": step,
+                    "steps": 1,
+                    "seconds": 1.0,
+                    "input_seconds": 0.1,
+                    "numbers": numbers,
+                    "nan": [],
+                }
+                sender.send(json.dumps(message).encode())
 
     # -- what goes wrong, and is over at the end of each
 
