@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.e2e.daemon_in_cloud import AS_IT_WAS
 from tests.e2e.daemon_process import wait_for
-from tests.proof.monitoring.dashboards import queries, without_data
+from tests.proof.monitoring.dashboards import STEP_SECONDS, queries, without_data
 from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
 from tests.proof.monitoring.watch import NODES, OOM, Watch
@@ -137,7 +137,7 @@ def run(scratch: Path, print_line: Callable[[str], None], only: str = "") -> lis
         if not only:
             watch.train()
             text = f'tpuwatch_workload_input_wait_ratio{{instance="{own["instance"]}"}}'
-            wait_for(lambda: stack.query(text), text, PATIENCE_SECONDS)
+            wait_for(lambda: stack.range(text, since, time.time(), STEP_SECONDS), text, PATIENCE_SECONDS)
             places = [(own["instance"], "job-1"), (fleet.outside.address, NODE)]
             choices = [{"instance": instance, "zone": ZONE, "node": node} for instance, node in places]
             lacking = without_data(stack, since, time.time(), choices)
