@@ -239,6 +239,9 @@ def test_a_state_directory_that_cannot_be_had(daemon: DaemonProcess) -> None:
         status, body = daemon.ask("/readyz", address)
         assert status == 503
         assert "Events are held in memory only. The store cannot be kept in" in body
+        looked = re.compile(r'^tpuwatch_loop_last_success_timestamp_seconds\{loop="logs"\} [1-9]', re.MULTILINE)
+        # What is there before the first look is history.
+        wait_for(lambda: looked.search(daemon.ask("/metrics", address)[1]), "the first look")
         (daemon.logs / libtpu_name()).write_text(record(1))
         wait_for(lambda: f"{EVENTS} 1.0" in daemon.ask("/metrics", address)[1], "the event")
         assert "it is in memory, and lost when tpuwatch ends" in daemon.ask("/api/v1/status", address)[1]
