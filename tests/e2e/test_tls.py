@@ -89,10 +89,10 @@ def target(outside: DaemonInCloud, inside: DaemonInCloud) -> bool:
     return labels.get("__scheme__") == "https"
 
 
-def test_peers_commands_and_scrapers_over_tls(site: Site, tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "ca")
+@contextmanager
+def two_daemons(site: Site, tmp_path: Path, authority: Authority) -> Iterator[tuple[SecureDaemon, SecureDaemon, Path]]:
+    """One on a node, one elsewhere that watches it, and the file with the token that the second sends."""
     nowhere = {"GCE_METADATA_HOST": NOBODY, "GCE_METADATA_IP": NOBODY}
-    up = f'tpuwatch_peer_up{{node="train-1",zone="{ZONE}"}}'
     with (
         SecureDaemon(tmp_path / "inside", site, authority) as inside,
         SecureDaemon(tmp_path / "outside", site, authority, environ=nowhere) as outside,
@@ -101,6 +101,13 @@ def test_peers_commands_and_scrapers_over_tls(site: Site, tmp_path: Path) -> Non
         sent = write_token(tmp_path / "sent", TOKEN)
         outside.watch(**peers(inside, authority, sent))
         outside.start()
+        yield inside, outside, sent
+
+
+def test_peers_commands_and_scrapers_over_tls(site: Site, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "ca")
+    up = f'tpuwatch_peer_up{{node="train-1",zone="{ZONE}"}}'
+    with two_daemons(site, tmp_path, authority) as (inside, outside, sent):
         wait_for(lambda: outside.counted(up) == 1, "its answer")
         assert inside.metric("tpuwatch_http_certificate_expiry_timestamp_seconds") > 1.7e9
         wait_for(lambda: target(outside, inside), "its address")
@@ -131,15 +138,7 @@ def test_peers_commands_and_scrapers_over_tls(site: Site, tmp_path: Path) -> Non
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed")
 def test_prometheus_scrapes_and_discovers_as_documented(site: Site, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
-    nowhere = {"GCE_METADATA_HOST": NOBODY, "GCE_METADATA_IP": NOBODY}
-    with (
-        SecureDaemon(tmp_path / "inside", site, authority) as inside,
-        SecureDaemon(tmp_path / "outside", site, authority, environ=nowhere) as outside,
-    ):
-        inside.start()
-        sent = write_token(tmp_path / "sent", TOKEN)
-        outside.watch(**peers(inside, authority, sent))
-        outside.start()
+    with two_daemons(site, tmp_path, authority) as (inside, outside, sent):
         wait_for(lambda: target(outside, inside), "its address")
         blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "alerts.md").read_text(), re.DOTALL)
         (shown,) = [block for block in blocks if "credentials_file" in block]

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 class Reloaded(Generic[T]):
     """A value made from files. Thread-safe.
 
-    Whoever renews the files need not tell anybody. If the value cannot be made from what they hold now, the one before
+    Renewed files need no signal. If the value cannot be made from what they hold now, the one before
     stays in use until they change again: a certificate and its key are not replaced in one moment.
     """
 

@@ -17,6 +17,7 @@ from tpuwatch import __version__
 from tpuwatch.core import ConfigError, Reloaded, TpuwatchError
 from tpuwatch.google import Connector, DeadlineSocket, TooLargeError, read_whole
 from tpuwatch.model import Problem
+from tpuwatch.signals.client_tls import trusting
 
 if TYPE_CHECKING:
     import ssl
@@ -133,13 +134,7 @@ class KubernetesApi:
     def _trust(self) -> ssl.SSLContext:
         import ssl
 
-        try:
-            context = ssl.create_default_context(cafile=str(self._ca_file))
-        except ssl.SSLError as error:
-            raise ConfigError(f"{self._ca_file} holds no certificate in PEM that can be read") from error
-        except OSError as error:
-            raise ConfigError(f"{self._ca_file} cannot be read: {error.strerror}") from error
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = trusting(str(self._ca_file))
         # Python 3.13 is strict by default, and refuses authorities of clusters that lack a key identifier.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         return context

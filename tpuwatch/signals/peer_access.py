@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import ConfigError, Reloaded, read_tokens
+from tpuwatch.core import Reloaded, read_tokens
+from tpuwatch.signals.client_tls import trusting
 
 if TYPE_CHECKING:
     import ssl
@@ -31,7 +32,7 @@ class PeerAccess:
         """For connections to them."""
         if self._context is None:
             paths = (Path(self._ca_file),) if self._ca_file else ()
-            self._context = Reloaded(paths, self._trust)
+            self._context = Reloaded(paths, lambda: trusting(self._ca_file))
         return self._context.get()
 
     def headers(self) -> dict[str, str]:
@@ -42,15 +43,3 @@ class PeerAccess:
             path = Path(self._token_file)
             self._tokens = Reloaded((path,), lambda: read_tokens(path))
         return {"Authorization": f"Bearer {self._tokens.get()[0]}"}
-
-    def _trust(self) -> ssl.SSLContext:
-        import ssl  # seldom needed
-
-        try:
-            context = ssl.create_default_context(cafile=self._ca_file or None)
-        except ssl.SSLError as error:
-            raise ConfigError(f"{self._ca_file} holds no certificate in PEM that can be read") from error
-        except OSError as error:
-            raise ConfigError(f"{self._ca_file} cannot be read: {error.strerror}") from error
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        return context
