@@ -19,7 +19,7 @@ MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example lock dist deb clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,10 @@ man: $(VENV)/.run-stamp ## Write the man page from the parsers
 
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml
+
+# What reads the table while it is made anew finds an empty one, and derives all.
+literals: $(VENV)/.run-stamp ## Write the table of literals from the rules, after a change to one of their patterns
+	$(BIN)/python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json
 
 lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock

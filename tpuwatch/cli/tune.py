@@ -240,7 +240,7 @@ def _document(
 
 def _workload(outlook: Outlook) -> dict[str, Any]:
     from tpuwatch.core import times
-    from tpuwatch.web import serializers
+    from tpuwatch.web import log_documents
 
     plan, decision, stored = outlook.plan, outlook.plan.decision, outlook.stored
     return {
@@ -257,7 +257,7 @@ def _workload(outlook: Outlook) -> dict[str, Any]:
         "host": asdict(outlook.host),
         "warnings": list(outlook.warnings),
         **times("reset", outlook.reset),
-        "launches": [serializers.launch(launch) for launch in outlook.launches],
+        "launches": [log_documents.launch(launch) for launch in outlook.launches],
     }
 
 

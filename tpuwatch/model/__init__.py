@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         TunePlan,
         VariableSetting,
         is_workload,
+        workload_of,
     )
     from tpuwatch.model.verdict import (
         BAD,
@@ -225,6 +226,7 @@ else:
                 "WORKLOAD_PATTERN",
                 "WORKLOAD_VARIABLE",
                 "is_workload",
+                "workload_of",
             ],
             "verdict": [
                 "Action",

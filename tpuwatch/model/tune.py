@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tpuwatch.model.launches import Launch
+
 SIZE: Final = "TPU_PREMAPPED_BUFFER_SIZE"
 THRESHOLD: Final = "TPU_PREMAPPED_BUFFER_TRANSFER_THRESHOLD_BYTES"
 
@@ -35,6 +37,11 @@ DIRECTIONS: Final = ("set", "up", "down", "back", "changed", "unset")  # of a ch
 def is_workload(name: str) -> bool:
     """Whether that can be a workload's name."""
     return re.fullmatch(WORKLOAD_PATTERN, name) is not None
+
+
+def workload_of(launch: Launch) -> str:
+    """The workload that a launch is of."""
+    return launch.workload if is_workload(launch.workload) else DEFAULT_WORKLOAD
 
 
 class SizeStep(str, Enum):

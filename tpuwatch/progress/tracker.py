@@ -5,11 +5,11 @@ A step's time is compared with the loop's own median, so that no configuration h
 
 from __future__ import annotations
 
-import statistics
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import median
 from tpuwatch.model import LOOP_FAULTS, Cause, ProgressSource, StepReport, TrainingLoop
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Samples:
 
     @property
     def median(self) -> float | None:
-        return statistics.median(self.values) if self.values else None
+        return median(self.values) if self.values else None
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class ProgressTracker:
         since = at - max(RECENT_SECONDS, RECENT_STEPS * usual)
         while len(loop.recent) > RECENT_STEPS and loop.recent[0][0] < since:
             loop.recent.popleft()
-        loop.step_seconds = statistics.median(one for _, one, _ in loop.recent)
+        loop.step_seconds = median(one for _, one, _ in loop.recent)
         waits = [(one, wait) for _, one, wait in loop.recent if wait is not None]
         total = sum(one for one, _ in waits)
         loop.input_share = min(1.0, sum(wait for _, wait in waits) / total) if total > 0 else None

@@ -159,16 +159,16 @@ def _add_stored(archive: Archive, name: str, what: str, sources: Sources, why: s
 
 def _of_store(name: str, sources: Sources, why: str) -> Any:
     from tpuwatch.store import StoreReader
-    from tpuwatch.web import serializers
+    from tpuwatch.web import log_documents
 
     try:
         store = StoreReader.open(_state(sources))
         if name == "launches.json":
-            return {"launches": [serializers.launch(one) for one in store.launches(200)]}
+            return {"launches": [log_documents.launch(one) for one in store.launches(200)]}
         newest = store.events(limit=_EVENTS, newest_first=True)
     except TpuwatchError as error:
         raise TpuwatchError(f"{why}; {error}") from error
-    return {"events": [serializers.event(one) for one in reversed(newest)]}
+    return {"events": [log_documents.event(one) for one in reversed(newest)]}
 
 
 def _state(sources: Sources) -> Path:

@@ -6,8 +6,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import format_size
-from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, DEFAULT_WORKLOAD, SIZE, Bounds, Cause, Remedy, SizeStep, TuneHost
-from tpuwatch.tune.planner import workload_of
+from tpuwatch.model import (
+    DEFAULT_PREMAPPED_BYTES,
+    DEFAULT_WORKLOAD,
+    SIZE,
+    Bounds,
+    Cause,
+    Remedy,
+    SizeStep,
+    TuneHost,
+    workload_of,
+)
 from tpuwatch.tune.policy import decide
 from tpuwatch.tune.proposal import GUIDE
 

@@ -6,9 +6,9 @@ only ever takes longer than it should, hence of an even number at one size the l
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import median, median_low
 from tpuwatch.model import Fit
 from tpuwatch.tune.sizes import MAX_BYTES
 
@@ -56,7 +56,7 @@ def typical(points: Iterable[Point]) -> dict[int, float]:
     found: dict[int, list[float]] = {}
     for size, seconds in points:
         found.setdefault(size, []).append(seconds)
-    return {size: statistics.median_low(found[size]) for size in sorted(found)}
+    return {size: median_low(found[size]) for size in sorted(found)}
 
 
 def _line(points: Sequence[Point]) -> tuple[float, float] | None:
@@ -70,12 +70,12 @@ def _line(points: Sequence[Point]) -> tuple[float, float] | None:
     ]
     if not slopes:
         return None
-    slope = statistics.median(slopes)
-    return statistics.median_low([seconds - slope * size for size, seconds in points]), slope
+    slope = median(slopes)
+    return median_low([seconds - slope * size for size, seconds in points]), slope
 
 
 def _spread(points: Sequence[Point], line: tuple[float, float]) -> float:
-    return statistics.median([abs(seconds - line[0] - line[1] * size) for size, seconds in points])
+    return median([abs(seconds - line[0] - line[1] * size) for size, seconds in points])
 
 
 def _is_far(point: Point, line: tuple[float, float], spread: float) -> bool:

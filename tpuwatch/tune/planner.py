@@ -15,7 +15,6 @@ from tpuwatch.core import AuditFile, TuneError, capital, read_trusted, times
 from tpuwatch.launches import make_drop_box
 from tpuwatch.libtpu import log_settings
 from tpuwatch.model import (
-    DEFAULT_WORKLOAD,
     SIZE,
     THRESHOLD,
     Bounds,
@@ -23,7 +22,7 @@ from tpuwatch.model import (
     TunedStatus,
     TunePlan,
     VariableSetting,
-    is_workload,
+    workload_of,
 )
 from tpuwatch.tune import changes as change_events
 from tpuwatch.tune.changes import changes
@@ -85,11 +84,6 @@ def launches_by_workload(
         if resets.get(name, 0.0) <= launch.started <= now + _AHEAD_SECONDS:
             found.setdefault(name, []).append(launch)
     return dict(sorted(found.items(), key=lambda item: item[1][-1].started))
-
-
-def workload_of(launch: Launch) -> str:
-    """The workload that a launch is of."""
-    return launch.workload if is_workload(launch.workload) else DEFAULT_WORKLOAD
 
 
 def make_plan(

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import LoopGroup, StoreError, TuneError
 from tpuwatch.ingest import bad_value_events
 from tpuwatch.launches import discard_record, take_records
-from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep, TunedStatus, TuneStatus
+from tpuwatch.model import DEFAULT_WORKLOAD, SizeStep, TunedStatus, TuneStatus, workload_of
 from tpuwatch.tune.plan import plan_times, read_resets
-from tpuwatch.tune.planner import MAX_PLANS, Planner, launches_by_workload, workload_of
+from tpuwatch.tune.planner import MAX_PLANS, Planner, launches_by_workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import median_low
 from tpuwatch.tune.fit import fit_line, largest_within
 from tpuwatch.tune.history import Kind, LaunchSample, host_as_observed, latest_runs, samples_of
 from tpuwatch.tune.sizes import Room, down, room, up
@@ -74,7 +74,7 @@ class TuneSituation:
         times, limit = self.times(size), self.bounds.init_seconds
         idle = size > self.host.default_bytes and not self.failures(None)
         mostly = limit if idle else (1 + _PATIENCE) * limit
-        return bool(times) and (times[0] > limit or statistics.median_low(times) > mostly)
+        return bool(times) and (times[0] > limit or median_low(times) > mostly)
 
     @property
     def fast(self) -> int | None:

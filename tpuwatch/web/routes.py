@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from tpuwatch.core import TpuwatchError, dumps, parse_time, redact, times
 from tpuwatch.model import Cause, RestartsStatus, TuneStatus, present_problems, rank, worst_first
-from tpuwatch.web import serializers
+from tpuwatch.web import log_documents, serializers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -178,7 +178,7 @@ class Api:
             after_id=_integer("after", values["after"], 0, MAX_ID) if "after" in values else None,
             limit=_limit(values),
         )
-        return {"events": [serializers.event(event) for event in events], "last_id": last}
+        return {"events": [log_documents.event(event) for event in events], "last_id": last}
 
     def findings(self, query: str) -> dict[str, Any]:
         """Findings in the order in which to act, those that are over last; each with when it was last seen."""
@@ -188,7 +188,7 @@ class Api:
         return {
             "findings": [
                 {
-                    **serializers.finding(finding),
+                    **log_documents.finding(finding),
                     **times("seen", finding.last.when),  # many records have no time
                     "over": why is not None,
                     "over_because": why,
@@ -200,7 +200,7 @@ class Api:
     def launches(self, query: str) -> dict[str, Any]:
         """Launches, the newest first."""
         limit = _limit(parameters(query, ("limit",)))
-        return {"launches": [serializers.launch(launch) for launch in self._view.launches(limit)]}
+        return {"launches": [log_documents.launch(launch) for launch in self._view.launches(limit)]}
 
     def nodes(self, query: str) -> dict[str, Any]:
         """Watched nodes, worst first, and the number of nodes with each verdict."""

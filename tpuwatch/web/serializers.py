@@ -6,13 +6,14 @@ Sizes are bytes, durations seconds, times as in tpuwatch.core.json_text. Imports
 from __future__ import annotations
 
 from dataclasses import asdict
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from tpuwatch.core import clean, format_size, length, redact, times
 from tpuwatch.model import Blocked, Breaker, Phase, split_label
 from tpuwatch.restart import has_ended, owner_words
+from tpuwatch.web.fields import fields, rows
+from tpuwatch.web.log_documents import launch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -20,13 +21,10 @@ if TYPE_CHECKING:
     from tpuwatch.model import (
         CloudNode,
         DaemonStatus,
-        Event,
-        Finding,
         Host,
         Identity,
         JudgedNode,
         Judgement,
-        Launch,
         Peer,
         Probe,
         Problems,
@@ -62,79 +60,12 @@ _TUNE_TEXT: Final = 500
 _MAX_REASONS: Final = 20
 _MAX_LOOPS: Final = 20  # in the status document
 _STATUS_WORKLOADS: Final = 10  # in the status document
-_PLACE: Final = "file time text rule"  # of an event
-_TIMES: Final = frozenset(  # the fields that are times, in whatever document they stand
-    (
-        *("time", "observed", "now", "started", "ended", "last_heard", "last_success", "last_written", "booted"),
-        *("last_oom_kill", "at", "tried", "since", "start", "end", "latest_start", "answered", "silent_since"),
-        *("requested", "entered", "began", "suspect_since", "counts_from", "stepped", "heard"),
-    )
-)
-
-
-def _document(value: object, names: str) -> dict[str, Any]:
-    """The fields of `value` that `names` lists, in that order: times as `times` gives them, enums as their values."""
-    document: dict[str, Any] = {}
-    for name in names.split():
-        one = getattr(value, name)
-        if name in _TIMES:
-            document.update(times(name, one))
-        elif isinstance(one, Enum):
-            document[name] = one.value
-        else:
-            document[name] = list(one) if isinstance(one, tuple) else one
-    return document
-
-
-def _documents(values: Iterable[object], names: str) -> list[dict[str, Any]]:
-    return [_document(value, names) for value in values]
-
-
-def event(event: Event) -> dict[str, Any]:
-    """An event with everything that the store holds of it."""
-    shown = _document(
-        event, "id cause rule time observed severity pid file offset text details history repeats since key"
-    )
-    return {**shown, "key": event.key.hex(), "places": _documents(event.places, "file offset time severity")}
-
-
-def launch(launch: Launch) -> dict[str, Any]:
-    """A launch: one process that initialised the TPU, or tried to."""
-    document = _document(
-        launch,
-        "id pid user host started outcome cause init_seconds build chips chip_kind"
-        " premapped_bytes premapped_threshold_bytes premapped_partitions last_heard environment workload faults"
-        " premapped_failures premapped_need_bytes premapped_asked_bytes boot_id ended exit_status history output",
-    )
-    document["pid"] = None if launch.output else launch.pid
-    whole = {name: redact(f"{name}={value}") for name, value in launch.environment.items()}
-    return {
-        **document,
-        "failed_after_start": launch.failed_after_start or None,
-        "environment": {name: text.partition("=")[2] for name, text in whole.items()},
-    }
-
-
-def finding(finding: Finding) -> dict[str, Any]:
-    """A finding: what is wrong, where it was first seen, and what to do, the first step first."""
-    return {
-        **_document(finding, "cause count summary"),
-        "first": {**_document(finding.first, _PLACE), "line": finding.line},
-        "last": _document(finding.last, _PLACE),
-        "details": finding.details,
-        "remedy": _documents(finding.remedy, "do source"),
-    }
-
-
-def diagnosis(findings: Iterable[Finding], launches: Iterable[Launch]) -> dict[str, Any]:
-    """What `tpuwatch diagnose --json` prints: findings in the order in which to act, and launches."""
-    return {"findings": [finding(one) for one in findings], "launches": [launch(one) for one in launches]}
 
 
 def node(node: JudgedNode) -> dict[str, Any]:
     """A watched node: its verdict with reasons and remedy, and its state in the cloud."""
     return {
-        **_document(node, "node project zone own"),
+        **fields(node, "node project zone own"),
         **_judgement(node.judgement),
         "cloud": cloud_node(node.cloud) if node.cloud else None,
         "peer": _peer(node.peer) if node.peer else None,
@@ -145,14 +76,14 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict.value,
         **times("judged", judgement.at),
-        **_document(judgement, "since confidence action summary"),
+        **fields(judgement, "since confidence action summary"),
         "kind": judgement.kind.value if judgement.kind else None,
         "sources": _values(judgement.sources),
         "reasons": [
-            {**_document(one, "signal text at idle"), "sources": _values(one.sources)} for one in judgement.reasons
+            {**fields(one, "signal text at idle"), "sources": _values(one.sources)} for one in judgement.reasons
         ],
-        **_document(judgement, "suspect_since counts_from contradictions missing"),
-        "remedy": _documents(judgement.remedy, "do source"),
+        **fields(judgement, "suspect_since counts_from contradictions missing"),
+        "remedy": rows(judgement.remedy, "do source"),
     }
 
 
@@ -164,10 +95,10 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
     """A node as the Cloud TPU API shows it."""
     maintenance = node.maintenance
     return {
-        **_document(node, "name state health health_description"),
-        "symptoms": _documents(node.symptoms, "kind at worker details"),
-        **_document(node, "accelerator runtime_version hosts spot queued_resource address addresses"),
-        "maintenance": maintenance and _document(maintenance, "kind status start end latest_start can_reschedule"),
+        **fields(node, "name state health health_description"),
+        "symptoms": rows(node.symptoms, "kind at worker details"),
+        **fields(node, "accelerator runtime_version hosts spot queued_resource address addresses"),
+        "maintenance": maintenance and fields(maintenance, "kind status start end latest_start can_reschedule"),
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),
         "labels": dict(node.labels),
@@ -192,13 +123,13 @@ def identity(identity: Identity) -> dict[str, Any]:
 
 def signal(signal: SignalStatus) -> dict[str, Any]:
     """A signal: when it last answered, and why it did not when it was asked last."""
-    return _document(signal, "name problem detail at tried")
+    return fields(signal, "name problem detail at tried")
 
 
 def runtime(runtime: Runtime) -> dict[str, Any]:
     """What the runtime metrics of the processes that hold the TPU report."""
     ports = [
-        {**_document(port, "port problem detail since hlo_queue"), "chips": [asdict(chip) for chip in port.chips]}
+        {**fields(port, "port problem detail since hlo_queue"), "chips": [asdict(chip) for chip in port.chips]}
         for port in runtime.ports
     ]
     return {"ports": ports}
@@ -206,7 +137,7 @@ def runtime(runtime: Runtime) -> dict[str, Any]:
 
 def _probe(probe: Probe) -> dict[str, Any]:
     return {
-        **_document(probe, "id framework boot_id verdict began ended"),
+        **fields(probe, "id framework boot_id verdict began ended"),
         "summary": redact(probe.summary),
         "objection": probe.objection or None,
     }
@@ -215,19 +146,19 @@ def _probe(probe: Probe) -> dict[str, Any]:
 def host(host: Host) -> dict[str, Any]:
     """The machine: who holds the TPU, memory, kills, and what could not be examined."""
     return {
-        **_document(host, "boot_id booted"),
+        **fields(host, "boot_id booted"),
         "holders": [
             {
-                **_document(one, "pid user command started devices locks cpu_cores trusted blocked_seconds"),
+                **fields(one, "pid user command started devices locks cpu_cores trusted blocked_seconds"),
                 "kind": one.kind.value if one.kind else None,
             }
             for one in host.holders
         ],
-        **_document(
+        **fields(
             host,
             "lock_file memory_total_bytes memory_available_bytes memory_pinned_bytes oom_kills last_oom_kill unseen",
         ),
-        "listeners": _documents(host.listeners, "port since"),
+        "listeners": rows(host.listeners, "port since"),
         "probe": _probe(host.probe) if host.probe is not None else None,
     }
 
@@ -235,8 +166,8 @@ def host(host: Host) -> dict[str, Any]:
 def training_loop(loop: TrainingLoop, now: float) -> dict[str, Any]:
     """How far a training loop has come by its own word, and in one line."""
     return {
-        **_document(loop, "source name pid user began step total stepped heard loss tokens_per_second step_seconds"),
-        **_document(loop, "usual_step_seconds input_share done alive"),
+        **fields(loop, "source name pid user began step total stepped heard loss tokens_per_second step_seconds"),
+        **fields(loop, "usual_step_seconds input_share done alive"),
         "faults": [cause.value for cause in loop.faults],
         "sentence": loop.sentence(now),
     }
@@ -245,7 +176,7 @@ def training_loop(loop: TrainingLoop, now: float) -> dict[str, Any]:
 def _peer(peer: Peer) -> dict[str, Any]:
     word = peer.verdict
     return {
-        **_document(peer, "answered silent_since refuses boot_id"),
+        **fields(peer, "answered silent_since refuses boot_id"),
         "verdict": word.verdict.value if word else None,
         "summary": word.summary if word else None,
         "sources": _values(word.sources) if word else [],
@@ -256,16 +187,16 @@ def status(status: DaemonStatus) -> dict[str, Any]:
     """The daemon's state as JSON."""
     not_ready = status.not_ready()
     return {
-        **_document(status, "version host_name state"),
+        **fields(status, "version host_name state"),
         "ready": not not_ready,
         "not_ready": not_ready,
-        **_document(status, "now started uptime_seconds"),
-        "loops": _documents(status.loops, "name fresh last_success"),
-        "files": _documents(status.files, "path size_bytes read_bytes lag_bytes last_written"),
-        "problems": _documents(status.problems, "path reason"),
+        **fields(status, "now started uptime_seconds"),
+        "loops": rows(status.loops, "name fresh last_success"),
+        "files": rows(status.files, "path size_bytes read_bytes lag_bytes last_written"),
+        "problems": rows(status.problems, "path reason"),
         "notices": list(status.notices),
         "config_source": status.config_source,
-        "store": _document(status.store, "path durable events detail"),
+        "store": fields(status.store, "path durable events detail"),
         "last_launch": launch(status.last_launch) if status.last_launch else None,
         "identity": identity(status.identity) if status.identity else None,
         "node": node(status.node) if status.node else None,
@@ -316,31 +247,31 @@ def _place(label: str) -> dict[str, str]:
 
 
 def _budget(budget: RestartBudget) -> dict[str, Any]:
-    return _document(budget, "restarts max_restarts window_seconds node_window_seconds breaker_opens")
+    return fields(budget, "restarts max_restarts window_seconds node_window_seconds breaker_opens")
 
 
 def restart(record: RestartRecord) -> dict[str, Any]:
     """What the ledger holds of one node."""
     return {
-        **_document(record.target, "node zone project"),
-        **_document(record, "action phase open cause reason evidence signals sources actor requested entered"),
+        **fields(record.target, "node zone project"),
+        **fields(record, "action phase open cause reason evidence signals sources actor requested entered"),
         **times("began", record.began or None),
         "driver": owner_words(record.lease.owner) if record.lease.owner else None,
         "driver_ended": has_ended(record.lease.owner),
-        **_document(record, "operations stops tries failure"),
+        **fields(record, "operations stops tries failure"),
         **times("not_before", record.not_before or None),
         "note": record.note,
-        "history": _documents(record.history, "action phase cause began ended stops actor reason note"),
+        "history": rows(record.history, "action phase cause began ended stops actor reason note"),
     }
 
 
 def restart_decision(decision: RestartDecision) -> dict[str, Any]:
     """The latest decision on one node."""
     return {
-        **_document(decision, "at verdict wanted act blocked sentence"),
+        **fields(decision, "at verdict wanted act blocked sentence"),
         "person_needed": decision.needs_operator,
         **times("retry", decision.retry_at),
-        **_document(decision, "signals sources evidence against held_seconds"),
+        **fields(decision, "signals sources evidence against held_seconds"),
     }
 
 

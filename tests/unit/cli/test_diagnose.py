@@ -265,3 +265,18 @@ def test_what_a_person_writes_counts_in_a_short_text_alone(here: Path, capsys: p
         assert main(["diagnose", "--json", name]) == 0
     documents = [json.loads(line) for line in capsys.readouterr().out.replace("}\n{", "}\0{").split("\0")]
     assert [[finding["cause"] for finding in document["findings"]] for document in documents] == [["hang"], []]
+
+
+def test_only_what_a_text_needs_is_loaded(here: Path) -> None:
+    (here / "job.log").write_text(
+        "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 544.00M. That "
+        "was not possible. There are 288.00M free.\n"
+    )
+    code = (
+        "import sys; from tpuwatch.cli.main import main; main(['diagnose', 'job.log'])\n"
+        "heavy = {'pydantic', 'prometheus_client', 'http', 'sqlite3', 'logging', 'statistics', 'secrets', 'difflib',\n"
+        "         'tpuwatch.restart', 'tpuwatch.store', 'tpuwatch.tune.planner', 'tpuwatch.model.status'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=True)
+    assert (b"premapped" in done.stdout, done.stderr) == (True, b"[]\n")

@@ -36,7 +36,7 @@ from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.findings import print_finding
 from tpuwatch.tune.environment import LaunchEnvironment
 from tpuwatch.tune.plan import read_plan, write_plan
-from tpuwatch.web import serializers
+from tpuwatch.web import log_documents
 
 
 def test_the_generation_that_the_plan_knew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_the_report_itself_is_no_failure() -> None:
             printed, findings = io.StringIO(), findings_in(example.encode(), scanner, "job.log")
             console = Console(printed, prefix=PREFIX, width=80)
             for number, finding in enumerate(findings, 1):
-                print_finding(console, serializers.finding(finding), number=number)
+                print_finding(console, log_documents.finding(finding), number=number)
             text = printed.getvalue()
             assert not matches_in(text.encode(), scanner, "job.log"), text
             read_again += bool(matches_in(text.replace(PREFIX, "").encode(), scanner, "job.log"))
@@ -193,7 +193,7 @@ def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
 ) -> None:
     (tmp_path / "c.toml").write_text(f'[tune]\ndir = "{tmp_path}/none"\nlog_dir = "{tmp_path}/logs"\n')
     scanner = Scanner(load_catalogue())
-    findings = [serializers.finding(one) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
+    findings = [log_documents.finding(one) for one in findings_in(EXHAUSTED, scanner, "<stderr>", NOW)]
     failed = launch(premapped_need_bytes=17 << 28)
     found = {"findings": findings, "records": [asdict(failed)]}
     before = TunePlan("train", NOW - 500, (), SizeDecision(SizeStep.START, None, None, ("It starts.",)))

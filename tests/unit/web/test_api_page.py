@@ -17,7 +17,7 @@ from tpuwatch.model.signals import Peer
 from tpuwatch.model.status import RestartsStatus
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
-from tpuwatch.web import serializers
+from tpuwatch.web import log_documents, serializers
 from tpuwatch.web.routes import Api
 
 PAGE = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
@@ -59,9 +59,9 @@ RESTARTS = RestartsStatus(
 DOCUMENTS: dict[str, dict[str, Any]] = {
     "Status": Api(samples.SampleView(samples.watching())).status(""),
     "Node": serializers.node(samples.node(peer=Peer(NOW, silent_since=NOW))),
-    "Event": serializers.event(samples.event()),
+    "Event": log_documents.event(samples.event()),
     "Finding": Api(samples.SampleView(wrong=[samples.finding()])).findings("")["findings"][0],
-    "Launch": serializers.launch(samples.launch()),
+    "Launch": log_documents.launch(samples.launch()),
     "Restarts": serializers.restarts(RESTARTS, NOW, 10),
 }
 

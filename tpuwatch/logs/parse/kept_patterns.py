@@ -1,4 +1,4 @@
-"""Keeps compiled patterns in a directory: to compile them takes a second or two, to load them milliseconds.
+"""Keeps compiled patterns and literals in a directory: to compile them takes a second or two, to load milliseconds.
 
 A file of another version (of Hyperscan too, which checks that), of another machine, or damaged is as good as none: the
 patterns are compiled again. Hyperscan trusts what it loads, so nothing is read that another user can have written.
@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PREFIX: Final = "patterns-"
-_KEPT: Final = 4  # files: the daemon, `diagnose` and `exec` have other rules each
+_KEPT: Final = 8  # files: `diagnose` of short texts, of long ones and `exec` have other rules each
 _MAX_BYTES: Final = 64 << 20
 _OTHERS: Final = 0o022  # the mode of what others can write to
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,7 +41,7 @@ class KeptPatterns:
 
     def __init__(self, directory: Path, patterns: Iterable[str]) -> None:
         """`patterns`: of the rules, in order."""
-        made_from = [__version__, platform.machine(), *patterns]
+        made_from = [__version__, os.uname().machine, *patterns]
         self._key = hashlib.blake2b(json.dumps(made_from).encode(), digest_size=16).digest()
         self._path = directory / f"{_PREFIX}{self._key.hex()}"
 

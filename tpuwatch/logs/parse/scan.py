@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import hyperscan
@@ -59,22 +60,27 @@ class Scanner:
         background: Callable[[Callable[[], None]], None] = _in_thread,
         kept: Path | None = None,
     ) -> None:
-        """`background` runs the compilation of the patterns beside the caller. `kept`: a directory to keep them in."""
+        """`background` runs the compilation of the patterns beside the caller.
+
+        `kept`: a directory to keep what was compiled in, literals and patterns.
+        """
         self.catalogue = catalogue
         self.order = {rule: place for place, rule in enumerate(catalogue.rules)}
         called: dict[tuple[bytes, bool], list[Rule]] = {}
         for rule in catalogue.rules:
             for anchor in rule.anchors:
                 called.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
-        self.literals = _LiteralSearch(called)
-        # Those with digits, all digits alike and in lower case: another line of the same shape may not have them.
-        self.numbered_literals = [
-            alike(literal).lower() for literal, _ in called if any(byte in b"0123456789" for byte in literal)
-        ]
+        self.literals = _LiteralSearch(called, kept=kept)
         self.patterns: _PatternSearch | None = None
         self._background = background
         self._kept = kept
         self._fruitless = 0  # records
+
+    @cached_property
+    def numbered_literals(self) -> list[bytes]:
+        """Those with digits, all digits alike and in lower case: another line of the same shape may not have them."""
+        literals = {anchor.literal for rule in self.catalogue.rules for anchor in rule.anchors}
+        return [alike(literal).lower() for literal in literals if any(byte in b"0123456789" for byte in literal)]
 
     def note_fruitless(self) -> None:
         """Note a record in which a literal was found and no rule matched."""
@@ -141,14 +147,23 @@ def _within(
 class _LiteralSearch:
     """The literals of rules."""
 
-    def __init__(self, called: Mapping[tuple[bytes, bool], Iterable[Rule]], ids: Iterable[int] | None = None) -> None:
-        """`called`: the rules of each literal, which is in any case or not. `ids`: of those that are searched."""
+    def __init__(
+        self,
+        called: Mapping[tuple[bytes, bool], Iterable[Rule]],
+        ids: Iterable[int] | None = None,
+        *,
+        kept: Path | None = None,
+    ) -> None:
+        """`called`: the rules of each literal, which is in any case or not. `ids`: of those that are searched.
+
+        `kept`: a directory to keep them in, compiled.
+        """
         self._called = called
         self.rules: list[tuple[Rule, ...]] = [tuple(rules) for rules in called.values()]
         self.lengths: list[int] = [len(literal) for literal, _ in called]
         literals = list(called)
         numbers = list(range(len(literals)) if ids is None else ids)
-        self._search = _Search.compile([literals[number] for number in numbers], numbers, literal=True)
+        self._search = _kept_literals([literals[number] for number in numbers], numbers, kept)
 
     def only(self, ids: Iterable[int]) -> _LiteralSearch:
         """The search for these literals, with the same numbers."""
@@ -305,6 +320,20 @@ class _Search:
         if self.database is not None:
             self.database.scan(text, match_event_handler=on_match)
         return found
+
+
+def _kept_literals(literals: list[tuple[bytes, bool]], ids: list[int], directory: Path | None) -> _Search:
+    """The search for literals, kept in the directory if there is one: to compile them takes 50 ms."""
+    if directory is None:
+        return _Search.compile(literals, ids, literal=True)
+    kept = KeptPatterns(directory, ["literals", *map(repr, zip(ids, literals, strict=True))])
+    known = kept.load()
+    if known is not None:
+        return _Search(known[1])
+    search = _Search.compile(literals, ids, literal=True)
+    if search.database is not None:
+        kept.save([], search.database)
+    return search
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -6,7 +6,6 @@ configuration. A bad rule is refused by name and the others load. Patterns are R
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,8 +16,9 @@ import tomli
 
 from tpuwatch.core import RuleError
 from tpuwatch.logs.parse import exception_chains
-from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, fewest, weak
+from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, weak
 from tpuwatch.logs.rules.rule import MACROS, RECOVERING, RemedyRule, Rule, Tentative, compiled
+from tpuwatch.logs.rules.rule_literals import PatternError, rule_literals
 from tpuwatch.model import Cause, Remedy
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a 
 _PATTERNS = ("match", "unless", "capture")
 _STRINGS = (*_PATTERNS, "examples", "counterexamples")
 _MACRO = re.compile("|".join(map(re.escape, MACROS)))
-_HALF_BYTES = 16  # a literal is halved when each half has at least as many bytes
+_FAULTS = {cause.value: cause for cause in Cause if cause.is_fault}
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
@@ -206,9 +206,7 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         match=patterns["match"],
         unless=patterns["unless"],
         capture=patterns["capture"],
-        anchors=fewest(
-            tuple(_literals(patterns["match"], halved=cause is not None and not table.get("report", False)))
-        ),
+        anchors=_anchors(table["id"], patterns["match"], whole=cause is None or table.get("report", False)),
         severities=_severities(table.get("severity", "")),
         report=table.get("report", False),
         tentative=_tentative(table.get("tentative")),
@@ -231,9 +229,8 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
 def _check_keys(table: Mapping[str, Any], types: Mapping[str, type]) -> None:
     for key, value in table.items():
         if key not in types:
-            near = difflib.get_close_matches(key, types, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(types)}"
-            raise _FaultError(f"unknown key {key!r}; {hint}")
+            known = f"known are {', '.join(types)}"
+            raise _FaultError(f"unknown key {key!r}; {_nearest(key, types, known)}")
         if type(value) is not types[key]:
             raise _FaultError(f"{key!r} must be {_TYPE_NAMES[types[key]]}")
         if isinstance(value, list) and key in _STRINGS and not all(isinstance(item, str) for item in value):
@@ -245,50 +242,29 @@ def _cause(table: Mapping[str, Any]) -> Cause | None:
         raise _FaultError("it needs either 'cause' (a fault) or 'mark' (a fact), and not both")
     if "mark" in table:
         return None
-    known = {cause.value: cause for cause in Cause if cause.is_fault}
-    try:
-        return known[table["cause"]]
-    except KeyError:
-        near = difflib.get_close_matches(table["cause"], known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "see the list of causes in the documentation"
-        raise _FaultError(f"unknown cause {table['cause']!r}; {hint}") from None
+    if table["cause"] not in _FAULTS:
+        hint = _nearest(table["cause"], _FAULTS, "see the list of causes in the documentation")
+        raise _FaultError(f"unknown cause {table['cause']!r}; {hint}")
+    return _FAULTS[table["cause"]]
+
+
+def _nearest(word: str, known: Iterable[str], otherwise: str) -> str:
+    """The known word that may have been meant, as a hint."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def _expanded(pattern: str) -> str:
     return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
 
 
-def _literals(patterns: Iterable[str], *, halved: bool) -> Iterator[Anchor]:
-    """The literals that the scan looks for.
-
-    A report begins where its literal is, and ends where it is again: whole ones
-    only. Programs do not wrap the facts that are marks."""
-    for pattern in patterns:
-        for anchor in _anchors(pattern):
-            yield from _halves(anchor) if halved else (anchor,)
-
-
-def _halves(anchor: Anchor) -> Iterator[Anchor]:
-    """A long literal as two of some words each: a message that is wrapped once still contains one of them whole."""
-    literal = anchor.literal
-    spaces = [place for place in range(_HALF_BYTES, len(literal) - _HALF_BYTES) if literal[place] == ord(" ")]
-    middle = min(spaces, key=lambda place: abs(2 * place - len(literal)), default=0)
-    halves = (literal[:middle], literal[middle + 1 :])
-    if all(b" " in half.strip() for half in halves):
-        yield from (replace(anchor, literal=half) for half in halves)
-    else:
-        yield anchor
-
-
-def _anchors(pattern: str) -> tuple[Anchor, ...]:
+def _anchors(name: str, patterns: tuple[str, ...], *, whole: bool) -> tuple[Anchor, ...]:
     try:
-        found = anchors(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise _FaultError(f"its pattern {pattern!r} is not valid: {error}") from None
-    if not found:
-        fault = f"can match without any fixed text of {MIN_BYTES} bytes"
-        raise _FaultError(f"its pattern {pattern!r} {fault}; add some words of the message")
-    return found
+        return rule_literals(name, patterns, whole=whole)
+    except PatternError as error:
+        raise _FaultError(str(error)) from None
 
 
 def _severities(letters: str) -> frozenset[str]:

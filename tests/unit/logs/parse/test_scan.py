@@ -95,6 +95,23 @@ def test_patterns_are_compiled_once_when_literals_have_often_led_to_nothing() ->
     assert len(work) == 1
 
 
+def test_literals_that_were_kept_are_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalogue = load_catalogue()
+    first = Scanner(catalogue, kept=tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("tpuwatch.logs.parse.scan._Search.compile", pytest.fail)
+        second = Scanner(catalogue, kept=tmp_path)
+    text = DENSE + b"".join(f"\n{example}\n".encode() for rule in catalogue.rules for example in rule.examples)
+    assert second.literals.find(text) == first.literals.find(text) == Scanner(catalogue).literals.find(text)
+
+
+def test_the_literals_of_other_rules_are_others(tmp_path: Path) -> None:
+    whole = Scanner(load_catalogue(), kept=tmp_path)
+    some = Scanner(few(), kept=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert len(some.literals.find(DENSE)) < len(whole.literals.find(DENSE))
+
+
 @pytest.mark.slow
 def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
     catalogue = load_catalogue()

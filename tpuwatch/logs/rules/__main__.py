@@ -1,0 +1,10 @@
+"""`python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json` makes the table of literals anew."""
+
+from __future__ import annotations
+
+import sys
+
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.logs.rules.rule_literals import render_table
+
+sys.stdout.write(render_table(load_catalogue().rules))
