@@ -42,7 +42,7 @@ _SOURCE_CODE = re.compile(
       \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
     | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
-    | \s{2,}[\w.]+\ =\ \(?[frbu]{0,2}["']
+    | (?:\s{2,}[\w.]+|_?[A-Z][A-Z0-9_]{3,})\ =\ \(?[frbu]{0,2}["']
     | \s+(?:log\w{0,9}|echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
