@@ -2,9 +2,9 @@
 
 The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
-each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on,
-{"kernels": {...}} for the ops of a TensorFlow graph, {"trial": {...}} for each trial, {"error": {...}} when it ends for
-one.
+each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on
+("ready" when it waits for a trial), {"kernels": {...}} for the ops of a TensorFlow graph, {"compiling": {...}} with what
+is known of a trial before it is compiled, {"trial": {...}} with the rest, {"error": {...}} when it ends for one.
 `graph.py` and `change.py` beside it are parts of it.
 """
 
@@ -64,6 +64,7 @@ class Front:
         self.request = request
         self._out = os.fdopen(request["report"], "w", buffering=1)
         self._stage = "start"
+        self._available: int | None = None
 
     def report(self, **message: Any) -> None:
         self._out.write(json.dumps(message) + "\n")
@@ -96,11 +97,14 @@ class Front:
             raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
         self.stage("topology")
         tpu = Tpu(jax, self.request["topology"], self.request["options"])
+        self.stage("available")
+        self._available = tpu.available()
         self.stage("program")
         sys.path.insert(0, os.getcwd())
         if self.request.get("changes"):
             change.prepare(jax)
         program = _program(tpu, self.request)
+        self.stage("ready")
         for line in sys.stdin:
             wanted = json.loads(line)
             if wanted.get("change") is None:
@@ -131,23 +135,21 @@ class Front:
             self.report(kernels=traced.kernels)
         self.stage("count")
         trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
+        self.report(compiling={**trial, "available_bytes": self._available})
         self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
+        found: dict[str, Any]
         try:
             stats = traced.compile()
         except Exception as error:
             text = str(error)
             if "RESOURCE_EXHAUSTED" not in text and "Ran out of memory" not in text:
                 raise
-            trial.update(fits=False, message=text[:20000], needed_bytes=_bytes(_NEEDED, text))
-            trial["available_bytes"] = _bytes(_AVAILABLE, text)
+            found = {"fits": False, "message": text[:20000], "needed_bytes": _bytes(_NEEDED, text)}
+            found["available_bytes"] = _bytes(_AVAILABLE, text) or self._available
         else:
-            trial.update(fits=True, **_memory(stats))
-        trial["compile_seconds"] = time.monotonic() - started
-        if trial.get("available_bytes") is None:
-            self.stage("available")
-            trial["available_bytes"] = tpu.available()
-        self.report(trial=trial)
+            found = {"fits": True, **_memory(stats)}
+        self.report(trial={**found, "compile_seconds": time.monotonic() - started})
 
 
 class Traced:

@@ -77,7 +77,16 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
 
 def _print_memory(console: Console, trial: Mapping[str, Any]) -> None:
     parts = [f"{name} {format_size(trial[key])}" for key, name in _PARTS if trial[key]]
-    console.line(f"{capital(', '.join(parts))}.", indent=3)
+    if parts:
+        console.line(f"{capital(', '.join(parts))}.", indent=3)
+    if trial["unfinished"] is not None:
+        console.line(
+            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): that takes some MiB "
+            "more, and may yet be refused for the memory of the chip itself.",
+            indent=3,
+            hang=2,
+            style="yellow",
+        )
     _print_devices(console, trial)
 
 
