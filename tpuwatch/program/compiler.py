@@ -1,4 +1,4 @@
-"""The child process that compiles the user's program, a trial at a time; where one need not end, it is started again."""
+"""The child process that compiles the user's program, a trial at a time; where one need not end, a new one."""
 
 from __future__ import annotations
 

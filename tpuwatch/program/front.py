@@ -3,8 +3,8 @@
 The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
 each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on
-("ready" when it waits for a trial), {"kernels": {...}} for the ops of a TensorFlow graph, {"compiling": {...}} with what
-is known of a trial before it is compiled, {"trial": {...}} with the rest, {"error": {...}} when it ends for one.
+("ready" when it waits for a trial), {"kernels": {...}} for the ops of a TensorFlow graph, {"compiling": {...}} with
+what is known of a trial before it is compiled, {"trial": {...}} with the rest, {"error": {...}} when it ends for one.
 `graph.py` and `change.py` beside it are parts of it.
 """
 
@@ -30,6 +30,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
 _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
+_PORTABLE = re.compile(rb"ML\xefR.StableHLO_v(?P<version>[0-9.]+)\0", re.DOTALL)  # the head of its bytecode
 _SIDE = 1 << 20  # of a matrix that no TPU has room for
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _XLA = "XLA_CPU_JIT"
@@ -82,7 +83,7 @@ class Front:
                 self.report(kernels=stop.kernels)
             self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
             return 1
-        except Exception as error:  # the user's code may raise anything
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
             self.report(error={"kind": "program", "stage": self._stage, "message": message, "place": _users_line()})
@@ -225,11 +226,8 @@ class Tpu:
         from jaxlib.mlir import ir
 
         device = self.devices[0]
-        with make_ir_context():
-            try:
-                parsed = ir.Module.parse(module)
-            except Exception as error:
-                raise StopError("usage", f"this is no StableHLO: {str(error).strip()[:300]}") from error
+        with make_ir_context() as context:
+            parsed = _parsed(ir, context, module)
             _without_copies(parsed.operation)
         options = get_compile_options(
             num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]], dtype=int)
@@ -280,6 +278,8 @@ class Arguments:
             chosen = {name: value for name, value in offered.items() if name in wanted and value is not None}
             self.sharded = "mesh" in chosen or "devices" in chosen
             made = self._made(chosen)
+            if made is None:
+                raise StopError("usage", f"{self.name} returns no arguments, but None")
         return made if isinstance(made, (tuple, list, dict)) else (made,)
 
     def of_another(self, batch: int | None) -> Any:
@@ -473,7 +473,19 @@ def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
         return TensorFlowProgram(tpu, found, arguments)
     if not callable(found):
         raise StopError("usage", f"{text} is neither a function nor a Keras model")
+    if not arguments.given and _takes(found):
+        raise StopError("usage", f"{text} takes {', '.join(_takes(found))}: give its arguments with --args or --shape")
     return JaxProgram(tpu, found, arguments, request["donate"])
+
+
+def _takes(function: Any) -> list[str]:
+    """The names of the arguments that it cannot do without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    each = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in each]
 
 
 def _counted(module: Any) -> dict[str, Any]:
@@ -517,6 +529,30 @@ def _kernels(concrete: Any) -> dict[str, Any]:
         if registered and name != "Placeholder" and all(one.device_type != _XLA for one in registered):
             without.append(name)
     return {"counts": counts, "without": without}
+
+
+def _parsed(ir: Any, context: Any, module: Any) -> Any:
+    """A module of StableHLO: text, bytecode, or the portable artifact that exporters write."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    portable = isinstance(module, bytes) and _PORTABLE.match(module)
+    try:
+        parsed = stablehlo.deserialize_portable_artifact(context, module) if portable else ir.Module.parse(module)
+    except Exception as error:
+        if portable:
+            said, known = portable["version"].decode(), stablehlo.get_current_version()
+            message = f"the StableHLO {said} of this file is none that the JAX here can read (it has {known})"
+        else:
+            message = f"this is no StableHLO: {str(error).strip()[:300]}"
+        raise StopError("usage", message) from error
+    main = [one for one in parsed.body.operations if "sym_name" in one.attributes and one.name.value == "main"]
+    if not main:
+        raise StopError("usage", "this StableHLO has no function named main")
+    if any("?" in str(one) for one in main[0].type.inputs):
+        raise StopError(
+            "usage", "a TPU needs static shapes: the main function of this StableHLO has an argument without"
+        )
+    return parsed
 
 
 def _without_copies(operation: Any) -> None:

@@ -45,16 +45,16 @@ def main(names: list[str]) -> int:
     for name in names or list(PROGRAMS):
         function, factory, step = PROGRAMS[name]
         words = [function, *(["--args", factory] if factory else []), "--tpu", "v5e-1"]
-        result = _preflight(*words, "--max-batch", str(_UP_TO // step * step), "--batch-step", str(step))
+        result = compiled(*words, "--max-batch", str(_UP_TO // step * step), "--batch-step", str(step))
         true = found = result["largest_batch"] or 0
         for batch in range(found + step, found + (BEYOND + 1) * step, step):
-            if _preflight(*words, "--batch", str(batch))["fits"]:
+            if compiled(*words, "--batch", str(batch))["fits"]:
                 true = batch
         error = (true - found) / true if true else 0.0
         worst = max(worst, error)
         whole = [one for one in result["trials"] if one["fits"] and one["unfinished"] is None]
         trial = result["trial"]
-        assigned = _preflight(*words, "--batch", str(found), "--no-code")["trial"] if found else trial
+        assigned = compiled(*words, "--batch", str(found), "--no-code")["trial"] if found else trial
         print(
             f"{name:15}{found:>7}{true:>10}{error:>7.1%}{len(result['trials']):>8}{len(whole):>7}"
             f"{result['seconds']:>10.0f}{trial['compile_seconds']:>11.0f}"
@@ -66,7 +66,8 @@ def main(names: list[str]) -> int:
     return 0 if worst == 0 else 1
 
 
-def _preflight(*words: str) -> Any:
+def compiled(*words: str) -> Any:
+    """The result of the command, for one TPU."""
     command = [sys.executable, "-m", "tpuwatch", "preflight", *words, "--python", str(PYTHON), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     (result,) = json.loads(done.stdout or "{}").get("results", [None])
