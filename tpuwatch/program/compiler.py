@@ -41,10 +41,11 @@ class Compiler:
         self.stage = "start"
         self.kernels: dict[str, Any] | None = None
 
-    def trial(self, wanted: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    def trial(self, wanted: Mapping[str, Any], *, whole: bool, last: bool = False) -> dict[str, Any]:
         """Compile what is wanted (batch, change) and return the report of it.
 
-        Without `whole` it is not waited for when its memory suffices, if that takes longer than to start a new child.
+        Without `whole` it is not waited for when its memory suffices, if that takes longer than to start a new child,
+        and if it is the `last` not at all.
         A child that is ended at a limit after that has an answer as well. The report then says so: `unfinished`.
 
         Raises ChildError and NoAnswerError.
@@ -57,11 +58,11 @@ class Compiler:
         accepted: float | None = None
         try:
             for report in self._reports:
-                self._hear(report)
                 self.log.look()
+                self._hear(report)
                 if report is None and self.log.accepted:
                     accepted = accepted or time.monotonic()
-                    if not whole and time.monotonic() - accepted > self._start_seconds:
+                    if not whole and (last or time.monotonic() - accepted > self._start_seconds):
                         return self._unfinished(known, UNWANTED)
                 elif report is not None:
                     known.update(report.get("compiling", {}), **report.get("trial", {}))

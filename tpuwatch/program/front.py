@@ -11,6 +11,7 @@ what is known of a trial before it is compiled, {"trial": {...}} with the rest, 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -187,7 +188,9 @@ class Tpu:
                 return leaf
             own = getattr(leaf, "sharding", None)
             where = own if own is not None and set(own.device_set) <= set(self.devices) else placed
-            return self.jax.ShapeDtypeStruct(tuple(leaf.shape), self.jax.numpy.dtype(leaf.dtype), sharding=where)
+            key = self.jax.dtypes.issubdtype(leaf.dtype, self.jax.dtypes.extended)  # of random numbers
+            kind = leaf.dtype if key else self.jax.numpy.dtype(leaf.dtype)
+            return self.jax.ShapeDtypeStruct(tuple(leaf.shape), kind, sharding=where)
 
         return self.jax.tree_util.tree_map(of, tree)
 
@@ -211,7 +214,10 @@ class Tpu:
 
     def compiler(self, function: Any, positional: Any, named: Any) -> Any:
         """A traced function's StableHLO, and what compiles it and returns the compiler's figures."""
-        lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
+        if _is_nnx(function):
+            lowered = function.lower(*positional, **named).lowered
+        else:
+            lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
         return lowered.compiler_ir("stablehlo").operation, lambda: lowered.compile().memory_analysis()
 
     def stablehlo_compiler(self, module: Any) -> Any:
@@ -307,8 +313,8 @@ class JaxProgram:
 
     def __init__(self, tpu: Tpu, function: Any, arguments: Arguments, donate: list[int]) -> None:
         self._tpu = tpu
-        jitted = callable(getattr(function, "trace", None))
-        self._function = function if jitted else tpu.jax.jit(function, donate_argnums=tuple(donate))
+        self._function, self._donate = function, tuple(donate)
+        self._is_jitted = _is_nnx(function) or callable(getattr(function, "trace", None))
         self._arguments = arguments
 
     @property
@@ -322,8 +328,27 @@ class JaxProgram:
         if changed in change.SPREAD:
             given = change.spread(tpu.jax, tpu.mesh, given, other, weights=changed == change.SPREAD_ALL)
         given = tpu.abstract(given, placed)
+        function = self._function
+        if not self._is_jitted:
+            given, function = self._jitted(given)
         positional, named = ((), given) if isinstance(given, dict) else (tuple(given), {})
-        return tpu.traced(tpu.compiler(self._function, positional, named), tpu.tensors(given, None, other), changed)
+        return tpu.traced(tpu.compiler(function, positional, named), tpu.tensors(given, None, other), changed)
+
+    def _jitted(self, given: Any) -> Any:
+        """Those of its arguments that `jax.jit` takes, and the function of them, jitted: what is no array, such as the
+        name of a layer's activation, is fixed, and not returned."""
+        tree_map, plain = self._tpu.jax.tree_util.tree_map, self._function
+        taken = tree_map(lambda leaf: leaf if _is_array(leaf) else None, given)
+        fixed = tree_map(lambda leaf: None if _is_array(leaf) else leaf, given)
+
+        @functools.wraps(plain)  # JAX looks for its signature, name and place
+        def call(*positional: Any, **named: Any) -> Any:
+            arrays = named or (list(positional) if isinstance(given, list) else positional)
+            whole = tree_map(lambda a, b: b if a is None else a, arrays, fixed, is_leaf=lambda leaf: leaf is None)
+            made = plain(**whole) if named else plain(*whole)
+            return tree_map(lambda leaf: leaf if _is_array(leaf) else None, made)
+
+        return taken, self._tpu.jax.jit(call, donate_argnums=self._donate)
 
 
 class KerasProgram:
@@ -377,7 +402,8 @@ class KerasProgram:
         def shape(tensor: Any, dtype: str | None = None) -> Any:
             sides = [(batch or 1) if place == 0 else side for place, side in enumerate(tensor.shape)]
             if None in sides:
-                raise StopError("usage", f"the shape {tuple(tensor.shape)} is open: give all sides but the batch")
+                open_shape = f"the shape {tuple(tensor.shape)} is open: give the model all sides but the batch, or name"
+                raise StopError("usage", f"{open_shape} a function with --args that returns (x, y)")
             return jax.ShapeDtypeStruct(tuple(sides), jax.numpy.dtype(dtype or tensor.dtype))
 
         x = [shape(tensor) for tensor in inputs]
@@ -476,6 +502,16 @@ def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
     if not arguments.given and _takes(found):
         raise StopError("usage", f"{text} takes {', '.join(_takes(found))}: give its arguments with --args or --shape")
     return JaxProgram(tpu, found, arguments, request["donate"])
+
+
+def _is_nnx(function: Any) -> bool:
+    """Whether it is what `flax.nnx.jit` returns: it has no trace of its own, and returns what it changes in place."""
+    return hasattr(function, "jitted_fn")
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether `jax.jit` takes it."""
+    return isinstance(leaf, (bool, int, float, complex)) or (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
 
 
 def _takes(function: Any) -> list[str]:

@@ -22,10 +22,12 @@ MAX_LEAP: Final = 32  # times what fits, where nothing is refused yet
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A batch to try. `whole`: to the end of the compilation; else it is enough to know whether its memory suffices."""
+    """A batch to try. `whole`: to the end of the compilation; else it is enough to know whether its memory suffices.
+    `last`: none follows."""
 
     batch: int | None
     whole: bool
+    last: bool = False
 
 
 @dataclass(frozen=True, slots=True)

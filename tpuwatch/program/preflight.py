@@ -190,7 +190,7 @@ def _searched(
     ask = next(search)
     while True:
         try:
-            trial = Trial(**compiler.trial({"batch": ask.batch}, whole=ask.whole and code))
+            trial = Trial(**compiler.trial({"batch": ask.batch}, whole=ask.whole and code, last=ask.last))
         except ChildError as error:
             return replace(done, problem=_problem("limit", compiler.stage, str(error)))
         except NoAnswerError as error:
@@ -322,7 +322,7 @@ def _child(
 
 def _once(batch: int | None) -> Generator[Ask, Need, int | None]:
     """The search where there is nothing to search for."""
-    yield Ask(batch, whole=True)
+    yield Ask(batch, whole=True, last=True)
     return None
 
 

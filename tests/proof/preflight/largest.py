@@ -36,7 +36,7 @@ PROGRAMS = {
     "deep": (f"{HERE}.public:deep", f"{HERE}.public:deep_arguments", 8),
     "keras": (f"{HERE}.programs:model", None, 256),
 }
-_UP_TO = 1 << 22
+_UP_TO = 1 << 26
 
 
 def main(names: list[str]) -> int:
