@@ -45,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-step", type=positive, default=8, metavar="N", help="which batch is a multiple of N (default: 8)"
     )
+    parser.add_argument(
+        "--no-code",
+        dest="code",
+        action="store_false",
+        help="do not wait for the code, which takes most of the time: whether the memory suffices is known before",
+    )
     add_child_arguments(parser)
     options.add_json(parser)
 
@@ -102,7 +108,9 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.terminal import Console, print_preflight
 
     targets = [target(name, args.slices) for name in args.tpu]
-    results = compiled(args, args.function, targets, batch=args.batch, up_to=args.max_batch, step=args.batch_step)
+    results = compiled(
+        args, args.function, targets, batch=args.batch, up_to=args.max_batch, step=args.batch_step, code=args.code
+    )
     program = Program(args.function, args.args, tuple(args.shape), args.donate)
     document = preflight_document(program, results, interpreter(args.python, os.environ))
     if args.json:
@@ -120,6 +128,7 @@ def compiled(
     batch: int | None,
     up_to: int | None = None,
     step: int = 1,
+    code: bool = True,
     changes: Callable[[Trial], Iterable[Change]] | None = None,
 ) -> list[Preflight]:
     """What the compiler says for each target, with progress on a terminal."""
@@ -139,6 +148,7 @@ def compiled(
                 batch=batch,
                 up_to=up_to,
                 step=step,
+                code=code,
                 python=python,
                 limits=limits,
                 environ=os.environ,

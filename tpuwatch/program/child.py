@@ -57,9 +57,11 @@ class Child:
         limits: ChildLimits,
         clock: Clock | None = None,
         keep: tuple[int, ...] = (),
+        since: float | None = None,
     ) -> None:
         """`report`: both ends of the pipe, of which the child gets the second; `output`: where it prints; `keep`: other
-        descriptors that stay open in it, such as that of a lock."""
+        descriptors that stay open in it, such as that of a lock; `since`: the monotonic time from which its seconds are
+        counted, where that is not now."""
         self._clock = clock or SystemClock()
         self._limits = limits
         self._seconds = limits.seconds
@@ -76,7 +78,7 @@ class Child:
                 start_new_session=True,
             )
         os.close(report[1])
-        self._deadline = self._clock.monotonic() + limits.seconds
+        self._deadline = (self._clock.monotonic() if since is None else since) + limits.seconds
         self._looked = self._clock.monotonic()
         self.longest_pause = 0.0  # seconds between two looks at it: far more than usual where the machine is overloaded
         self._buffer = b""

@@ -2,15 +2,16 @@
 
 The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
-each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on,
-{"kernels": {...}} for the ops of a TensorFlow graph, {"trial": {...}} for each trial, {"error": {...}} when it ends for
-one.
+each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on
+("ready" when it waits for a trial), {"kernels": {...}} for the ops of a TensorFlow graph, {"compiling": {...}} with
+what is known of a trial before it is compiled, {"trial": {...}} with the rest, {"error": {...}} when it ends for one.
 `graph.py` and `change.py` beside it are parts of it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -30,6 +31,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _SHAPE = re.compile(r"(?P<type>[a-z]+[0-9]*)\[(?P<sides>[0-9, ]*)\]")
 _TYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "pred": "bool", "bool": "bool"}
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
+_PORTABLE = re.compile(rb"ML\xefR.StableHLO_v(?P<version>[0-9.]+)\0", re.DOTALL)  # the head of its bytecode
 _SIDE = 1 << 20  # of a matrix that no TPU has room for
 _PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _XLA = "XLA_CPU_JIT"
@@ -64,6 +66,7 @@ class Front:
         self.request = request
         self._out = os.fdopen(request["report"], "w", buffering=1)
         self._stage = "start"
+        self._available: int | None = None
 
     def report(self, **message: Any) -> None:
         self._out.write(json.dumps(message) + "\n")
@@ -81,7 +84,7 @@ class Front:
                 self.report(kernels=stop.kernels)
             self.report(error={"kind": stop.kind, "stage": self._stage, "message": str(stop), "place": _users_line()})
             return 1
-        except Exception as error:  # the user's code may raise anything
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             traceback.print_exc()
             message = f"{type(error).__name__}: {error}"
             self.report(error={"kind": "program", "stage": self._stage, "message": message, "place": _users_line()})
@@ -96,11 +99,14 @@ class Front:
             raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
         self.stage("topology")
         tpu = Tpu(jax, self.request["topology"], self.request["options"])
+        self.stage("available")
+        self._available = tpu.available()
         self.stage("program")
         sys.path.insert(0, os.getcwd())
         if self.request.get("changes"):
             change.prepare(jax)
         program = _program(tpu, self.request)
+        self.stage("ready")
         for line in sys.stdin:
             wanted = json.loads(line)
             if wanted.get("change") is None:
@@ -131,23 +137,21 @@ class Front:
             self.report(kernels=traced.kernels)
         self.stage("count")
         trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
+        self.report(compiling={**trial, "available_bytes": self._available})
         self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
+        found: dict[str, Any]
         try:
             stats = traced.compile()
         except Exception as error:
             text = str(error)
             if "RESOURCE_EXHAUSTED" not in text and "Ran out of memory" not in text:
                 raise
-            trial.update(fits=False, message=text[:20000], needed_bytes=_bytes(_NEEDED, text))
-            trial["available_bytes"] = _bytes(_AVAILABLE, text)
+            found = {"fits": False, "message": text[:20000], "needed_bytes": _bytes(_NEEDED, text)}
+            found["available_bytes"] = _bytes(_AVAILABLE, text) or self._available
         else:
-            trial.update(fits=True, **_memory(stats))
-        trial["compile_seconds"] = time.monotonic() - started
-        if trial.get("available_bytes") is None:
-            self.stage("available")
-            trial["available_bytes"] = tpu.available()
-        self.report(trial=trial)
+            found = {"fits": True, **_memory(stats)}
+        self.report(trial={**found, "compile_seconds": time.monotonic() - started})
 
 
 class Traced:
@@ -184,7 +188,9 @@ class Tpu:
                 return leaf
             own = getattr(leaf, "sharding", None)
             where = own if own is not None and set(own.device_set) <= set(self.devices) else placed
-            return self.jax.ShapeDtypeStruct(tuple(leaf.shape), self.jax.numpy.dtype(leaf.dtype), sharding=where)
+            key = self.jax.dtypes.issubdtype(leaf.dtype, self.jax.dtypes.extended)  # of random numbers
+            kind = leaf.dtype if key else self.jax.numpy.dtype(leaf.dtype)
+            return self.jax.ShapeDtypeStruct(tuple(leaf.shape), kind, sharding=where)
 
         return self.jax.tree_util.tree_map(of, tree)
 
@@ -208,7 +214,10 @@ class Tpu:
 
     def compiler(self, function: Any, positional: Any, named: Any) -> Any:
         """A traced function's StableHLO, and what compiles it and returns the compiler's figures."""
-        lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
+        if _is_nnx(function):
+            lowered = function.lower(*positional, **named).lowered
+        else:
+            lowered = function.trace(*positional, **named).lower(lowering_platforms=("tpu",))
         return lowered.compiler_ir("stablehlo").operation, lambda: lowered.compile().memory_analysis()
 
     def stablehlo_compiler(self, module: Any) -> Any:
@@ -223,11 +232,8 @@ class Tpu:
         from jaxlib.mlir import ir
 
         device = self.devices[0]
-        with make_ir_context():
-            try:
-                parsed = ir.Module.parse(module)
-            except Exception as error:
-                raise StopError("usage", f"this is no StableHLO: {str(error).strip()[:300]}") from error
+        with make_ir_context() as context:
+            parsed = _parsed(ir, context, module)
             _without_copies(parsed.operation)
         options = get_compile_options(
             num_replicas=1, num_partitions=1, device_assignment=np.array([[device.id]], dtype=int)
@@ -278,6 +284,8 @@ class Arguments:
             chosen = {name: value for name, value in offered.items() if name in wanted and value is not None}
             self.sharded = "mesh" in chosen or "devices" in chosen
             made = self._made(chosen)
+            if made is None:
+                raise StopError("usage", f"{self.name} returns no arguments, but None")
         return made if isinstance(made, (tuple, list, dict)) else (made,)
 
     def of_another(self, batch: int | None) -> Any:
@@ -305,8 +313,8 @@ class JaxProgram:
 
     def __init__(self, tpu: Tpu, function: Any, arguments: Arguments, donate: list[int]) -> None:
         self._tpu = tpu
-        jitted = callable(getattr(function, "trace", None))
-        self._function = function if jitted else tpu.jax.jit(function, donate_argnums=tuple(donate))
+        self._function, self._donate = function, tuple(donate)
+        self._is_jitted = _is_nnx(function) or callable(getattr(function, "trace", None))
         self._arguments = arguments
 
     @property
@@ -320,8 +328,27 @@ class JaxProgram:
         if changed in change.SPREAD:
             given = change.spread(tpu.jax, tpu.mesh, given, other, weights=changed == change.SPREAD_ALL)
         given = tpu.abstract(given, placed)
+        function = self._function
+        if not self._is_jitted:
+            given, function = self._jitted(given)
         positional, named = ((), given) if isinstance(given, dict) else (tuple(given), {})
-        return tpu.traced(tpu.compiler(self._function, positional, named), tpu.tensors(given, None, other), changed)
+        return tpu.traced(tpu.compiler(function, positional, named), tpu.tensors(given, None, other), changed)
+
+    def _jitted(self, given: Any) -> Any:
+        """Those of its arguments that `jax.jit` takes, and the function of them, jitted: what is no array, such as the
+        name of a layer's activation, is fixed, and not returned."""
+        tree_map, plain = self._tpu.jax.tree_util.tree_map, self._function
+        taken = tree_map(lambda leaf: leaf if _is_array(leaf) else None, given)
+        fixed = tree_map(lambda leaf: None if _is_array(leaf) else leaf, given)
+
+        @functools.wraps(plain)  # JAX looks for its signature, name and place
+        def call(*positional: Any, **named: Any) -> Any:
+            arrays = named or (list(positional) if isinstance(given, list) else positional)
+            whole = tree_map(lambda a, b: b if a is None else a, arrays, fixed, is_leaf=lambda leaf: leaf is None)
+            made = plain(**whole) if named else plain(*whole)
+            return tree_map(lambda leaf: leaf if _is_array(leaf) else None, made)
+
+        return taken, self._tpu.jax.jit(call, donate_argnums=self._donate)
 
 
 class KerasProgram:
@@ -375,7 +402,8 @@ class KerasProgram:
         def shape(tensor: Any, dtype: str | None = None) -> Any:
             sides = [(batch or 1) if place == 0 else side for place, side in enumerate(tensor.shape)]
             if None in sides:
-                raise StopError("usage", f"the shape {tuple(tensor.shape)} is open: give all sides but the batch")
+                open_shape = f"the shape {tuple(tensor.shape)} is open: give the model all sides but the batch, or name"
+                raise StopError("usage", f"{open_shape} a function with --args that returns (x, y)")
             return jax.ShapeDtypeStruct(tuple(sides), jax.numpy.dtype(dtype or tensor.dtype))
 
         x = [shape(tensor) for tensor in inputs]
@@ -471,7 +499,29 @@ def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
         return TensorFlowProgram(tpu, found, arguments)
     if not callable(found):
         raise StopError("usage", f"{text} is neither a function nor a Keras model")
+    if not arguments.given and _takes(found):
+        raise StopError("usage", f"{text} takes {', '.join(_takes(found))}: give its arguments with --args or --shape")
     return JaxProgram(tpu, found, arguments, request["donate"])
+
+
+def _is_nnx(function: Any) -> bool:
+    """Whether it is what `flax.nnx.jit` returns: it has no trace of its own, and returns what it changes in place."""
+    return hasattr(function, "jitted_fn")
+
+
+def _is_array(leaf: Any) -> bool:
+    """Whether `jax.jit` takes it."""
+    return isinstance(leaf, (bool, int, float, complex)) or (hasattr(leaf, "shape") and hasattr(leaf, "dtype"))
+
+
+def _takes(function: Any) -> list[str]:
+    """The names of the arguments that it cannot do without."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    each = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in each]
 
 
 def _counted(module: Any) -> dict[str, Any]:
@@ -515,6 +565,30 @@ def _kernels(concrete: Any) -> dict[str, Any]:
         if registered and name != "Placeholder" and all(one.device_type != _XLA for one in registered):
             without.append(name)
     return {"counts": counts, "without": without}
+
+
+def _parsed(ir: Any, context: Any, module: Any) -> Any:
+    """A module of StableHLO: text, bytecode, or the portable artifact that exporters write."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    portable = isinstance(module, bytes) and _PORTABLE.match(module)
+    try:
+        parsed = stablehlo.deserialize_portable_artifact(context, module) if portable else ir.Module.parse(module)
+    except Exception as error:
+        if portable:
+            said, known = portable["version"].decode(), stablehlo.get_current_version()
+            message = f"the StableHLO {said} of this file is none that the JAX here can read (it has {known})"
+        else:
+            message = f"this is no StableHLO: {str(error).strip()[:300]}"
+        raise StopError("usage", message) from error
+    main = [one for one in parsed.body.operations if "sym_name" in one.attributes and one.name.value == "main"]
+    if not main:
+        raise StopError("usage", "this StableHLO has no function named main")
+    if any("?" in str(one) for one in main[0].type.inputs):
+        raise StopError(
+            "usage", "a TPU needs static shapes: the main function of this StableHLO has an argument without"
+        )
+    return parsed
 
 
 def _without_copies(operation: Any) -> None:

@@ -10,7 +10,7 @@ from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
 from tpuwatch.logs import LogParser, Scanner, for_programs, load_catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from tpuwatch.model import Finding
@@ -21,9 +21,13 @@ MAX_READ: Final = 64 << 20  # bytes of a file, from its end
 _TAIL_BYTES: Final = 2000
 
 
-def find_faults(directory: Path) -> tuple[Finding, ...]:
-    """What the rules make of the output and of libtpu's log, in the order in which to act."""
-    return tuple(fold(_records(directory)))
+def find_faults(directory: Path, since: Mapping[Path, int] | None = None) -> tuple[Finding, ...]:
+    """What the rules make of the output and of libtpu's log, in the order in which to act.
+
+    `since`: the bytes of each log that are of something else.
+    """
+    begins = dict.fromkeys(logs_of(directory / LOGS), 0) | dict(since or {})
+    return tuple(fold(_recognised({directory / OUTPUT: 0, **begins})))
 
 
 def tail(directory: Path) -> str:
@@ -33,18 +37,18 @@ def tail(directory: Path) -> str:
 
 def findings_of(path: Path) -> tuple[Finding, ...]:
     """What the rules make of a log, in that order. Raises OSError."""
-    return tuple(fold(_recognised([path])))
+    return tuple(fold(_recognised({path: 0})))
 
 
-def _records(directory: Path) -> Iterator[RecognisedRecord]:
-    logs = [path for path in (directory / LOGS).iterdir() if ".INFO." in path.name and not path.is_symlink()]
-    return _recognised([directory / OUTPUT, *logs])
+def logs_of(directory: Path) -> list[Path]:
+    """The files with all of libtpu's log, one for each process."""
+    return [path for path in directory.iterdir() if ".INFO." in path.name and not path.is_symlink()]
 
 
-def _recognised(paths: Iterable[Path]) -> Iterator[RecognisedRecord]:
+def _recognised(begins: Mapping[Path, int]) -> Iterator[RecognisedRecord]:
     scanner = _scanner()
-    for path in paths:
-        data = _end(path, MAX_READ)
+    for path, begin in begins.items():
+        data = _end(path, MAX_READ, begin)
         parser = LogParser(scanner, stream_kind(path.name, data), now=time.time(), count_lines=True)
         for match in [*parser.feed(data), *parser.finish()]:
             yield RecognisedRecord.from_match(match, path.name, time.time())
@@ -55,7 +59,7 @@ def _scanner() -> Scanner:
     return Scanner(for_programs(load_catalogue()))
 
 
-def _end(path: Path, most: int) -> bytes:
+def _end(path: Path, most: int, begin: int = 0) -> bytes:
     with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - most))
+        file.seek(max(begin, path.stat().st_size - most))
         return file.read(most)

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.core import ConfigError, format_size
 from tpuwatch.host import ProcFs, read_memory
 from tpuwatch.libtpu import ARGUMENTS, LOG_DIR, UNBUFFERED, merged_all
+from tpuwatch.program.assignment import MODULES, VMODULE
 from tpuwatch.program.child import Child, ChildError, ChildLimits
-from tpuwatch.program.largest import Need, largest_batch
+from tpuwatch.program.compiler import Compiler, NoAnswerError
+from tpuwatch.program.largest import Ask, Need, largest_batch
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
 from tpuwatch.program.roofline import roofline_of
 from tpuwatch.web import diagnosis
@@ -69,6 +71,7 @@ class Trial:
     temporaries_bytes: int | None = None
     code_bytes: int | None = None
     message: str = ""  # of the compiler, where it refused
+    unfinished: str | None = None  # why the compiler was not waited for: it fits without its code, which was not made
     change: str | None = None  # of the program, to see what it would give: a name of `change.py`
     problem: str | None = None  # why the changed program could not be compiled
     graph: Mapping[str, Any] | None = None  # what `graph.py` counts
@@ -118,16 +121,6 @@ class Change:
     batch: int | None
 
 
-@dataclass(slots=True)
-class _Run:
-    trials: list[Trial] = field(default_factory=list)
-    problem: dict[str, Any] | None = None
-    stage: str = "start"
-    kernels: dict[str, Any] | None = None
-    largest: int | None = None
-    searched: bool = False  # whether the trials that were asked for are done
-
-
 def run_preflight(
     program: Program,
     target: CompileTarget,
@@ -135,6 +128,7 @@ def run_preflight(
     batch: int | None = None,
     up_to: int | None = None,
     step: int = 1,
+    code: bool = True,
     python: str,
     limits: ChildLimits,
     environ: Mapping[str, str],
@@ -144,7 +138,8 @@ def run_preflight(
 ) -> Preflight:
     """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
 
-    `changes` says, once that is done, which changes of it to compile as well.
+    `code` False: no further than until it is known whether its memory suffices. `changes` says, once that is done,
+    which changes of it to compile as well.
     `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
     Raises ConfigError for what the user gave wrongly, and never for what the program does; KeyboardInterrupt ends the
@@ -153,60 +148,71 @@ def run_preflight(
     if up_to is not None and up_to < step:
         raise ConfigError(f"--max-batch {up_to} is less than --batch-step {step}: no batch is a multiple of {step}")
     started = time.monotonic()
+    search = _once(batch) if up_to is None else largest_batch(step, up_to, confirm=code)
     with tempfile.TemporaryDirectory(prefix="tpuwatch-preflight-") as name:
         directory = Path(name)
-        run = _Run()
-        search = _once(batch) if up_to is None else largest_batch(step, up_to)
-        child = _child(program, target, [python, str(front)], limits, environ, directory, changes=changes is not None)
+        logs = directory / LOGS
+        logs.mkdir()
+
+        def child() -> Child:
+            return _child(
+                program,
+                target,
+                [python, str(front)],
+                limits,
+                environ,
+                directory,
+                changes=changes is not None,
+                since=started,
+            )
+
+        compiler = Compiler(child, logs, on_stage)
+        done = Preflight(target)
         try:
-            _converse(child, search, run, on_stage, changes)
-        except ChildError as error:
-            if not run.searched:  # else what was asked for is known; of the changes what there was time and memory for
-                run.problem = {"kind": "limit", "stage": run.stage, "message": str(error), "place": None}
+            done = _searched(compiler, search, done, code=code)
+            done = _changed(compiler, done, changes)
         finally:
-            child.close()
-        if not run.searched and run.problem is None:
-            run.problem = _died(child.process.returncode, run.stage)
-        if run.problem is not None and run.problem["kind"] == "usage":
-            raise ConfigError(run.problem["message"])
-        trials = tuple(trial for trial in run.trials if trial.change is None and trial.problem is None)
-        others = tuple(trial for trial in run.trials if trial not in trials)
-        done = Preflight(target, trials, run.largest, problem=run.problem, changed=others, kernels=run.kernels)
+            compiler.close()
+        done = replace(done, kernels=compiler.kernels)
+        if done.problem is not None and done.problem["kind"] == "usage":
+            raise ConfigError(done.problem["message"])
         if done.fits is not True:
-            done = replace(done, findings=find_faults(directory))
+            done = replace(done, findings=find_faults(directory, compiler.log.since))
         if done.problem is not None:
             done = replace(done, output=tail(directory))
     return replace(done, seconds=time.monotonic() - started)
 
 
-def _converse(
-    child: Child,
-    search: Generator[int | None, Need, int | None],
-    run: _Run,
-    on_stage: Callable[[str], None],
-    changes: Callable[[Trial], Iterable[Change]] | None,
-) -> None:
-    """Have the child do the trials of the search, then those with changes, until it ends.
+def _searched(
+    compiler: Compiler, search: Generator[Ask, Need, int | None], done: Preflight, *, code: bool
+) -> Preflight:
+    """With the trials of a search, and what it found or why there is no answer."""
+    ask = next(search)
+    while True:
+        try:
+            trial = Trial(**compiler.trial({"batch": ask.batch}, whole=ask.whole and code, last=ask.last))
+        except ChildError as error:
+            return replace(done, problem=_problem("limit", compiler.stage, str(error)))
+        except NoAnswerError as error:
+            return replace(done, problem=error.error or _died(error.status, compiler.stage))
+        done = replace(done, trials=(*done.trials, trial))
+        try:
+            ask = search.send(_need(trial))
+        except StopIteration as result:
+            return replace(done, largest=result.value)
 
-    Raises ChildError.
-    """
-    changed: list[Change] = []
-    child.send({"batch": next(search)})
-    for report in child.reports():
-        if not _take(report, run, on_stage):
-            continue
-        if not run.searched:
-            try:
-                child.send({"batch": search.send(_need(run.trials[-1]))})
-                continue
-            except StopIteration as result:
-                run.largest, run.searched = result.value, True
-            counts = _counting(run.trials, run.largest)
-            changed = [] if changes is None or counts is None else list(changes(counts))
-        if changed:
-            child.send(asdict(changed.pop(0)))
-        else:
-            child.finish()
+
+def _changed(compiler: Compiler, done: Preflight, changes: Callable[[Trial], Iterable[Change]] | None) -> Preflight:
+    """With the trials of its changes, as far as there was time and memory for them: what was asked for is known."""
+    if changes is None or done.trial is None or done.problem is not None:
+        return done
+    for change in changes(done.trial):
+        try:
+            trial = Trial(**compiler.trial(asdict(change), whole=True))
+        except (ChildError, NoAnswerError):
+            break
+        done = replace(done, changed=(*done.changed, trial))
+    return done
 
 
 def interpreter(given: str | None, environ: Mapping[str, str], module: str = "jax") -> str:
@@ -287,9 +293,8 @@ def _child(
     directory: Path,
     *,
     changes: bool,
+    since: float,
 ) -> Child:
-    logs = directory / LOGS
-    logs.mkdir()
     pipe = os.pipe()
     request = {
         "function": program.function,
@@ -302,48 +307,33 @@ def _child(
         "parent": os.getpid(),
         "report": pipe[1],
     }
-    own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(logs)}
+    own = {"KERAS_BACKEND": "jax", **environ, **_ENVIRONMENT, LOG_DIR: str(directory / LOGS)}
     own[ARGUMENTS] = merged_all(own.get(ARGUMENTS, ""), UNBUFFERED)  # else the compiler's last words are lost
+    own[VMODULE] = ",".join(filter(None, (own.get(VMODULE), MODULES)))
     return Child(
         [*command, json.dumps(request)],
         report=pipe,
         environ=own,
         output=directory / OUTPUT,
         limits=limits,
+        since=since,
     )
 
 
-def _once(batch: int | None) -> Generator[int | None, Need, int | None]:
+def _once(batch: int | None) -> Generator[Ask, Need, int | None]:
     """The search where there is nothing to search for."""
-    yield batch
+    yield Ask(batch, whole=True, last=True)
     return None
 
 
 def _need(trial: Trial) -> Need:
-    return Need(trial.fits, trial.needed_bytes, trial.available_bytes)
-
-
-def _take(report: Any, run: _Run, on_stage: Callable[[str], None]) -> bool:
-    """A report of the child; None: time goes by. Whether it ends a trial."""
-    ended = False
-    if report is not None:
-        run.stage = report.get("stage", run.stage)
-        run.problem = report.get("error", run.problem)
-        run.kernels = report.get("kernels", run.kernels)
-        if "trial" in report:
-            run.trials.append(Trial(**report["trial"]))
-            ended = True
-    last = run.trials[-1] if run.trials else None
-    tried = "" if last is None else f"{'fits' if last.fits else 'does not fit'} with batch {last.batch}; "
-    on_stage(tried + run.stage)
-    return ended
+    return Need(trial.fits, trial.needed_bytes, trial.available_bytes, whole=trial.unfinished is None)
 
 
 def _died(status: int | None, stage: str) -> dict[str, Any]:
     how = f"signal {-status}" if status is not None and status < 0 else f"exit status {status}"
-    return {
-        "kind": "died",
-        "stage": stage,
-        "message": f"the child process ended without an answer ({how})",
-        "place": None,
-    }
+    return _problem("died", stage, f"the child process ended without an answer ({how})")
+
+
+def _problem(kind: str, stage: str, message: str) -> dict[str, Any]:
+    return {"kind": kind, "stage": stage, "message": message, "place": None}

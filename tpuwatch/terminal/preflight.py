@@ -22,6 +22,7 @@ _PARTS = (
     ("temporaries_bytes", "temporaries"),
     ("code_bytes", "code"),
 )
+_MAX_LINES, _MAX_LENGTH = 8, 200  # of what the child printed, from its end
 
 
 def print_preflight(console: Console, document: Mapping[str, Any]) -> None:
@@ -71,13 +72,24 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
     )
     verb = "fits" if result["fits"] else "does not fit"
     if result["largest_batch"] is not None:
-        batch, verb = f" fits with batch {trial['batch']}", "and with no larger one"
+        beyond = any(not one["fits"] for one in result["trials"])
+        batch = f" fits with batch {trial['batch']}"
+        verb = "and with no larger one" if beyond else "and was not tried with a larger one (--max-batch)"
     return f"{tpu}: {function}{batch} {verb}: it needs {needed} of HBM on each device, and {available} is there."
 
 
 def _print_memory(console: Console, trial: Mapping[str, Any]) -> None:
     parts = [f"{name} {format_size(trial[key])}" for key, name in _PARTS if trial[key]]
-    console.line(f"{capital(', '.join(parts))}.", indent=3)
+    if parts:
+        console.line(f"{capital(', '.join(parts))}.", indent=3)
+    if trial["unfinished"] is not None:
+        console.line(
+            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): that takes some MiB "
+            "more, and may yet be refused for the memory of the chip itself.",
+            indent=3,
+            hang=2,
+            style="yellow",
+        )
     _print_devices(console, trial)
 
 
@@ -110,5 +122,6 @@ def _print_problem(console: Console, problem: Mapping[str, Any], python: str) ->
         console.line("Install JAX and libtpu there, or name the interpreter that has them:", indent=3)
         console.row(f"     {python} -m pip install jax libtpu")
         console.row("     tpuwatch preflight … --python PATH")
-    for line in problem["output"].strip().splitlines()[-8:]:
-        console.row(f"     {printable(line)}", style="dim")
+    if not place:  # else the output is the traceback of what is said already
+        for line in problem["output"].strip().splitlines()[-_MAX_LINES:]:
+            console.row(f"     {printable(line)[:_MAX_LENGTH]}", style="dim")

@@ -3,7 +3,9 @@
     python -m tests.proof.preflight.largest [NAME …]
 
 Prints a line for each program: the largest batch that was found, the largest that fits among the next `BEYOND`
-multiples of the step (each is compiled by itself), the error, and how long both took.
+multiples of the step (each is compiled by itself), the error; how many batches were tried and how many of them were
+compiled to their end; the seconds of the search, and of one compilation of what was found; what that needs by the
+compiler's figures, and by what is known of it before its code is made.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tests.paths import ROOT
 PYTHON = Path(os.environ.get("TPUWATCH_PREFLIGHT_PYTHON", ROOT / ".venv-preflight" / "bin" / "python"))
 HERE = "tests.proof.preflight"
 BEYOND = 3
+GIB = 1 << 30
 # Function, factory, step.
 PROGRAMS = {
     "gpt2": (f"{HERE}.gpt2:step", f"{HERE}.gpt2:arguments", 8),
@@ -34,34 +36,38 @@ PROGRAMS = {
     "deep": (f"{HERE}.public:deep", f"{HERE}.public:deep_arguments", 8),
     "keras": (f"{HERE}.programs:model", None, 256),
 }
-_UP_TO = 1 << 22
+_UP_TO = 1 << 26
 
 
 def main(names: list[str]) -> int:
-    print("program          found  fits-by-trial  error  trials  search-s  trials-s")
+    print(f"{'program':15}  found  by trial  error  trials  whole  search s  compile s  needed GiB  assigned GiB")
     worst = 0.0
     for name in names or list(PROGRAMS):
         function, factory, step = PROGRAMS[name]
         words = [function, *(["--args", factory] if factory else []), "--tpu", "v5e-1"]
-        started = time.monotonic()
-        result = _preflight(*words, "--max-batch", str(_UP_TO // step * step), "--batch-step", str(step))
-        found, search = result["largest_batch"], time.monotonic() - started
-        started = time.monotonic()
-        true = found or 0
-        for more in range(1, BEYOND + 1):
-            batch = (found or 0) + more * step
-            if _preflight(*words, "--batch", str(batch))["fits"]:
+        result = compiled(*words, "--max-batch", str(_UP_TO // step * step), "--batch-step", str(step))
+        true = found = result["largest_batch"] or 0
+        for batch in range(found + step, found + (BEYOND + 1) * step, step):
+            if compiled(*words, "--batch", str(batch))["fits"]:
                 true = batch
-        error = (true - (found or 0)) / true if true else 0.0
+        error = (true - found) / true if true else 0.0
         worst = max(worst, error)
-        tried = len(result["trials"])
-        took = time.monotonic() - started
-        print(f"{name:15}{found!s:>7}{true:>15}{error:>7.1%}{tried:>8}{search:>10.0f}{took:>10.0f}", flush=True)
+        whole = [one for one in result["trials"] if one["fits"] and one["unfinished"] is None]
+        trial = result["trial"]
+        assigned = compiled(*words, "--batch", str(found), "--no-code")["trial"] if found else trial
+        print(
+            f"{name:15}{found:>7}{true:>10}{error:>7.1%}{len(result['trials']):>8}{len(whole):>7}"
+            f"{result['seconds']:>10.0f}{trial['compile_seconds']:>11.0f}"
+            f"{trial['needed_bytes'] / GIB:>12.3f}{assigned['needed_bytes'] / GIB:>14.3f}"
+            f"{'  ' + trial['unfinished'] if trial['unfinished'] else ''}",
+            flush=True,
+        )
     print(f"Largest error: {worst:.1%}.")
     return 0 if worst == 0 else 1
 
 
-def _preflight(*words: str) -> Any:
+def compiled(*words: str) -> Any:
+    """The result of the command, for one TPU."""
     command = [sys.executable, "-m", "tpuwatch", "preflight", *words, "--python", str(PYTHON), "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     (result,) = json.loads(done.stdout or "{}").get("results", [None])

@@ -33,8 +33,11 @@ def report(**message): out.write(json.dumps(message) + "\\n")
 def trial(batch, needed, available=16 << 30):
     report(trial=dict(fits=needed <= available, batch=batch, needed_bytes=needed, available_bytes=available, devices=4,
         device_kind="TPU v5 lite", sharded=False, trace_seconds=0.1, compile_seconds=2.0))
+def ready(): report(stage="ready")
 """
-ONE_GIB_EACH = HEAD + "for line in sys.stdin:\n    batch = json.loads(line)['batch']\n    trial(batch, batch << 30)\n"
+ONE_GIB_EACH = (
+    HEAD + "ready()\nfor line in sys.stdin:\n    batch = json.loads(line)['batch']\n    trial(batch, batch << 30)\n"
+)
 REPORT = (
     "E1123 10:00:00.000001 4711 tpu_compiler.cc:33] Ran out of memory in memory space hbm. Used 19.46G of 15.75G hbm. "
     "Exceeded hbm capacity by 3.71G.\n"
@@ -48,7 +51,7 @@ def run(directory: Path, script: str, program: Program | None = None, **options:
         program or Program("model:step"),
         target("v5e-4"),
         python=sys.executable,
-        limits=ChildLimits(60.0, 1 << 34),
+        limits=options.pop("limits", ChildLimits(60.0, 1 << 34)),
         environ={"PATH": os.environ["PATH"], "LIBTPU_INIT_ARGS": "--own=1", "TPU_LOG_DIR": "/own"},
         on_stage=options.pop("on_stage", lambda _: None),
         front=front,
@@ -65,14 +68,19 @@ def test_a_program_that_fits(tmp_path: Path) -> None:
 
 def test_one_that_does_not_fit_has_the_findings_of_its_log_and_output(tmp_path: Path) -> None:
     script = (
-        ONE_GIB_EACH
+        HEAD
         + f"""
-open(os.environ["TPU_LOG_DIR"] + "/tpu_driver.host.user.log.INFO.20261123-100000.4711", "w").write({REPORT!r})
+log = open(os.environ["TPU_LOG_DIR"] + "/tpu_driver.host.user.log.INFO.20261123-100000.4711", "w", buffering=1)
+log.write({REPORT.replace("19.46G", "8.00T")!r})  # of what is compiled to know how much there is
+ready()
+log.write({REPORT!r} if sys.stdin.readline() else "")
+trial(20, 20 << 30)
 """
     )
     result = run(tmp_path, script, batch=20)
     assert result.fits is False
     assert [finding.cause.value for finding in result.findings] == ["hbm_oom_compile"]
+    assert result.findings[0].details["used_bytes"] == int(19.46 * (1 << 30))
     assert result.findings[0].details["limit_bytes"] == int(15.75 * (1 << 30))
 
 
@@ -172,6 +180,7 @@ def changed(wanted):
     problem = "TypeError: no" if wanted["change"] == "spread-batch" else None
     report(trial=dict(fits=True, batch=wanted["batch"], change=wanted["change"], problem=problem, needed_bytes=1 << 30,
         available_bytes=16 << 30, devices=1, device_kind="TPU", sharded=False, trace_seconds=0, compile_seconds=0))
+ready()
 for line in sys.stdin:
     wanted = json.loads(line)
     changed(wanted) if wanted.get("change") else trial(wanted["batch"], wanted["batch"] << 30)
@@ -214,3 +223,75 @@ def test_flops_and_the_least_time_are_in_the_document(tmp_path: Path) -> None:
     }
     assert trial["roofline"]["compute_seconds"] == pytest.approx(4 * 4096**3 / 197e12)
     assert "operations" not in json.dumps(document)
+
+
+# Tells the parent, as libtpu does, that the memory suffices, and never ends to make the code; each child notes itself.
+ENDLESS = (
+    HEAD
+    + """
+open("{children}", "a").write("x")
+log = open(os.environ["TPU_LOG_DIR"] + f"/tpu_driver.h.u.log.INFO.20261123-100000.{{os.getpid()}}", "w", buffering=1)
+ready()
+for line in sys.stdin:
+    batch = json.loads(line)["batch"]
+    report(compiling=dict(batch=batch, available_bytes=16 << 30, devices=1, device_kind="TPU", sharded=False,
+        trace_seconds=0.1))
+    log.write("I1123 10:00:00.000001 7 buffer_assignment.cc:3641] Assigning buffers to module jit_step\\n"
+        "I1123 10:00:00.000002 7 buffer_assignment.cc:3861] BufferAssignment strategy (1, 4) "
+        f"exceeded memory limit for color 0 ({{batch << 30}} bytes vs limit of 14224981504 bytes).\\n")
+    if batch > 16:
+        report(trial=dict(fits=False, needed_bytes=None, available_bytes=16 << 30, compile_seconds=1.0))
+    else:
+        log.write("I1123 10:00:00.000003 8 deepsea_compiler_base.cc:1350] Global Core Count: 1 replica count: 1\\n")
+        {then}
+"""
+)
+
+
+def endless(directory: Path, then: str = "signal.pause()") -> str:
+    return "import signal\n" + ENDLESS.format(children=directory / "children", then=then)
+
+
+def test_what_fits_is_known_before_its_code_is_made(tmp_path: Path) -> None:
+    stages: list[str] = []
+    result = run(tmp_path, endless(tmp_path), batch=8, code=False, on_stage=stages.append)
+    assert (result.fits, result.problem) == (True, None)
+    assert result.trial is not None
+    assert (result.trial.needed_bytes, result.trial.unfinished) == (8 << 30, "it was not asked for")
+    assert any("8 GiB of HBM are assigned" in stage for stage in stages)
+
+
+def test_a_search_makes_no_code_but_that_of_its_answer(tmp_path: Path) -> None:
+    done = "report(trial=dict(fits=True, needed_bytes=1, compile_seconds=1)) if batch == 16 else signal.pause()"
+    result = run(tmp_path, endless(tmp_path, done), up_to=1000, step=1)
+    assert result.largest == 16
+    assert result.trial is not None
+    assert result.trial.unfinished is None
+    assert len((tmp_path / "children").read_text()) == 1 + sum(bool(one.unfinished) for one in result.trials)
+
+
+def test_a_search_without_code(tmp_path: Path) -> None:
+    result = run(tmp_path, endless(tmp_path), up_to=12, step=1, code=False)
+    assert (result.largest, [trial.batch for trial in result.trials]) == (12, [12])
+
+
+def test_what_is_too_slow_fits_where_its_memory_does(tmp_path: Path) -> None:
+    result = run(
+        tmp_path, endless(tmp_path, "raise SystemExit(open(0).read())"), batch=8, limits=ChildLimits(1.0, 1 << 34)
+    )
+    assert (result.fits, result.problem) == (True, None)
+    assert result.trial is not None
+    assert result.trial.unfinished == "it took longer than 1 s (--timeout)"
+
+
+def test_what_a_refused_batch_needs_is_taken_from_the_log_where_the_message_has_it_rounded(tmp_path: Path) -> None:
+    result = run(tmp_path, endless(tmp_path), batch=17)
+    assert result.fits is False
+    assert result.trial is not None
+    assert result.trial.needed_bytes == 17 << 30
+
+
+def test_half_of_the_batch_is_a_change_and_not_the_answer(tmp_path: Path) -> None:
+    result = run(tmp_path, ONE_GIB_EACH, batch=8, changes=lambda _: [Change(None, 4)])
+    assert result.trial is not None
+    assert (result.trial.batch, [one.batch for one in result.changed]) == (8, [4])
