@@ -1,11 +1,11 @@
-"""Compiles a program for a TPU that is not here: JAX, Keras on JAX, a tf.function, or StableHLO.
+"""Compiles a program for a TPU that is not here: JAX, Keras on JAX, a tf.function, PyTorch by torchax, or StableHLO.
 
 The interpreter that has JAX runs this file by its path: it imports nothing of tpuwatch, and needs Python 3.10 and
 JAX 0.4.31 or newer. Its first argument is a JSON object that says what to compile; standard input has a JSON object for
 each trial, a line each. It writes a JSON object a line to the descriptor `report`: {"stage": NAME} as it goes on
 ("ready" when it waits for a trial), {"kernels": {...}} for the ops of a TensorFlow graph, {"compiling": {...}} with
 what is known of a trial before it is compiled, {"trial": {...}} with the rest, {"error": {...}} when it ends for one.
-`graph.py` and `change.py` beside it are parts of it.
+`graph.py`, `change.py` and `torch_step.py` beside it are parts of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _part(name: str) -> Any:
     return module
 
 
-change, graph = _part("change"), _part("graph")
+change, graph, torch_step = _part("change"), _part("graph"), _part("torch_step")
 
 
 class StopError(Exception):
@@ -96,7 +96,8 @@ class Front:
         try:
             import jax
         except ImportError as error:
-            raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}") from error
+            lacking = " A program of PyTorch needs torchax, JAX and libtpu beside it" if _has("torch") else ""
+            raise StopError("interpreter", f"{sys.executable} cannot import JAX: {error}.{lacking}") from error
         self.stage("topology")
         tpu = Tpu(jax, self.request["topology"], self.request["options"])
         self.stage("available")
@@ -302,10 +303,17 @@ class Arguments:
         factory: Any = self.factory
         if self.sharded:
             return factory(**chosen)
+        returned: list[Any] = []
+
+        def make() -> Any:
+            returned.append(factory(**chosen))
+            return returned[0]
+
         try:
-            return self.tpu.jax.eval_shape(lambda: factory(**chosen))
-        except Exception:  # it returns shapes already, or looks at its own values
-            return factory(**chosen)
+            with torch_step.without_values():
+                return self.tpu.jax.eval_shape(make)
+        except Exception:  # it returns shapes already or what is PyTorch's, or looks at its own values
+            return returned[0] if torch_step.holds_torch(returned) else factory(**chosen)
 
 
 class JaxProgram:
@@ -324,6 +332,8 @@ class JaxProgram:
     def traced(self, batch: int | None, changed: str | None = None) -> Traced:
         tpu = self._tpu
         given, other = self._arguments.of(batch), self._arguments.of_another(batch)
+        if torch_step.holds_torch(given):
+            return TorchProgram(tpu, self._function, self._arguments).traced(batch, changed)
         placed = tpu.every if self._arguments.sharded else tpu.one
         if changed in change.SPREAD:
             given = change.spread(tpu.jax, tpu.mesh, given, other, weights=changed == change.SPREAD_ALL)
@@ -462,6 +472,41 @@ class TensorFlowProgram:
         return {**one, "part": part, "batch_side": None}
 
 
+class TorchProgram:
+    """A module of PyTorch, or a function that is called with modules, optimizers and tensors, on one device."""
+
+    sharded = False
+
+    def __init__(self, tpu: Tpu, function: Any, arguments: Arguments) -> None:
+        if not _has("torchax"):
+            raise StopError(
+                "interpreter",
+                f"{sys.executable} has PyTorch without torchax, by which it is compiled here: install torchax there, "
+                "or export the program to StableHLO and give the file",
+            )
+        self._tpu, self._function, self._arguments = tpu, function, arguments
+
+    def traced(self, batch: int | None, changed: str | None = None) -> Traced:
+        if changed not in (None, change.BFLOAT16):
+            raise StopError("usage", "a program of PyTorch cannot be changed so")
+        tpu, jax = self._tpu, self._tpu.jax
+        other = self._arguments.of_another(batch)
+        try:
+            step = torch_step.TorchStep(self._function, self._arguments.of(batch))
+        except torch_step.ValueNeededError as error:
+            raise StopError("program", str(error)) from error
+        given = torch_step.tensors_of(step.given)
+        others = [] if other is None else torch_step.tensors_of(other)
+        sides = {id(one): _differs(one, others, place, given) for place, one in enumerate(given)}
+        shapes = [torch_step.shape_of(jax, one.tensor, tpu.one) for one in step.lifted]
+        tensors = [
+            {**tpu.tensors(shape, one.part)[0], "path": one.path, "batch_side": sides.get(id(one.tensor))}
+            for one, shape in zip(step.lifted, shapes, strict=True)
+        ]
+        jitted = jax.jit(step, donate_argnums=step.donated)
+        return tpu.traced(tpu.compiler(jitted, shapes, {}), tensors, changed)
+
+
 class StablehloProgram:
     """A file of StableHLO."""
 
@@ -491,14 +536,18 @@ def _program(tpu: Tpu, request: dict[str, Any]) -> Any:
         return StablehloProgram(tpu, text)
     found = _named(text)
     arguments = Arguments(tpu, request)
+    torch_step.hide_frames()
     if inspect.isfunction(found) and not inspect.signature(found).parameters:
-        found = found()  # it makes a model
+        with torch_step.without_values():
+            found = found()  # it makes a model
+    if torch_step.holds_torch(found):
+        return TorchProgram(tpu, found, arguments)
     if hasattr(found, "stateless_call"):
         return KerasProgram(tpu, found, arguments)
     if hasattr(found, "experimental_get_compiler_ir"):
         return TensorFlowProgram(tpu, found, arguments)
     if not callable(found):
-        raise StopError("usage", f"{text} is neither a function nor a Keras model")
+        raise StopError("usage", f"{text} is neither a function nor a model of Keras or PyTorch")
     if not arguments.given and _takes(found):
         raise StopError("usage", f"{text} takes {', '.join(_takes(found))}: give its arguments with --args or --shape")
     return JaxProgram(tpu, found, arguments, request["donate"])
@@ -659,12 +708,22 @@ def _bytes(pattern: re.Pattern[str], text: str) -> int | None:
 
 
 def _users_line() -> dict[str, Any] | None:
-    """The innermost line of the exception's traceback that is the user's: below the directory in which it runs."""
+    """The innermost line of the traceback of the exception, or of its cause, that is the user's: below the directory in
+    which it runs."""
     here = os.getcwd() + os.sep
-    frames = traceback.extract_tb(sys.exc_info()[2])
-    files = [(f, os.path.abspath(f.filename)) for f in frames if "site-packages" not in f.filename]
-    own = [f for f, path in files if path.startswith(here) and os.path.dirname(path) != _HERE]
-    return {"file": own[-1].filename, "line": own[-1].lineno} if own else None
+    error = sys.exc_info()[1]
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        files = [(f, os.path.abspath(f.filename)) for f in frames if "site-packages" not in f.filename]
+        own = [f for f, path in files if path.startswith(here) and os.path.dirname(path) != _HERE]
+        if own:
+            return {"file": own[-1].filename, "line": own[-1].lineno}
+        error = error.__cause__
+    return None
+
+
+def _has(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None
 
 
 def _end_with(parent: int | None) -> None:

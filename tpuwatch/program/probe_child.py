@@ -155,38 +155,47 @@ class Torch:
         self.devices: list[Any] = []
 
     def load(self) -> dict[str, Any]:
-        if self.tpu:
-            os.environ["PJRT_DEVICE"] = "TPU"
+        os.environ["PJRT_DEVICE"] = "TPU" if self.tpu else "CPU"
         import torch
 
         self.torch = torch
         found = {"version": torch.__version__, "files": [torch.__file__]}
         if self.tpu:
-            import torch_xla
-            import torch_xla.core.xla_model as xm
-
-            self.xm = xm
-            found["files"].append(torch_xla.__file__)
+            self._load_xla()
+            found["files"].append(self.xla.__file__)
         return found
 
+    def _load_xla(self) -> None:
+        name = f"PyTorch {self.torch.__version__}"
+        if find_spec("torch_xla") is None and find_spec("torchax") is not None:
+            raise ProbeStopError("interpreter", f"{name} computes by JAX here (torchax): probe with --framework jax")
+        if find_spec("torch_xla") is None:
+            raise ProbeStopError("wrong_build", f"{name} is installed without torch_xla")
+        import torch_xla
+        import torch_xla.core.xla_model as xm
+
+        self.xla, self.xm = torch_xla, xm
+
     def initialise(self) -> None:
-        self.devices = [self.xm.xla_device() if self.tpu else self.torch.device("cpu")]
+        names = (self.xm.get_xla_supported_devices() or []) if self.tpu else ["cpu"]
+        self.devices = [self.torch.device(str(name)) for name in names]
 
     def compile(self) -> None:
-        self._compute()
+        self._compute(self.devices[0])
 
     def compute(self) -> Iterator[tuple[str, list[float]]]:
-        yield str(self.devices[0]), self._compute()
+        for device in self.devices:
+            yield str(device), self._compute(device)
 
     def step(self, function: Any) -> Any:
-        with self.devices[0] if not self.tpu else self.torch.device(str(self.devices[0])):
+        with self.devices[0]:
             result = function()
         if self.tpu:
-            self.xm.mark_step()
+            (self.xla.sync if hasattr(self.xla, "sync") else self.xm.mark_step)()  # before 2.4 it was called so
         return result
 
-    def _compute(self) -> list[float]:
-        torch, (device,) = self.torch, self.devices
+    def _compute(self, device: Any) -> list[float]:
+        torch = self.torch
         first, second = (torch.tensor(rows, dtype=torch.bfloat16).to(device) for rows in (_first(), _second()))
         result = (first @ second).to(torch.float32).sum(dim=1)
         return [float(value) for value in result.cpu()]
@@ -230,7 +239,9 @@ class Stages:
         self.report(stage="import")
         try:
             found = one.load()
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if error.name != framework:
+                raise  # a package that the framework needs
             raise ProbeStopError("interpreter", f"{sys.executable} cannot import {framework}: {error}") from error
         self.report(fact={**found, "files": [sys.executable, *filter(None, found["files"])]})
         if tpu and hasattr(one, "connect"):
@@ -253,6 +264,8 @@ class Stages:
 def _framework() -> str:
     """The first framework that this interpreter has."""
     found = [name for name, module in _MODULES.items() if find_spec(module) is not None]
+    if not found and find_spec("torch") is not None:
+        return "torch"  # without what it needs for a TPU, which is an answer
     if not found:
         raise ProbeStopError("interpreter", f"{sys.executable} has none of JAX, TensorFlow and PyTorch/XLA")
     # Where there are several, JAX without a library for TPUs is what another package wanted.

@@ -28,12 +28,14 @@ _IS: Final = rb"[\"']? ?[:=]? {0,3}"  # between a name and its number
 # A bar: "30/1000 [00:30<12:10, 9.1it/s, loss=…]", and Keras': "12/600 [===>…] - ETA: 5s", "12/600 ━━━━ 1s 20ms/step".
 _TQDM: Final = re2.compile(
     rb"(?i)([0-9]+)/([0-9]+) \[[0-9:]+<[0-9:?]+, *([0-9.]+|\?) ?"
-    rb"(?:it|steps?|batch(?:es)?|iter|s)/(?:s|it|step|batch|iter)\b"
+    rb"(?:it|steps?|batch(?:es)?|ba|iter|s)/(?:s|it|step|batch|iter)\b"
 )
 _KERAS: Final = re2.compile(rb"^[ \x08]*([0-9]+)/([0-9]+) (?:\[[=>. ]+\]|[^\x00-\x7f]+)[^\n]*(?:/step|ETA|loss: )")
 _BAR_OF_STEPS: Final = re2.compile(rb"(?i)train|epoch|step|iter|fit|loss")
 _BAR_NAME: Final = re2.compile(rb"^[^0-9|]*[A-Za-z][^|]*")
-_OF_OTHERS: Final = re2.compile(rb"(?i)^[^|]{0,40}\b" + _EVAL)
+_OF_OTHERS: Final = re2.compile(
+    rb"(?i)^[^|]{0,40}\b(?:" + _EVAL + rb"|tokeniz|map\b|filter|preprocess|pack|fetch|convert|cach)"
+)
 
 # A step by its name, or "epoch 1: 100 / 1234", or as CLU's writer has it: "[120] loss=1.2, steps_per_sec=3.4".
 _STEP: Final = re2.compile(
@@ -43,9 +45,17 @@ _STEP: Final = re2.compile(
     rb"(?:[^0-9a-z.%]|\.[^0-9]|\.?$)"
 )
 _CLU: Final = re2.compile(rb"\] \[([0-9]+)\] [a-z_/]+=")
-_EPOCH_STEP: Final = re2.compile(rb"(?i)epoch[^\n|0-9]{0,20}[0-9/]+\]? {0,3}[\[:|] {0,9}([0-9]+) {0,2}/ {0,9}([0-9]+)")
+# Steps within an epoch: "Epoch: [0][  10/5005]", "Train: 0 [  50/1251", "Iter(train) [ 50/80000]", "Batch 100/500", a bar
+# "Epoch 2/9 ━━━ 45/100", and of examples without a name for it "loss: 2.30  [ 6400/60000]".
+_EPOCH_STEP: Final = re2.compile(
+    rb"(?i)(?:(?:epoch[^\n|0-9]{0,20}|\btrain: )[0-9/]+\]? {0,3}[\[:|]|\bepoch [0-9/]+ [^\x00-\x7f]+ |iter\(train\) {1,3}\["
+    rb"|\bbatch[ :]{1,2}\[?|\bloss: [0-9.]+ {1,3}\[) {0,9}([0-9]+) {0,2}/ {0,9}([0-9]+)"
+)
+_GLOBAL_STEP: Final = re2.compile(rb"global_step[s\"']*[=:] {0,3}([0-9]+)")
+_PAIR: Final = re2.compile(rb"^\[[0-9]+, {1,6}([0-9]+)\] loss: ")  # epoch and batch
 _OF_EVALUATION: Final = re2.compile(
-    rb"(?i)\b" + _EVAL + rb"[a-z]*[ _/:\]-]{0,3}(?:global[_ ]?|data |set )?(?:step|iter|batch|epoch|loss)"
+    rb"(?i)\b" + _EVAL + rb"[a-z]*[ _/:\]{\"'-]{0,5}(?:global[_ ]?|data |set )?(?:step|iter|batch|epoch|loss)"
+    rb"|epoch\((?:val|test)\)|\bvalid on |\bresum[a-z]+ from "
 )
 _MEASURED: Final = re2.compile(
     rb"(?i)(?:loss|\blr\b|learning_rate|grad_?norm|gnorm|perplexity|samplespersec|\bppl\b|\bmfu\b|tflop|accuracy|\bacc\b|\btps\b"
@@ -55,12 +65,12 @@ _MEASURED: Final = re2.compile(
 )
 
 _LOSS: Final = re2.compile(
-    rb"(?i)(?:^|[^a-z])(?:(?:train|total|lm|model|step|training|avg|ce|nll)[_ /]?)?loss(?:/train)?"
+    rb"(?i)(?:^|[^a-z])(?:(?:train|total|lm|model|step|training|avg|ce|nll)[_ /]?)?loss(?:[/ ]train(?:/total)?|_step)?"
     + _IS
     + rb"([0-9][0-9.]*(?:e[+-]?[0-9]+)?|nan)"
 )
 _TOKENS: Final = (
-    re2.compile(rb"(?i)(?:tokens?(?:/|_per_)s(?:ec(?:ond)?)?(?:/device)?|tok/s|\btps)" + _IS + _NUMBER),
+    re2.compile(rb"(?i)(?:tok(?:ens?)?(?:/|_per_)s(?:ec(?:ond)?)?(?:/device|_per_gpu)?|\btps)" + _IS + _NUMBER),
     re2.compile(rb"(?i)" + _NUMBER + rb" ?(?:tokens?|tok)/s"),
 )
 _TIME: Final = rb"(?:step[_ ]?time|iter(?:ation)?[_ ]?time|time per iteration|time[_/]step|time_per_step)"
@@ -71,10 +81,13 @@ _TIMES: Final = tuple(
         (_NUMBER + rb" ?(?:s|sec|seconds)/(?:step|it|iter|batch)\b", 1.0, False),
         (_NUMBER + rb" ?ms/(?:step|it|iter|batch)\b", 1e-3, False),
         (_NUMBER + rb" ?us/step\b", 1e-6, False),
-        (_NUMBER + rb" ?(?:it|steps?|iters?|batch(?:es)?)/s(?:ec)?\b", 1.0, True),
+        (_NUMBER + rb" ?(?:it|steps?|iters?|batch(?:es)?|ba)/s(?:ec)?\b", 1.0, True),
         (rb"(?:global_)?steps?(?:/|_per_)s(?:ec(?:ond)?)?" + _IS + _NUMBER, 1.0, True),
         (_TIME + rb"(?:_ms| ?\(ms\))" + _IS + _NUMBER, 1e-3, False),
-        (rb"(?:" + _TIME + rb"|\btime)" + _IS + _NUMBER + rb" ?ms\b", 1e-3, False),
+        (rb"(?:" + _TIME + rb"|\btime|\bdt|\bstep_avg)" + _IS + _NUMBER + rb" ?ms\b", 1e-3, False),
+        (rb"\(([0-9.]+) ms \|", 1e-3, False),
+        (rb"\bups=([0-9.]+)", 1.0, True),
+        (rb"\btime[ \t]{1,3}([0-9]+\.[0-9]+) \(", 1.0, False),
         (_TIME + rb"(?:_s|_sec|_seconds| ?\(s\))?" + _IS + _NUMBER + rb"(?:[^0-9m]|$)", 1.0, False),
         (rb"(?:sec|seconds)_per_step" + _IS + _NUMBER, 1.0, False),
         (rb"\b(?:seconds|time)[\"']?[:=] {0,3}([0-9]+\.[0-9]+)(?:[^0-9:m]|$)", 1.0, False),
@@ -137,7 +150,8 @@ def _bar(line: bytes) -> tuple[int, int | None] | None:
 
 def _named_step(line: bytes) -> tuple[int, int | None] | None:
     """Step and total where the line names a step, and something that was measured."""
-    found = _STEP.search(line) or _EPOCH_STEP.search(line) or _CLU.search(line)
+    found = _GLOBAL_STEP.search(line) if b"global_step" in line else None
+    found = found or _STEP.search(line) or _EPOCH_STEP.search(line) or _CLU.search(line) or _PAIR.search(line)
     if found is None or not _MEASURED.search(line):
         return None
     other = _OF_EVALUATION.search(line)
