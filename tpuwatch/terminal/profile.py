@@ -17,9 +17,11 @@ _SHARES: Final = (
     ("host_share", "computing on the host"),
     ("compile_share", "compiling"),
     ("other_share", "between the steps"),
+    ("transfer_share", "passing values to the host"),
     ("idle_share", "device idle"),
     ("mxu_share", "use of the matrix units"),
 )
+_CATEGORIES: Final = 4
 
 
 def print_profile(console: Console, document: Mapping[str, Any]) -> None:
@@ -35,6 +37,8 @@ def print_profile(console: Console, document: Mapping[str, Any]) -> None:
         console.line(
             f"{operation['share']:4.0%}  of the {where}'s time: {printable(operation['name'])}", indent=3, style="dim"
         )
+    for name, share in figures["categories"][:_CATEGORIES]:
+        console.line(f"{share:4.0%}  of its operations' time: {printable(name)}", indent=3, style="dim")
     if figures["conclusion"]:
         console.line(f"xprof says: {printable(figures['conclusion'])}", indent=3, style="dim")
     for number, finding in enumerate(document["findings"], 1):

@@ -43,12 +43,14 @@ def test_a_source_alone_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name a program (MODULE:FUNCTION), a log, shapes (--shape) or a source file (--source)"),
+        ([], "a source file (--source) or a profile (--profile)"),
         (["train:step"], "--tpu: say for which TPU, such as --tpu v6e-4"),
         (["none.log"], "none.log: No such file or directory"),
         (["--shape", "8x128"], "'8x128' is no shape: give it as f32[8,128]"),
         (["--shape", "f32[8]", "--tpu", "gpu"], "is no TPU that is known"),
         (["--source", "none.py"], "--source none.py: no such file"),
+        (["--profile", "none"], "none: there is no such file or directory"),
+        (["--shape", "f32[8]", "--profile-python", "python3"], "--profile-python reads a profile"),
         (["--shape", "f32[8]", "--html", "none/page.html"], "--html none/page.html: there is no such directory"),
     ],
 )
