@@ -100,6 +100,6 @@ def _where(figures: ProfileFigures | None, name: str) -> str:
     """On what it was measured, and the operations that took longest."""
     if figures is None:
         return ""
-    shown = figures.input_operations if name == "waits_for_input" else figures.operations
+    shown = {"waits_for_input": figures.input_operations, "low_mxu": figures.operations}.get(name, ())
     named = ", ".join(f"{one.name} {one.share:.0%}" for one in shown[:3])
     return f"Measured over {figures.steps} steps on {figures.hardware}." + (f" The longest: {named}." if named else "")

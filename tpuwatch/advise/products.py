@@ -175,8 +175,10 @@ def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
     """
     layers = defaultdict(set)
     for row in rows:
-        for side in {row["m"], row["n"], row["k"], *row.get("features", ())}:
-            layers[side].add((row["op"], row["batch"], *sorted((row["m"], row["n"], row["k"]))))
+        features = tuple(row.get("features", ()))
+        for side in {row["m"], row["n"], row["k"], *features}:
+            # Of a convolution the gradient of its input has the same features, the other way round.
+            layers[side].add((row["op"], row["batch"], *sorted(features or (row["m"], row["n"], row["k"]))))
     shared = {side for row in rows if row["batch"] > 1 for side in (row["m"], row["n"], row["k"])}
     answers = {row["n"] for row in rows} | {side for row in rows for side in row.get("features", ())}
     alone = {side for side, of in layers.items() if len(of) == 1 and len(rows) > 1}

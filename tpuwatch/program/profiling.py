@@ -194,7 +194,8 @@ def _ask(
 def _sentence(error: Mapping[str, Any]) -> str:
     message = clean(str(error.get("message", "")), 300)
     if error.get("kind") == "interpreter":
-        return f"{message}; install it there (pip install 'tpuwatch[profile]'), or name one that has it: --python"
+        option = "--python (of advise --profile-python)"
+        return f"{message}; install it there (pip install 'tpuwatch[profile]'), or name one that has it: {option}"
     return f"xprof could not read the profile: it is damaged, or no trace ({message})"
 
 

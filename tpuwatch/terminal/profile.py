@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.terminal.console import Console
 
-_SHARES: Final = (
+PROFILE_SHARES: Final = (  # figures that are shares of the steps' time, and what they are of
     ("input_share", "waiting for input"),
     ("host_share", "computing on the host"),
     ("compile_share", "compiling"),
@@ -29,7 +29,7 @@ def print_profile(console: Console, document: Mapping[str, Any]) -> None:
     figures = document["figures"]
     took = f", {format_seconds(figures['step_seconds'])} each on average" if figures["step_seconds"] else ""
     console.line(f"{counted(figures['steps'], 'step')}{took}, on {printable(figures['hardware'])}.", style="bold")
-    for name, words in _SHARES:
+    for name, words in PROFILE_SHARES:
         if figures[name] is not None:
             console.line(f"{figures[name]:4.0%}  {words}", indent=3)
     for operation in figures["operations"]:

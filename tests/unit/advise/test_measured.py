@@ -46,9 +46,10 @@ def ids(advice: Advice) -> set[str]:
 
 
 def test_a_profile_alone_is_advice_in_the_order_of_gain() -> None:
-    found = advise(subject(profile=figures(idle_share=0.2, input_share=0.4), batch=None)).found
-    assert [(one.id, one.gain) for one in found] == [("waits_for_input", 0.4), ("device_idle", 0.2)]
-    assert "jit(step)/dot 70%" in found[1].reason
+    found = advise(subject(profile=figures(idle_share=0.2, input_share=0.4, mxu_share=0.3), batch=None)).found
+    assert [one.id for one in found] == ["waits_for_input", "device_idle", "low_mxu"]
+    assert [one.gain for one in found] == pytest.approx([0.4, 0.2, 0.1])
+    assert "jit(step)/dot 70%" in found[2].reason
 
 
 def test_input_that_the_device_does_not_wait_for_is_left_out_and_said() -> None:
