@@ -24,7 +24,7 @@ _INPUT: Final = frozenset({"input_rate", "prefetch", "cache", "parallel_calls", 
 _CALLBACKS: Final = frozenset({"callback", "host_callback"})
 _BY_BYTES: Final = frozenset({"memory_bound", "larger_batch"})  # they rest on what a step moves through HBM
 _BY_ROOFLINE: Final = frozenset({*_BY_BYTES, "matrix_shape", "depthwise", "precision"})
-_PASSAGES: Final = {
+PASSAGES: Final = {
     "waits_for_input": (Gain.INPUT, Passage("performance", "Model is input bound")),
     "device_idle": (Gain.TIME, Passage("performance", "Batch size")),
     "between_steps": (Gain.TIME, Passage("troubleshooting", "Improve training speed")),
@@ -42,7 +42,7 @@ def of_profile(subject: Subject) -> Iterator[ProgramAdvice]:
     """What the profile's figures say by themselves."""
     figures = subject.profile
     for one in () if figures is None else profile_findings(figures):
-        of, source = _PASSAGES[one.name]
+        of, source = PASSAGES[one.name]
         yield ProgramAdvice(
             one.name, of, one.number, one.reason, _where(figures, one.name), one.change, source, figures={"measured": 1}
         )

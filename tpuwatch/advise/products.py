@@ -154,8 +154,8 @@ def bound(subject: Subject) -> Iterator[ProgramAdvice]:
         f"{line.intensity:.0f} FLOPs for each byte; from {line.ridge:.0f} on the matrix units are what counts",
         "By this estimate the HBM's bandwidth limits a step, and the matrix units wait"
         + (f", most for: {'; '.join(named)} of the time." if named else "."),
-        "Compute more on what is read: bfloat16 in the place of float32, fused attention, wider layers; a profile "
-        "(--profile) tells how much of it is so.",
+        "Compute more on what is read: bfloat16 in the place of float32, fused attention, wider layers, jax.checkpoint "
+        "where a loop keeps each layer's values; a profile (--profile) tells how much of it is so.",
         Passage("performance", "Batch size"),
         next((row["place"] for seconds, row in waiting[:1] if seconds > 0), None),
         figures={"intensity": line.intensity, "ridge": line.ridge},

@@ -87,7 +87,9 @@ def of_program(result: Preflight) -> Subject:
     batch = None
     if trial is not None:
         reported = tuple(_reported(result.findings))
-        tensors = [*_arguments(trial.tensors), *(reported or _computed(trial))]
+        known = {one.layout.tensor for one in reported}
+        computed = (one for one in _computed(trial) if one.layout.tensor not in known)
+        tensors = [*_arguments(trial.tensors), *reported, *computed]
         share = trial.devices if trial.sharded else 1
         batch = None if trial.batch is None else max(1, trial.batch // share)
     return Subject(

@@ -157,3 +157,24 @@ def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
 
 def _svgs(page: str) -> list[str]:
     return [part.partition("</svg>")[0] for part in page.replace("<svg", "\0<svg").split("\0")[1:]]
+
+
+def test_what_compiled_is_not_looked_for_in_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import tensorflow as tf\n@tf.function\ndef step(x):\n    return tf.where(x)\n")
+    code = list(advice_on_code([path]))
+    assert [one.id for one in advise(subject(), code).found] == ["dynamic_shape"]
+    compiled = subject(trial=trial(counts=graph(row(8192, 4096, 4096))))
+    assert "dynamic_shape" not in {one.id for one in advise(compiled, code).found}
+
+
+def test_a_convolution_and_the_gradient_of_its_input_are_one_layer() -> None:
+    first = {**row(8192, 64, 27), "op": "convolution", "features": [3, 64], "window": 9, "images": 8}
+    back = {**row(8192, 3, 576), "op": "convolution", "features": [64, 3], "window": 9, "images": 8}
+    wide = {**row(8192, 128, 576), "op": "convolution", "features": [64, 128], "window": 9, "images": 8}
+    (one,) = [
+        one
+        for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(first, back, wide)))).found
+        if one.id == "narrow_layers"
+    ]
+    assert one.figures["features"] == [64]

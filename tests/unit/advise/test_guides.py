@@ -14,6 +14,7 @@ import pytest
 from tests.paths import ROOT
 from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import advice_on_code, advise
+from tpuwatch.advise.measured import PASSAGES as MEASURED
 from tpuwatch.model.events import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
@@ -163,7 +164,7 @@ def test_each_row_of_the_guides_names_what_there_is() -> None:
     text = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "`" in line]
     named = {name for cells in rows for name in re.findall(r"`([a-z_0-9]+)`", cells[3])}
-    known = {*VALUES, *CODE}
+    known = {*VALUES, *CODE, *MEASURED}
     diagnosed = {cause.value for cause in Cause}
     assert known <= named, f"without a row: {known - named}"
     assert named <= known | diagnosed, f"in no test: {named - known - diagnosed}"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.advise.make import graph, placed, reads, row, subject, trial
 from tpuwatch.advise import Advice, advice_on_code, advise
-from tpuwatch.advise.measured import _PASSAGES
+from tpuwatch.advise.measured import PASSAGES
 from tpuwatch.program import ProfiledOperation, ProfileFigures, profile_findings
 
 # Moves 3 times what it computes: at least 1.1 s a step.
@@ -108,4 +108,4 @@ def test_each_finding_of_a_profile_has_its_passage() -> None:
         categories=(("all-reduce", 0.5), ("copy", 0.5)),
     )
     found = {one.name for one in (*profile_findings(worst), *profile_findings(figures(steps=0)))}
-    assert found == set(_PASSAGES)
+    assert found == set(PASSAGES)
