@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _FULL: Final = 0.8  # of the matrix unit; above it nothing is said
 _LEAST_SHARE: Final = 0.005  # of the step
+_LEAST_PART: Final = 0.01  # of the FLOPs
 _MOST: Final = 6
 _NAMED: Final = 3
 _LEAST_GAIN: Final = 0.1  # of the time
@@ -86,14 +87,16 @@ def _depthwise(row: Mapping[str, Any]) -> bool:
 
 
 def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:
-    """Layers with fewer than 128 features, dense ones with fewer than 512."""
+    """Layers with fewer than 128 features, dense ones with fewer than 512, that take a part of the step."""
     rows = [row for row in (subject.graph or {"operations": ()})["operations"] if row["flops"]]
+    whole = sum(row["flops"] * row["count"] for row in rows)
     free = _free_sides(rows) | _batches(subject)
     sides: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         limit = _NARROW_DENSE if row["op"] == "dot_general" else _NARROW_LAYER
         for side in _sides(row):
-            if row["batch"] == 1 and 1 < side < limit and side not in free:
+            counts = row["flops"] * row["count"] > _LEAST_PART * whole
+            if counts and row["batch"] == 1 and 1 < side < limit and side not in free:
                 sides.setdefault(side, row)
     if sides:
         least, row = min(sides.items(), key=lambda one: one[0])
@@ -175,6 +178,8 @@ def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
     """
     layers = defaultdict(set)
     for row in rows:
+        if _kernel_gradient(row):  # its features are the batch's
+            continue
         features = tuple(row.get("features", ()))
         for side in {row["m"], row["n"], row["k"], *features}:
             # Of a convolution the gradient of its input has the same features, the other way round.
@@ -194,8 +199,12 @@ def _batches(subject: Subject) -> set[int]:
 def _sides(row: Mapping[str, Any]) -> tuple[int, ...]:
     """The sides that a layer's features are."""
     if row["op"] == "convolution":
-        return () if row["window"] > _GRADIENT_WINDOW else tuple(row["features"])
+        return () if _kernel_gradient(row) else tuple(row["features"])
     return (row["m"], row["n"], row["k"]) if row["batch"] > 1 else (row["n"], row["k"])
+
+
+def _kernel_gradient(row: Mapping[str, Any]) -> bool:
+    return bool(row["op"] == "convolution" and row["window"] > _GRADIENT_WINDOW)
 
 
 def _text(row: Mapping[str, Any]) -> str:
