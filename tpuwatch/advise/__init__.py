@@ -8,7 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
-    from tpuwatch.advise.advisor import Advice, advice_document, advise
+    from tpuwatch.advise.advisor import Advised, advice_document, advise
     from tpuwatch.advise.code import advice_on_code
     from tpuwatch.advise.memory import changes
     from tpuwatch.advise.page import advice_page
@@ -19,7 +19,7 @@ else:
         __name__,
         {
             "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
-            "advisor": ["Advice", "advice_document", "advise"],
+            "advisor": ["Advised", "advice_document", "advise"],
             "code": ["advice_on_code"],
             "memory": ["changes"],
             "page": ["advice_page"],

@@ -39,14 +39,14 @@ _COMPILED: Final = frozenset({"host_python", "text_op", "dynamic_shape"})
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Advised:
     """All that there is to say, the most important first; `corrected`: what a profile changed of the estimates."""
 
     found: list[ProgramAdvice]
     corrected: list[str] = field(default_factory=list)
 
 
-def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> Advice:
+def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> Advised:
     """What the rules say of a subject, of its code and of its profile. What is known more exactly counts: a compiled
     program before its code, sizes before a line that may be large, a profile before an estimate."""
     computed = [one for rule in RULES for one in rule(subject)]
@@ -57,10 +57,10 @@ def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> Advice:
         answered.add("global_input")
     lines = [one for one in code if one.id not in answered - {one.id for one in computed}]
     estimates, corrected = measured.held_against(subject, [*computed, *lines])
-    return Advice(in_order([*measured.of_profile(subject), *estimates]), corrected)
+    return Advised(in_order([*measured.of_profile(subject), *estimates]), corrected)
 
 
-def advice_document(subject: Subject, advice: Advice) -> dict[str, Any]:
+def advice_document(subject: Subject, advice: Advised) -> dict[str, Any]:
     """Advice on one target, fit for JSON. Bytes are of one device."""
     line, graph = subject.roofline, subject.graph
     return {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
-from tpuwatch.advise.source import Call, Source, dotted, read_all
+from tpuwatch.advise.source import CodeCall, SourceFile, dotted, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -39,7 +39,7 @@ class _Rule:
     reason: str
     change: str
     source: Passage
-    applies: Callable[[Call], bool]
+    applies: Callable[[CodeCall], bool]
 
 
 def advice_on_code(
@@ -59,20 +59,20 @@ def advice_on_code(
     yield from _normalisation(files, batch, devices)
 
 
-def _advice(rule: _Rule, number: str, calls: list[Call]) -> ProgramAdvice:
+def _advice(rule: _Rule, number: str, calls: list[CodeCall]) -> ProgramAdvice:
     places = [{"file": str(call.file.path), "line": call.node.lineno} for call in calls]
     figures = {"call": calls[0].name, "places": places}
     return ProgramAdvice(rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, places[0], figures)
 
 
-def _places(calls: list[Call]) -> str:
+def _places(calls: list[CodeCall]) -> str:
     """The first of them, and how many more there are."""
     shown = [f"{call.file.path.name}:{call.node.lineno}" for call in calls[:_SHOWN]]
     more = f" and {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
     return ", ".join(shown) + more
 
 
-def _normalisation(files: list[Source], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
+def _normalisation(files: list[SourceFile], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
     """Batch norm over too few examples."""
     calls = [call for file in files for call in file.calls if _is_batch_norm(call)]
     if not calls or batch is None or (batch >= _LEAST_CORE and batch * devices >= _LEAST_ALL):
@@ -82,7 +82,7 @@ def _normalisation(files: list[Source], batch: int | None, devices: int) -> Iter
     yield _advice(_BATCH_NORM, f"{text}:{call.node.lineno}", calls)
 
 
-def _is_batch_norm(call: Call) -> bool:
+def _is_batch_norm(call: CodeCall) -> bool:
     return call.last in ("BatchNormalization", "BatchNorm", "batch_normalization") and not (
         call.keyword("synchronized") is True or call.has("axis_name")
     )
@@ -108,21 +108,21 @@ _BATCH_NORM = _Rule(
 )
 
 
-def _literal_path(call: Call) -> bool:
+def _literal_path(call: CodeCall) -> bool:
     first = call.node.args[0] if call.node.args else None
     return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith(("/", "./"))
 
 
-def _kept(file: Source) -> bool:
+def _kept(file: SourceFile) -> bool:
     return any(call.last in ("cache", "snapshot", "distribute") and call.dataset() for call in file.calls)
 
 
-def _evaluates(call: Call) -> bool:
+def _evaluates(call: CodeCall) -> bool:
     """Whether a function's name says that it does not train."""
     return call.function is not None and bool(_EVALUATION.search(call.function.name))
 
 
-def _ends(call: Call) -> bool:
+def _ends(call: CodeCall) -> bool:
     """Whether a pipeline may come to a last, smaller batch: one repeated before does not, and a pair is no batch."""
     size = getattr(call.node.args[0], "value", None)
     if isinstance(size, int) and not _LEAST_BATCH <= size <= _MOST_BATCH:
@@ -131,7 +131,7 @@ def _ends(call: Call) -> bool:
     return not any(one.last == "repeat" and one.dataset() for one in before)
 
 
-def _several(call: Call) -> bool:
+def _several(call: CodeCall) -> bool:
     """Whether files are read that could be read at once: not one file, and none that something interleaves."""
     given = call.node.args[0] if call.node.args else None
     named = getattr(given, "id", getattr(given, "attr", getattr(given, "value", "")))
@@ -139,7 +139,7 @@ def _several(call: Call) -> bool:
     return not one_file and all(other.last != "interleave" for other in call.file.calls)
 
 
-def _costs(call: Call) -> bool:
+def _costs(call: CodeCall) -> bool:
     """Whether what a dataset is mapped by does work that threads would share; what cannot be looked into may."""
     given = call.node.args[0] if call.node.args else None
     names = {getattr(given, "id", getattr(given, "attr", ""))}
@@ -153,7 +153,7 @@ def _costs(call: Call) -> bool:
     return call.last == "interleave" or any(_WORK.search(name) for name in names)
 
 
-def _by_values(call: Call) -> bool:
+def _by_values(call: CodeCall) -> bool:
     """Whether the shape of its result depends on values."""
     if call.last == "where":
         return call.of("tensorflow", "jax") and call.arguments == 1
@@ -162,7 +162,7 @@ def _by_values(call: Call) -> bool:
     return call.of("tensorflow") and call.last in ("boolean_mask", "unique", "dynamic_partition")
 
 
-def _seeded_by_replica(call: Call) -> bool:
+def _seeded_by_replica(call: CodeCall) -> bool:
     if call.last not in ("PRNGKey", "key", "set_seed") or not call.of("jax", "tensorflow"):
         return False
     inner = [node for node in ast.walk(call.node) if isinstance(node, ast.Call) and node is not call.node]

@@ -40,12 +40,12 @@ class Function:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CodeCall:
     """A call in the user's code: its dotted name with imports resolved ("tensorflow.where"), or ".name" of a value."""
 
     name: str
     node: ast.Call
-    file: Source
+    file: SourceFile
     function: Function | None
 
     @property
@@ -73,12 +73,12 @@ class Call:
 
 
 @dataclass(slots=True)
-class Source:
+class SourceFile:
     """A file that was read."""
 
     path: Path
     imports: dict[str, str] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[CodeCall] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     reached: set[int] = field(default_factory=set)  # the functions that a step reaches, by id()
 
@@ -90,23 +90,23 @@ class Source:
     def uses_datasets(self) -> bool:
         return any(call.last in _CHAINED and call.dataset() for call in self.calls)
 
-    def in_step(self, call: Call) -> bool:
+    def in_step(self, call: CodeCall) -> bool:
         """Whether a step reaches it, as far as the files show: what a compiled function, a layer or a model calls."""
         return call.function is not None and id(call.function) in self.reached
 
 
-def read_all(paths: Iterable[Path], steps: Container[str] = ()) -> list[Source]:
+def read_all(paths: Iterable[Path], steps: Container[str] = ()) -> list[SourceFile]:
     """The files that are Python. `steps` names functions that are steps, beside those that are compiled."""
     found = [source for path in paths if (source := _read(path)) is not None]
     _follow(found, steps)
     return found
 
 
-def _read(path: Path) -> Source | None:
+def _read(path: Path) -> SourceFile | None:
     tree = _parsed(path)
     if tree is None:
         return None
-    source = Source(path)
+    source = SourceFile(path)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for one in node.names:
@@ -121,11 +121,11 @@ def _read(path: Path) -> Source | None:
     return source
 
 
-def _follow(files: Iterable[Source], steps: Container[str]) -> None:
+def _follow(files: Iterable[SourceFile], steps: Container[str]) -> None:
     """Find what the steps reach: from each root by the names that are called, and all that is defined inside."""
     files = list(files)
-    own: dict[tuple[Path, str, str], list[tuple[Source, Function]]] = {}
-    shared: dict[tuple[str, str], list[tuple[Source, Function]]] = {}  # by the module's last name and the function's
+    own: dict[tuple[Path, str, str], list[tuple[SourceFile, Function]]] = {}
+    shared: dict[tuple[str, str], list[tuple[SourceFile, Function]]] = {}  # by module and function
     waiting = []
     for file in files:
         traced = {name for call in file.calls for name in _traced_names(call)}
@@ -184,7 +184,7 @@ def dotted(node: ast.expr, imports: dict[str, str]) -> str:
 class _Visitor(ast.NodeVisitor):
     """Collects calls and functions, each with where it stands."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceFile) -> None:
         self._source = source
         self._function: Function | None = None
         self._class: ast.ClassDef | None = None
@@ -206,7 +206,7 @@ class _Visitor(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 (ast's name)
 
     def visit_Call(self, node: ast.Call) -> None:
-        self._source.calls.append(Call(dotted(node.func, self._source.imports), node, self._source, self._function))
+        self._source.calls.append(CodeCall(dotted(node.func, self._source.imports), node, self._source, self._function))
         if self._function is not None:
             self._function.callees.update(self._callee(node.func))
         self.generic_visit(node)
@@ -238,7 +238,7 @@ def _traces(name: str) -> bool:
     return name == "tensorflow.function" or (first in _FRAMEWORKS - {"tensorflow"} and last in _TRACING)
 
 
-def _traced_names(call: Call) -> Iterator[str]:
+def _traced_names(call: CodeCall) -> Iterator[str]:
     """The functions that a call makes steps of, or has every replica run."""
     if _traces(call.name) or (call.last in ("run", "experimental_run_v2") and call.name.startswith(".")):
         for one in call.node.args[:1]:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.advise.make import GIB, graph, placed, row, subject, trial
 from tpuwatch.advise import (
-    Advice,
+    Advised,
     advice_document,
     advice_on_code,
     advice_page,
@@ -84,7 +84,7 @@ def test_memory_is_told_by_its_parts() -> None:
         placed("f32[1024,1024,128]", "optimizer", 2),
         placed("u8[64,128]", "inputs"),
     )
-    document = advice_document(subject(*tensors, trial=trial(4)), Advice([]))
+    document = advice_document(subject(*tensors, trial=trial(4)), Advised([]))
     assert document["memory"]["weights"] == GIB // 2
     assert document["memory"]["optimizer"] == GIB
     assert document["memory"]["gradients"] == GIB // 2

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.advise.make import graph, placed, reads, row, subject, trial
-from tpuwatch.advise import Advice, advice_on_code, advise
+from tpuwatch.advise import Advised, advice_on_code, advise
 from tpuwatch.advise.measured import PASSAGES
 from tpuwatch.program import ProfiledOperation, ProfileFigures, profile_findings
 
@@ -37,11 +37,11 @@ def figures(**changed: Any) -> ProfileFigures:
     return ProfileFigures(**{**usual, **changed})
 
 
-def advised(*code: Any, **changed: Any) -> Advice:
+def advised(*code: Any, **changed: Any) -> Advised:
     return advise(subject(WEIGHTS, IMAGES, trial=BOUND, profile=figures(**changed)), code)
 
 
-def ids(advice: Advice) -> set[str]:
+def ids(advice: Advised) -> set[str]:
     return {one.id for one in advice.found}
 
 
