@@ -53,7 +53,7 @@ def advice_on_code(
         if found := [call for call in calls if rule.applies(call)]:
             yield _advice(rule, f"{found[0].name.lstrip('.')} at {_places(found)}", found)
     for file in files:
-        batches = [call for call in file.calls if call.last == "batch" and call.dataset()]
+        batches = [call for call in file.calls if _batches(call)]
         if batches and all(call.last != "prefetch" for call in file.calls):
             yield _advice(_PREFETCH, f"batch at {_places(batches)}, and no prefetch", batches)
     yield from _normalisation(files, batch, devices)
@@ -122,11 +122,18 @@ def _evaluates(call: CodeCall) -> bool:
     return call.function is not None and bool(_EVALUATION.search(call.function.name))
 
 
-def _ends(call: CodeCall) -> bool:
-    """Whether a pipeline may come to a last, smaller batch: one repeated before does not, and a pair is no batch."""
-    size = getattr(call.node.args[0], "value", None)
-    if isinstance(size, int) and not _LEAST_BATCH <= size <= _MOST_BATCH:
+def _batches(call: CodeCall) -> bool:
+    """Whether it makes a step's batch: not a pair, the whole of a dataset, or a list that was cut up before."""
+    if call.last != "batch" or not call.dataset():
         return False
+    size = getattr(call.node.args[0], "value", None) if call.node.args else None
+    before = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    regrouped = isinstance(before, ast.Call) and dotted(before.func, {}).endswith("unbatch")
+    return not regrouped and not (isinstance(size, int) and not _LEAST_BATCH <= size <= _MOST_BATCH)
+
+
+def _ends(call: CodeCall) -> bool:
+    """Whether a pipeline may come to a last, smaller batch: one that is repeated before does not."""
     before = [one for one in call.file.calls if one.function is call.function and one.node.lineno <= call.node.lineno]
     return not any(one.last == "repeat" and one.dataset() for one in before)
 
@@ -234,8 +241,7 @@ _RULES: Final = (
         "batch(…, drop_remainder=True).",
         _DYNAMIC,
         lambda call: (
-            call.last == "batch"
-            and call.dataset()
+            _batches(call)
             and not call.has("drop_remainder")  # who says False means it
             and len(call.node.args) == 1
             and not _evaluates(call)

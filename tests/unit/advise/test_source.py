@@ -70,17 +70,18 @@ def test_a_step_reaches_into_the_files_that_it_imports(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "ds.batch(8, drop_remainder=False)",  # who says so means it
-        "ds.repeat().batch(8)",
+        "ds.batch(8, drop_remainder=False).prefetch(1)",  # who says so means it
+        "ds.repeat().batch(8).prefetch(1)",
         "ds.batch(2)",
+        "ds.unbatch().batch(64)",
         "pool.map(decode)",
         "tf.data.TFRecordDataset(path)",
-        "def evaluate():\n    return ds.batch(64)",
+        "def evaluate():\n    return ds.batch(64).prefetch(1)",
     ],
 )
 def test_lines_that_look_alike_have_no_finding(tmp_path: Path, line: str) -> None:
     path = tmp_path / "input.py"
-    path.write_text(f"{HEAD}ds = tf.data.Dataset.range(9).prefetch(1)\n{line}\n")
+    path.write_text(f"{HEAD}ds = tf.data.Dataset.range(9)\n{line}\n")
     assert list(advice_on_code([path])) == []
 
 
