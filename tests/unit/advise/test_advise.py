@@ -16,13 +16,16 @@ from tpuwatch.advise import (
     advice_page,
     advise,
     changes,
+    of_program,
     of_report,
     of_shapes,
     sources,
 )
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import LogParser, Scanner, load_catalogue
+from tpuwatch.model import Finding
 from tpuwatch.program import target
+from tpuwatch.program.preflight import Preflight
 
 REPORT = """\
 Ran out of memory in memory space hbm. Used 30.00G of 15.75G hbm. Exceeded hbm capacity by 14.25G.
@@ -113,11 +116,25 @@ def test_shapes_alone_are_answered_for() -> None:
         of_shapes(["hello"], target("v6e-1"), None)
 
 
-def test_the_allocations_of_a_report_of_too_little_memory() -> None:
+def reported() -> tuple[Finding, ...]:
     parser = LogParser(Scanner(load_catalogue()), None, now=0.0, count_lines=True)  # type: ignore[arg-type]
     matches = [*parser.feed(REPORT.encode()), *parser.finish()]
-    found = fold(RecognisedRecord.from_match(match, "job.log", 0.0) for match in matches)
-    (one,) = advise(of_report(found, target("v5e-1"))).found
+    return tuple(fold(RecognisedRecord.from_match(match, "job.log", 0.0) for match in matches))
+
+
+def test_a_program_that_does_not_fit_has_the_compilers_allocations_before_computed_shapes() -> None:
+    same = {**row(8, 8, 8), "output": "s32[58720256,10]"}
+    refused = trial(20, counts=graph(same, row(8192, 128, 128)))
+    about = of_program(Preflight(target("v5e-1"), (refused,), findings=reported()))
+    assert [(one.part, str(one.layout.tensor)) for one in about.tensors] == [
+        ("reported", "s32[58720256,10]"),
+        ("computed", "bf16[1,8192,128]"),
+    ]
+    assert "as s32[10,58720256] it takes 3.5 GiB" in next(one.change for one in advise(about).found)
+
+
+def test_the_allocations_of_a_report_of_too_little_memory() -> None:
+    (one,) = advise(of_report(reported(), target("v5e-1"))).found
     assert one.id == "padding"
     assert one.figures["padded_bytes"] == 28 << 30
     assert "as s32[10,58720256] it takes 3.5 GiB" in one.change
