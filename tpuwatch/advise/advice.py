@@ -17,6 +17,8 @@ GUIDES: Final = {
     "layout": ("XLA: tiled layout", "https://openxla.org/xla/tiled_layout"),
     "jax": ("JAX: pure_callback and io_callback", "https://docs.jax.dev/en/latest/external-callbacks.html"),
     "checkpoint": ("JAX: jax.checkpoint", "https://docs.jax.dev/en/latest/gradient-checkpointing.html"),
+    "profiling": ("JAX: profiling", "https://docs.jax.dev/en/latest/profiling.html"),
+    "sharding": ("JAX: sharded computation", "https://docs.jax.dev/en/latest/sharded-computation.html"),
     "tf.data": ("tf.data: better performance", "https://www.tensorflow.org/guide/data_performance"),
 }
 

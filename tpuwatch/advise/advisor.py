@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.advise import host, memory, operations, padding, products
+from tpuwatch.advise import host, measured, memory, operations, padding, products
 from tpuwatch.advise.advice import ProgramAdvice, in_order
 from tpuwatch.program import laid_out, without_waste
 
@@ -34,12 +34,33 @@ RULES: Final[tuple[Callable[[Subject], Iterator[ProgramAdvice]], ...]] = (
 )
 
 
-def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> list[ProgramAdvice]:
-    """What the rules say of a subject, and of its code, the most important first."""
-    return in_order([*(one for rule in RULES for one in rule(subject)), *code])
+# What a compiled program has answered, whatever its code looks like: it has none of these in its steps.
+_COMPILED: Final = frozenset({"host_python", "text_op", "dynamic_shape"})
 
 
-def advice_document(subject: Subject, found: Iterable[ProgramAdvice]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """All that there is to say, the most important first; `corrected`: what a profile changed of the estimates."""
+
+    found: list[ProgramAdvice]
+    corrected: list[str] = field(default_factory=list)
+
+
+def advise(subject: Subject, code: Iterable[ProgramAdvice] = ()) -> Advised:
+    """What the rules say of a subject, of its code and of its profile. What is known more exactly counts: a compiled
+    program before its code, sizes before a line that may be large, a profile before an estimate."""
+    computed = [one for rule in RULES for one in rule(subject)]
+    answered = set() if subject.graph is None or subject.problem is not None else set(_COMPILED)
+    if answered and all(one.id != "host_callback" for one in computed):
+        answered.add("callback")
+    if host.input_bytes(subject):
+        answered.add("global_input")
+    lines = [one for one in code if one.id not in answered - {one.id for one in computed}]
+    estimates, corrected = measured.held_against(subject, [*computed, *lines])
+    return Advised(in_order([*measured.of_profile(subject), *estimates]), corrected)
+
+
+def advice_document(subject: Subject, advice: Advised) -> dict[str, Any]:
     """Advice on one target, fit for JSON. Bytes are of one device."""
     line, graph = subject.roofline, subject.graph
     return {
@@ -56,6 +77,8 @@ def advice_document(subject: Subject, found: Iterable[ProgramAdvice]) -> dict[st
             for one in subject.changed
             if one.problem is not None
         ],
+        "profile": None if subject.profile is None else asdict(subject.profile),
+        "corrected": advice.corrected,
         "tensors": [
             {
                 "name": one.name,
@@ -83,6 +106,6 @@ def advice_document(subject: Subject, found: Iterable[ProgramAdvice]) -> dict[st
                 "place": one.place,
                 "figures": dict(one.figures),
             }
-            for one in found
+            for one in advice.found
         ],
     }

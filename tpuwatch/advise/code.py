@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.source import CodeCall, SourceFile, dotted, read_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator
     from pathlib import Path
 
-MAX_FILES: Final = 200
-_MAX_BYTES: Final = 2 << 20
 _INPUT: Final = Passage("performance", "Model is input bound")
 _DYNAMIC: Final = Passage("troubleshooting", "Dynamic shapes")
 _OPS: Final = Passage("troubleshooting", "Unavailable TensorFlow ops")
 _SPEED: Final = Passage("troubleshooting", "Improve training speed")
 _ACCURACY: Final = Passage("troubleshooting", "Debug drops in model accuracy")
+_SHOWN: Final = 4  # places of a finding that are named
+_PYTHON: Final = ("py_function", "numpy_function", "py_func")
+_EVALUATION: Final = re.compile(r"eval|test|valid|predict|infer", re.IGNORECASE)
+_FILE: Final = re.compile(r"(file|path|filename)$|\.[a-z0-9]+$", re.IGNORECASE)  # in the singular
+_LEAST_BATCH, _MOST_BATCH = 4, 1 << 17  # examples
+_WORK: Final = re.compile(
+    r"(^|\.)(io|image|audio)\.|decode|parse|random|token|py_func|numpy_func|load|read|process|augment|vectori|resize|crop",
+    re.IGNORECASE,
+)
+_DECODING: Final = ("decode_jpeg", "decode_png", "decode_image", "decode_and_crop_jpeg", "decode_wav")
 _LEAST_CORE, _LEAST_ALL = 32, 256  # examples that batch norm's statistics need
 
 
@@ -29,119 +39,50 @@ class _Rule:
     reason: str
     change: str
     source: Passage
-    applies: Callable[[_Call], bool]
+    applies: Callable[[CodeCall], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call in the user's code: its dotted name with imports resolved ("tensorflow.where"), or ".name" of a value."""
-
-    name: str
-    node: ast.Call
-    file: _File
-
-    @property
-    def last(self) -> str:
-        return self.name.rpartition(".")[2]
-
-    def of(self, *modules: str) -> bool:
-        return self.name.split(".")[0] in modules
-
-    def has(self, keyword: str) -> bool:
-        return any(one.arg in (keyword, None) for one in self.node.keywords)
-
-    def keyword(self, name: str) -> Any:
-        """The constant that an argument is given by name; None for another."""
-        return next((getattr(one.value, "value", None) for one in self.node.keywords if one.arg == name), None)
-
-    @property
-    def arguments(self) -> int:
-        return len(self.node.args) + len(self.node.keywords)
-
-    def dataset(self) -> bool:
-        """A method of a value, in a file that uses tf.data."""
-        return self.name.startswith(".") and self.file.uses_datasets
-
-
-@dataclass(slots=True)
-class _File:
-    path: Path
-    imports: dict[str, str] = field(default_factory=dict)
-    calls: list[_Call] = field(default_factory=list)
-    attributes: set[str] = field(default_factory=set)
-    first_batch: _Call | None = None
-
-    @property
-    def uses_datasets(self) -> bool:
-        return any(name.startswith("tensorflow") for name in self.imports.values()) and (
-            "Dataset" in self.attributes or any("Dataset" in one.name for one in self.calls)
-        )
-
-
-def sources(start: Path, directory: Path) -> list[Path]:
-    """A source file, and what it imports from below `directory`, and they in turn."""
-    found: list[Path] = []
-    waiting = [start.resolve()]
-    while waiting and len(found) < MAX_FILES:
-        path = waiting.pop(0)
-        if path in found or not path.is_file() or path.stat().st_size > _MAX_BYTES:
-            continue
-        found.append(path)
-        tree = _parsed(path)
-        for node in ast.walk(tree) if tree is not None else ():
-            waiting += _imported(node, path, directory.resolve())
-    return found
-
-
-def module_file(name: str, directory: Path) -> Path | None:
-    """The file of a module below a directory: "train.step" is train/step.py, or train/step/__init__.py."""
-    base = directory.joinpath(*name.split("."))
-    return next((one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()), None)
-
-
-def advice_on_code(paths: list[Path], *, batch: int | None = None, devices: int = 1) -> Iterator[ProgramAdvice]:
-    """What the rules say of each call in these files. `batch` is that of a device."""
-    files = [file for path in paths if (file := _read(path)) is not None]
+def advice_on_code(
+    paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
+) -> Iterator[ProgramAdvice]:
+    """What the rules say of the calls in these files, each rule once, with all places. `batch` is that of a device,
+    `steps` the names of functions that run on it."""
+    files = read_all(paths, steps)
+    calls = [call for file in files for call in file.calls]
+    for rule in _RULES:
+        if found := [call for call in calls if rule.applies(call)]:
+            yield _advice(rule, f"{found[0].name.lstrip('.')} at {_places(found)}", found)
     for file in files:
-        for call in file.calls:
-            for rule in _RULES:
-                if rule.applies(call):
-                    number = f"{call.name.lstrip('.')} at {file.path.name}:{call.node.lineno}"
-                    yield _advice(rule, number, call)
-        yield from _input_pipeline(file)
+        batches = [call for call in file.calls if _batches(call)]
+        if batches and all(call.last != "prefetch" for call in file.calls):
+            yield _advice(_PREFETCH, f"batch at {_places(batches)}, and no prefetch", batches)
     yield from _normalisation(files, batch, devices)
 
 
-def _advice(rule: _Rule, number: str, call: _Call) -> ProgramAdvice:
-    place = {"file": str(call.file.path), "line": call.node.lineno}
-    return ProgramAdvice(
-        rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, place, {"call": call.name}
-    )
+def _advice(rule: _Rule, number: str, calls: list[CodeCall]) -> ProgramAdvice:
+    places = [{"file": str(call.file.path), "line": call.node.lineno} for call in calls]
+    figures = {"call": calls[0].name, "places": places}
+    return ProgramAdvice(rule.id, rule.of, 0.0, number, rule.reason, rule.change, rule.source, places[0], figures)
 
 
-def _input_pipeline(file: _File) -> Iterator[ProgramAdvice]:
-    """A pipeline of batches without prefetch, and one that is read again in each epoch without a cache."""
-    batches = [call for call in file.calls if call.last == "batch" and call.dataset()]
-    methods = {call.last for call in file.calls}
-    if batches and "prefetch" not in methods:
-        yield _advice(_PREFETCH, f"batch at {file.path.name}:{batches[0].node.lineno}, and no prefetch", batches[0])
-    maps = [call for call in file.calls if call.last == "map" and call.dataset()]
-    if maps and not methods & {"cache", "snapshot", "distribute"}:
-        text = f"map at {file.path.name}:{maps[0].node.lineno}, and neither cache nor tf.data service"
-        yield _advice(_CACHE, text, maps[0])
+def _places(calls: list[CodeCall]) -> str:
+    """The first of them, and how many more there are."""
+    shown = [f"{call.file.path.name}:{call.node.lineno}" for call in calls[:_SHOWN]]
+    more = f" and {len(calls) - _SHOWN} more" if len(calls) > _SHOWN else ""
+    return ", ".join(shown) + more
 
 
-def _normalisation(files: list[_File], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
+def _normalisation(files: list[SourceFile], batch: int | None, devices: int) -> Iterator[ProgramAdvice]:
     """Batch norm over too few examples."""
     calls = [call for file in files for call in file.calls if _is_batch_norm(call)]
     if not calls or batch is None or (batch >= _LEAST_CORE and batch * devices >= _LEAST_ALL):
         return
     call = calls[0]
     text = f"batch norm over {batch} examples a core, {batch * devices} in all, at {call.file.path.name}"
-    yield _advice(_BATCH_NORM, f"{text}:{call.node.lineno}", call)
+    yield _advice(_BATCH_NORM, f"{text}:{call.node.lineno}", calls)
 
 
-def _is_batch_norm(call: _Call) -> bool:
+def _is_batch_norm(call: CodeCall) -> bool:
     return call.last in ("BatchNormalization", "BatchNorm", "batch_normalization") and not (
         call.keyword("synchronized") is True or call.has("axis_name")
     )
@@ -153,14 +94,6 @@ _PREFETCH = _Rule(
     "The next batch is made when the device asks for it, and the device waits.",
     "End the pipeline with prefetch(tf.data.AUTOTUNE).",
     Passage("tf.data", "Prefetching"),
-    lambda _: False,
-)
-_CACHE = _Rule(
-    "cache",
-    Gain.INPUT,
-    "Each epoch reads and decodes everything again.",
-    "cache() after what costs most, where that fits in the host's memory; else several hosts by the tf.data service.",
-    Passage("tf.data", "Caching"),
     lambda _: False,
 )
 _BATCH_NORM = _Rule(
@@ -175,16 +108,72 @@ _BATCH_NORM = _Rule(
 )
 
 
-def _literal_path(call: _Call) -> bool:
+def _literal_path(call: CodeCall) -> bool:
     first = call.node.args[0] if call.node.args else None
     return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith(("/", "./"))
 
 
-def _seeded_by_replica(call: _Call) -> bool:
+def _kept(file: SourceFile) -> bool:
+    return any(call.last in ("cache", "snapshot", "distribute") and call.dataset() for call in file.calls)
+
+
+def _evaluates(call: CodeCall) -> bool:
+    """Whether a function's name says that it does not train."""
+    return call.function is not None and bool(_EVALUATION.search(call.function.name))
+
+
+def _batches(call: CodeCall) -> bool:
+    """Whether it makes a step's batch: not a pair, the whole of a dataset, or a list that was cut up before."""
+    if call.last != "batch" or not call.dataset():
+        return False
+    size = getattr(call.node.args[0], "value", None) if call.node.args else None
+    before = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    regrouped = isinstance(before, ast.Call) and dotted(before.func, {}).endswith("unbatch")
+    return not regrouped and not (isinstance(size, int) and not _LEAST_BATCH <= size <= _MOST_BATCH)
+
+
+def _ends(call: CodeCall) -> bool:
+    """Whether a pipeline may come to a last, smaller batch: one that is repeated before does not."""
+    before = [one for one in call.file.calls if one.function is call.function and one.node.lineno <= call.node.lineno]
+    return not any(one.last == "repeat" and one.dataset() for one in before)
+
+
+def _several(call: CodeCall) -> bool:
+    """Whether files are read that could be read at once: not one file, and none that something interleaves."""
+    given = call.node.args[0] if call.node.args else None
+    named = getattr(given, "id", getattr(given, "attr", getattr(given, "value", "")))
+    one_file = isinstance(named, str) and bool(_FILE.search(named))
+    return not one_file and all(other.last != "interleave" for other in call.file.calls)
+
+
+def _costs(call: CodeCall) -> bool:
+    """Whether what a dataset is mapped by does work that threads would share; what cannot be looked into may."""
+    given = call.node.args[0] if call.node.args else None
+    names = {getattr(given, "id", getattr(given, "attr", ""))}
+    inside = (
+        [given] if isinstance(given, ast.Lambda) else [one.node for one in call.file.functions if one.name in names]
+    )
+    if not inside:
+        return True
+    called = [node for one in inside for node in ast.walk(one) if isinstance(node, ast.Call)]
+    names |= {dotted(node.func, call.file.imports) for node in called}
+    return call.last == "interleave" or any(_WORK.search(name) for name in names)
+
+
+def _by_values(call: CodeCall) -> bool:
+    """Whether the shape of its result depends on values."""
+    if call.last == "where":
+        return call.of("tensorflow", "jax") and call.arguments == 1
+    if call.of("jax"):
+        return call.last in ("nonzero", "unique", "argwhere", "flatnonzero") and not call.has("size")
+    return call.of("tensorflow") and call.last in ("boolean_mask", "unique", "dynamic_partition")
+
+
+def _seeded_by_replica(call: CodeCall) -> bool:
     if call.last not in ("PRNGKey", "key", "set_seed") or not call.of("jax", "tensorflow"):
         return False
     inner = [node for node in ast.walk(call.node) if isinstance(node, ast.Call) and node is not call.node]
-    names = {_dotted(node.func, call.file.imports).rpartition(".")[2] for node in inner}
+    names = {dotted(node.func, call.file.imports).rpartition(".")[2] for node in inner}
     return bool(names & {"process_index", "axis_index", "time", "time_ns", "getpid"})
 
 
@@ -192,22 +181,41 @@ _RULES: Final = (
     _Rule(
         "host_python",
         Gain.RUNS,
-        "It runs Python on the host, which a TPU cannot do inside of a step, and which takes one thread in a pipeline.",
-        "Write it with TensorFlow's own ops, or do it once before training.",
+        "It runs Python on the host, which a TPU cannot do inside of a step.",
+        "Write it with TensorFlow's own ops, or do it in the input pipeline, or once before training.",
         _OPS,
+        lambda call: call.of("tensorflow") and call.last in _PYTHON and call.file.in_step(call),
+    ),
+    _Rule(
+        "python_input",
+        Gain.INPUT,
+        "Python makes or prepares each example, one at a time and in one process, however many calls are parallel.",
+        "Write it with TensorFlow's own ops, or do it once before training and read the result from files.",
+        _INPUT,
         lambda call: (
-            call.last in ("py_function", "numpy_function", "py_func", "from_generator")
-            and (call.of("tensorflow") or call.dataset())
+            call.of("tensorflow")
+            and not call.file.in_step(call)
+            and (call.last == "from_generator" or (call.last in _PYTHON and call.file.uses_datasets))
         ),
+    ),
+    _Rule(
+        "cache",
+        Gain.INPUT,
+        "Each epoch decodes everything again.",
+        "cache() after decoding, where that fits in the host's memory; else several hosts by the tf.data service.",
+        Passage("tf.data", "Caching"),
+        lambda call: call.of("tensorflow") and call.last in _DECODING and not _kept(call.file),
     ),
     _Rule(
         "text_op",
         Gain.RUNS,
         "A TPU has no text: there is no kernel for it.",
-        "Leave it out of the step, or do it on the host after the step.",
+        "Leave it out of the step, or do it on the host, before the step or after it.",
         _OPS,
         lambda call: (
-            call.of("tensorflow") and (call.last == "as_string" or call.name.startswith("tensorflow.strings."))
+            call.of("tensorflow")
+            and (call.last == "as_string" or call.name.startswith("tensorflow.strings."))
+            and call.file.in_step(call)
         ),
     ),
     _Rule(
@@ -224,28 +232,20 @@ _RULES: Final = (
         "The shape of its result depends on values; a TPU's programs have the shapes that they were compiled with.",
         "Keep the shape and mask: multiply by the mask, or where with three arguments; in JAX also size=.",
         _DYNAMIC,
-        lambda call: (
-            (call.of("tensorflow") and call.last == "boolean_mask")
-            or (call.of("tensorflow", "jax") and call.last == "where" and call.arguments == 1)
-            or (call.of("tensorflow") and call.last in ("unique", "dynamic_partition"))
-            or (
-                call.of("jax")
-                and call.last in ("nonzero", "unique", "argwhere", "flatnonzero")
-                and not call.has("size")
-            )
-        ),
+        lambda call: _by_values(call) and call.file.in_step(call),
     ),
     _Rule(
         "drop_remainder",
-        Gain.RUNS,
+        Gain.TIME,
         "The last batch of an epoch is smaller, so its shape is another: it is compiled again, or refused.",
         "batch(…, drop_remainder=True).",
         _DYNAMIC,
         lambda call: (
-            call.last == "batch"
-            and call.dataset()
-            and call.keyword("drop_remainder") is not True
-            and len(call.node.args) < 2
+            _batches(call)
+            and not call.has("drop_remainder")  # who says False means it
+            and len(call.node.args) == 1
+            and not _evaluates(call)
+            and _ends(call)
         ),
     ),
     _Rule(
@@ -254,7 +254,12 @@ _RULES: Final = (
         "One thread prepares one example after the other.",
         "Add num_parallel_calls=tf.data.AUTOTUNE.",
         _INPUT,
-        lambda call: call.last in ("map", "interleave") and call.dataset() and not call.has("num_parallel_calls"),
+        lambda call: (
+            call.last in ("map", "interleave")
+            and call.dataset()
+            and not call.has("num_parallel_calls")
+            and _costs(call)
+        ),
     ),
     _Rule(
         "parallel_reads",
@@ -266,6 +271,7 @@ _RULES: Final = (
             call.of("tensorflow")
             and call.last in ("TFRecordDataset", "TextLineDataset", "FixedLengthRecordDataset")
             and not call.has("num_parallel_reads")
+            and _several(call)
         ),
     ),
     _Rule(
@@ -332,19 +338,11 @@ _RULES: Final = (
         _ACCURACY,
         lambda call: (
             (call.of("jax") and call.last == "psum" and _names(call.node) & {"loss", "grads", "gradients"} != set())
-            or (call.last.endswith(("Crossentropy", "Error")) and str(call.keyword("reduction")).lower() == "sum")
-        ),
-    ),
-    _Rule(
-        "materialised_broadcast",
-        Gain.HBM,
-        "All copies are written to memory where what uses them cannot do without.",
-        "Leave it to the operation that uses it: most broadcast by themselves.",
-        Passage("tensorflow performance", "tf.broadcast_to, tf.tile"),
-        lambda call: (
-            call.of("tensorflow", "jax")
-            and call.last in ("tile", "broadcast_to", "repeat")
-            and "random" not in call.name
+            or (
+                call.last.endswith(("Crossentropy", "Error"))
+                and str(call.keyword("reduction")).lower() == "sum"
+                and any(one.last == "compile" and one.has("loss") for one in call.file.calls)
+            )
         ),
     ),
 )
@@ -352,61 +350,3 @@ _RULES: Final = (
 
 def _names(node: ast.AST) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
-def _parsed(path: Path) -> ast.Module | None:
-    try:
-        return ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError):
-        return None
-
-
-def _read(path: Path) -> _File | None:
-    tree = _parsed(path)
-    if tree is None:
-        return None
-    file = _File(path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for one in node.names:
-                file.imports[one.asname or one.name.split(".")[0]] = one.name if one.asname else one.name.split(".")[0]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            for one in node.names:
-                file.imports[one.asname or one.name] = f"{node.module}.{one.name}"
-        elif isinstance(node, ast.Attribute):
-            file.attributes.add(node.attr)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    for node in sorted(calls, key=lambda one: (one.end_lineno or 0, one.end_col_offset or 0)):
-        file.calls.append(_Call(_dotted(node.func, file.imports), node, file))
-    return file
-
-
-def _dotted(node: ast.expr, imports: dict[str, str]) -> str:
-    """The name of what is called: by its import where it has one, else "." and the method's name."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute):
-        names.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name) and node.id in imports:
-        return ".".join([imports[node.id], *reversed(names)])
-    if isinstance(node, ast.Name) and not names:
-        return node.id
-    return f".{names[0]}" if names else ""
-
-
-def _imported(node: ast.AST, path: Path, directory: Path) -> Iterator[Path]:
-    """The files below `directory` that an import names."""
-    names: list[str] = []
-    if isinstance(node, ast.Import):
-        names = [one.name for one in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        base = directory if not node.level else path.parents[node.level - 1]
-        module = node.module or ""
-        for name in [module, *(f"{module}.{one.name}".strip(".") for one in node.names)]:
-            found = module_file(name, base) if name else None
-            if found is not None and directory in found.resolve().parents:
-                yield found.resolve()
-    for name in names:
-        found = module_file(name, directory)
-        if found is not None:
-            yield found.resolve()

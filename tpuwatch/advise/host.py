@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
-from tpuwatch.core import format_size
+from tpuwatch.core import counted, format_size
+from tpuwatch.program import LANES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tpuwatch.advise.subject import Subject
+    from tpuwatch.advise.subject import Placed, Subject
 
 _LARGE: Final = 1 << 30  # bytes of a global batch
 _PREFETCHED: Final = 2  # batches that are in host memory at once: the one in use, and the next
@@ -54,7 +55,8 @@ def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
         "input_rate",
         Gain.INPUT,
         0.0,
-        f"{format_size(rate)} of input a second for the {per_host} devices of a host, at the least time of a step",
+        f"{format_size(rate)} of input a second for {counted(per_host, 'device')} of a host, "
+        "at the least time of a step",
         "A step cannot be faster than its input comes; the devices would wait for the host.",
         "Read files in parallel (num_parallel_reads), decode in parallel (map with num_parallel_calls), prefetch, keep "
         "what fits in memory (cache), send uint8 and cast on the device, or use more hosts (tf.data service).",
@@ -64,8 +66,16 @@ def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def input_bytes(subject: Subject) -> int:
-    """The bytes of a device's batch."""
-    return sum(one.layout.bytes * one.count for one in subject.tensors if one.part == "inputs")
+    """The bytes of a device's batch; 0 where the inputs are no data, but what another layer computed."""
+    inputs = [one for one in subject.tensors if one.part == "inputs"]
+    return sum(one.layout.bytes * one.count for one in inputs) if any(map(_is_data, inputs)) else 0
+
+
+def _is_data(one: Placed) -> bool:
+    """Whole numbers, rows of features, images: not floats of many positions with features that fill tiles."""
+    tensor = one.layout.tensor
+    return "f" not in tensor.type or len(tensor.sides) <= _ROWS_OF_FEATURES or tensor.sides[-1] < LANES
 
 
 _DEVICES_OF_HOST: Final = 4
+_ROWS_OF_FEATURES: Final = 2  # sides

@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.core import format_size
-from tpuwatch.program import Change
+from tpuwatch.program import Change, laid_out, parse_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tpuwatch.advise.subject import Subject
-    from tpuwatch.program import Trial
+    from tpuwatch.program import Roofline, Trial
 
 _TIGHT: Final = 0.5  # of the HBM: from there on changes are worth their compilation
 _LOW: Final = 0.4
 _LEAST: Final = 0.02  # of the HBM: what a change has to give
 _ROWS: Final = 8
+_LEAST_GAIN: Final = 0.1  # of the time
+_MATRIX: Final = 2  # sides
 
 _WHAT: Final = {
     "bfloat16": (
@@ -98,19 +100,36 @@ def larger_batch(subject: Subject) -> Iterator[ProgramAdvice]:
     if trial is None or line is None or not trial.fits or not trial.needed_bytes or subject.batch is None:
         return
     use = trial.needed_bytes / subject.available
-    if use > _LOW or (line.bound == "compute" and line.mxu_bound > 0.9):
+    gain = _read_for_each_batch(subject, line)
+    if use > _LOW or line.bound == "compute" or gain < _LEAST_GAIN:
         return
     yield ProgramAdvice(
         "larger_batch",
         Gain.TIME,
-        max(0.0, 1 - line.compute_seconds / line.seconds) if line.seconds else 0.0,
-        f"{use:.0%} of the HBM is used with a batch of {subject.batch} a core",
-        "There is room, and the matrix units are not full: weights are read once for each batch, however large it is.",
+        gain,
+        f"{use:.0%} of the HBM is used with a batch of {subject.batch} a core, and {gain:.0%} of the time weights move",
+        "There is room, and the HBM's bandwidth is the limit: weights are read once for each batch, however large it "
+        "is.",
         "Take a larger batch (tpuwatch preflight --max-batch finds the largest), and tune the learning rate and its "
         "warm-up again: it goes with the batch.",
         Passage("troubleshooting", "Improve training speed"),
         figures={"use": use},
     )
+
+
+def _read_for_each_batch(subject: Subject, line: Roofline) -> float:
+    """The share of the least time in which weights, their gradients and the optimizer's state move and the matrix units
+    wait: it does not grow with the batch. Of a loop over layers, a layer has a slice of them."""
+    weights = [one.layout.tensor for one in subject.tensors if one.part in ("weights", "optimizer")]
+    sides = {tuple(sorted(one.sides)) for one in weights}
+    sides |= {tuple(sorted(one.sides[1:])) for one in weights if len(one.sides) > _MATRIX}
+    moved = sum(2 * one.layout.bytes * one.count for one in subject.tensors if one.part in ("weights", "optimizer"))
+    for row in (subject.graph or {"operations": ()})["operations"]:
+        of_weights = [parse_tensor(text)[0] for text in (*row["inputs"], row["output"])] if row["flops"] else []
+        size = sum(laid_out(one).bytes for one in of_weights if tuple(sorted(one.sides)) in sides)
+        moved += size * row["count"]
+    saved: float = min(moved / line.hbm_bytes_per_second, line.seconds - line.compute_seconds)
+    return saved / line.seconds if line.seconds else 0.0
 
 
 def composition(subject: Subject) -> dict[str, int]:

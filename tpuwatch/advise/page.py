@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import format_seconds, format_size
+from tpuwatch.terminal import PROFILE_SHARES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,12 +36,18 @@ def advice_page(document: Mapping[str, Any]) -> str:
     environment.filters["size"] = format_size
     environment.filters["seconds"] = format_seconds
     template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    results = [{**result, "plots": _plots(result)} for result in document["results"]]
+    results = [{**result, "plots": _plots(result), "shares": _shares(result)} for result in document["results"]]
     return template.render(document=document, results=results, width=WIDTH)
 
 
 def _plots(result: Mapping[str, Any]) -> dict[str, Any]:
     return {"memory": _memory(result), "roofline": _roofline(result), "tensors": _tensors(result)}
+
+
+def _shares(result: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Where the steps' time went, as far as the profile shows it."""
+    profile = result["profile"] or {}
+    return [(words, profile[name]) for name, words in PROFILE_SHARES if profile.get(name) is not None]
 
 
 def _memory(result: Mapping[str, Any]) -> dict[str, Any] | None:

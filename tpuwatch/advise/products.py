@@ -6,16 +6,21 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.memory import larger_batch
 from tpuwatch.program import mxu_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tpuwatch.advise.subject import Subject
+    from tpuwatch.program import Roofline
 
 _FULL: Final = 0.8  # of the matrix unit; above it nothing is said
 _LEAST_SHARE: Final = 0.005  # of the step
+_LEAST_PART: Final = 0.01  # of the FLOPs
 _MOST: Final = 6
+_NAMED: Final = 3
+_LEAST_GAIN: Final = 0.1  # of the time
 _NARROW_LAYER: Final = 128
 _NARROW_DENSE: Final = 512
 _PASSES: Final = {3: "HIGH", 6: "HIGHEST"}
@@ -82,14 +87,16 @@ def _depthwise(row: Mapping[str, Any]) -> bool:
 
 
 def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:
-    """Layers with fewer than 128 features, dense ones with fewer than 512."""
+    """Layers with fewer than 128 features, dense ones with fewer than 512, that take a part of the step."""
     rows = [row for row in (subject.graph or {"operations": ()})["operations"] if row["flops"]]
+    whole = sum(row["flops"] * row["count"] for row in rows)
     free = _free_sides(rows) | _batches(subject)
     sides: dict[int, Mapping[str, Any]] = {}
     for row in rows:
         limit = _NARROW_DENSE if row["op"] == "dot_general" else _NARROW_LAYER
         for side in _sides(row):
-            if row["batch"] == 1 and 1 < side < limit and side not in free:
+            counts = row["flops"] * row["count"] > _LEAST_PART * whole
+            if counts and row["batch"] == 1 and 1 < side < limit and side not in free:
                 sides.setdefault(side, row)
     if sides:
         least, row = min(sides.items(), key=lambda one: one[0])
@@ -131,21 +138,37 @@ def precision(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def bound(subject: Subject) -> Iterator[ProgramAdvice]:
-    """A program that moves more than it computes."""
+    """A program that moves more than it computes, where a larger batch alone does not change that."""
     line = subject.roofline
-    if line is None or line.bound == "compute" or not line.flops:
+    if line is None or line.bound == "compute" or not line.flops or any(larger_batch(subject)):
         return
+    gain = 1 - line.compute_seconds / line.seconds
+    if gain < _LEAST_GAIN:
+        return
+    waiting = sorted(
+        ((_waits(row, line), row) for row in (subject.graph or {"operations": ()})["operations"]),
+        key=lambda one: -one[0],
+    )
+    named = [f"{_text(row)} {seconds / line.seconds:.0%}" for seconds, row in waiting[:_NAMED] if seconds > 0]
     yield ProgramAdvice(
         "memory_bound",
         Gain.TIME,
-        1 - line.compute_seconds / line.seconds,
+        gain,
         f"{line.intensity:.0f} FLOPs for each byte; from {line.ridge:.0f} on the matrix units are what counts",
-        "By this estimate the HBM's bandwidth limits a step, and the matrix units wait.",
-        "Compute more on what is read: a larger batch, bfloat16 in the place of float32, wider layers, "
-        "fused attention; a profile tells how much of it is so.",
+        "By this estimate the HBM's bandwidth limits a step, and the matrix units wait"
+        + (f", most for: {'; '.join(named)} of the time." if named else "."),
+        "Compute more on what is read: bfloat16 in the place of float32, fused attention, wider layers, jax.checkpoint "
+        "where a loop keeps each layer's values; a profile (--profile) tells how much of it is so.",
         Passage("performance", "Batch size"),
+        next((row["place"] for seconds, row in waiting[:1] if seconds > 0), None),
         figures={"intensity": line.intensity, "ridge": line.ridge},
     )
+
+
+def _waits(row: Mapping[str, Any], line: Roofline) -> float:
+    """By how many seconds moving its operands takes longer than computing with them."""
+    computes: float = row["flops"] * row["count"] * row.get("passes", 1) / line.peak_flops
+    return float(row["bytes"] * row["count"] / line.hbm_bytes_per_second - computes)
 
 
 def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
@@ -155,8 +178,12 @@ def _free_sides(rows: list[Mapping[str, Any]]) -> set[int]:
     """
     layers = defaultdict(set)
     for row in rows:
-        for side in {row["m"], row["n"], row["k"], *row.get("features", ())}:
-            layers[side].add((row["op"], row["batch"], *sorted((row["m"], row["n"], row["k"]))))
+        if _kernel_gradient(row):  # its features are the batch's
+            continue
+        features = tuple(row.get("features", ()))
+        for side in {row["m"], row["n"], row["k"], *features}:
+            # Of a convolution the gradient of its input has the same features, the other way round.
+            layers[side].add((row["op"], row["batch"], *sorted(features or (row["m"], row["n"], row["k"]))))
     shared = {side for row in rows if row["batch"] > 1 for side in (row["m"], row["n"], row["k"])}
     answers = {row["n"] for row in rows} | {side for row in rows for side in row.get("features", ())}
     alone = {side for side, of in layers.items() if len(of) == 1 and len(rows) > 1}
@@ -172,11 +199,17 @@ def _batches(subject: Subject) -> set[int]:
 def _sides(row: Mapping[str, Any]) -> tuple[int, ...]:
     """The sides that a layer's features are."""
     if row["op"] == "convolution":
-        return () if row["window"] > _GRADIENT_WINDOW else tuple(row["features"])
+        return () if _kernel_gradient(row) else tuple(row["features"])
     return (row["m"], row["n"], row["k"]) if row["batch"] > 1 else (row["n"], row["k"])
 
 
+def _kernel_gradient(row: Mapping[str, Any]) -> bool:
+    return bool(row["op"] == "convolution" and row["window"] > _GRADIENT_WINDOW)
+
+
 def _text(row: Mapping[str, Any]) -> str:
+    if not row["flops"]:
+        return f"{row['op']} to {row['output']}"
     times = f" x {row['count']}" if row["count"] > 1 else ""
     many = f"{row['batch']} of " if row["batch"] > 1 else ""
     if row["op"] == "convolution":

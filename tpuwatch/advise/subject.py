@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.model import Finding
-    from tpuwatch.program import CompileTarget, Preflight, Roofline, Trial
+    from tpuwatch.program import CompileTarget, Preflight, ProfileFigures, Roofline, Trial
 
 _OPTIMIZER = ("opt_state", "optimizer", "momentum", "velocity", ".mu", ".nu", "'mu'", "'nu'", "'m'", "'v'", "trace")
 ASKED = "asked for"  # the part of a shape that the user gave
@@ -43,6 +43,7 @@ class Subject:
     changed: tuple[Trial, ...] = ()
     kernels: Mapping[str, Any] | None = None
     problem: Mapping[str, Any] | None = None
+    profile: ProfileFigures | None = None  # of the program's run
 
     @property
     def devices(self) -> int:
@@ -85,7 +86,10 @@ def of_program(result: Preflight) -> Subject:
     tensors: list[Placed] = []
     batch = None
     if trial is not None:
-        tensors = [*_arguments(trial.tensors), *_computed(trial)]
+        reported = tuple(_reported(result.findings))
+        known = {one.layout.tensor for one in reported}
+        computed = (one for one in _computed(trial) if one.layout.tensor not in known)
+        tensors = [*_arguments(trial.tensors), *reported, *computed]
         share = trial.devices if trial.sharded else 1
         batch = None if trial.batch is None else max(1, trial.batch // share)
     return Subject(
@@ -113,6 +117,11 @@ def of_shapes(shapes: Iterable[str], target: CompileTarget, batch: int | None) -
 
 def of_report(findings: Iterable[Finding], target: CompileTarget) -> Subject:
     """The allocations that a compiler's report names, in the layouts that it chose."""
+    return Subject(target.generation, target.chips, tuple(_reported(findings)))
+
+
+def _reported(findings: Iterable[Finding]) -> Iterator[Placed]:
+    """The allocations of a compiler's report, each once."""
     tensors = {}
     for finding in findings:
         for one in finding.details.get("allocations", ()):
@@ -121,7 +130,7 @@ def of_report(findings: Iterable[Finding], target: CompileTarget) -> Subject:
                 size = one.get("size_bytes")
                 layout = laid_out(tensor, order) if order or not size else layout_of_size(tensor, int(size))
                 tensors[text] = Placed(str(one.get("op") or text), "reported", layout)
-    return Subject(target.generation, target.chips, tuple(tensors.values()))
+    yield from tensors.values()
 
 
 def _shapes(text: str) -> Iterator[str]:

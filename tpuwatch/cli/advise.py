@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tpuwatch.advise import ProgramAdvice, Subject
-    from tpuwatch.program import CompileTarget, Preflight
+    from tpuwatch.program import CompileTarget, Preflight, ProfileFigures
 
 _STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
 
@@ -23,7 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tpuwatch advise MODULE:FUNCTION --args MODULE:FACTORY\n"
         "                       --tpu TYPE [--batch N]\n"
         "       tpuwatch advise --shape f32[1024,100] [--shape ...] [--tpu TYPE]\n"
-        "       tpuwatch advise OUT_OF_MEMORY.log [--tpu TYPE]"
+        "       tpuwatch advise OUT_OF_MEMORY.log [--tpu TYPE]\n"
+        "       tpuwatch advise --profile FILE|DIR [--tpu TYPE]"
     )
     parser.add_argument(
         "program",
@@ -45,6 +47,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="another source file to read, such as that of the input pipeline; may be given again",
     )
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        metavar="FILE|DIR",
+        help="a profile of a run (*.xplane.pb, or a directory: the newest in it), by itself or beside the program: "
+        "what it measured counts before what is estimated",
+    )
+    parser.add_argument(
+        "--profile-python", metavar="FILE", help="the interpreter that has xprof (default: this environment's)"
+    )
     parser.add_argument("--html", metavar="FILE", help="write all of it, with plots, to one HTML page")
     parser.add_argument("--verbose", action="store_true", help="all findings, not the first ten")
     options.add_json(parser)
@@ -56,8 +68,13 @@ def run(args: argparse.Namespace) -> int:
     from tpuwatch.core import ConfigError
     from tpuwatch.terminal import Console, print_advice
 
-    if args.program is None and not args.shape and not args.source:
-        raise ConfigError("name a program (MODULE:FUNCTION), a log, shapes (--shape) or a source file (--source)")
+    if args.program is None and not args.shape and not args.source and args.profile is None:
+        raise ConfigError(
+            "name a program (MODULE:FUNCTION), a log, shapes (--shape), a source file (--source) or a profile "
+            "(--profile)"
+        )
+    if args.profile_python is not None and args.profile is None:
+        raise ConfigError("--profile-python reads a profile: name one with --profile")
     if args.html is not None and not Path(args.html).absolute().parent.is_dir():  # said before minutes of compilation
         raise ConfigError(f"--html {args.html}: there is no such directory")
     status, document = _advised(args)
@@ -76,28 +93,40 @@ def run(args: argparse.Namespace) -> int:
 def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     """The exit status, and the document of all targets."""
     from tpuwatch.core import ConfigError
+    from tpuwatch.libtpu import generation
     from tpuwatch.program import target
 
+    figures = _profile(args)
     if args.program is not None and (":" in args.program or args.program.endswith(_STABLEHLO)):
         if not args.tpu:
             raise ConfigError("--tpu: say for which TPU, such as --tpu v6e-4")
-        return _of_program(args)
-    names = args.tpu or ["v5e-1"]
+        return _of_program(args, figures)
+    measured = generation(figures.hardware) if figures is not None else ""
+    names = args.tpu or [f"{measured or 'v5e'}-1"]
     targets = [target(name, args.slices) for name in names]
     if args.program is not None:
-        return 0, _document(args, args.program, [(one, _of_log(args.program, one), None) for one in targets])
-    subject = ", ".join(args.shape) or ", ".join(args.source)
-    return 0, _document(args, subject, [(one, _of_shapes(args, one), None) for one in targets])
+        return 0, _document(args, args.program, [(one, _of_log(args.program, one), None) for one in targets], figures)
+    subject = ", ".join(args.shape) or ", ".join(args.source) or str(args.profile)
+    return 0, _document(args, subject, [(one, _of_shapes(args, one), None) for one in targets], figures)
 
 
-def _of_program(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
+def _profile(args: argparse.Namespace) -> ProfileFigures | None:
+    """What a profile shows, read before anything is compiled: a wrong path is said at once."""
+    if args.profile is None:
+        return None
+    from tpuwatch.cli.profile import read
+
+    return read(args.profile, args.profile_python, args.timeout)[0].figures
+
+
+def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tuple[int, dict[str, Any]]:
     from tpuwatch.advise import changes, of_program
     from tpuwatch.program import target
 
     targets = [target(name, args.slices) for name in args.tpu]
     wanted = (lambda _: ()) if args.quick else changes
     results = preflight.compiled(args, args.program, targets, batch=args.batch, changes=wanted)
-    document = _document(args, args.program, [(one.target, of_program(one), one) for one in results])
+    document = _document(args, args.program, [(one.target, of_program(one), one) for one in results], figures)
     return preflight.status(results), document
 
 
@@ -128,14 +157,17 @@ def _of_shapes(args: argparse.Namespace, one: CompileTarget) -> Subject:
 
 
 def _document(
-    args: argparse.Namespace, name: str, found: Sequence[tuple[CompileTarget, Subject, Preflight | None]]
+    args: argparse.Namespace,
+    name: str,
+    found: Sequence[tuple[CompileTarget, Subject, Preflight | None]],
+    figures: ProfileFigures | None,
 ) -> dict[str, Any]:
     from tpuwatch.advise import advice_document, advise
 
     results = []
     for one, subject, result in found:
-        advice = advise(subject, _of_code(args, subject))
-        document = advice_document(subject, advice)
+        about = replace(subject, profile=figures)
+        document = advice_document(about, advise(about, _of_code(args, subject)))
         fits = None if result is None else result.fits
         problem = None if result is None else result.problem
         results.append({"tpu": one.name, "topology": one.topology, "fits": fits, "problem": problem, **document})
@@ -156,4 +188,5 @@ def _of_code(args: argparse.Namespace, subject: Subject) -> list[ProgramAdvice]:
         module = module_file(name.partition(":")[0], here) if ":" in name else None
         starts += [] if module is None else [module]
     paths = list(dict.fromkeys(path for start in starts for path in sources(start, here)))
-    return list(advice_on_code(paths, batch=subject.batch, devices=subject.devices))
+    step = {args.program.rpartition(":")[2]} if args.program is not None and ":" in args.program else set()
+    return list(advice_on_code(paths, batch=subject.batch, devices=subject.devices, steps=step))

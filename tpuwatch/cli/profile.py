@@ -12,6 +12,8 @@ from tpuwatch.cli import options
 if TYPE_CHECKING:
     import argparse
 
+    from tpuwatch.program import Profile
+
 _TIMEOUT_SECONDS = 300.0
 
 
@@ -30,29 +32,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 nothing to change, 1 there are findings, 2 wrong use, 3 it could not be read."""
+    from tpuwatch.program import profile_document
+    from tpuwatch.terminal import Console, print_profile
+
+    document = profile_document(*read(args.path, args.python, args.timeout))
+    if args.json:
+        options.print_json(document)
+    else:
+        print_profile(Console(sys.stdout), document)
+    return 1 if document["findings"] else 0
+
+
+def read(path: Path, python: str | None, seconds: float) -> tuple[Profile, str]:
+    """The profile at a path, and the interpreter that has read it: the one given, or one that has xprof."""
     from tpuwatch.program import (
         ChildLimits,
         available_memory,
         find_profile,
         interpreter,
         profile_command,
-        profile_document,
         read_profile,
     )
-    from tpuwatch.terminal import Console, print_profile
 
-    files = find_profile(args.path)
-    python = interpreter(args.python, os.environ, "xprof")
+    files = find_profile(path)
+    command = interpreter(python, os.environ, "xprof")
     profile = read_profile(
         files,
-        command=profile_command(python),
-        limits=ChildLimits(args.timeout, available_memory()),
+        command=profile_command(command),
+        limits=ChildLimits(seconds, available_memory()),
         environ=os.environ,
         on_stage=lambda _: None,
     )
-    document = profile_document(profile, python)
-    if args.json:
-        options.print_json(document)
-    else:
-        print_profile(Console(sys.stdout), document)
-    return 1 if document["findings"] else 0
+    return profile, command

@@ -32,7 +32,16 @@ if TYPE_CHECKING:
         run_preflight,
     )
     from tpuwatch.program.probe import ProbeRequest, ProbeResult, probe_command, probe_document, run_probe
-    from tpuwatch.program.profiling import find_profile, profile_command, profile_document, read_profile
+    from tpuwatch.program.profiling import (
+        Profile,
+        ProfiledOperation,
+        ProfileFigures,
+        find_profile,
+        profile_command,
+        profile_document,
+        profile_findings,
+        read_profile,
+    )
     from tpuwatch.program.roofline import Roofline, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
@@ -64,7 +73,16 @@ else:
             ],
             "output": ["findings_of"],
             "probe": ["ProbeRequest", "ProbeResult", "probe_command", "probe_document", "run_probe"],
-            "profiling": ["find_profile", "profile_command", "profile_document", "read_profile"],
+            "profiling": [
+                "Profile",
+                "ProfileFigures",
+                "ProfiledOperation",
+                "find_profile",
+                "profile_command",
+                "profile_document",
+                "profile_findings",
+                "read_profile",
+            ],
             "roofline": ["Roofline", "mxu_bound", "roofline_of"],
             "targets": ["CompileTarget", "target"],
         },

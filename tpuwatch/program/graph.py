@@ -154,6 +154,8 @@ class _Walk:
             if target not in _HINTS:
                 self.unknown_kernels[target] = self.unknown_kernels.get(target, 0) + times
         elif name in _MATRIX:
+            if _unused(one):  # the compiler leaves it out: TensorFlow asks for the gradient of the first input too
+                return
             self._add(one, _product(one) if name != "convolution" else _convolution(one), times)
         else:
             self._other(one, name if dialect in ("stablehlo", "chlo", "mhlo") else "return", times)
@@ -335,6 +337,10 @@ def _owner(value: Any) -> Any:
 
 def _last(block: Any) -> Any:
     return list(block.operations)[-1].operation
+
+
+def _unused(one: Any) -> bool:
+    return not any(True for value in one.results for _ in value.uses)
 
 
 def _user(use: Any) -> str:

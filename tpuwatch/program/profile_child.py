@@ -39,8 +39,25 @@ def main(request: dict[str, Any]) -> int:
         except Exception as error:  # it raises what it likes for a file that is no trace
             report(error={"kind": "trace", "message": f"{type(error).__name__}: {error}"[:_MAX_TEXT]})
             return 1
+    tables["categories"] = _categories(raw_to_tool_data, request["files"])
     report(tables=tables)
     return 0
+
+
+def _categories(convert: Any, files: list[str]) -> dict[str, Any]:
+    """The device's time by kind of operation, and its FLOPs as a share of the peak. Empty without a device."""
+    try:
+        data, _ = convert.xspace_to_tool_data(files, "op_profile", {})
+        programs = json.loads(data)["byProgram"].get("children") or []
+    except Exception:  # a trace of a CPU has none
+        return {}
+    found: dict[str, float] = {}
+    for program in programs:
+        for one in program.get("children") or []:
+            found[one["name"]] = found.get(one["name"], 0.0) + float(one["metrics"].get("rawTime") or 0.0)
+    longest = sorted(found.items(), key=lambda one: -one[1])[:_MAX_OPERATIONS]
+    flops = sum(float(program["metrics"].get("flops") or 0.0) for program in programs)
+    return {"picoseconds": {name[:_MAX_TEXT]: time for name, time in longest}, "flops_share": flops}
 
 
 def _tables(document: Any) -> list[dict[str, Any]]:

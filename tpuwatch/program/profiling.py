@@ -29,6 +29,11 @@ _INPUT_SHARE: Final = 0.05  # from here on xprof itself calls a program input-bo
 _OTHER_SHARE: Final = 0.10
 _COMPILE_SHARE: Final = 0.01
 _IDLE_SHARE: Final = 0.10
+_TRANSFER_SHARE: Final = 0.02
+_COLLECTIVE_SHARE: Final = 0.15
+_FORMATTING_SHARE: Final = 0.10
+_COLLECTIVES: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective")
+_FORMATTING: Final = ("data formatting", "copy", "copy-start", "copy-done", "transpose", "reshape", "pad")
 _LOW_MXU: Final = 0.40
 _SLOW_STEP: Final = 2.0  # times the mean
 _MANY_STEPS: Final = 5
@@ -36,6 +41,9 @@ _TAGS: Final = re.compile(r"<[^>]*>")
 _GUIDE: Final = "https://docs.cloud.google.com/tpu/docs/performance-guide"
 _DATA: Final = "https://www.tensorflow.org/guide/data_performance"
 _PROFILING: Final = "https://docs.jax.dev/en/latest/profiling.html"
+_CALLBACKS: Final = "https://docs.jax.dev/en/latest/external-callbacks.html"
+_SHARDING: Final = "https://docs.jax.dev/en/latest/sharded-computation.html"
+_LAYOUT: Final = "https://openxla.org/xla/tiled_layout"
 _KERAS: Final = "https://keras.io/api/models/model_training_apis/"
 
 
@@ -75,10 +83,12 @@ class ProfileFigures:
     slowest_seconds: float | None
     input_share: float | None  # waiting for input
     host_share: float | None  # computing on the host
+    transfer_share: float | None  # of a device, passing values to the host: outfeed, callbacks
     compile_share: float | None
     other_share: float | None  # between: Python, callbacks
     idle_share: float | None  # of the device's time
     mxu_share: float | None  # use of the matrix units
+    categories: tuple[tuple[str, float], ...] = ()  # of the device's operations, each with its share of their time
     operations: tuple[ProfiledOperation, ...] = ()  # the longest first
     input_operations: tuple[ProfiledOperation, ...] = ()
     conclusion: str = ""  # xprof's own
@@ -148,7 +158,7 @@ def read_profile(
         raise ProfileError(
             f"xprof says nothing of {files[0]} that is known: {type(error).__name__}: {error}"
         ) from error
-    return Profile(tuple(map(str, files)), figures, tuple(findings_of(figures)))
+    return Profile(tuple(map(str, files)), figures, tuple(profile_findings(figures)))
 
 
 def _ask(
@@ -184,7 +194,8 @@ def _ask(
 def _sentence(error: Mapping[str, Any]) -> str:
     message = clean(str(error.get("message", "")), 300)
     if error.get("kind") == "interpreter":
-        return f"{message}; install it there (pip install 'tpuwatch[profile]'), or name one that has it: --python"
+        option = "--python (of advise --profile-python)"
+        return f"{message}; install it there (pip install 'tpuwatch[profile]'), or name one that has it: {option}"
     return f"xprof could not read the profile: it is damaged, or no trace ({message})"
 
 
@@ -193,6 +204,7 @@ def figures_of(tables: Mapping[str, Any]) -> ProfileFigures:
     overview, inputs, operations = (
         tables[name] for name in ("overview_page", "input_pipeline_analyzer", "framework_op_stats")
     )
+    categories = tables.get("categories") or {}
     everywhere: dict[str, Any] = {}
     for table in overview:
         everywhere.update(table["properties"])
@@ -210,24 +222,26 @@ def figures_of(tables: Mapping[str, Any]) -> ProfileFigures:
         return sum(_number(step.get(name)) for step in steps for name in names) / total
 
     return ProfileFigures(
-        hardware=clean(str(everywhere.get("hardware_type") or everywhere.get("device_type") or "unknown"), 60),
+        hardware=clean(_hardware(everywhere), 60),
         hosts=int(float(everywhere.get("host_count") or 1)),
         steps=len(steps),
         step_seconds=sum(times) / len(times) if times else None,
         slowest_seconds=max(times, default=None),
         input_share=share("infeed"),
         host_share=share("hostcompute"),
+        transfer_share=_sum(share("outfeed"), share("hosttransfer")) if on_device else None,
         compile_share=share("compile"),
         other_share=share("other"),
         idle_share=_percent(everywhere.get("device_idle_time_percent")) if on_device else None,
-        mxu_share=_percent(everywhere.get("mxu_utilization_percent")) if on_device else None,
+        mxu_share=_mxu(everywhere, categories) if on_device else None,
+        categories=_shares(categories.get("picoseconds") or {}),
         operations=_operations(operations[-1]["rows"], on_device=on_device),
         input_operations=_input_operations(inputs),
         conclusion=clean(_TAGS.sub("", str(everywhere.get("input_conclusion") or "")), 300),
     )
 
 
-def findings_of(figures: ProfileFigures) -> Iterable[ProfileFinding]:
+def profile_findings(figures: ProfileFigures) -> Iterable[ProfileFinding]:
     """What to change, the largest gain first."""
     found = [one for one in (rule(figures) for rule in _RULES) if one is not None]
     return sorted(found, key=lambda one: -one.number)
@@ -249,6 +263,29 @@ def profile_document(profile: Profile, python: str) -> dict[str, Any]:
             for one in profile.findings
         ],
     }
+
+
+def _hardware(everywhere: Mapping[str, Any]) -> str:
+    """The kind of chip where the trace names it: of TPUs the hardware's type is only "TPU"."""
+    kind, chip = (str(everywhere.get(name) or "") for name in ("hardware_type", "device_type"))
+    return chip if chip and kind in ("", "TPU") else kind or "unknown"
+
+
+def _mxu(everywhere: Mapping[str, Any], categories: Mapping[str, Any]) -> float | None:
+    """As the chip's counters say, else by the FLOPs of what it ran. 0 is what a trace without either says."""
+    counted = _percent(everywhere.get("mxu_utilization_percent"))
+    return counted or _number(categories.get("flops_share")) or None
+
+
+def _shares(times: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    whole = sum(map(_number, times.values()))
+    found = [(clean(str(name), 60), _number(time) / whole) for name, time in times.items() if whole]
+    return tuple(sorted(found, key=lambda one: -one[1]))
+
+
+def _sum(*shares: float | None) -> float | None:
+    known = [one for one in shares if one is not None]
+    return sum(known) if known else None
 
 
 def _step_ms(step: Mapping[str, Any]) -> float:
@@ -357,12 +394,71 @@ def _idle(figures: ProfileFigures) -> ProfileFinding | None:
 
 
 def _low_mxu(figures: ProfileFigures) -> ProfileFinding | None:
+    """Its number is the time in which the device works and the matrix units do not: not what others explain."""
     share = figures.mxu_share
     if share is None or share >= _LOW_MXU:
         return None
+    others = (figures.idle_share, figures.input_share, figures.transfer_share)
+    working = max(0.0, 1 - share - sum(one or 0.0 for one in others))
     reason = f"The matrix units are used for {share:.0%} of what they could do."
     change = "Use bfloat16, a batch that is a multiple of 64 or 128 per core, and features that are multiples of 128."
-    return ProfileFinding("low_mxu", 1 - share, reason, change, _GUIDE)
+    return ProfileFinding("low_mxu", working, reason, change, _GUIDE)
 
 
-_RULES: Final = (_no_steps, _waits_for_input, _idle, _between_steps, _low_mxu, _compiles, _uneven)
+def _host_transfers(figures: ProfileFigures) -> ProfileFinding | None:
+    share = figures.transfer_share
+    if share is None or share < _TRANSFER_SHARE:
+        return None
+    reason = f"{share:.0%} of the steps' time the device passes values to the host: callbacks, outfeeds."
+    change = "Return values with the step's results and fetch them every so many steps, in the place of callbacks."
+    return ProfileFinding("host_transfers", share, reason, change, _CALLBACKS)
+
+
+def _collectives(figures: ProfileFigures) -> ProfileFinding | None:
+    return _of_kind(
+        "collectives",
+        figures,
+        _COLLECTIVES,
+        _COLLECTIVE_SHARE,
+        "exchanging values with other devices",
+        "Give each device more to compute for what it exchanges: a larger batch a device, another axis to share over, "
+        "gradients in bfloat16; and keep what is exchanged most within a slice.",
+        _SHARDING,
+    )
+
+
+def _formatting(figures: ProfileFigures) -> ProfileFinding | None:
+    return _of_kind(
+        "data_formatting",
+        figures,
+        _FORMATTING,
+        _FORMATTING_SHARE,
+        "copying values into another layout",
+        "Keep the order of sides from one operation to the next: fewer transposes and reshapes between products, and "
+        "minor sides that fill tiles (tpuwatch advise shows them).",
+        _LAYOUT,
+    )
+
+
+def _of_kind(
+    name: str, figures: ProfileFigures, kinds: tuple[str, ...], least: float, doing: str, change: str, source: str
+) -> ProfileFinding | None:
+    """A share of the device's operations that some kinds of them take."""
+    share = sum(one for kind, one in figures.categories if kind in kinds) * (1 - (figures.idle_share or 0.0))
+    if share < least:
+        return None
+    return ProfileFinding(name, share, f"The device spends {share:.0%} of the time {doing}.", change, source)
+
+
+_RULES: Final = (
+    _no_steps,
+    _waits_for_input,
+    _idle,
+    _between_steps,
+    _host_transfers,
+    _collectives,
+    _formatting,
+    _low_mxu,
+    _compiles,
+    _uneven,
+)

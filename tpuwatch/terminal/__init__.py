@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.plot_png import save
     from tpuwatch.terminal.preflight import print_preflight
     from tpuwatch.terminal.probe import print_probe
-    from tpuwatch.terminal.profile import print_profile
+    from tpuwatch.terminal.profile import PROFILE_SHARES, print_profile
     from tpuwatch.terminal.restart import RestartDisplay
     from tpuwatch.terminal.restarts import print_restart_history, print_restarts
     from tpuwatch.terminal.stage_line import StageLine
@@ -31,7 +31,7 @@ else:
             "plot_png": ["save"],
             "preflight": ["print_preflight"],
             "probe": ["print_probe"],
-            "profile": ["print_profile"],
+            "profile": ["PROFILE_SHARES", "print_profile"],
             "restart": ["RestartDisplay"],
             "restarts": ["print_restart_history", "print_restarts"],
             "stage_line": ["StageLine"],

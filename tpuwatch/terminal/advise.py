@@ -63,6 +63,10 @@ def _print_head(console: Console, subject: str, result: Mapping[str, Any]) -> No
     if memory:
         parts = ", ".join(f"{name} {format_size(size)}" for name, size in memory.items() if size)
         console.line(f"HBM: {parts}, of {format_size(result['available_bytes'])}.", indent=3)
+    if result["fits"] is False:
+        console.line("It does not fit in the HBM.", indent=3, style="red")
+    for one in result["corrected"]:
+        console.line(printable(one), indent=3, hang=2, style="dim")
     for one in result["not_compiled"]:
         reason = printable(one["reason"].splitlines()[0], 120)
         console.line(f"{capital(one['change'])} could not be tried: {reason}", indent=3, hang=2, style="dim")

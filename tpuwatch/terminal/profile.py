@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
     from tpuwatch.terminal.console import Console
 
-_SHARES: Final = (
+PROFILE_SHARES: Final = (  # figures that are shares of the steps' time, and what they are of
     ("input_share", "waiting for input"),
     ("host_share", "computing on the host"),
     ("compile_share", "compiling"),
     ("other_share", "between the steps"),
+    ("transfer_share", "passing values to the host"),
     ("idle_share", "device idle"),
     ("mxu_share", "use of the matrix units"),
 )
+_CATEGORIES: Final = 4
 
 
 def print_profile(console: Console, document: Mapping[str, Any]) -> None:
@@ -27,7 +29,7 @@ def print_profile(console: Console, document: Mapping[str, Any]) -> None:
     figures = document["figures"]
     took = f", {format_seconds(figures['step_seconds'])} each on average" if figures["step_seconds"] else ""
     console.line(f"{counted(figures['steps'], 'step')}{took}, on {printable(figures['hardware'])}.", style="bold")
-    for name, words in _SHARES:
+    for name, words in PROFILE_SHARES:
         if figures[name] is not None:
             console.line(f"{figures[name]:4.0%}  {words}", indent=3)
     for operation in figures["operations"]:
@@ -35,6 +37,8 @@ def print_profile(console: Console, document: Mapping[str, Any]) -> None:
         console.line(
             f"{operation['share']:4.0%}  of the {where}'s time: {printable(operation['name'])}", indent=3, style="dim"
         )
+    for name, share in figures["categories"][:_CATEGORIES]:
+        console.line(f"{share:4.0%}  of its operations' time: {printable(name)}", indent=3, style="dim")
     if figures["conclusion"]:
         console.line(f"xprof says: {printable(figures['conclusion'])}", indent=3, style="dim")
     for number, finding in enumerate(document["findings"], 1):

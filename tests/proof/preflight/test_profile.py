@@ -58,6 +58,37 @@ def test_tensorflows_slow_pipeline_is_found_and_named(tmp_path: Path) -> None:
     assert "Map" in finding["summary"]
 
 
+def test_a_tpus_idle_time_matrix_units_and_kinds_of_operations_are_read(tmp_path: Path) -> None:
+    code, document, err = profile(traced("tpu", tmp_path))
+    assert code == 1, err
+    figures = document["figures"]
+    assert (figures["hardware"], figures["steps"]) == ("TPU v5 lite", traces.STEPS)
+    assert figures["step_seconds"] == pytest.approx(traces.TPU_STEP_MS / 1000)
+    assert (figures["input_share"], figures["idle_share"]) == (pytest.approx(0.1), pytest.approx(0.3))
+    assert figures["mxu_share"] == pytest.approx(traces.TPU_FLOPS, rel=0.01)
+    assert dict(figures["categories"])["data formatting"] == pytest.approx(2 / 7)
+    assert {one["name"] for one in document["findings"]} == {
+        "low_mxu",
+        "device_idle",
+        "data_formatting",
+        "waits_for_input",
+    }
+
+
+def test_advice_on_a_program_counts_what_its_profile_measured(tmp_path: Path) -> None:
+    trace, program = traced("tpu", tmp_path), "tests.proof.preflight.programs"
+    words = [f"{program}:step", "--args", f"{program}:arguments", "--batch", "1", "--tpu", "v5e-1", "--quick"]
+    words += ["--python", str(PYTHON), "--profile", str(trace), "--profile-python", str(XPROF), "--json"]
+    command = [sys.executable, "-m", "tpuwatch", "advise", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)["results"]
+    assert result["corrected"][0].startswith("A step took 10 ms")
+    gains = {one["id"]: one["gain"] for one in result["findings"]}
+    assert gains["device_idle"] == pytest.approx(0.3)
+    assert list(gains.values()) == sorted(gains.values(), reverse=True)
+
+
 def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
     trace = next(traced("jax", tmp_path).rglob("*.xplane.pb"))
     trace.write_bytes(b"\xff" * 1000)

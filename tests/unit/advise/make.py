@@ -18,6 +18,11 @@ def row(m: int, n: int, k: int, *, batch: int = 1, count: int = 1, passes: int =
     return {"op": "dot_general", "inputs": [], "output": output, "count": count, "place": None, **sides}
 
 
+def reads(weights: str, one: dict[str, Any]) -> dict[str, Any]:
+    """The product with these weights as an operand."""
+    return {**one, "inputs": [weights]}
+
+
 def graph(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Counts with these products."""
     counts = {

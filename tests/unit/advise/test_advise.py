@@ -9,10 +9,23 @@ from pathlib import Path
 import pytest
 
 from tests.unit.advise.make import GIB, graph, placed, row, subject, trial
-from tpuwatch.advise import advice_document, advice_on_code, advice_page, advise, changes, of_report, of_shapes, sources
+from tpuwatch.advise import (
+    Advised,
+    advice_document,
+    advice_on_code,
+    advice_page,
+    advise,
+    changes,
+    of_program,
+    of_report,
+    of_shapes,
+    sources,
+)
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import LogParser, Scanner, load_catalogue
+from tpuwatch.model import Finding
 from tpuwatch.program import target
+from tpuwatch.program.preflight import Preflight
 
 REPORT = """\
 Ran out of memory in memory space hbm. Used 30.00G of 15.75G hbm. Exceeded hbm capacity by 14.25G.
@@ -41,7 +54,7 @@ def test_what_keeps_a_program_from_running_is_first_then_the_larger_gain() -> No
             trial=trial(20, counts=graph(row(8192, 4096, 4096), row(8192, 4096, 4096))),
             changed=(trial(9, change="remat"), trial(18, batch=32)),
         )
-    )
+    ).found
     assert [(one.id, one.of.name) for one in found[:3]] == [
         ("memory_remat", "RUNS"),
         ("padding", "HBM"),
@@ -64,7 +77,7 @@ def test_only_what_is_tight_is_compiled_again() -> None:
 
 def test_with_bfloat16_only_what_is_computed_gets_smaller() -> None:
     changed = trial(5, change="bfloat16", arguments_bytes=GIB // 2, temporaries_bytes=4 * GIB)
-    (one,) = [one for one in advise(subject(trial=trial(12), changed=(changed,))) if one.id == "memory_bfloat16"]
+    (one,) = [one for one in advise(subject(trial=trial(12), changed=(changed,))).found if one.id == "memory_bfloat16"]
     assert one.figures["needed_bytes"] == (12 - (11 - 4)) * GIB
 
 
@@ -74,7 +87,7 @@ def test_memory_is_told_by_its_parts() -> None:
         placed("f32[1024,1024,128]", "optimizer", 2),
         placed("u8[64,128]", "inputs"),
     )
-    document = advice_document(subject(*tensors, trial=trial(4)), [])
+    document = advice_document(subject(*tensors, trial=trial(4)), Advised([]))
     assert document["memory"]["weights"] == GIB // 2
     assert document["memory"]["optimizer"] == GIB
     assert document["memory"]["gradients"] == GIB // 2
@@ -83,29 +96,45 @@ def test_memory_is_told_by_its_parts() -> None:
 
 def test_the_first_layer_and_the_last_may_be_as_narrow_as_the_data() -> None:
     rows = (row(8192, 512, 3), row(8192, 512, 512), row(8192, 10, 512))
-    found = {one.id for one in advise(subject(trial=trial(counts=graph(*rows))))}
+    found = {one.id for one in advise(subject(trial=trial(counts=graph(*rows)))).found}
     assert not found & {"matrix_shape", "narrow_layers"}
 
 
 def test_the_batch_that_a_gradient_sums_over_is_no_layer() -> None:
     forward, gradient = row(64, 4096, 1024, count=999), row(1024, 4096, 64, count=999)
-    found = {one.id for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(forward, gradient))))}
+    found = {
+        one.id for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(forward, gradient)))).found
+    }
     assert not found & {"matrix_shape", "narrow_layers"}
 
 
 def test_shapes_alone_are_answered_for() -> None:
-    (one,) = advise(of_shapes(["bf16[20,30,5]", "bf16[32,128]"], target("v6e-1"), None))
+    (one,) = advise(of_shapes(["bf16[20,30,5]", "bf16[32,128]"], target("v6e-1"), None)).found
     assert one.figures["padded_bytes"] == 5 * 32 * 128 * 2
     assert one.figures["nearest"] == ["bf16[32,128,5]"]
     with pytest.raises(ValueError, match="is no shape"):
         of_shapes(["hello"], target("v6e-1"), None)
 
 
-def test_the_allocations_of_a_report_of_too_little_memory() -> None:
+def reported() -> tuple[Finding, ...]:
     parser = LogParser(Scanner(load_catalogue()), None, now=0.0, count_lines=True)  # type: ignore[arg-type]
     matches = [*parser.feed(REPORT.encode()), *parser.finish()]
-    found = fold(RecognisedRecord.from_match(match, "job.log", 0.0) for match in matches)
-    (one,) = advise(of_report(found, target("v5e-1")))
+    return tuple(fold(RecognisedRecord.from_match(match, "job.log", 0.0) for match in matches))
+
+
+def test_a_program_that_does_not_fit_has_the_compilers_allocations_before_computed_shapes() -> None:
+    same = {**row(8, 8, 8), "output": "s32[58720256,10]"}
+    refused = trial(20, counts=graph(same, row(8192, 128, 128)))
+    about = of_program(Preflight(target("v5e-1"), (refused,), findings=reported()))
+    assert [(one.part, str(one.layout.tensor)) for one in about.tensors] == [
+        ("reported", "s32[58720256,10]"),
+        ("computed", "bf16[1,8192,128]"),
+    ]
+    assert "as s32[10,58720256] it takes 3.5 GiB" in next(one.change for one in advise(about).found)
+
+
+def test_the_allocations_of_a_report_of_too_little_memory() -> None:
+    (one,) = advise(of_report(reported(), target("v5e-1"))).found
     assert one.id == "padding"
     assert one.figures["padded_bytes"] == 28 << 30
     assert "as s32[10,58720256] it takes 3.5 GiB" in one.change
@@ -133,7 +162,7 @@ def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
     about = subject(
         placed("f32[65536,100,20]"), trial=trial(counts=graph(row(8192, 64, 64), row(8192, 64, 96), row(8, 9, 10)))
     )
-    result = {"tpu": "v5e-8", "problem": None, **advice_document(about, advise(about))}
+    result = {"tpu": "v5e-8", "problem": None, "fits": True, **advice_document(about, advise(about))}
     json.dumps(result)
     page = advice_page({"subject": "<script>alert(1)</script>", "results": [result]})
     assert "<script" not in page
@@ -145,3 +174,24 @@ def test_the_page_is_whole_and_shows_nothing_as_markup() -> None:
 
 def _svgs(page: str) -> list[str]:
     return [part.partition("</svg>")[0] for part in page.replace("<svg", "\0<svg").split("\0")[1:]]
+
+
+def test_what_compiled_is_not_looked_for_in_its_lines(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import tensorflow as tf\n@tf.function\ndef step(x):\n    return tf.where(x)\n")
+    code = list(advice_on_code([path]))
+    assert [one.id for one in advise(subject(), code).found] == ["dynamic_shape"]
+    compiled = subject(trial=trial(counts=graph(row(8192, 4096, 4096))))
+    assert "dynamic_shape" not in {one.id for one in advise(compiled, code).found}
+
+
+def test_a_convolution_and_the_gradient_of_its_input_are_one_layer() -> None:
+    first = {**row(8192, 64, 27), "op": "convolution", "features": [3, 64], "window": 9, "images": 8}
+    back = {**row(8192, 3, 576), "op": "convolution", "features": [64, 3], "window": 9, "images": 8}
+    wide = {**row(8192, 128, 576), "op": "convolution", "features": [64, 128], "window": 9, "images": 8}
+    (one,) = [
+        one
+        for one in advise(subject(batch=None, trial=trial(batch=None, counts=graph(first, back, wide)))).found
+        if one.id == "narrow_layers"
+    ]
+    assert one.figures["features"] == [64]

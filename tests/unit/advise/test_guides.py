@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
-from tests.unit.advise.make import GIB, graph, placed, row, subject, trial
+from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import advice_on_code, advise
+from tpuwatch.advise.measured import PASSAGES as MEASURED
 from tpuwatch.model.events import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
+WEIGHTS_READ = reads("bf16[4096,4096]", row(8, 4096, 4096, count=200))
 CALLBACK = {"xla_ffi_python_cpu_callback": 1}
 BROADCAST = {"from": "f32[8]", "to": "f32[8192,8]", "bytes": GIB, "for": ["dot_general"], "place": None}
 DEPTHWISE = {"op": "convolution", "features": [1, 1], "window": 9, "images": 8}
@@ -63,8 +65,13 @@ VALUES: dict[str, tuple[Any, Any]] = {
         subject(trial=trial(12), changed=(trial(12, change="spread-all"),)),
     ),
     "larger_batch": (
-        subject(trial=trial(2, counts=graph(row(8, 4096, 4096)))),
-        subject(trial=trial(14, counts=graph(row(8, 4096, 4096)))),
+        subject(
+            placed("bf16[4096,4096]"),
+            trial=trial(2, counts=graph(reads("bf16[4096,4096]", row(8, 4096, 4096, count=200)))),
+        ),
+        subject(
+            placed("bf16[64,64]"), trial=trial(2, counts=graph(reads("bf16[8,4096]", row(8, 4096, 4096, count=200))))
+        ),
     ),
     # The host: 1 MB an example and 4,096 examples are 4 GB.
     "global_batch": (
@@ -72,8 +79,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
         subject(placed("u8[32,1024,1024]", "inputs", batch_side=0), batch=32),
     ),
     "input_rate": (
-        subject(placed("f32[64,1024,1024]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),
-        subject(placed("s32[64,1024]", "inputs"), trial=trial(counts=WELL)),
+        subject(placed("f32[64,1024,1024,3]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),
+        subject(placed("bf16[64,1024,1024]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),  # of a layer
     ),
     # Operations.
     "no_kernel": (
@@ -94,18 +101,22 @@ VALUES: dict[str, tuple[Any, Any]] = {
     ),
 }
 TF = "import tensorflow as tf\nds = tf.data.Dataset.list_files('gs://b/*')\n"
+STEP = TF + "@tf.function\ndef step(x):\n"
+MAP = TF + "ds = ds.map(lambda x: f(x), num_parallel_calls=8)\ndef f(x):\n"
 JAX = "import jax\nimport jax.numpy as jnp\n"
 # Each: a line with its finding, and one without.
 CODE: dict[str, tuple[str, str]] = {
-    "host_python": (TF + "tf.numpy_function(f, [x], tf.float32)", "import numpy as tf\ntf.numpy_function(f)"),
-    "text_op": (TF + "tf.strings.as_string(x)", TF + "tf.cast(x, tf.int32)"),
+    # Each op of these where a step reaches it, and where it prepares the input.
+    "host_python": (STEP + "  return tf.numpy_function(f, [x], tf.float32)", MAP + "  tf.numpy_function(g, [x], 1)"),
+    "text_op": (STEP + "  return tf.strings.as_string(x)", MAP + "  return tf.strings.split(x)"),
+    "dynamic_shape": (STEP + "  return tf.where(x)", STEP + "  return tf.where(x, y, z)"),
+    "python_input": (MAP + "  return tf.py_function(g, [x], 1)", STEP + "  return tf.py_function(g, [x], 1)"),
     "callback": (JAX + "jax.pure_callback(f, s, x)", "pure_callback(f, s, x)"),
-    "dynamic_shape": (TF + "tf.where(x)", TF + "tf.where(x, y, z)"),
     "drop_remainder": (TF + "ds.batch(8)", TF + "ds.batch(8, drop_remainder=True)"),
-    "parallel_calls": (TF + "ds.map(f)", TF + "ds.map(f, num_parallel_calls=8)"),
-    "parallel_reads": (TF + "tf.data.TFRecordDataset(n)", TF + "tf.data.TFRecordDataset(n, num_parallel_reads=8)"),
+    "parallel_calls": (TF + "ds.map(decode)", TF + "ds.map(lambda x: {'x': x})"),
+    "parallel_reads": (TF + "tf.data.TFRecordDataset(n)", TF + "ds.interleave(lambda n: tf.data.TFRecordDataset(n))"),
     "prefetch": (TF + "ds.batch(8, True)", TF + "ds.batch(8, True).prefetch(2)"),
-    "cache": (TF + "ds.map(f, num_parallel_calls=8)", TF + "ds.map(f, num_parallel_calls=8).cache()"),
+    "cache": (MAP + "  return tf.io.decode_jpeg(x)", MAP + "  return tf.io.decode_jpeg(x)\nds = ds.cache()"),
     "local_files": (TF + "tf.data.TFRecordDataset('/d/a')", TF + "tf.data.TFRecordDataset('gs://d/a')"),
     "global_input": (
         TF + "s.experimental_distribute_dataset(ds)",
@@ -118,7 +129,6 @@ CODE: dict[str, tuple[str, str]] = {
     "wide_types": (JAX + "jax.config.update('jax_enable_x64', True)", JAX + "jax.config.update('jax_log', True)"),
     "initialisation": (JAX + "jax.random.PRNGKey(jax.process_index())", JAX + "jax.random.PRNGKey(0)"),
     "loss_reduction": (JAX + "jax.lax.psum(grads, 'data')", JAX + "jax.lax.pmean(grads, 'data')"),
-    "materialised_broadcast": (JAX + "jnp.tile(x, (8, 1))", JAX + "jnp.add(x, y)"),
     "batch_norm": (
         "import keras\nkeras.layers.BatchNormalization()",
         "import keras\nkeras.layers.BatchNormalization(synchronized=True)",
@@ -135,8 +145,8 @@ def found_in(text: str, directory: Path, *, batch: int = 16) -> set[str]:
 @pytest.mark.parametrize("name", VALUES)
 def test_the_figures_of_a_program_have_the_finding_or_not(name: str) -> None:
     triggering, alike = VALUES[name]
-    assert name in {one.id for one in advise(triggering)}
-    assert name not in {one.id for one in advise(alike)}
+    assert name in {one.id for one in advise(triggering).found}
+    assert name not in {one.id for one in advise(alike).found}
 
 
 @pytest.mark.parametrize("name", CODE)
@@ -154,7 +164,7 @@ def test_each_row_of_the_guides_names_what_there_is() -> None:
     text = (ROOT / "docs" / "guides.md").read_text(encoding="utf-8")
     rows = [line.split("|") for line in text.splitlines() if line.startswith("| ") and "`" in line]
     named = {name for cells in rows for name in re.findall(r"`([a-z_0-9]+)`", cells[3])}
-    known = {*VALUES, *CODE}
+    known = {*VALUES, *CODE, *MEASURED}
     diagnosed = {cause.value for cause in Cause}
     assert known <= named, f"without a row: {known - named}"
     assert named <= known | diagnosed, f"in no test: {named - known - diagnosed}"

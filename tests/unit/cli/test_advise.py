@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.unit.advise.make import graph, row, subject, trial
 from tests.unit.advise.test_advise import REPORT
+from tpuwatch.advise import Advised, advice_document
 from tpuwatch.cli.main import main
+from tpuwatch.terminal import Console, print_advice
 
 
 def test_shapes_as_text_json_and_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,12 +47,14 @@ def test_a_source_alone_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "name a program (MODULE:FUNCTION), a log, shapes (--shape) or a source file (--source)"),
+        ([], "a source file (--source) or a profile (--profile)"),
         (["train:step"], "--tpu: say for which TPU, such as --tpu v6e-4"),
         (["none.log"], "none.log: No such file or directory"),
         (["--shape", "8x128"], "'8x128' is no shape: give it as f32[8,128]"),
         (["--shape", "f32[8]", "--tpu", "gpu"], "is no TPU that is known"),
         (["--source", "none.py"], "--source none.py: no such file"),
+        (["--profile", "none"], "none: there is no such file or directory"),
+        (["--shape", "f32[8]", "--profile-python", "python3"], "--profile-python reads a profile"),
         (["--shape", "f32[8]", "--html", "none/page.html"], "--html none/page.html: there is no such directory"),
     ],
 )
@@ -65,3 +71,13 @@ def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: 
     log.write_text("all is well\n", encoding="utf-8")
     assert main(["advise", str(log)]) == 2
     assert "tpuwatch diagnose" in capsys.readouterr().err
+
+
+def test_what_does_not_fit_and_what_a_profile_corrected_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = subject(trial=trial(20, counts=graph(row(8192, 4096, 4096))))
+    advice = Advised([], ["larger_batch is left out: the step takes less."])
+    result = {"tpu": "v5e-8", "problem": None, "fits": False, **advice_document(words, advice)}
+    print_advice(Console(sys.stdout), {"subject": "train:step", "results": [result]})
+    shown = capsys.readouterr().out
+    assert "It does not fit in the HBM." in shown
+    assert "larger_batch is left out: the step takes less." in shown

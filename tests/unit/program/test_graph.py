@@ -91,10 +91,12 @@ def module(*operations: Operation) -> Operation:
     return Operation("builtin.module", [], regions=[Block([], [main])])
 
 
-def dot() -> Operation:
+def dot(*, used: bool = True) -> Operation:
     numbers = "#stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>"
     left, right = Value("tensor<8x16xf32>"), Value("tensor<16x32xbf16>")
-    return Operation("stablehlo.dot_general", [left, right], "tensor<8x32xf32>", dot_dimension_numbers=numbers)
+    made = Operation("stablehlo.dot_general", [left, right], "tensor<8x32xf32>", dot_dimension_numbers=numbers)
+    made.results[0].uses = [object()] if used else []
+    return made
 
 
 def test_a_product_in_a_loop_counts_as_often_as_it_runs() -> None:
@@ -113,6 +115,10 @@ def test_a_loop_whose_end_is_computed_counts_once_and_is_said_so() -> None:
     assert (counts["matrix_flops"], counts["unknown_loops"]) == (2 * 8 * 16 * 32, 1)
 
 
+def test_what_nothing_uses_is_not_computed() -> None:
+    assert graph.summary(module(dot(), dot(used=False)))["matrix_flops"] == 2 * 8 * 16 * 32
+
+
 def test_a_broadcast_is_told_where_it_has_to_be_in_memory() -> None:
     def broadcast(user: str) -> Operation:
         made = Operation("stablehlo.broadcast_in_dim", [Value("tensor<1024xf32>")], "tensor<8192x1024xf32>")
@@ -127,3 +133,40 @@ def test_kernels_that_nobody_here_knows_are_named() -> None:
     call = Operation("stablehlo.custom_call", [], "tensor<8xf32>", call_target_name='"tpu_custom_call"')
     hint = Operation("stablehlo.custom_call", [], "tensor<8xf32>", call_target_name='"Sharding"')
     assert graph.summary(module(call, call, hint))["unknown_kernels"] == {"tpu_custom_call": 2}
+
+
+def resnet50(later: bool) -> tuple[int, int]:
+    """Multiplications and additions for an image of 224 by 224, without and with the positions in the padding.
+
+    `later`: the 3x3 convolutions have the strides, as in what is called v1.5; else the 1x1 before them, as in Keras.
+    """
+    totals = [0, 0]
+
+    def convolved(size: int, inputs: int, features: int, taps: int, stride: int = 1) -> int:
+        out = -(-size // stride)
+        inside = graph.window_positions(size, out, taps, stride, taps // 2, 1, 1) ** 2
+        for place, window in enumerate((inside, (out * taps) ** 2)):
+            totals[place] += graph.convolution_flops(1, features, inputs, window)
+        return out
+
+    convolved(224, 3, 64, 7, 2)
+    size, inputs = 56, 64
+    for stage, (blocks, features) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            if not block:
+                convolved(size, inputs, 4 * features, 1, stride)
+            middle = convolved(size, inputs, features, 1, 1 if later else stride)
+            size = convolved(middle, features, features, 3, stride if later else 1)
+            inputs = 4 * features
+            convolved(size, features, inputs, 1)
+    head = graph.product_flops(1, 1, 1000, 2048)
+    return totals[0] + head, totals[1] + head
+
+
+def test_resnet_50_has_the_published_flops_where_its_padding_is_counted() -> None:
+    published = 2 * 4.089e9  # of v1.5; the count over all positions
+    assert resnet50(later=True)[1] == pytest.approx(published, rel=1e-3)
+    assert resnet50(later=False)[1] == pytest.approx(2 * 3.858e9, rel=1e-3)
+    assert resnet50(later=True)[0] / published == pytest.approx(0.966, abs=1e-3)
+    assert resnet50(later=False)[0] / published == pytest.approx(0.905, abs=1e-3)  # Keras's, by this count

@@ -12,7 +12,7 @@ import pytest
 
 from tpuwatch.core import ConfigError
 from tpuwatch.program import ChildLimits, find_profile, profile_command, profile_document, read_profile
-from tpuwatch.program.profiling import Profile, ProfileError, ProfileFigures, figures_of, findings_of
+from tpuwatch.program.profiling import Profile, ProfileError, ProfileFigures, figures_of, profile_findings
 
 LIMITS = ChildLimits(60.0, 1 << 34)
 WELL = ProfileFigures(
@@ -24,6 +24,7 @@ WELL = ProfileFigures(
     input_share=0.01,
     host_share=0.02,
     compile_share=0.0,
+    transfer_share=0.0,
     other_share=0.01,
     idle_share=0.02,
     mxu_share=0.6,
@@ -72,8 +73,24 @@ def test_without_a_device_nothing_is_said_of_one() -> None:
     assert (figures.idle_share, figures.mxu_share) == (None, None)
 
 
+def test_a_tpus_steps_are_read_by_xprofs_columns() -> None:
+    columns = {"tcComputeTimeMs": 60.0, "tcInfeedTimeMs": 10.0, "tcOutfeedTimeMs": 5.0, "tcIdleTimeMs": 20.0}
+    steps = [{"stepnum": str(number), **columns, "hostTransferTimeMs": 5.0} for number in range(3)]
+    read = tables(*steps, hardware_type="TPU", device_type="TPU v5 lite", mxu_utilization_percent="0.0%")
+    read["categories"] = {"picoseconds": {"convolution fusion": 30, "data formatting": 10}, "flops_share": 0.2}
+    figures = figures_of(read)
+    assert (figures.hardware, figures.step_seconds) == ("TPU v5 lite", pytest.approx(0.1))
+    assert (figures.input_share, figures.transfer_share) == (0.1, 0.1)
+    assert figures.mxu_share == 0.2  # by the FLOPs: this trace has no counters
+    assert figures.categories == (("convolution fusion", 0.75), ("data formatting", 0.25))
+
+
+def test_without_counters_and_flops_nothing_is_said_of_the_matrix_units() -> None:
+    assert figures_of(tables(step(0), mxu_utilization_percent="0.0%")).mxu_share is None
+
+
 def test_a_program_that_does_well_has_no_findings() -> None:
-    assert list(findings_of(WELL)) == []
+    assert list(profile_findings(WELL)) == []
 
 
 @pytest.mark.parametrize(
@@ -86,17 +103,20 @@ def test_a_program_that_does_well_has_no_findings() -> None:
         ({"compile_share": 0.05}, "compiles", "5% of the steps' time is spent compiling"),
         ({"slowest_seconds": 0.3}, "uneven_steps", "3.0 times the mean of 100.0 ms"),
         ({"steps": 0}, "no_steps", "marks no steps"),
+        ({"transfer_share": 0.1}, "host_transfers", "10% of the steps' time the device passes values"),
+        ({"categories": (("all-reduce", 0.5), ("fusion", 0.5))}, "collectives", "49% of the time exchanging"),
+        ({"categories": (("data formatting", 0.2), ("fusion", 0.8))}, "data_formatting", "20% of the time copying"),
     ],
 )
 def test_each_number_beyond_its_bound_is_a_finding(change: dict[str, Any], name: str, words: str) -> None:
-    (finding,) = findings_of(replace(WELL, **change))
+    (finding,) = profile_findings(replace(WELL, **change))
     assert finding.name == name
     assert words in finding.reason
     assert finding.source.startswith("https://")
 
 
 def test_the_largest_comes_first() -> None:
-    found = findings_of(replace(WELL, input_share=0.2, idle_share=0.5))
+    found = profile_findings(replace(WELL, input_share=0.2, idle_share=0.5))
     assert [one.name for one in found] == ["device_idle", "waits_for_input"]
 
 
@@ -156,7 +176,7 @@ def test_an_interpreter_without_xprof_is_named(tmp_path: Path) -> None:
 
 def test_the_document_has_findings_as_preflights_have_them() -> None:
     figures = replace(WELL, input_share=0.3)
-    document = profile_document(Profile(("a",), figures, tuple(findings_of(figures))), sys.executable)
+    document = profile_document(Profile(("a",), figures, tuple(profile_findings(figures))), sys.executable)
     (finding,) = document["findings"]
     assert set(finding) == {"name", "number", "summary", "remedy"}
     assert set(finding["remedy"][0]) == {"do", "source"}

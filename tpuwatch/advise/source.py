@@ -1,0 +1,285 @@
+"""The user's sources as syntax: their calls, and which of them a device's step reaches. Nothing is imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator
+    from pathlib import Path
+
+MAX_FILES: Final = 200
+_MAX_BYTES: Final = 2 << 20
+_FRAMEWORKS: Final = frozenset({"tensorflow", "jax", "flax", "haiku", "equinox"})
+# What they are given is traced, and becomes part of a step.
+_TRACING: Final = frozenset(
+    {"jit", "pjit", "pmap", "vmap", "shard_map", "grad", "value_and_grad", "scan", "fori_loop", "remat", "checkpoint"}
+)
+_STEP_METHODS: Final = frozenset({"call", "__call__", "train_step", "test_step", "compute_loss"})
+_MODEL: Final = re.compile(r"(Layer|Model|Module)$")
+_INPUT_CLASS: Final = re.compile(r"Preprocess|Token|Augment|Convert|Metric|Pipeline", re.IGNORECASE)  # the host's work
+_DATASET: Final = re.compile(r"(^|_)(ds|tfds|dataset|datasets)($|_)|dataset$", re.IGNORECASE)
+_CHAINED: Final = frozenset(
+    {"map", "batch", "shuffle", "repeat", "interleave", "prefetch", "cache", "filter", "take", "unbatch", "flat_map"}
+)
+
+
+@dataclass(slots=True)
+class Function:
+    """A function or method, by its name, in a class and in another function where it is so."""
+
+    name: str
+    node: ast.AST
+    outer: Function | None
+    owner: str  # the class, or ""
+    root: bool = False  # whether a step begins here
+    callees: set[tuple[str, str]] = field(default_factory=set)  # owner ("" for none) and name
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCall:
+    """A call in the user's code: its dotted name with imports resolved ("tensorflow.where"), or ".name" of a value."""
+
+    name: str
+    node: ast.Call
+    file: SourceFile
+    function: Function | None
+
+    @property
+    def last(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    @property
+    def arguments(self) -> int:
+        return len(self.node.args) + len(self.node.keywords)
+
+    def of(self, *modules: str) -> bool:
+        return self.name.split(".")[0] in modules
+
+    def has(self, keyword: str) -> bool:
+        return any(one.arg in (keyword, None) for one in self.node.keywords)
+
+    def keyword(self, name: str) -> Any:
+        """The constant that an argument is given by name; None for another."""
+        return next((getattr(one.value, "value", None) for one in self.node.keywords if one.arg == name), None)
+
+    def dataset(self) -> bool:
+        """A method of a tf.data pipeline, as far as its receiver shows."""
+        receiver = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
+        return receiver is not None and self.file.uses_tensorflow and _is_dataset(receiver, self.file.imports)
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """A file that was read."""
+
+    path: Path
+    imports: dict[str, str] = field(default_factory=dict)
+    calls: list[CodeCall] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    reached: set[int] = field(default_factory=set)  # the functions that a step reaches, by id()
+
+    @property
+    def uses_tensorflow(self) -> bool:
+        return any(name.split(".")[0] in ("tensorflow", "tensorflow_datasets") for name in self.imports.values())
+
+    @property
+    def uses_datasets(self) -> bool:
+        return any(call.last in _CHAINED and call.dataset() for call in self.calls)
+
+    def in_step(self, call: CodeCall) -> bool:
+        """Whether a step reaches it, as far as the files show: what a compiled function, a layer or a model calls."""
+        return call.function is not None and id(call.function) in self.reached
+
+
+def read_all(paths: Iterable[Path], steps: Container[str] = ()) -> list[SourceFile]:
+    """The files that are Python. `steps` names functions that are steps, beside those that are compiled."""
+    found = [source for path in paths if (source := _read(path)) is not None]
+    _follow(found, steps)
+    return found
+
+
+def _read(path: Path) -> SourceFile | None:
+    tree = _parsed(path)
+    if tree is None:
+        return None
+    source = SourceFile(path)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for one in node.names:
+                first = one.name.split(".")[0]
+                source.imports[one.asname or first] = one.name if one.asname else first
+        elif isinstance(node, ast.ImportFrom):
+            module = f"{'local.' if node.level else ''}{node.module or ''}".strip(".")
+            for one in node.names:
+                source.imports[one.asname or one.name] = f"{module}.{one.name}"
+    _Visitor(source).visit(tree)
+    source.calls.sort(key=lambda one: (one.node.end_lineno or 0, one.node.end_col_offset or 0))
+    return source
+
+
+def _follow(files: Iterable[SourceFile], steps: Container[str]) -> None:
+    """Find what the steps reach: from each root by the names that are called, and all that is defined inside."""
+    files = list(files)
+    own: dict[tuple[Path, str, str], list[tuple[SourceFile, Function]]] = {}
+    shared: dict[tuple[str, str], list[tuple[SourceFile, Function]]] = {}  # by module and function
+    waiting = []
+    for file in files:
+        traced = {name for call in file.calls for name in _traced_names(call)}
+        module = file.path.parent.name if file.path.stem == "__init__" else file.path.stem
+        for one in file.functions:
+            own.setdefault((file.path, one.owner, one.name), []).append((file, one))
+            shared.setdefault((module, one.name), []).append((file, one))
+            if one.root or one.name in traced or one.name in steps:
+                waiting.append((file, one))
+    while waiting:
+        file, function = waiting.pop()
+        if id(function) in file.reached:
+            continue
+        file.reached.add(id(function))
+        waiting += [(file, inner) for inner in file.functions if inner.outer is function]
+        for owner, name in function.callees:
+            waiting += own.get((file.path, owner, name), ())
+            module, _, last = file.imports.get(name, name).rpartition(".")
+            waiting += shared.get((module.rpartition(".")[2], last), ())
+
+
+def sources(start: Path, directory: Path) -> list[Path]:
+    """A source file, and what it imports from below `directory`, and they in turn."""
+    found: list[Path] = []
+    waiting = [start.resolve()]
+    while waiting and len(found) < MAX_FILES:
+        path = waiting.pop(0)
+        if path in found or not path.is_file() or path.stat().st_size > _MAX_BYTES:
+            continue
+        found.append(path)
+        tree = _parsed(path)
+        for node in ast.walk(tree) if tree is not None else ():
+            waiting += _imported(node, path, directory.resolve())
+    return found
+
+
+def module_file(name: str, directory: Path) -> Path | None:
+    """The file of a module below a directory: "train.step" is train/step.py, or train/step/__init__.py."""
+    base = directory.joinpath(*name.split("."))
+    return next((one for one in (base.with_suffix(".py"), base / "__init__.py") if one.is_file()), None)
+
+
+def dotted(node: ast.expr, imports: dict[str, str]) -> str:
+    """The name of what is called: by its import where it has one, else "." and the method's name."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name) and node.id in imports:
+        return ".".join([imports[node.id], *reversed(names)])
+    if isinstance(node, ast.Name) and not names:
+        return node.id
+    return f".{names[0]}" if names else ""
+
+
+class _Visitor(ast.NodeVisitor):
+    """Collects calls and functions, each with where it stands."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self._source = source
+        self._function: Function | None = None
+        self._class: ast.ClassDef | None = None
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        before, self._class = (self._class, self._function), node
+        self._function = None
+        self.generic_visit(node)
+        self._class, self._function = before
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        owner = self._class.name if self._class is not None and self._function is None else ""
+        made = Function(node.name, node, self._function, owner, self._begins(node, owner))
+        self._source.functions.append(made)
+        before, self._function = self._function, made
+        self.generic_visit(node)
+        self._function = before
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 (ast's name)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self._source.calls.append(CodeCall(dotted(node.func, self._source.imports), node, self._source, self._function))
+        if self._function is not None:
+            self._function.callees.update(self._callee(node.func))
+        self.generic_visit(node)
+
+    def _callee(self, node: ast.expr) -> Iterator[tuple[str, str]]:
+        name = dotted(node, self._source.imports)
+        if isinstance(node, ast.Name):
+            yield "", node.id
+        elif not name.startswith(".") and "." in name:
+            yield "", name
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            yield self._class.name if self._class is not None else "", node.attr
+
+    def _begins(self, node: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> bool:
+        for decorator in node.decorator_list:
+            for one in ast.walk(decorator):
+                name = dotted(one, self._source.imports) if isinstance(one, (ast.Attribute, ast.Name)) else ""
+                if _traces(name):
+                    return True
+        if not owner or self._class is None or node.name not in _STEP_METHODS or _INPUT_CLASS.search(owner):
+            return False
+        bases = [dotted(base, self._source.imports).rpartition(".")[2] for base in self._class.bases]
+        return any(_MODEL.search(base) and not _INPUT_CLASS.search(base) for base in bases)
+
+
+def _traces(name: str) -> bool:
+    """Whether what it decorates or is given becomes part of a step."""
+    first, last = name.split(".")[0], name.rpartition(".")[2]
+    return name == "tensorflow.function" or (first in _FRAMEWORKS - {"tensorflow"} and last in _TRACING)
+
+
+def _traced_names(call: CodeCall) -> Iterator[str]:
+    """The functions that a call makes steps of, or has every replica run."""
+    if _traces(call.name) or (call.last in ("run", "experimental_run_v2") and call.name.startswith(".")):
+        for one in call.node.args[:1]:
+            if isinstance(one, ast.Name):
+                yield one.id
+
+
+def _is_dataset(node: ast.expr, imports: dict[str, str]) -> bool:
+    """By its name, or by the tf.data that it is made of."""
+    if isinstance(node, ast.Call):
+        name = dotted(node.func, imports)
+        if name.startswith(("tensorflow.data.", "tensorflow_datasets.")):
+            return True
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHAINED:
+            return _is_dataset(node.func.value, imports)
+        return bool(_DATASET.search(name.rpartition(".")[2]))
+    if isinstance(node, ast.Attribute):
+        return bool(_DATASET.search(node.attr))
+    return isinstance(node, ast.Name) and bool(_DATASET.search(node.id))
+
+
+def _parsed(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes(), str(path))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _imported(node: ast.AST, path: Path, directory: Path) -> Iterator[Path]:
+    """The files below `directory` that an import names."""
+    names: list[str] = []
+    if isinstance(node, ast.Import):
+        names = [one.name for one in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        base = directory if not node.level else path.parents[node.level - 1]
+        module = node.module or ""
+        for name in [module, *(f"{module}.{one.name}".strip(".") for one in node.names)]:
+            found = module_file(name, base) if name else None
+            if found is not None and directory in found.resolve().parents:
+                yield found.resolve()
+    for name in names:
+        found = module_file(name, directory)
+        if found is not None:
+            yield found.resolve()
