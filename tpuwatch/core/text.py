@@ -59,6 +59,8 @@ def printable(text: str, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         return printable(text[:limit]) + "…"
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else " " for char in text)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EVERY_SECONDS: Final = 60.0
 PRUNE_EVENTS: Final = 20_000  # a storm must not outgrow the limit in between
 RENEW_SECONDS: Final = 5.0  # between two trials to make the store durable again
+LOOK_SECONDS: Final = 1.0  # between two looks whether it is; each commit looks besides
 FORGET_EVERY_SECONDS: Final = 3600.0
 FORGET_SECONDS: Final = 7 * 86_400.0  # how long the offset of a deleted file is kept
 
@@ -36,7 +37,7 @@ class StoreMaintenance:
         self._on_step = on_step
         self._events = sum(store.counts().values())
         self._stored_at_count = self._stored_at_prune = 0  # events stored when they were last counted and pruned
-        self._next = self._next_forget = self._next_renewal = float("-inf")
+        self._next = self._next_forget = self._next_look = float("-inf")
         self._problem = store.problem  # why it is not durable, as it was logged last
         self._noticed = len(store.notices)  # that were logged
 
@@ -47,9 +48,11 @@ class StoreMaintenance:
     def run_if_due(self, state: StateConfig, logs: LogService) -> None:
         """Renew the store if it is no longer durable, and prune it if that is due."""
         now = self._clock.monotonic()
-        if now >= self._next_renewal and not self._store.durable:
-            self._next_renewal = now + RENEW_SECONDS
-            self._renew(logs)
+        if now >= self._next_look:
+            self._next_look = now + LOOK_SECONDS
+            if not self._store.durable:
+                self._next_look = now + RENEW_SECONDS
+                self._renew(logs)
         for notice in self._store.notices[self._noticed :]:
             _log.warning("%s", notice)
         self._noticed = len(self._store.notices)

@@ -203,7 +203,7 @@ class LogService:
         self.stored_events += len(events)
         live = [event for event in events if event.cause.is_fault and not event.history]
         self._recent.extend(filter(_is_evidence, live))
-        shown = live[: _LOGGED_EVENTS - self._logged]
+        shown = live[: _LOGGED_EVENTS - self._logged] if _log.isEnabledFor(logging.WARNING) else []
         for event in shown:
             rule = self._rules.get(event.rule)
             summary = rule.describe(event.details) if rule is not None else event.text

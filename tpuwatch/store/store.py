@@ -172,14 +172,14 @@ class EventStore(StoreReads):
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
                 repeated = [(one, self._insert_repeats(connection, one)) for one in repetitions]
-                connection.executemany(rows.ADD_PLACE, place_rows)
-                connection.executemany(rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
-                connection.executemany(rows.REPLACE_CURSOR, cursor_rows)
-                connection.executemany(rows.UPSERT_LAUNCH, launch_rows)
+                _write(connection, rows.ADD_PLACE, place_rows)
+                _write(connection, rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
+                _write(connection, rows.REPLACE_CURSOR, cursor_rows)
+                _write(connection, rows.UPSERT_LAUNCH, launch_rows)
                 if count is not None:
                     counted = count([event for _, event in new], [(one.event, keys) for one, keys in repeated])
-                    connection.executemany(rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
-                connection.executemany(_REPLACE_META, self._unsaved.items())
+                    _write(connection, rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
+                _write(connection, _REPLACE_META, list(self._unsaved.items()))
             self._unsaved.clear()
             self.first_run = False
             for one, keys in repeated:  # frozen otherwise, as in _assign_ids
@@ -311,6 +311,8 @@ class EventStore(StoreReads):
 
     def _insert_events(self, connection: sqlite3.Connection, events: Sequence[Event]) -> list[tuple[int, Event]]:
         """Insert the events; returns the new ones with the ids that they get when the transaction is committed."""
+        if not events:
+            return []
         before = connection.total_changes
         connection.executemany(rows.INSERT_EVENT, rows.event_rows(events, self._next_id))
         if connection.total_changes - before == len(events):
@@ -380,6 +382,11 @@ class EventStore(StoreReads):
                 yield self._connection
             except sqlite3.Error as error:
                 raise self._unreadable(error) from error
+
+
+def _write(connection: sqlite3.Connection, statement: str, written: list[rows.Row]) -> None:
+    if written:  # most commits have little; to be asked to write nothing costs as much as a row
+        connection.executemany(statement, written)
 
 
 def _not_kept(directory: Path, error: Exception) -> str:

@@ -39,8 +39,9 @@ MAX_REPEATS = 50_000  # that matches stand for in one poll, likewise
 MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
-POLL_SECONDS = 0.05  # between two polls while file system events are suspended,
+POLL_SECONDS = 0.07  # between two polls while file system events are suspended,
 IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second
+NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
 
 
 @dataclass(slots=True)
@@ -301,11 +302,14 @@ class Follower:
 
     def _due_in(self, now: float) -> float:
         waits = [self._rescan_seconds]
-        waits += [self._settle_seconds - log.quiet_seconds for log in self._active.values() if log.unsettled]
+        polled = self._fs_events is not None and self._fs_events.suspended(now)
+        going_on = NEXT_LINE_SECONDS if polled else 0.0
+        unsettled = (log.quiet_seconds for log in self._active.values() if log.unsettled)
+        waits += [self._settle_seconds - quiet for quiet in unsettled if quiet >= going_on]
         waits += [REWRITE_SECONDS - log.quiet_seconds for log in self._active.values() if log.suspect]
         if self._closed.waiting:
             waits.append(self._settle_seconds)  # there is room when open files have settled
-        if self._fs_events is not None and self._fs_events.suspended(now):
+        if polled:
             writing = any(log.quiet_seconds < 1.0 for log in self._active.values())
             waits.append(POLL_SECONDS if writing else IDLE_POLL_SECONDS)
         return max(0.0, min(waits))

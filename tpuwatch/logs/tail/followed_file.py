@@ -106,10 +106,9 @@ class FollowedFile:
         self._records: Counter[str] = Counter()
         self._tail = b""  # the end of what was read since the last look for progress
         self._look_due = float("-inf")
-        age = max(
-            0.0, clock.time() - entry.st_mtime
-        )  # a file that was quiet before it was opened need not prove it again
-        self._grown = clock.monotonic() - age
+        # A file that was quiet before it was opened need not prove it again.
+        self._grown = clock.monotonic() - max(0.0, clock.time() - entry.st_mtime)
+        self._checked = clock.monotonic()
 
     # -- what it is
 
@@ -157,6 +156,7 @@ class FollowedFile:
     def check(self) -> list[FileMatch]:
         """Check whether the file has changed. Returns what the parser held if it was truncated or rewritten."""
         entry = os.fstat(self._descriptor)
+        last_check, self._checked = self._checked, self._clock.monotonic()
         self.deleted = entry.st_nlink == 0
         if entry.st_size == self.size and entry.st_mtime_ns == self.mtime_ns:
             settled = self.suspect and self.quiet_seconds >= REWRITE_SECONDS
@@ -165,7 +165,8 @@ class FollowedFile:
         self.suspect = entry.st_size == self.size and _is_written(entry)
         self.size, self.mtime_ns = entry.st_size, entry.st_mtime_ns
         self._sparse = _is_sparse(entry)
-        self._grown = self._clock.monotonic()
+        # When it says that it was written, but not before the last check: anybody can set that.
+        self._grown = max(last_check, self._checked - max(0.0, self._clock.time() - entry.st_mtime))
         self._finished = False
         head = read_head(self._descriptor)
         same = self.size >= self.position and head.startswith(self._head)

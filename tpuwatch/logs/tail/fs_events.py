@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from watchdog.observers.api import EventEmitter, ObservedWatch
 
 STORM_EVENTS = 40  # per second; each costs about as much as checking all files that are being written
-SUSPEND_SECONDS = 5.0  # without events after a storm
+SUSPEND_SECONDS = 5.0  # without events after a storm, twice as long after each that follows at once,
+MAX_SUSPEND_SECONDS = 40.0  # and at most so long
 EXHAUSTED_SECONDS = 60.0  # until inotify is tried again after the system had no more instances, watches or threads
+_GOES_ON_SECONDS = 3.0  # a storm so soon after a suspension is the one before
 _MAX_PATHS = 1024
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.ENOMEM})
 
@@ -121,6 +123,7 @@ class FsEvents:
         self._observer: InotifyObserver | None = None  # from the first watch() on
         self._watches: dict[str, tuple[_WatchedDirectory, ObservedWatch]] = {}
         self._suspended_until = float("-inf")
+        self._pause = SUSPEND_SECONDS  # the last one
         self._suspended = False  # until watch() is called after that
 
     def close(self) -> None:
@@ -137,7 +140,9 @@ class FsEvents:
         self._events += count
         if self._events > STORM_EVENTS and self._watches:
             self._events = 0
-            self._suspend(now + SUSPEND_SECONDS)
+            goes_on = now - self._suspended_until <= _GOES_ON_SECONDS
+            self._pause = min(2 * self._pause, MAX_SUSPEND_SECONDS) if goes_on else SUSPEND_SECONDS
+            self._suspend(now + self._pause)
             self._unwatch(list(self._watches))
         return paths
 

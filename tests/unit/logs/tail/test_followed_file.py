@@ -122,6 +122,29 @@ def test_a_file_that_was_quiet_before_it_was_opened_need_not_wait(log: Path, fol
     assert numbers(followed.finish_quiet(0.05) or []) == [1, 2]  # and its process is gone
 
 
+def test_a_record_is_quiet_since_it_was_written_and_not_since_it_was_found(
+    log: Path, follow: Open, clock: ManualClock
+) -> None:
+    followed = follow()
+    drain(followed)
+    clock.advance(0.1)
+    append(log, HEADER + line(1))
+    os.utime(log, (0, clock.time() - 0.06))
+    drain(followed)
+    assert numbers(followed.finish_quiet(0.05) or []) == [1]
+
+
+def test_what_was_written_since_the_last_check_is_no_older(log: Path, follow: Open, clock: ManualClock) -> None:
+    followed = follow()
+    drain(followed)
+    clock.advance(0.04)
+    append(log, HEADER + line(1))
+    os.utime(log, (0, clock.time() - 3600))
+    drain(followed)
+    assert followed.finish_quiet(0.05) is None
+    assert followed.quiet_seconds == pytest.approx(0.04)
+
+
 def test_a_file_from_the_future_settles_as_any_other(log: Path, follow: Open, clock: ManualClock) -> None:
     append(log, HEADER + line(1))
     os.utime(log, (clock.time() + 1e8, clock.time() + 1e8))

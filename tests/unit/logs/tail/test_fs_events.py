@@ -255,6 +255,23 @@ def test_a_storm_of_events_suspends_watching(woken: Woken, tmp_path: Path) -> No
     assert woken.by(tmp_path / "log")
 
 
+def test_a_storm_that_goes_on_is_suspended_for_longer_and_longer(woken: Woken, tmp_path: Path) -> None:
+    def storm(now: float) -> float:
+        """Have one; for how long watching is suspended."""
+        woken.hints.watch({str(tmp_path): ""}, now)
+        for _ in range(STORM_EVENTS + 1):
+            dispatch(woken.hints, FileModifiedEvent("/logs/log"))
+        woken.hints.take(now)
+        return next(seconds for seconds in range(1, 100) if not woken.hints.suspended(now + seconds))
+
+    now, pauses = 0.0, []
+    for _ in range(5):
+        pauses.append(storm(now))
+        now += pauses[-1] + 0.8
+    assert pauses == [5, 10, 20, 40, 40]
+    assert storm(now + 60.0) == SUSPEND_SECONDS
+
+
 def test_events_that_come_slowly_are_no_storm(woken: Woken, tmp_path: Path) -> None:
     woken.hints.watch({str(tmp_path): ""}, 0.0)
     for second in range(1, 5):
@@ -279,6 +296,20 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
     site.clock.advance(SUSPEND_SECONDS)
     assert site.poll().due_in == 1.0
     assert site.follower._fs_events.emitters
+
+
+def test_after_a_storm_the_last_record_waits_for_the_next_poll_or_for_quiet(site: Site) -> None:
+    site.append(name(), HEADER)
+    site.follower.watch()
+    assert site.follower._fs_events is not None
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
+    site.poll()
+    for age, due in ((0.01, POLL_SECONDS), (0.03, 0.02)):  # the writer goes on; it has ended
+        site.append(name(), line(1))
+        site.clock.advance(POLL_SECONDS)
+        os.utime(site.logs / name(), (0, site.clock.time() - age))
+        assert site.poll().due_in == pytest.approx(due, abs=1e-5)
 
 
 def test_a_follower_polls_often_where_inotify_is_exhausted(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
