@@ -75,6 +75,8 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
         beyond = any(not one["fits"] for one in result["trials"])
         batch = f" fits with batch {trial['batch']}"
         verb = "and with no larger one" if beyond else "and was not tried with a larger one (--max-batch)"
+    if trial["needed_bytes"] is None:  # the memory of the chip itself ran out
+        return f"{tpu}: {function}{batch} {verb}."
     return f"{tpu}: {function}{batch} {verb}: it needs {needed} of HBM on each device, and {available} is there."
 
 
