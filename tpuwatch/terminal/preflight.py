@@ -86,8 +86,8 @@ def _print_memory(console: Console, trial: Mapping[str, Any]) -> None:
         console.line(f"{capital(', '.join(parts))}.", indent=3)
     if trial["unfinished"] is not None:
         console.line(
-            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): that takes some MiB "
-            "more, and may yet be refused for the memory of the chip itself.",
+            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): it may yet be "
+            "refused for the MiB that the code takes, or for the memory of the chip itself.",
             indent=3,
             hang=2,
             style="yellow",

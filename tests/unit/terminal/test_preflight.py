@@ -53,7 +53,7 @@ def test_a_program_whose_code_was_not_made_is_said_to_be_so() -> None:
 
 
 def test_a_refusal_that_is_not_for_hbm_says_nothing_of_hbm() -> None:
-    text = shown({**trial(fits=False), "needed_bytes": None})
+    text = shown({**trial(fits=False), "needed_bytes": None, "message": "RESOURCE_EXHAUSTED: vmem"})
     assert "with batch 8 does not fit." in text
     assert "HBM" not in text.split("COMPILED")[1]
 
