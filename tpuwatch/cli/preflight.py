@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -135,6 +136,8 @@ def compiled(
     from tpuwatch.program import ChildLimits, Program, interpreter, memory_limit, run_preflight
     from tpuwatch.terminal import StageLine
 
+    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: the child is ended, and its directory removed
+        signal.signal(number, signal.default_int_handler)
     python = interpreter(args.python, os.environ)
     limits = ChildLimits(args.timeout, memory_limit(args.memory_limit))
     program = Program(function, args.args, tuple(args.shape), args.donate)

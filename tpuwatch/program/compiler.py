@@ -83,6 +83,8 @@ class Compiler:
     def _begin(self) -> Child:
         """A child that is ready for a trial."""
         started = time.monotonic()
+        self.stage = "start"
+        self.log.begin()  # what it has of another child is over
         child = self._child = self._start()
         self._reports = child.reports()
         for report in self._reports:

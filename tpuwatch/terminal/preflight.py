@@ -75,6 +75,8 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
         beyond = any(not one["fits"] for one in result["trials"])
         batch = f" fits with batch {trial['batch']}"
         verb = "and with no larger one" if beyond else "and was not tried with a larger one (--max-batch)"
+    if trial["needed_bytes"] is None:  # the memory of the chip itself ran out
+        return f"{tpu}: {function}{batch} {verb}."
     return f"{tpu}: {function}{batch} {verb}: it needs {needed} of HBM on each device, and {available} is there."
 
 
@@ -84,8 +86,8 @@ def _print_memory(console: Console, trial: Mapping[str, Any]) -> None:
         console.line(f"{capital(', '.join(parts))}.", indent=3)
     if trial["unfinished"] is not None:
         console.line(
-            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): that takes some MiB "
-            "more, and may yet be refused for the memory of the chip itself.",
+            f"Its memory is assigned, its code was not made ({printable(trial['unfinished'])}): it may yet be "
+            "refused for the MiB that the code takes, or for the memory of the chip itself.",
             indent=3,
             hang=2,
             style="yellow",

@@ -43,6 +43,20 @@ def times(left: Any, right: Any) -> Any:
     return left @ right
 
 
+def named(activation: str, key: Any, inputs: Any) -> Any:
+    """A layer that is told its activation by name, and has random numbers."""
+    import jax
+
+    return activation, getattr(jax.nn, activation)(inputs + jax.random.normal(key, inputs.shape))
+
+
+def named_arguments() -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return "gelu", jax.random.key(0), jnp.zeros((8, 128))
+
+
 def model() -> Any:
     """A small Keras classifier."""
     import keras

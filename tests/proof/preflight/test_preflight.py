@@ -125,6 +125,36 @@ def test_a_file_of_stablehlo(tmp_path: Path) -> None:
     assert (status, only(document)["trial"]["arguments_bytes"]) == (0, 1024 * 1024 * 4)
 
 
+def test_a_portable_artifact_of_stablehlo(tmp_path: Path) -> None:
+    path = tmp_path / "program.mlirbc"
+    code = f"""
+import jax
+from jax import export
+exported = export.export(jax.jit(lambda x: x + 1), platforms=["tpu"])(jax.ShapeDtypeStruct((1024, 1024), "float32"))
+open({str(path)!r}, "wb").write(exported.mlir_module_serialized)
+"""
+    subprocess.run([PYTHON, "-c", code], check=True, env={**os.environ, "JAX_PLATFORMS": "cpu"}, timeout=SECONDS)
+    status, document = preflight(str(path), "--tpu", "v6e-1")
+    assert (status, only(document)["trial"]["arguments_bytes"]) == (0, 1024 * 1024 * 4)
+
+
+def test_what_is_said_before_the_code_is_made_is_what_it_needs_without_it() -> None:
+    program = (f"{PROGRAMS}:step", "--args", f"{PROGRAMS}:arguments", "--tpu", "v5e-1", "--batch", "64")
+    whole = only(preflight(*program)[1])["trial"]
+    assert whole["unfinished"] is None
+    before = only(preflight(*program, "--no-code")[1])["trial"]
+    assert before["fits"]
+    if before["unfinished"] is not None:  # else it was made in less time than it takes to look
+        assert abs(before["needed_bytes"] - (whole["needed_bytes"] - whole["code_bytes"])) < 4 << 20
+
+
+def test_arguments_that_are_no_arrays_are_fixed() -> None:
+    status, document = preflight(f"{PROGRAMS}:named", "--args", f"{PROGRAMS}:named_arguments", "--tpu", "v5e-1")
+    trial = only(document)["trial"]
+    assert (status, trial["fits"]) == (0, True)
+    assert trial["arguments_bytes"] < 1 << 20
+
+
 def test_two_at_a_time_and_no_lock_of_a_job_is_touched() -> None:
     lock = Path("/tmp/libtpu_lockfile")  # noqa: S108 (libtpu's own)
     before = lock.stat() if lock.exists() else None

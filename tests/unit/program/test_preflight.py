@@ -238,7 +238,7 @@ for line in sys.stdin:
         trace_seconds=0.1))
     log.write("I1123 10:00:00.000001 7 buffer_assignment.cc:3641] Assigning buffers to module jit_step\\n"
         "I1123 10:00:00.000002 7 buffer_assignment.cc:3861] BufferAssignment strategy (1, 4) "
-        f"exceeded memory limit for color 0 ({{batch << 30}} bytes vs limit of 14224981504 bytes).\\n")
+        f"exceeded memory limit for color 0 ({{batch * batch << 26}} bytes vs limit of 14224981504 bytes).\\n")
     if batch > 16:
         report(trial=dict(fits=False, needed_bytes=None, available_bytes=16 << 30, compile_seconds=1.0))
     else:
@@ -257,8 +257,8 @@ def test_what_fits_is_known_before_its_code_is_made(tmp_path: Path) -> None:
     result = run(tmp_path, endless(tmp_path), batch=8, code=False, on_stage=stages.append)
     assert (result.fits, result.problem) == (True, None)
     assert result.trial is not None
-    assert (result.trial.needed_bytes, result.trial.unfinished) == (8 << 30, "it was not asked for")
-    assert any("8 GiB of HBM are assigned" in stage for stage in stages)
+    assert (result.trial.needed_bytes, result.trial.unfinished) == (4 << 30, "it was not asked for")
+    assert any("4 GiB of HBM are assigned" in stage for stage in stages)
 
 
 def test_a_search_makes_no_code_but_that_of_its_answer(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_a_search_makes_no_code_but_that_of_its_answer(tmp_path: Path) -> None:
     assert result.largest == 16
     assert result.trial is not None
     assert result.trial.unfinished is None
-    assert len((tmp_path / "children").read_text()) == 1 + sum(bool(one.unfinished) for one in result.trials)
+    assert len((tmp_path / "children").read_text()) == 1 + sum(bool(one.unfinished) for one in result.trials) > 1
 
 
 def test_a_search_without_code(tmp_path: Path) -> None:
@@ -288,7 +288,7 @@ def test_what_a_refused_batch_needs_is_taken_from_the_log_where_the_message_has_
     result = run(tmp_path, endless(tmp_path), batch=17)
     assert result.fits is False
     assert result.trial is not None
-    assert result.trial.needed_bytes == 17 << 30
+    assert result.trial.needed_bytes == 17 * 17 << 26
 
 
 def test_half_of_the_batch_is_a_change_and_not_the_answer(tmp_path: Path) -> None:

@@ -52,6 +52,12 @@ def test_a_program_whose_code_was_not_made_is_said_to_be_so() -> None:
     assert "its code was not made" not in shown(trial())
 
 
+def test_a_refusal_that_is_not_for_hbm_says_nothing_of_hbm() -> None:
+    text = shown({**trial(fits=False), "needed_bytes": None, "message": "RESOURCE_EXHAUSTED: vmem"})
+    assert "with batch 8 does not fit." in text
+    assert "HBM" not in text.split("COMPILED")[1]
+
+
 def test_the_largest_batch_is_the_largest_only_where_one_was_refused() -> None:
     assert "fits with batch 8 and with no larger one" in shown(trial(16, fits=False), trial(8), largest=8)
     text = shown(trial(8), largest=8)
