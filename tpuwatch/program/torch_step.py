@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PLACE = re.compile(r'File "([^"]+)", line ([0-9]+)')
-# Overloads for named dimensions, which PyTorch 2.13 does not have any more and torchax 0.0.13 names when it is imported.
+# Overloads for named dimensions: PyTorch 2.13 has them no more, and torchax 0.0.13 names them when it is imported.
 _REMOVED = (("prod", "dim_Dimname"), ("index_copy", "dimname"))
 
 
@@ -74,6 +74,7 @@ class TorchStep:
         from torch._subclasses.fake_tensor import DataDependentOutputException, FakeCopyMode, FakeTensorMode
 
         self._torch = torch
+        self.__name__ = getattr(function, "__name__", type(function).__name__)  # of the compiled module
         call = (function, given if isinstance(given, dict) else tuple(given))
         known = [one.fake_mode for one in _held(torch, call) if hasattr(one, "fake_mode")]
         self._mode = known[0] if known else FakeTensorMode(allow_non_fake_inputs=True)
@@ -142,31 +143,26 @@ class TorchStep:
 
     def _find(self) -> Iterator[Lifted]:
         """Every tensor that outlives a step, once."""
-        torch, seen = self._torch, set[int]()
-        names: dict[int, str] = {}
-
-        def new(part: str, path: str, tensor: Any) -> Iterator[Lifted]:
-            if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
+        seen = set[int]()
+        for part, path, tensor in self._all():
+            if isinstance(tensor, self._torch.Tensor) and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Lifted(part, path, tensor)
 
-        leaves = torch.utils._pytree.tree_leaves(self._call)
-        modules = [one for one in leaves if isinstance(one, torch.nn.Module)]
-        for module in modules:
-            names.update({id(tensor): path for path, tensor in module.named_parameters()})
-            for path, tensor in module.named_parameters():
-                yield from new("weights", path, tensor)
-            for path, tensor in module.named_buffers():
-                yield from new("state", path, tensor)
-        for optimizer in (one for one in leaves if isinstance(one, torch.optim.Optimizer)):
+    def _all(self) -> Iterator[tuple[str, str, Any]]:
+        tree = self._torch.utils._pytree
+        leaves = tree.tree_leaves(self._call)
+        modules = [one for one in leaves if isinstance(one, self._torch.nn.Module)]
+        weights = [found for module in modules for found in module.named_parameters()]
+        names = {id(tensor): path for path, tensor in weights}
+        yield from (("weights", path, tensor) for path, tensor in weights)
+        yield from (("state", path, tensor) for module in modules for path, tensor in module.named_buffers())
+        for optimizer in (one for one in leaves if isinstance(one, self._torch.optim.Optimizer)):
             for weight, state in optimizer.state.items():
-                for key, tensor in state.items():
-                    yield from new("optimizer", f"{names.get(id(weight), '?')}.{key}", tensor)
-        for module in modules:
-            for path, tensor in module.named_parameters():
-                yield from new("gradients", f"{path}.grad", tensor.grad)
-        for path, tensor in torch.utils._pytree.tree_leaves_with_path(self.given):
-            yield from new("inputs", torch.utils._pytree.keystr(path), tensor)
+                name = names.get(id(weight), "?")
+                yield from (("optimizer", f"{name}.{key}", tensor) for key, tensor in state.items())
+        yield from (("gradients", f"{path}.grad", tensor.grad) for path, tensor in weights)
+        yield from (("inputs", tree.keystr(path), tensor) for path, tensor in tree.tree_leaves_with_path(self.given))
 
     def _recorded(self) -> Any:
         """The graph of its ops below autograd, none of which changes a tensor in place but the copies at its end."""
@@ -199,14 +195,14 @@ class _Lowering:
         import jax
 
         _import_torchax(torch)
-        from torchax.ops import jaten, mappings, ops_registry  # noqa: F401 (jaten fills the registry)
+        from torchax.ops import jaten, mappings, ops_registry  # jaten fills the registry
 
         aten = torch.ops.aten
         self._jax, self._mappings, self._max_pool = jax, mappings, jaten.max_pool
         self._known = ops_registry.all_aten_ops
         self._convolution = self._known[aten.convolution].func
         # What torchax has not, since it differentiates in JAX; or by a loop over all windows.
-        self._own = {
+        self._own: dict[Any, Callable[..., Any]] = {
             aten.convolution_backward: self._convolution_backward,
             aten.max_pool2d_with_indices_backward: self._max_pool_backward,
             aten.max_pool3d_with_indices_backward: self._max_pool_backward,
@@ -307,7 +303,7 @@ def _lines(torch: Any) -> Iterator[None]:
     package = os.path.dirname(torch.__file__) + os.sep
     forward: dict[int, str] = {}
 
-    class Lines(TorchDispatchMode):
+    class Lines(TorchDispatchMode):  # type: ignore[misc,unused-ignore] # the user's own class
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             behind = torch._C._current_autograd_node()
             if behind is None:
