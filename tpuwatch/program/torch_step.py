@@ -94,6 +94,7 @@ class TorchStep:
                 "the program looks at the value of a tensor, as item() and float() do, or an `if`: a TPU would have to "
                 "be waited for in each step, and before it runs there is none; leave it out of the function"
             ) from error
+        self._lowering = _Lowering(torch)
         self.lifted = list(self._find())
         self._graph = self._recorded()
         places = [node for node in self._graph.nodes if node.op == "placeholder"]
@@ -107,7 +108,8 @@ class TorchStep:
         it has changed."""
         values: dict[Any, Any] = {}
         given = iter(arrays)
-        lowering = _Lowering(self._torch)
+        lowering = self._lowering
+        lowering.begin()
         result: list[Any] = []
         for node in self._graph.nodes:
             if node.op == "placeholder":
@@ -182,7 +184,7 @@ class TorchStep:
         with self._as_compiled(), preserve_node_meta():
             recorded = make_fx(run, tracing_mode="real")(*flat)
             plain = torch.func.functionalize(Interpreter(recorded).run, remove="mutations_and_views")
-            table = torch._decomp.core_aten_decompositions()
+            table = self._lowering.decompositions()
             module = make_fx(plain, table, tracing_mode="real")(*[one.detach() for one in flat])
         module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or _is_copy(torch, node))
         return module.graph
@@ -198,27 +200,54 @@ class _Lowering:
         from torchax.ops import jaten, mappings, ops_registry  # jaten fills the registry
 
         aten = torch.ops.aten
-        self._jax, self._mappings, self._max_pool = jax, mappings, jaten.max_pool
+        self._jax, self._mappings = jax, mappings
         self._known = ops_registry.all_aten_ops
         self._convolution = self._known[aten.convolution].func
         # What torchax has not, since it differentiates in JAX; or by a loop over all windows.
         self._own: dict[Any, Callable[..., Any]] = {
             aten.convolution_backward: self._convolution_backward,
-            aten.max_pool2d_with_indices_backward: self._max_pool_backward,
-            aten.max_pool3d_with_indices_backward: self._max_pool_backward,
-            aten.detach_copy: lambda value: value,
+            aten.max_pool2d_with_indices_backward: self._gradient_of(jaten.max_pool, 1),  # but the places of maxima
+            aten.max_pool3d_with_indices_backward: self._gradient_of(jaten.max_pool, 1),
+            aten.avg_pool2d_backward: self._gradient_of(self._known[aten.avg_pool2d].func),
+            aten.avg_pool3d_backward: self._gradient_of(self._known[aten.avg_pool3d].func),
+            aten.rand_like: lambda value, **_: jax.random.uniform(
+                self.get_and_rotate_prng_key(), value.shape, value.dtype
+            ),
         }
-        self._key = jax.random.key(0, impl="unsafe_rbg")  # one op of XLA, as PyTorch/XLA has it
+        self._aten = aten
+        self._key: Any = None
+
+    def begin(self) -> None:
+        """Before a program is traced."""
+        self._key = self._jax.random.key(0, impl="unsafe_rbg")  # one op of XLA, as PyTorch/XLA has it
+
+    def decompositions(self) -> dict[Any, Any]:
+        """PyTorch's own: those of its core, and of what torchax has not."""
+        import torch
+
+        core = torch._decomp.core_aten_decompositions()
+        every = torch._decomp.decomposition_table
+        return {op: every.get(op) or core[op] for op in {*core, *every} if op in core or self._function(op) is None}
+
+    def _function(self, target: Any) -> Any:
+        """What torchax, or this class, has for an op; None for nothing. A copy of a view is as good as the view."""
+        packet = getattr(target, "overloadpacket", target)
+        if packet in self._own:
+            return self._own[packet]
+        plain = getattr(self._aten, packet.__name__.removesuffix("_copy"), None)
+        op = self._known.get(target) or self._known.get(packet) or self._known.get(plain)
+        op = op or self._known.get(getattr(plain, "default", None))
+        if op is None or not op.is_jax_function:
+            return None
+        return functools.partial(op.func, env=self) if op.needs_env else op.func
 
     def __call__(self, target: Any, args: Any, named: Any) -> Any:
         if not hasattr(target, "overloadpacket"):
             return target(*args, **named)  # of Python, such as getitem
-        if target.overloadpacket in self._own:
-            return self._own[target.overloadpacket](*args, **named)
-        op = self._known.get(target) or self._known.get(target.overloadpacket)
-        if op is None or not op.is_jax_function:
+        function = self._function(target)
+        if function is None:
             raise NotImplementedError(f"torchax has no {target} in JAX")
-        return op.func(*args, **named, **({"env": self} if op.needs_env else {}))
+        return function(*args, **named)
 
     def constant(self, tensor: Any) -> Any:
         tensor = getattr(tensor, "constant", None) if hasattr(tensor, "fake_mode") else tensor
@@ -242,10 +271,14 @@ class _Lowering:
         of_bias = gradient.sum([side for side in range(gradient.ndim) if side != 1]) if bias else None
         return [one if needed else None for one, needed in zip((*backward(gradient), of_bias), wanted, strict=True)]
 
-    def _max_pool_backward(self, gradient: Any, values: Any, *options: Any) -> Any:
-        """The gradient of its input; the last of the options are the places of the maxima, which it finds itself."""
-        _, backward = self._jax.vjp(lambda one: self._max_pool(one, *options[:-1]), values)
-        return backward(gradient)[0]
+    def _gradient_of(self, forward: Callable[..., Any], extra: int = 0) -> Callable[..., Any]:
+        """The backward pass of an op of one tensor with options, of which the last `extra` are no options of it."""
+
+        def backward(gradient: Any, values: Any, *options: Any) -> Any:
+            kept = options[: len(options) - extra]
+            return self._jax.vjp(lambda one: forward(one, *kept), values)[1](gradient)[0]
+
+        return backward
 
 
 def shape_of(jax: Any, tensor: Any, sharding: Any) -> Any:
