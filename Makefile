@@ -65,13 +65,22 @@ proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak boot
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
 	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page
 
-preflight: $(VENV)-preflight/.stamp $(VENV)-profile/.stamp $(VENV)/.dev-stamp ## Preflight, probe and profile with the real JAX, Keras, TensorFlow and xprof
+preflight: $(VENV)-preflight/.torch-stamp $(VENV)-profile/.stamp $(VENV)/.dev-stamp ## Preflight, probe and profile with the real JAX, Keras, TensorFlow and xprof
 	TPUWATCH_PROFILE_PYTHON=$(abspath $(VENV)-profile/bin/python) TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
 
 # An environment of its own, as the user has: 2.4 GB.
 $(VENV)-preflight/.stamp: requirements-preflight.lock
 	$(PYTHON) -m venv $(VENV)-preflight
 	$(VENV)-preflight/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements-preflight.lock
+	@touch $@
+
+# PyTorch for a CPU and torchax in it, where the package index has that for this Python: 950 MB. The usual wheel brings
+# gigabytes of CUDA; without PyTorch the tests of it skip and say so.
+$(VENV)-preflight/.torch-stamp: $(VENV)-preflight/.stamp requirements-torch.in
+	@if $(VENV)-preflight/bin/python -m pip install --dry-run --no-deps --quiet --report - -r requirements-torch.in 2>/dev/null \
+		| grep -q '"version": "[0-9.]*+cpu"'; \
+	then $(VENV)-preflight/bin/python -m pip --disable-pip-version-check --quiet install -r requirements-torch.in; \
+	else echo "PyTorch for a CPU is not to be had here: its tests are left out"; fi
 	@touch $@
 
 # What reads profiles, without the frameworks: 290 MB.

@@ -31,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "program",
         nargs="?",
         metavar="PROGRAM",
-        help="as preflight takes it: MODULE:FUNCTION of a JAX function, a Keras model or a tf.function, or a file of "
-        "StableHLO; or a log with the report of a compiler that ran out of memory; or none, with --shape",
+        help="as preflight takes it: MODULE:FUNCTION of a JAX function, a Keras model, a tf.function or a program of "
+        "PyTorch, or a file of StableHLO; or a log with the report of a compiler that ran out of memory; or none, with "
+        "--shape",
     )
     preflight.add_program_arguments(parser, tpu_required=False)
     parser.add_argument("--batch", type=preflight.positive, metavar="N", help="passed to the factory as batch")

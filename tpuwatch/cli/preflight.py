@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "function",
         metavar="MODULE:FUNCTION",
-        help="a JAX function or training step, plain or jitted; a Keras model, or a function that makes one; a "
-        "tf.function; or a file of StableHLO (.mlir)",
+        help="a JAX function or training step, plain or jitted; a Keras model or a module of PyTorch, or a "
+        "function that makes one; a tf.function; a training step of PyTorch; or a file of StableHLO (.mlir)",
     )
     add_program_arguments(parser, tpu_required=True)
     batches = parser.add_mutually_exclusive_group()
@@ -93,7 +93,9 @@ def add_program_arguments(parser: argparse.ArgumentParser, *, tpu_required: bool
 def add_child_arguments(parser: argparse.ArgumentParser) -> None:
     """In which interpreter it is compiled, and for how much time and memory."""
     parser.add_argument(
-        "--python", metavar="FILE", help="the interpreter that has JAX and libtpu (default: this environment's)"
+        "--python",
+        metavar="FILE",
+        help="the interpreter that has JAX and libtpu, for PyTorch torchax too (default: this environment's)",
     )
     parser.add_argument(
         "--timeout", type=float, default=_TIMEOUT_SECONDS, metavar="S", help="seconds for each TPU (default: 1800)"

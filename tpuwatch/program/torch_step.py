@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _PLACE = re.compile(r'File "([^"]+)", line ([0-9]+)')
-# Overloads for named dimensions, which PyTorch 2.13 does not have any more and torchax 0.0.13 names when it is imported.
+# Overloads for named dimensions: PyTorch 2.13 has them no more, and torchax 0.0.13 names them when it is imported.
 _REMOVED = (("prod", "dim_Dimname"), ("index_copy", "dimname"))
 
 
@@ -74,6 +74,7 @@ class TorchStep:
         from torch._subclasses.fake_tensor import DataDependentOutputException, FakeCopyMode, FakeTensorMode
 
         self._torch = torch
+        self.__name__ = getattr(function, "__name__", type(function).__name__)  # of the compiled module
         call = (function, given if isinstance(given, dict) else tuple(given))
         known = [one.fake_mode for one in _held(torch, call) if hasattr(one, "fake_mode")]
         self._mode = known[0] if known else FakeTensorMode(allow_non_fake_inputs=True)
@@ -93,6 +94,7 @@ class TorchStep:
                 "the program looks at the value of a tensor, as item() and float() do, or an `if`: a TPU would have to "
                 "be waited for in each step, and before it runs there is none; leave it out of the function"
             ) from error
+        self._lowering = _Lowering(torch)
         self.lifted = list(self._find())
         self._graph = self._recorded()
         places = [node for node in self._graph.nodes if node.op == "placeholder"]
@@ -106,7 +108,8 @@ class TorchStep:
         it has changed."""
         values: dict[Any, Any] = {}
         given = iter(arrays)
-        lowering = _Lowering(self._torch)
+        lowering = self._lowering
+        lowering.begin()
         result: list[Any] = []
         for node in self._graph.nodes:
             if node.op == "placeholder":
@@ -142,31 +145,26 @@ class TorchStep:
 
     def _find(self) -> Iterator[Lifted]:
         """Every tensor that outlives a step, once."""
-        torch, seen = self._torch, set[int]()
-        names: dict[int, str] = {}
-
-        def new(part: str, path: str, tensor: Any) -> Iterator[Lifted]:
-            if isinstance(tensor, torch.Tensor) and id(tensor) not in seen:
+        seen = set[int]()
+        for part, path, tensor in self._all():
+            if isinstance(tensor, self._torch.Tensor) and id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Lifted(part, path, tensor)
 
-        leaves = torch.utils._pytree.tree_leaves(self._call)
-        modules = [one for one in leaves if isinstance(one, torch.nn.Module)]
-        for module in modules:
-            names.update({id(tensor): path for path, tensor in module.named_parameters()})
-            for path, tensor in module.named_parameters():
-                yield from new("weights", path, tensor)
-            for path, tensor in module.named_buffers():
-                yield from new("state", path, tensor)
-        for optimizer in (one for one in leaves if isinstance(one, torch.optim.Optimizer)):
+    def _all(self) -> Iterator[tuple[str, str, Any]]:
+        tree = self._torch.utils._pytree
+        leaves = tree.tree_leaves(self._call)
+        modules = [one for one in leaves if isinstance(one, self._torch.nn.Module)]
+        weights = [found for module in modules for found in module.named_parameters()]
+        names = {id(tensor): path for path, tensor in weights}
+        yield from (("weights", path, tensor) for path, tensor in weights)
+        yield from (("state", path, tensor) for module in modules for path, tensor in module.named_buffers())
+        for optimizer in (one for one in leaves if isinstance(one, self._torch.optim.Optimizer)):
             for weight, state in optimizer.state.items():
-                for key, tensor in state.items():
-                    yield from new("optimizer", f"{names.get(id(weight), '?')}.{key}", tensor)
-        for module in modules:
-            for path, tensor in module.named_parameters():
-                yield from new("gradients", f"{path}.grad", tensor.grad)
-        for path, tensor in torch.utils._pytree.tree_leaves_with_path(self.given):
-            yield from new("inputs", torch.utils._pytree.keystr(path), tensor)
+                name = names.get(id(weight), "?")
+                yield from (("optimizer", f"{name}.{key}", tensor) for key, tensor in state.items())
+        yield from (("gradients", f"{path}.grad", tensor.grad) for path, tensor in weights)
+        yield from (("inputs", tree.keystr(path), tensor) for path, tensor in tree.tree_leaves_with_path(self.given))
 
     def _recorded(self) -> Any:
         """The graph of its ops below autograd, none of which changes a tensor in place but the copies at its end."""
@@ -186,7 +184,7 @@ class TorchStep:
         with self._as_compiled(), preserve_node_meta():
             recorded = make_fx(run, tracing_mode="real")(*flat)
             plain = torch.func.functionalize(Interpreter(recorded).run, remove="mutations_and_views")
-            table = torch._decomp.core_aten_decompositions()
+            table = self._lowering.decompositions()
             module = make_fx(plain, table, tracing_mode="real")(*[one.detach() for one in flat])
         module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output") or _is_copy(torch, node))
         return module.graph
@@ -199,30 +197,57 @@ class _Lowering:
         import jax
 
         _import_torchax(torch)
-        from torchax.ops import jaten, mappings, ops_registry  # noqa: F401 (jaten fills the registry)
+        from torchax.ops import jaten, mappings, ops_registry  # jaten fills the registry
 
         aten = torch.ops.aten
-        self._jax, self._mappings, self._max_pool = jax, mappings, jaten.max_pool
+        self._jax, self._mappings = jax, mappings
         self._known = ops_registry.all_aten_ops
         self._convolution = self._known[aten.convolution].func
         # What torchax has not, since it differentiates in JAX; or by a loop over all windows.
-        self._own = {
+        self._own: dict[Any, Callable[..., Any]] = {
             aten.convolution_backward: self._convolution_backward,
-            aten.max_pool2d_with_indices_backward: self._max_pool_backward,
-            aten.max_pool3d_with_indices_backward: self._max_pool_backward,
-            aten.detach_copy: lambda value: value,
+            aten.max_pool2d_with_indices_backward: self._gradient_of(jaten.max_pool, 1),  # but the places of maxima
+            aten.max_pool3d_with_indices_backward: self._gradient_of(jaten.max_pool, 1),
+            aten.avg_pool2d_backward: self._gradient_of(self._known[aten.avg_pool2d].func),
+            aten.avg_pool3d_backward: self._gradient_of(self._known[aten.avg_pool3d].func),
+            aten.rand_like: lambda value, **_: jax.random.uniform(
+                self.get_and_rotate_prng_key(), value.shape, value.dtype
+            ),
         }
-        self._key = jax.random.key(0, impl="unsafe_rbg")  # one op of XLA, as PyTorch/XLA has it
+        self._aten = aten
+        self._key: Any = None
+
+    def begin(self) -> None:
+        """Before a program is traced."""
+        self._key = self._jax.random.key(0, impl="unsafe_rbg")  # one op of XLA, as PyTorch/XLA has it
+
+    def decompositions(self) -> dict[Any, Any]:
+        """PyTorch's own: those of its core, and of what torchax has not."""
+        import torch
+
+        core = torch._decomp.core_aten_decompositions()
+        every = torch._decomp.decomposition_table
+        return {op: every.get(op) or core[op] for op in {*core, *every} if op in core or self._function(op) is None}
+
+    def _function(self, target: Any) -> Any:
+        """What torchax, or this class, has for an op; None for nothing. A copy of a view is as good as the view."""
+        packet = getattr(target, "overloadpacket", target)
+        if packet in self._own:
+            return self._own[packet]
+        plain = getattr(self._aten, packet.__name__.removesuffix("_copy"), None)
+        op = self._known.get(target) or self._known.get(packet) or self._known.get(plain)
+        op = op or self._known.get(getattr(plain, "default", None))
+        if op is None or not op.is_jax_function:
+            return None
+        return functools.partial(op.func, env=self) if op.needs_env else op.func
 
     def __call__(self, target: Any, args: Any, named: Any) -> Any:
         if not hasattr(target, "overloadpacket"):
             return target(*args, **named)  # of Python, such as getitem
-        if target.overloadpacket in self._own:
-            return self._own[target.overloadpacket](*args, **named)
-        op = self._known.get(target) or self._known.get(target.overloadpacket)
-        if op is None or not op.is_jax_function:
+        function = self._function(target)
+        if function is None:
             raise NotImplementedError(f"torchax has no {target} in JAX")
-        return op.func(*args, **named, **({"env": self} if op.needs_env else {}))
+        return function(*args, **named)
 
     def constant(self, tensor: Any) -> Any:
         tensor = getattr(tensor, "constant", None) if hasattr(tensor, "fake_mode") else tensor
@@ -246,10 +271,14 @@ class _Lowering:
         of_bias = gradient.sum([side for side in range(gradient.ndim) if side != 1]) if bias else None
         return [one if needed else None for one, needed in zip((*backward(gradient), of_bias), wanted, strict=True)]
 
-    def _max_pool_backward(self, gradient: Any, values: Any, *options: Any) -> Any:
-        """The gradient of its input; the last of the options are the places of the maxima, which it finds itself."""
-        _, backward = self._jax.vjp(lambda one: self._max_pool(one, *options[:-1]), values)
-        return backward(gradient)[0]
+    def _gradient_of(self, forward: Callable[..., Any], extra: int = 0) -> Callable[..., Any]:
+        """The backward pass of an op of one tensor with options, of which the last `extra` are no options of it."""
+
+        def backward(gradient: Any, values: Any, *options: Any) -> Any:
+            kept = options[: len(options) - extra]
+            return self._jax.vjp(lambda one: forward(one, *kept), values)[1](gradient)[0]
+
+        return backward
 
 
 def shape_of(jax: Any, tensor: Any, sharding: Any) -> Any:
@@ -307,7 +336,7 @@ def _lines(torch: Any) -> Iterator[None]:
     package = os.path.dirname(torch.__file__) + os.sep
     forward: dict[int, str] = {}
 
-    class Lines(TorchDispatchMode):
+    class Lines(TorchDispatchMode):  # type: ignore[misc,unused-ignore] # the user's own class
         def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
             behind = torch._C._current_autograd_node()
             if behind is None:

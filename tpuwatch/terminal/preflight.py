@@ -121,7 +121,9 @@ def _print_problem(console: Console, problem: Mapping[str, Any], python: str) ->
     where = f" ({place['file']}, line {place['line']})" if place else ""
     console.line(f"At the stage {problem['stage']!r}: {printable(problem['message'])}{where}", indent=3)
     if problem["kind"] == "interpreter":
-        console.line("Install JAX and libtpu there, or name the interpreter that has them:", indent=3)
+        console.line(
+            "Install JAX and libtpu there, for PyTorch torchax too, or name the interpreter that has them:", indent=3
+        )
         console.row(f"     {python} -m pip install jax libtpu")
         console.row("     tpuwatch preflight … --python PATH")
     if not place:  # else the output is the traceback of what is said already

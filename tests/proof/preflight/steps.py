@@ -37,3 +37,10 @@ def hangs() -> Any:
 
 def words() -> Any:
     return "done"
+
+
+def torch_loss() -> Any:
+    """In PyTorch."""
+    import torch
+
+    return {"loss": torch.arange(8.0).sum()}

@@ -17,6 +17,7 @@ from tests.standins.machine import Machine
 from tpuwatch.core import ConfigError
 from tpuwatch.model import ProbeVerdict
 from tpuwatch.program import ChildLimits, ProbeRequest, ProbeResult, probe_document, run_probe
+from tpuwatch.program.attempt import CHILD, attempt
 from tpuwatch.program.probe import LOCK, ProbeBusyError, changeable_by_others
 
 HEAD = """
@@ -320,3 +321,34 @@ def test_what_others_could_have_changed_is_no_evidence(tmp_path: Path) -> None:
     own.chmod(0o666)
     assert changeable_by_others([str(link)]) == str(own)
     assert changeable_by_others([str(tmp_path / "none")]) != ""
+
+
+@pytest.mark.parametrize(
+    ("modules", "kind", "words"),
+    [
+        (
+            {"torch.py": "__version__ = '2.13.0+cpu'\n"},
+            "wrong_build",
+            "PyTorch 2.13.0+cpu is installed without torch_xla",
+        ),
+        ({"torch.py": "__version__ = '2.13.0'\n", "torchax.py": ""}, "interpreter", "--framework jax"),
+        ({"torch.py": "__version__ = '2.13.0'\n", "torch_xla.py": "import _XLAC\n"}, "error", "_XLAC"),
+        ({"torch.py": "import sympy_of_none\n", "torch_xla.py": ""}, "error", "sympy_of_none"),
+        ({"torch_xla.py": ""}, "interpreter", "cannot import torch"),
+    ],
+)
+def test_what_an_interpreter_with_pytorch_lacks(tmp_path: Path, modules: dict[str, str], kind: str, words: str) -> None:
+    for name, text in modules.items():
+        (tmp_path / name).write_text(text)
+    done = attempt(
+        "tpu",
+        command=[sys.executable, str(CHILD)],
+        framework=None,
+        step=None,
+        limits=ChildLimits(30.0, 1 << 34),
+        environ={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+        on_stage=lambda _: None,
+    )
+    assert (done.facts["framework"], done.kind, done.stage) == ("torch", kind, "import")
+    assert done.problem is not None
+    assert words in done.problem["message"]

@@ -45,11 +45,11 @@ _STEP: Final = re2.compile(
     rb"(?:[^0-9a-z.%]|\.[^0-9]|\.?$)"
 )
 _CLU: Final = re2.compile(rb"\] \[([0-9]+)\] [a-z_/]+=")
-# Steps within an epoch: "Epoch: [0][  10/5005]", "Train: 0 [  50/1251", "Iter(train) [ 50/80000]", "Batch 100/500", a bar
-# "Epoch 2/9 ━━━ 45/100", and of examples without a name for it "loss: 2.30  [ 6400/60000]".
+# Steps within an epoch: "Epoch: [0][  10/5005]", "Train: 0 [  50/1251", "Iter(train) [ 50/80000]", "Batch 100/500", a
+# bar "Epoch 2/9 ━━━ 45/100", and of examples without a name for it "loss: 2.30  [ 6400/60000]".
 _EPOCH_STEP: Final = re2.compile(
-    rb"(?i)(?:(?:epoch[^\n|0-9]{0,20}|\btrain: )[0-9/]+\]? {0,3}[\[:|]|\bepoch [0-9/]+ [^\x00-\x7f]+ |iter\(train\) {1,3}\["
-    rb"|\bbatch[ :]{1,2}\[?|\bloss: [0-9.]+ {1,3}\[) {0,9}([0-9]+) {0,2}/ {0,9}([0-9]+)"
+    rb"(?i)(?:(?:epoch[^\n|0-9]{0,20}|\btrain: )[0-9/]+\]? {0,3}[\[:|]|\bepoch [0-9/]+ [^\x00-\x7f]+ "
+    rb"|iter\(train\) {1,3}\[|\bbatch[ :]{1,2}\[?|\bloss: [0-9.]+ {1,3}\[) {0,9}([0-9]+) {0,2}/ {0,9}([0-9]+)"
 )
 _GLOBAL_STEP: Final = re2.compile(rb"global_step[s\"']*[=:] {0,3}([0-9]+)")
 _PAIR: Final = re2.compile(rb"^\[[0-9]+, {1,6}([0-9]+)\] loss: ")  # epoch and batch

@@ -53,7 +53,7 @@ FORMS: dict[str, tuple[str, tuple[int, int | None, float | None, float | None, f
     ),
     "a mean step time": ("step:25/1750 train_time:3100ms step_avg:124.00ms", (25, 1750, None, 0.124, None)),
     "torchtitan": (
-        "[rank0]:[titan] 2026-01-02 10:20:30,123 - root - INFO - step: 20  loss:  6.5000  memory: 20.12GiB(63.00%)  tps: 5,120",
+        "[rank0]:[titan] 2026-01-02 10:20:30,123 - root - INFO - step: 20  loss:  6.5000  tps: 5,120",
         (20, None, 6.5, None, 5120.0),
     ),
     "torchtune": ("Step 45 | loss:1.25 lr:2e-05 tokens_per_second_per_gpu:1234.5", (45, None, 1.25, None, 1234.5)),
