@@ -39,7 +39,7 @@ MAX_REPEATS = 50_000  # that matches stand for in one poll, likewise
 MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
-POLL_SECONDS = 0.07  # between two polls while file system events are suspended,
+POLL_SECONDS = 0.065  # between two polls while file system events are suspended,
 IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second
 NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
 
