@@ -33,7 +33,8 @@ MACROS = {
     "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
     "{COUNT}": r"[0-9][0-9,]*",
     # For what people write: a TPU, and what can hang.
-    "{TPU}": rf"[\x27\"`*]{{0,2}}(?:(?:Cloud ?)?TPUs?(?:[ -]?(?:{_MACHINE}))?|libtpu|v[2-6][ep]?-[0-9]+|TPUv?[2-7][\w-]*)[\x27\"`*]{{0,2}}",
+    "{TPU}": rf"[\x27\"`*]{{0,2}}(?:(?:Cloud ?)?TPUs?(?:[ -]?(?:{_MACHINE}))?|libtpu|v[2-6][ep]?-[0-9]+"
+    r"|TPUv?[2-7][\w-]*)[\x27\"`*]{0,2}",
     "{THING}": rf"(?:{_MACHINE}|{_PROGRAM}|TPUs?|TPUv[\w-]+|it|this|which|everything)",
 }
 
