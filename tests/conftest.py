@@ -67,7 +67,7 @@ def pytest_collection(session: pytest.Session) -> None:
     names = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("tests/**/test_*.py"))
     first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for name in (*names[first:], *names[:first]):
-        with suppress(Exception, pytest.skip.Exception):  # told when it is collected
+        with suppress(Exception, pytest.skip.Exception):  # reported when it is collected
             import_module(name)
 
 

@@ -31,11 +31,12 @@ _BLOCK: Final = re.compile(  # of YAML: password: | and lines that are indented
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
 _HOME: Final = re.compile(r"(/(?:home|Users|usr/local/google/home)/)(?!user[0-9]+\b)[^/\s\"':,;]+")
 _ADDRESS: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
-# Names after which a value is a secret, wherever they stand: `session=…`, `AccountKey=…`, "private_key_id": "…".
+# Names after which a value, or a call with it, is a secret, wherever they stand:
+# `session=…`, `AccountKey=…`, "private_key_id": "…", `db_pass=SecretStr('…')`.
 _NAMED: Final = re.compile(
     r"(?i)((?:(?:pass(?:w(?:or[dt]|d)|phrase|code)?|pwd|secret|token|credentials?|api_?key|access_?key|account_?key|"
     r"private_?key(?:_?id)?)|(?<![A-Za-z])(?:session(?:_?id)?|sess|sid|csrf\w*|xsrf\w*|jwt|auth|cookie|signature|salt|otp|"
-    r"pin|pw|client_?id|dsn|license(?:_?key)?|webhook(?:_?url)?))\\*[\"']?\s*(?::=|=>|[=:])\s*(?:[A-Z]\w{0,64}\()?\\*[\"']?)"  # DB_PASS=SecretStr('…')
+    r"pin|pw|client_?id|dsn|license(?:_?key)?|webhook(?:_?url)?))\\*[\"']?\s*(?::=|=>|[=:])\s*(?:[A-Z]\w{0,64}\()?\\*[\"']?)"
     r"(?!\[redacted\])([^\s\"'\\,;&]{4,})"
 )
 _SAID: Final = re.compile(  # in a sentence, and as options of one letter

@@ -37,7 +37,13 @@ class Site:
     """A server with TLS and a token, of which the files are in `directory`."""
 
     def __init__(
-        self, directory: Path, *, token: bool = True, tls: bool = True, clock: ManualClock | None = None
+        self,
+        directory: Path,
+        *,
+        token: bool = True,
+        tls: bool = True,
+        clock: ManualClock | None = None,
+        view: SampleView | None = None,
     ) -> None:
         self.authority = Authority(directory)
         self.token_file = directory / "token"
@@ -49,7 +55,7 @@ class Site:
         self.metrics = Metrics(loops=(), refusals=())
         self.access = Access(HttpConfig.model_validate(keys))
         self.server = HttpServer(
-            "127.0.0.1", 0, view=SampleView(), metrics=self.metrics, clock=self.clock, access=self.access
+            "127.0.0.1", 0, view=view or SampleView(), metrics=self.metrics, clock=self.clock, access=self.access
         )
         self.server.start()
         self.address = DaemonAddress(
