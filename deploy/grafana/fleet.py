@@ -162,8 +162,8 @@ def fleet() -> Any:
         ),
         series_panel(
             "Answers of APIs",
-            "Requests a second, by gRPC status code, of all daemons: to the Cloud TPU API, Cloud Monitoring, Cloud Storage "
-            "and libtpu's runtime metrics.",
+            "Requests a second, by gRPC status code, of all daemons: to the Cloud TPU API, Cloud Monitoring, "
+            "Cloud Storage and libtpu's runtime metrics.",
             [Query("sum by (code) (rate(tpuwatch_api_requests_total[$__rate_interval]))", "{{code}}")],
             "operations.md",
             unit="reqps",

@@ -1,4 +1,4 @@
-"""The configurations of deploy/ansible are good ones, and the files that they name are those that the playbook writes."""
+"""The configurations of deploy/ansible are good ones, and name files that the playbook writes."""
 
 from __future__ import annotations
 
