@@ -167,7 +167,7 @@ class _Parser(argparse.ArgumentParser):
             else:
                 choices = re.findall(r"[^\s,']+", known)
                 message = f"argument {where}: there is no {word!r}{_nearest(word, choices)}"
-        elif bad := re.fullmatch(r"argument (\S+): invalid (.*?) value: ('.*')", message, re.DOTALL):
+        elif bad := re.fullmatch(r"argument (\S+): invalid (\w+ .*?) value: ('.*')", message, re.DOTALL):
             where, wanted, word = bad.groups()
             message = f"argument {where}: {word} is no {wanted}"
         raise _UsageError(f"{self.prog}: {message}\nTry '{self.prog} --help'.")
