@@ -15,7 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=worksteal $(PYTEST_ARGS)
 
 # What a launch's failure passes on its way to a verdict, a metric and the next launch's environment.
-MAIN_WAY := tests/e2e/test_node.py tests/e2e/test_tune.py
+MAIN_WAY := tests/e2e/test_node.py::test_a_node_that_is_ready_by_the_clouds_word_and_dead \
+	tests/e2e/test_tune.py::test_a_buffer_that_was_too_small_is_larger_in_the_next_launchs_environment_file
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -49,7 +50,7 @@ demo: $(VENV)/.run-stamp ## A launch that is tuned and a node that lies, simulat
 	@$(BIN)/tpuwatch demo $(DEMO_ARGS)
 
 test: $(VENV)/.dev-stamp ## Unit tests but the slow ones, and the main way through the real daemon
-	$(PYTEST) -m "not slow" tests/unit $(MAIN_WAY)
+	$(PYTEST) --hypothesis-profile=few -m "not slow" tests/unit $(MAIN_WAY)
 
 unit: $(VENV)/.dev-stamp ## Unit tests, the slow ones too
 	$(PYTEST) tests/unit

@@ -20,13 +20,33 @@ if TYPE_CHECKING:
 
 
 # A machine that is busy with other things is no fault of a test.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("any machine", deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("few", settings.get_profile("any machine"), max_examples=25)  # for `make test`
 settings.load_profile("any machine")
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 (a file system, for directories of pytest's own)
+ROOM_BYTES = 4 << 30  # more than the files of all tests take
 
 
 def pytest_configure() -> None:
-    """SIGINT is as a terminal leaves it, also where it is inherited ignored (nohup, a job in the background)."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Signals are as a terminal leaves them, and files of tests, of which many are flushed to disk, in memory."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits it ignored
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as does what nohup starts
+    if _is_roomy(IN_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+
+
+def _is_roomy(place: Path) -> bool:
+    """Whether programs that tests write there can run, and there is room."""
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return False
+    return (
+        os.access(place, os.W_OK)
+        and not found.f_flag & (os.ST_NOEXEC | os.ST_RDONLY)
+        and found.f_bavail * found.f_frsize > ROOM_BYTES
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -47,7 +67,7 @@ def pytest_collection(session: pytest.Session) -> None:
     names = sorted(".".join(path.relative_to(ROOT).with_suffix("").parts) for path in ROOT.glob("tests/**/test_*.py"))
     first = len(names) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
     for name in (*names[first:], *names[:first]):
-        with suppress(Exception, pytest.skip.Exception):  # told when it is collected
+        with suppress(Exception, pytest.skip.Exception):  # reported when it is collected
             import_module(name)
 
 

@@ -161,8 +161,9 @@ def fleet() -> Any:
             colors=COLORS,
         ),
         series_panel(
-            "Answers of the Cloud TPU API",
-            "Requests a second, by gRPC status code: of all daemons and all methods.",
+            "Answers of APIs",
+            "Requests a second, by gRPC status code, of all daemons: to the Cloud TPU API, Cloud Monitoring, "
+            "Cloud Storage and libtpu's runtime metrics.",
             [Query("sum by (code) (rate(tpuwatch_api_requests_total[$__rate_interval]))", "{{code}}")],
             "operations.md",
             unit="reqps",

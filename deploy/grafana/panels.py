@@ -48,7 +48,7 @@ NODE_PAGE = "/d/tpuwatch-node?var-zone=${__data.fields.zone}&var-node=${__data.f
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query and what its series are called; `code` is what the table's joined fields are told apart by."""
+    """A query and what its series are called; `code` is what the table's joined fields are distinguished by."""
 
     expr: str
     legend: str = ""

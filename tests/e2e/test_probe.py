@@ -8,7 +8,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,18 +15,18 @@ from pathlib import Path
 import pytest
 
 SECONDS = 120
-PAUSES = "import os, signal\nnew = os.environ['PID_FILE']\nopen(new + '~', 'w').write(str(os.getpid()))\n"
-PAUSES += "os.rename(new + '~', new)\nsignal.pause()\n"
+PAUSES = "import os, signal\nopen(os.environ['PID_FIFO'], 'w').write(str(os.getpid()))\nsignal.pause()\n"
 
 
 @contextmanager
 def probing(directory: Path, jax: str) -> Iterator[subprocess.Popen[str]]:
     """The command, with a package `jax` that does that at its import."""
+    os.mkfifo(directory / "pid")
     (directory / "packages").mkdir()
     (directory / "packages" / "jax.py").write_text(jax)
     (directory / "state").mkdir()
     (directory / "c.toml").write_text(f'[state]\ndir = "{directory}/state"\n[cloud]\nenabled = false\n')
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{directory}/packages", "PID_FILE": f"{directory}/pid"}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{directory}/packages", "PID_FIFO": f"{directory}/pid"}
     words = ["probe", "--python", sys.executable, "--config", f"{directory}/c.toml", "--json"]
     process = subprocess.Popen(
         [sys.executable, "-m", "tpuwatch", *words],
@@ -45,11 +44,9 @@ def probing(directory: Path, jax: str) -> Iterator[subprocess.Popen[str]]:
 
 def child_of(directory: Path) -> int:
     """A descriptor of the child process, once it imports its framework."""
-    until = time.monotonic() + SECONDS
-    while not (directory / "pid").exists():
-        assert time.monotonic() < until, "the child did not come to its import"
-        time.sleep(0.05)
-    return os.pidfd_open(int((directory / "pid").read_text()))
+    with open(os.open(directory / "pid", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as fifo:
+        assert select.select([fifo], [], [], SECONDS)[0], "the child did not come to its import"
+        return os.pidfd_open(int(fifo.read()))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.standins.certificates import Authority
 from tests.standins.http_daemon import answering
 from tests.standins.terminal import Terminal
 from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
+from tests.unit.web.test_access import TOKEN, serving
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.verdict import Verdict
@@ -164,6 +166,26 @@ def test_without_a_terminal_it_prints_once(address: str) -> None:
     assert (one["address"], one["error"], one["status"]["node"]["verdict"]) == (address, None, "runtime_stuck")
     assert "no daemon answers" in other["error"]
     assert "status" not in other
+
+
+def test_daemons_are_asked_over_tls_with_a_token(view: SampleView, tmp_path: Path) -> None:
+    with serving(tmp_path, view=view) as site:
+        url = "https://{}:{}".format(*site.server.address)
+        files = ("--certificate", str(site.files.certificate), "--token-file", str(site.token_file))
+        with Terminal((*TOP, *files, url), os.environ) as terminal:
+            terminal.wait_for("2 of 2 nodes")
+            terminal.press("q")
+            assert terminal.ended() == 0
+        stranger = Authority(tmp_path / "stranger").issue("localhost", "127.0.0.1")
+        for words, code, said in (
+            ((url, *files), 1, "runtime_stuck"),
+            ((url,), 2, "needs --certificate FILE"),
+            ((url, *files[:2]), 3, "token"),
+            ((url, "--certificate", str(stranger.certificate), *files[2:]), 3, "certificate"),
+        ):
+            done = subprocess.run((*TOP, *words), capture_output=True, text=True, timeout=60, check=False)
+            assert (done.returncode, said in done.stdout + done.stderr) == (code, True), (words, done)
+            assert TOKEN not in done.stdout + done.stderr
 
 
 def test_an_unknown_terminal_and_one_of_an_old_character_set(address: str) -> None:

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except OSError as error:  # standard output is a full disk: other places name what they cannot do
         _drop_output()
-        return _fail(error, UNKNOWN, arguments)
+        return _fail(TpuwatchError(f"cannot write to standard output: {error.strerror}"), UNKNOWN, arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -136,7 +136,10 @@ def _fail(error: Exception, code: int, arguments: Sequence[str]) -> int:
     if "--json" in arguments and arguments[0] != "exec":  # there it may be the command's
         from tpuwatch.cli.options import print_json
 
-        print_json({"error": text, "exit_code": code})
+        try:
+            print_json({"error": text, "exit_code": code})
+        except OSError:  # it is on standard error
+            _drop_output()
     return code
 
 
@@ -164,6 +167,9 @@ class _Parser(argparse.ArgumentParser):
             else:
                 choices = re.findall(r"[^\s,']+", known)
                 message = f"argument {where}: there is no {word!r}{_nearest(word, choices)}"
+        elif bad := re.fullmatch(r"argument (\S+): invalid (\w+ .*?) value: ('.*')", message, re.DOTALL):
+            where, wanted, word = bad.groups()
+            message = f"argument {where}: {word} is no {wanted}"
         raise _UsageError(f"{self.prog}: {message}\nTry '{self.prog} --help'.")
 
 

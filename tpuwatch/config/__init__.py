@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         PeersConfig,
         StateConfig,
     )
-    from tpuwatch.config.start import NEVER_SET, StartConfig, read_config, usable_config
+    from tpuwatch.config.start import DEFAULT_SOCKET, NEVER_SET, StartConfig, read_config, usable_config
     from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
 else:
     __getattr__, __all__ = public_face(
@@ -46,7 +46,7 @@ else:
                 "PeersConfig",
                 "StateConfig",
             ],
-            "start": ["NEVER_SET", "StartConfig", "read_config", "usable_config"],
+            "start": ["DEFAULT_SOCKET", "NEVER_SET", "StartConfig", "read_config", "usable_config"],
             "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
         },
     )

@@ -14,6 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from tpuwatch.config.restart import LedgerConfig, RestartConfig
+from tpuwatch.config.start import SOCKET_NAME
 from tpuwatch.config.tune import TuneConfig
 from tpuwatch.config.types import (
     AbsolutePath,
@@ -216,7 +217,8 @@ class WorkloadConfig(Section):
     socket: OptionalPath = Field(
         default="",
         description="The socket that they report to, which every user may write to. Empty: heartbeats.socket in the "
-        "directory of [state]. A job finds it by TPUWATCH_SOCKET, else at /var/lib/tpuwatch/heartbeats.socket.",
+        "directory of [state]. A job finds it by TPUWATCH_SOCKET, which `tpuwatch exec` sets, else at "
+        "/var/lib/tpuwatch/heartbeats.socket.",
     )
 
 
@@ -335,7 +337,6 @@ class LogConfig(Section):
     )
 
 
-SOCKET_NAME: Final = "heartbeats.socket"
 LOOK_SECONDS: Final = 20.0  # at most, for one look at a node through the Cloud TPU API, all requests together
 SHORT_LEASE: Final = "short_lease"
 _TOO_SHORT: Final = (

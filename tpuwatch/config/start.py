@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATE_DIRECTORY: Final = Path("/var/lib/tpuwatch")
+SOCKET_NAME: Final = "heartbeats.socket"
+DEFAULT_SOCKET: Final = STATE_DIRECTORY / SOCKET_NAME  # where a job looks by itself
 
 _OVERRIDE: Final = r"(TPU|LIBTPU)_[A-Z0-9_]{1,60}"
 NEVER_SET: Final = frozenset({"TPU_LIBRARY_PATH"})  # names code that is loaded: only the job's own environment may
@@ -40,6 +42,7 @@ class StartConfig(NamedTuple):  # in a fifth of the time that a dataclass takes 
     rules: tuple[Path, ...] = ()  # of [logs], as far as it can be used: a run is watched all the same
     slow_init_seconds: float = _DEFAULT_SLOW_SECONDS  # the same
     log_paths: tuple[Path, ...] = _DEFAULT_PATHS  # the same: the directories that the daemon follows
+    socket: Path = DEFAULT_SOCKET  # the same: of heartbeats
     trouble: str = ""  # why the file could not be used: then all is default
 
 
@@ -86,6 +89,7 @@ def _start(path: Path, tables: Mapping[str, Any]) -> StartConfig:
         tune.get("stderr_level", default.stderr_level),
         tune.get("overrides", {}),
         *_logs(tables),
+        socket=_socket(tables, state_dir),
     )
 
 
@@ -107,6 +111,13 @@ def _logs(tables: Mapping[str, Any]) -> tuple[tuple[Path, ...], float, tuple[Pat
         )
     except (ValueError, TypeError, AttributeError):
         return (), _DEFAULT_SLOW_SECONDS, _DEFAULT_PATHS
+
+
+def _socket(tables: Mapping[str, Any], state_dir: Path) -> Path:
+    """[workload] socket, else the one in the directory of [state]."""
+    workload = tables.get("workload")
+    given = workload.get("socket") if isinstance(workload, dict) else None
+    return Path(given) if isinstance(given, str) and _is_absolute(given) else state_dir / SOCKET_NAME
 
 
 def _is_absolute(value: object) -> bool:

@@ -44,7 +44,7 @@ _SECRETS: Final = (
         "hf_ gh github_ glpat- aiza ya29. gocspx- 1//0 sk- xox akia asia pypi- eyj hooks.slack",
         r"(?<![A-Za-z0-9])(?:hf_[A-Za-z0-9]{20,}|gh[oprsu]_[A-Za-z0-9]{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"
         r"|AIza[\w-]{30,}|ya29\.[\w.-]{10,}|GOCSPX-[\w-]{20,}|1//0[\w-]{20,}|sk-[\w-]{20,}|xox[a-z]-[\w-]{10,}"
-        r"|(?:AKIA|ASIA)[A-Z0-9]{16}|pypi-[\w-]{40,}|eyJ[\w-]{10,}\.[\w-]+(?:\.[\w-]*)?"
+        r"|(?:AKIA|ASIA)[A-Z0-9]{16}|pypi-[\w-]{40,}|eyJ[\w-]{10,1024}\.[\w-]+(?:\.[\w-]*)?"
         r"|hooks\.slack\.com/services/[\w/-]+)",
         REDACTED,
     ),

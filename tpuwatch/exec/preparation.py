@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tpuwatch.config import usable_config
+from tpuwatch.config import DEFAULT_SOCKET, usable_config
 from tpuwatch.core import TuneError, printable
 from tpuwatch.model import KIND_VARIABLE, LAUNCH_VARIABLE, SET_VARIABLE, SIZE, WorkloadKind, kind_named
 from tpuwatch.tune import LaunchEnvironment, launch_marks, own_directory, plan_directory, prepare, workload_name
@@ -69,6 +69,10 @@ def prepare_run(
     launch = os.urandom(12).hex()
     whole = {key: value for key, value in environ.items() if key not in given.unset}
     whole.update(given.set, **{LAUNCH_VARIABLE: launch})
+    if start.socket != DEFAULT_SOCKET:
+        from tpuwatch.workload import SOCKET_VARIABLE  # which takes milliseconds
+
+        whole.setdefault(SOCKET_VARIABLE, str(start.socket))
     own = directory is not None and directory == _own(environ)
     return PreparedRun(
         launch, workload, whole, given, plan, directory, own, tuple(notes), usable_config=not start.trouble

@@ -4,7 +4,7 @@ Devices are found through /proc/PID/fd, which needs CAP_SYS_PTRACE for other use
 found through /proc/locks, without privileges. What could not be read is reported.
 
 The name of an open file is no proof: in a namespace of its own any user's process can have a file called /dev/accel0,
-and /dev/vfio/vfio is open to all. So what is held by the kernel's name of the device is told apart from what is not.
+and /dev/vfio/vfio is open to all. So what is held by the kernel's name of the device is distinguished from what is not.
 """
 
 from __future__ import annotations

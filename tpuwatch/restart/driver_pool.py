@@ -115,7 +115,7 @@ class DriverPool:
         target, record = driver.target, None
         try:
             left = driver.drive(free=free)
-            record = left if driver.has_held else None  # else it is told of by the one that had it
+            record = left if driver.has_held else None  # else the one that had it reports it
         except ConflictError as error:
             _log.info("%s.", error)
         except LedgerError as error:

@@ -41,7 +41,7 @@ _ACCELERATOR: Final = re.compile(r"[A-Za-z0-9]{2,20}-[0-9]{1,6}")
 
 
 def kubernetes_node(environ: Mapping[str, str]) -> str:
-    """The node of Kubernetes that a pod with this environment runs on; "" outside of a pod, or if it is not told."""
+    """The node of Kubernetes that a pod with this environment runs on; "" outside of a pod, or if it is not set."""
     name = environ.get("NODE_NAME", "") if environ.get("KUBERNETES_SERVICE_HOST") else ""
     return name if _KUBERNETES_NAME.fullmatch(name) else ""
 

@@ -144,9 +144,10 @@ def open_memory(path: Path, notices: list[str]) -> sqlite3.Connection:
     try:
         if path.exists():
             with contextlib.closing(schema.connect_read_only(path)) as file:
-                if schema.user_version(file) == schema.VERSION:
+                version = schema.user_version(file)
+                if version == schema.VERSION:
                     copy(file, connection)
-                else:
+                elif version:  # else there was no room to begin it
                     notices.append(f"{path} is of another version of tpuwatch: nothing was read from it")
     except sqlite3.Error as error:
         notices.append(f"nothing could be read from {path} ({error})")

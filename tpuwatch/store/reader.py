@@ -144,6 +144,8 @@ def page_figures(connection: sqlite3.Connection) -> tuple[int, int, int]:
 
 def _check_version(connection: sqlite3.Connection, path: Path) -> None:
     version = schema.user_version(connection)
+    if version == 0:
+        raise StoreError(f"the store {path} is empty: `tpuwatch run` had no room to begin it; free some")
     if version > schema.VERSION:
         raise StoreError(f"the store {path} is of a newer tpuwatch (schema {version}): upgrade this one")
     if version < schema.VERSION:

@@ -31,11 +31,12 @@ _BLOCK: Final = re.compile(  # of YAML: password: | and lines that are indented
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b")
 _HOME: Final = re.compile(r"(/(?:home|Users|usr/local/google/home)/)(?!user[0-9]+\b)[^/\s\"':,;]+")
 _ADDRESS: Final = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
-# Names after which a value is a secret, wherever they stand: `session=…`, `AccountKey=…`, "private_key_id": "…".
+# Names after which a value, or a call with it, is a secret, wherever they stand:
+# `session=…`, `AccountKey=…`, "private_key_id": "…", `db_pass=SecretStr('…')`.
 _NAMED: Final = re.compile(
-    r"(?i)((?:(?:pass(?:w(?:or)?d|phrase|code)?|pwd|secret|token|credentials?|api_?key|access_?key|account_?key|"
+    r"(?i)((?:(?:pass(?:w(?:or[dt]|d)|phrase|code)?|pwd|secret|token|credentials?|api_?key|access_?key|account_?key|"
     r"private_?key(?:_?id)?)|(?<![A-Za-z])(?:session(?:_?id)?|sess|sid|csrf\w*|xsrf\w*|jwt|auth|cookie|signature|salt|otp|"
-    r"pin|pw|client_?id|dsn|license(?:_?key)?|webhook(?:_?url)?))\\*[\"']?\s*(?::=|=>|[=:])\s*\\*[\"']?)"
+    r"pin|pw|client_?id|dsn|license(?:_?key)?|webhook(?:_?url)?))\\*[\"']?\s*(?::=|=>|[=:])\s*(?:[A-Z]\w{0,64}\()?\\*[\"']?)"
     r"(?!\[redacted\])([^\s\"'\\,;&]{4,})"
 )
 _SAID: Final = re.compile(  # in a sentence, and as options of one letter
@@ -49,10 +50,13 @@ _OPTIONS: Final = (
         r"(?i)([\"']name[\"']:\s*[\"'][^\"']{0,64}(?:pass|pwd|secret|token|key|cred)[^\"']{0,64}[\"'],\s*[\"']value[\"']:\s*)(\S+)"
     ),
     re.compile(r"(\bsshpass\s+-p\s*)(\S+)"),
+    re.compile(r"(\bmysql\b[^\n|]{0,200}?[\"']-p)([^\s\"']+)"),
+    re.compile(r"(--from-literal[ =][^\s=]{1,64}=)(\S+)"),
+    re.compile(r"(?i)(https?://[^\s/]{0,64}hooks?\.[^\s/]{1,64}/|/(?:web)?hooks?/)([^\s\"']{16,})"),
     re.compile(
         r"(\b(?:mysql|mysqldump|mariadb|psql|redis-cli|smbclient|ldapsearch|7z)\b[^\n|]{0,200}?\s-(?:p|a|w))(\s?[^\s-]\S+)"
     ),
-    re.compile(r"(\s(?:-u|--user|--proxy-user|--basic)[ =][^\s:]{1,64}:)(\S+)"),
+    re.compile(r"(\s(?:-u[ =]?|(?:--user|--proxy-user|--basic)[ =])[^\s:]{1,64}:)(\S+)"),
     re.compile(r"(\bauth ?= ?\([^,()]{0,64},\s*)([^\s)]+)"),
     re.compile(r"(::add-mask::)(.+)"),
     re.compile(r"(\b_auth(?:Token)?\s*=\s*)(\S+)"),
@@ -63,7 +67,7 @@ _WORDS: Final = (  # one of which, in lower case, each of these patterns has
     *("pass", "pwd", "pw", "secret", "token", "cred", "key", "sess", "sid", "csrf", "xsrf", "jwt", "auth", "cookie"),
     *("signature", "salt", "otp", "pin", "client", "dsn", "license", "webhook", "mnemonic", "seed", "recovery", "mask"),
     *("mysql", "mariadb", "psql", "redis", "smbclient", "ldap", "7z", "-u", "--user", "--proxy", "basic", "digest"),
-    "negotiate",
+    *("negotiate", "literal", "hook"),
 )
 # By which issuers mark what is theirs, beyond those of tpuwatch.core.
 _PREFIXES: Final = (
@@ -113,6 +117,7 @@ _PREFIXES: Final = (
     *("$2a$", "$2b$", "$2y$", "$apr1$"),
 )
 _ISSUED: Final = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, _PREFIXES))})[\w+/=.$-]{{8,}}")
+_BYTES: Final = re.compile(r"(?i)\b[0-9a-f]{2}(?:[ :][0-9a-f]{2}){15,}\b")
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/_=~-]{16,}")
 _HARMLESS: Final = re.compile(  # boots and operations, with which nobody can do anything; addresses in memory
     r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|0x[0-9a-fA-F]{1,16}"
@@ -187,6 +192,7 @@ class Redactor:
                 line = pattern.sub(rf"\1{REDACTED}", line)
         if any(prefix in line for prefix in _PREFIXES):
             line = _ISSUED.sub(REDACTED, line)
+        line = _BYTES.sub(REDACTED, line)
         line = _PGPASS.sub(rf"\1{REDACTED}", line)
         return _RANDOM.sub(lambda match: _without_random(match[0]), line)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -179,7 +180,8 @@ class Planner:
         if made.step is SizeStep.UNSATISFIABLE and (before is None or before.decision.step is not made.step):
             _log.warning("No premapped buffer that is allowed will do for %s: %s", workload, " ".join(made.reasons))
         counted = latest_runs(launches, host, tune.window_launches)
-        return TunedStatus(plan, len(counted), last, str(env_file) if env_file.is_file() else "", problem)
+        there = os.path.isfile(env_file)  # noqa: PTH113 (pathlib's raises where the directory may not be entered)
+        return TunedStatus(plan, len(counted), last, str(env_file) if there else "", problem)
 
     def decide_without_launches(self, workload: str) -> None:
         """Decide again without history: its launches turned out to be another workload's, or were reset."""

@@ -322,7 +322,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.server.routes.probe(self.path) or error_response(401))
 
     def _shake_hands(self, connection: ssl.SSLSocket) -> bool:
-        """Whether the client speaks TLS. One that speaks HTTP is told so, as it would be. Raises OSError."""
+        """Whether the client speaks TLS. One that speaks HTTP gets a reply in HTTP. Raises OSError."""
         first = socket.socket.recv(connection, 1, socket.MSG_PEEK)  # of the connection below
         if first and first != _HANDSHAKE:
             self._tell_plainly(connection)

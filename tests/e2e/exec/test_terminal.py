@@ -102,7 +102,7 @@ def test_a_new_size_is_there_when_the_command_is_notified_of_it(place: Place) ->
 
 
 def test_a_terminal_that_hangs_up_ends_the_command(place: Place) -> None:
-    with Terminal(place.command("sleep", "100"), place.environ) as terminal:
+    with Terminal(place.command("sleep", "1000"), place.environ) as terminal:
         wait_for(lambda: _is_running("sleep", terminal.process.pid), "the command to run")
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, terminal._ours)

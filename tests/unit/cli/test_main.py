@@ -175,8 +175,19 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(OOM)
     done = shell("tpuwatch diagnose a.log > /dev/full", tmp_path)
     assert done.returncode == 3
-    assert "No space left on device" in done.stderr
+    assert done.stderr == "tpuwatch: cannot write to standard output: No space left on device\n"
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_for_a_disk_that_is_full(tmp_path: Path) -> None:
+    done = shell("tpuwatch events --json --config none.toml > /dev/full", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert done.stderr.startswith("tpuwatch: there is no configuration file none.toml")
+
+
+def test_a_value_that_is_none_is_answered_with_what_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["top", "--interval", "x"]) == 2
+    assert "argument --interval: 'x' is no number of seconds from 0.5 to 3600\n" in capsys.readouterr().err
 
 
 def test_no_standard_output(tmp_path: Path) -> None:

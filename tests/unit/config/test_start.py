@@ -24,6 +24,7 @@ def of(config: Config) -> StartConfig:
         tune.overrides,
         tuple(logs.rules),
         logs.slow_init_seconds,
+        socket=config.heartbeats_socket,
     )
 
 
@@ -41,8 +42,10 @@ def test_the_defaults_are_the_same(tmp_path: Path) -> None:
         '[tune]\ndir = ""\nlog_dir = "/l"\nlog_mib = 7\nstderr_level = 3\n',
         '[tune.overrides]\nTPU_PREMAPPED_BUFFER_SIZE = "8192"\nLIBTPU_INIT_ARGS = "--a=\'b c\'"\n',
         '[logs]\nrules = ["/etc/rules"]\nslow_init_seconds = 40\n',
+        '[state]\ndir = "/s"\n[workload]\nsocket = "/run/h.socket"\n',
+        '[workload]\nsocket = ""\n',
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_a_good_file_is_read_as_the_whole_one_reads_it(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.toml"

@@ -33,7 +33,7 @@ def make(tmp_path: Path, metrics: Metrics) -> Iterator[Make]:
 
     def new(**tables: Any) -> NodeServices:
         node = NodeServices(
-            Config(**tables),
+            Config(**{"state": {"dir": tmp_path}, **tables}),
             store=store,
             metrics=metrics,
             clock=clock,

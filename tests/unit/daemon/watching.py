@@ -43,6 +43,7 @@ class Watching:
 
     def __init__(self, site: Site, directory: Path) -> None:
         self.site = site
+        self.directory = directory
         self.clock = AheadClock()
         self.store = EventStore.open(directory, self.clock)
         self.metrics = Metrics(loops=[], refusals=[])
@@ -53,7 +54,7 @@ class Watching:
     def new(self, **changes: dict[str, Any]) -> NodeServices:
         """One by the site's configuration with these changes, not started."""
         watch = NodeServices(
-            Config.model_validate(self.site.tables(**changes)),
+            Config.model_validate({"state": {"dir": str(self.directory)}, **self.site.tables(**changes)}),
             store=self.store,
             metrics=self.metrics,
             clock=self.clock,

@@ -9,17 +9,26 @@ import pytest
 
 from tests.unit.web.test_access import OTHER, Site, serving
 from tpuwatch.config.schema import PeersConfig
-from tpuwatch.core.clock import SystemClock
+from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google.http import Connector
 from tpuwatch.model.signals import Problem
 from tpuwatch.signals import peers
 from tpuwatch.signals.peer_access import PeerAccess
 from tpuwatch.signals.peers import PeerError
+from tpuwatch.web.server import HEAD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CLOCK = SystemClock()
+
+
+class HastyClock(ManualClock):
+    """By it a connection without a request is over its time whenever it is looked at."""
+
+    def monotonic(self) -> float:
+        self.advance(HEAD_SECONDS)
+        return super().monotonic()
 
 
 @pytest.fixture
@@ -66,7 +75,7 @@ def test_no_refusal_of_either_side_counts_as_silence(site: Site, tmp_path: Path)
         got = failure(site, access(site, **keys))
         assert (got[0], text in got[1], got[2]) == (problem, True, False), (keys, got)
     assert failure(site, access(site), "http")[0] is Problem.FOREIGN  # plain HTTP to its port
-    with serving(tmp_path / "plain", tls=False) as plain:
+    with serving(tmp_path / "plain", tls=False, clock=HastyClock()) as plain:
         with pytest.raises(PeerError) as caught:
             ask(plain, access(site))
         assert not caught.value.silent

@@ -16,6 +16,7 @@ from tpuwatch.core.errors import StoreBusyError, StoreError
 from tpuwatch.model.events import Event
 from tpuwatch.model.launches import Launch
 from tpuwatch.store import EventStore, schema
+from tpuwatch.store.opening import open_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,6 +132,13 @@ def check_memory(directory: Path, clock: ManualClock) -> None:
         EventStore.open(directory, clock)
     store.close()
     assert (directory / schema.FILE_NAME).read_bytes() == before
+
+
+def test_a_file_that_could_not_be_begun_is_of_no_other_version(tmp_path: Path) -> None:
+    (tmp_path / schema.FILE_NAME).touch()
+    notices: list[str] = []
+    with closing(open_memory(tmp_path / schema.FILE_NAME, notices)):
+        assert notices == []
 
 
 @pytest.fixture

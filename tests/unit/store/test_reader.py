@@ -122,7 +122,12 @@ def test_rubbish_is_an_error_and_stays_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "words"), [(schema.VERSION + 1, "newer tpuwatch"), (schema.VERSION - 1, "older tpuwatch")]
+    ("version", "words"),
+    [
+        (schema.VERSION + 1, "newer tpuwatch"),
+        (schema.VERSION - 1, "older tpuwatch"),
+        (0, "is empty: `tpuwatch run` had no room"),
+    ],
 )
 def test_another_version_is_named(tmp_path: Path, clock: ManualClock, version: int, words: str) -> None:
     EventStore.open(tmp_path, clock).close()

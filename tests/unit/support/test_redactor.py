@@ -46,6 +46,17 @@ HEX = "0123456789abcdef"
         ('{{"name": "DB_PASS", "value": "{}"}}', "qwerty1"),
         ("root:$6$salt${}:19000::", made(WORD, 60)),
         ("eyJhbGciOi.{}.x", made(WORD, 30)),
+        ("kubectl create secret generic x --from-literal=hub={}", "Tulip-7"),
+        ("posting to https://hooks.slack.com/triggers/{}", f"T{made(WORD, 8)}/{made(HEX, 12)}"),
+        ("https://chat.example.org/api/webhooks/{}", f"{made('123456789', 18)}/{made(WORD, 40)}"),
+        ("curl -ubob:{} http://h/", "Tulip-7"),
+        ("Settings(db_pass=SecretStr('{}'))", "Tulip-7"),
+        ("['mysql', '-p{}']", "Tulip-7"),
+        ("Passwort: {}", "Tulip-7"),
+        ("key bytes {}", " ".join(made(HEX, 2, seed) for seed in range(16))),
+        ("kubeadm join 10.0.0.2:6443 --token {}", "abcdef.0123456789abcdef"),
+        ("https://{}:x-oauth-basic@git.example.org/a", made(WORD, 40)),
+        ('{{"auths": {{"gcr.io": {{"auth": "{}"}}}}}}', made(BASE64, 32)),
     ],
 )
 def test_secrets(text: str, secret: str) -> None:

@@ -12,7 +12,7 @@ from tests.unit.tune.histories import GIB
 from tpuwatch.model.tune import Fit
 from tpuwatch.tune.fit import at, fit_line, largest_within, typical
 
-QUICK = settings(max_examples=100, deadline=None, derandomize=True, database=None)
+QUICK = settings(deadline=None, derandomize=True, database=None)
 SIZES = (1, 2, 4, 8, 16)
 
 

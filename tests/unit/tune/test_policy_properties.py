@@ -17,7 +17,7 @@ from tpuwatch.model.tune import PAGE_BYTES, SIZE, THRESHOLD, Bounds, SizeDecisio
 from tpuwatch.tune.history import host_as_observed
 from tpuwatch.tune.policy import decide
 
-QUICK = settings(max_examples=120, deadline=None, derandomize=True, database=None)
+QUICK = settings(deadline=None, derandomize=True, database=None)
 LAUNCHES = 14
 SETTLED = 6  # launches after which nothing changes any more, where each shows the truth
 

@@ -104,6 +104,13 @@ def test_a_directory_that_cannot_be_made_is_a_problem_and_no_end(
     assert advising.files(".json") == ["train.json"]
 
 
+def test_an_environment_file_that_cannot_be_looked_at_is_none(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner, "environment_path", lambda directory, _: directory / ("x" * 300))  # stat raises
+    advising.launched(launch())
+    advising.settle()
+    assert advising.watch.status.workloads[0].file == ""
+
+
 def test_nobody_pushes_out_plans_by_thinking_up_names(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tpuwatch.tune.service.MAX_PLANS", 3)
     advising.launched(*(launch(pid=number, workload=f"w{number}", started=NOW + number) for number in range(1, 4)))

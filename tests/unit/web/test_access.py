@@ -10,7 +10,7 @@ import socket
 import ssl
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,18 +36,26 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 class Site:
     """A server with TLS and a token, of which the files are in `directory`."""
 
-    def __init__(self, directory: Path, *, token: bool = True, tls: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        token: bool = True,
+        tls: bool = True,
+        clock: ManualClock | None = None,
+        view: SampleView | None = None,
+    ) -> None:
         self.authority = Authority(directory)
         self.token_file = directory / "token"
         self.write_token(TOKEN)
         self.files = self.authority.issue("localhost", "127.0.0.1", "tpu.example.org")
         keys = {"certificate_file": str(self.files.certificate), "key_file": str(self.files.key)} if tls else {}
         keys |= {"token_file": str(self.token_file)} if token else {}
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.metrics = Metrics(loops=(), refusals=())
         self.access = Access(HttpConfig.model_validate(keys))
         self.server = HttpServer(
-            "127.0.0.1", 0, view=SampleView(), metrics=self.metrics, clock=self.clock, access=self.access
+            "127.0.0.1", 0, view=view or SampleView(), metrics=self.metrics, clock=self.clock, access=self.access
         )
         self.server.start()
         self.address = DaemonAddress(
@@ -83,7 +91,7 @@ class Site:
 
 
 @contextmanager
-def serving(directory: Path, **more: bool) -> Iterator[Site]:
+def serving(directory: Path, **more: Any) -> Iterator[Site]:
     site = Site(directory, **more)
     try:
         yield site

@@ -332,9 +332,7 @@ LINES = st.sampled_from(
 CHATTER, BAR = "I1120 13:45:01.000000       7 a.cc:1] chatter\n", "\r 5%|# |\r 6%|# |"
 
 
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @example(  # the header above is the same, however much is kept of what was read
     lines=[CHATTER, BAR, CHATTER, BAR, BAR, CHATTER, "[rank0]: premapped region is full\n", CHATTER],
     kind=StreamKind.TEXT,

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tpuwatch.logs.rules.literals import Anchor, anchors, fewest, weak
@@ -73,7 +73,6 @@ patterns = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
 @given(patterns, st.data())
 def test_whatever_matches_holds_an_anchor(pattern: str, data: Any) -> None:
     found = anchors(pattern)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.restart.policy_scenes import ALL_ON, HOUR, MINUTE, NOW, TARGET, attempt, ledger_view, record
@@ -90,7 +90,6 @@ class World:
         assert sum(one.ended > now - rules.breaker_window_seconds for one in failed) < rules.breaker_failures
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     limits(),
     st.integers(1, 60),
@@ -116,7 +115,6 @@ def test_random_histories_do_restart_something() -> None:
 wild = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from((0.0, 1e308, -1e308, NOW))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(wild, wild, ENDS, st.integers()), max_size=4), wild, wild, st.sampled_from(Phase))
 def test_nothing_in_a_ledger_makes_it_raise(
     reported: list[tuple[float, float, Phase, int]], requested: float, entered: float, phase: Phase

@@ -1,0 +1,37 @@
+"""The configurations of deploy/ansible are good ones, and name files that the playbook writes."""
+
+from __future__ import annotations
+
+import pytest
+import tomli
+import yaml
+
+from tests.paths import ROOT
+from tpuwatch.config import Config
+
+ANSIBLE = ROOT / "deploy/ansible"
+
+
+def config(name: str) -> Config:
+    return Config.model_validate(tomli.loads((ANSIBLE / name).read_text(encoding="utf-8")))
+
+
+def test_nodes_and_watcher_agree_on_tls_and_a_token() -> None:
+    node, watcher = config("node.toml").http, config("watcher.toml").peers
+    assert (bool(node.certificate_file), watcher.tls) == (True, True)
+    assert node.token_file == watcher.token_file
+
+
+@pytest.mark.parametrize("name", ["node.toml", "watcher.toml"])
+def test_each_host_gets_its_configuration_and_the_files_that_it_names(name: str) -> None:
+    (play,) = yaml.safe_load((ANSIBLE / "playbook.yml").read_text(encoding="utf-8"))
+    copies = [task["ansible.builtin.copy"] for task in play["tasks"] if "ansible.builtin.copy" in task]
+    (secret,) = (copy for copy in copies if "tpuwatch_tls" in copy["src"])
+    named = [
+        str(path) for path in (*config(name).http, *config(name).peers) for path in path[1:] if "/tls/" in str(path)
+    ]
+    assert len(named) >= 2
+    assert all(path.startswith(secret["dest"]) for path in named)
+    assert (secret["group"], secret["mode"]) == ("tpuwatch", "0640")
+    hosts = (ANSIBLE / "inventory.ini").read_text(encoding="utf-8")
+    assert f"tpuwatch_config={name} tpuwatch_tls=" in hosts
