@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tpuwatch.logs.parse.parser import Match
+    from tpuwatch.logs.parse.match import Match
 
 TRACEBACK, CHAIN, PROCESS_ENDED = "traceback", "exception_chain", "process_ended"
 MARKS: Final = frozenset({TRACEBACK, CHAIN, PROCESS_ENDED})

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.logs.parse.frame import author_of
+from tpuwatch.logs.parse.match import KEYED_TEXT
 from tpuwatch.logs.rules.digits import shape
 
 if TYPE_CHECKING:
@@ -20,10 +21,9 @@ if TYPE_CHECKING:
 
     from tpuwatch.logs.parse.frame import HeaderPlaces
     from tpuwatch.logs.parse.known_lines import KnownLine
-    from tpuwatch.logs.parse.parser import Match
+    from tpuwatch.logs.parse.match import Match
 
 LEAST: Final = 8  # lines in a run, and of a shape in it: fewer are matches of their own
-KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
 _WINDOWS: Final = (4 << 10, 32 << 10, 256 << 10)  # bytes that are split at once: the next if all lines are known
 _MICROSECONDS: Final = 6  # digits of a second; with more, a float near the next second is rounded up
 
