@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.model import Event
 
 if TYPE_CHECKING:
-    from tpuwatch.logs.parse.frame import Header
+    from collections.abc import Iterable
+
+    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
     from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.rules.catalogue import Rule
 
@@ -71,6 +73,20 @@ def framed_key(header: Header, text: bytes, name: str) -> bytes:
     minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
     time = int(minute * 60 + header.second) & 0xFFFFFFFF
     return time.to_bytes(4, "big") + _digest(12, header.raw, text[:KEYED_TEXT].partition(b"\n")[0], name.encode())
+
+
+def framed_keys(places: HeaderPlaces, lines: Iterable[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
+    """The keys of records of one line each, which have their headers in the same places."""
+    first, last = places.date, places.fraction
+    tail = b"\0" + name.encode()
+    keys, seconds = list[bytes](), dict[bytes, bytes]()
+    for line, text in zip(lines, texts, strict=True):
+        second = seconds.get(line[first:last])
+        if second is None:
+            second = seconds[line[first:last]] = places.second(line).to_bytes(4, "big")
+        record = line[places.start : places.stop] + b"\0" + text[:KEYED_TEXT].removesuffix(b"\n") + tail
+        keys.append(second + hashlib.blake2b(record, digest_size=12).digest())
+    return keys
 
 
 def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:

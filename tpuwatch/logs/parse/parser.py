@@ -13,27 +13,25 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
-from tpuwatch.logs.parse.frame import Times, author_of, header_places
+from tpuwatch.logs.parse.frame import Times, author_of
 from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
 from tpuwatch.logs.parse.match import TEXT_KEPT, Match, framed_key, matched_lines, unframed_key
 from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
-from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
 from tpuwatch.logs.parse.scan import StreamScan
+from tpuwatch.logs.parse.storm import Storm
 from tpuwatch.logs.parse.tentative import TentativeMatches
-from tpuwatch.logs.rules.digits import shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
+    from tpuwatch.logs.parse.frame import Header
     from tpuwatch.logs.parse.records import CleanText, LogRecord
-    from tpuwatch.logs.parse.repeats import Group, RepeatRun
+    from tpuwatch.logs.parse.repeats import RepeatRun
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
@@ -101,7 +99,7 @@ class LogParser:
         self._tentative = TentativeMatches(state.get("pending", ()), scanner.catalogue.rules)
         self._fold = fold
         self._in_storm = False  # the last block had a run of known lines
-        self._known = KnownLines(scanner, self._header_places)
+        self._known = KnownLines(scanner, self._buffer)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
@@ -111,6 +109,7 @@ class LogParser:
         self._chains = ExceptionChains(state.get("chains", {}))
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
+        self._storm = Storm(self._known, self._buffer, self._times, self._lines, self._chains, self._salt)
 
     @property
     def offset(self) -> int:
@@ -304,83 +303,26 @@ class LogParser:
         if run is None:
             return False
         walk.upto = walk.base = self._together(run, walk.matches)
-        self._scan_on(walk, self._next_known(walk.upto, walk.end), walk.upto)
+        self._scan_on(walk, self._storm.next(walk.upto, walk.end), walk.upto)
         return True
 
     def _next_run(self, start: int, end: int) -> RepeatRun | None:
-        if not self._fold or self._tentative or not self._known.forms:
+        if not self._fold or self._tentative or not self._known.repeating:
             return None
-        run = find_run(self._buffer.data, start, end, self._known.forms, self._buffer.begins_record)
-        return run if run is not None and all(map(self._have_times, run.groups)) else None
-
-    def _next_known(self, start: int, end: int) -> int:
-        """Where the first line of a known form begins from `start` on, or `end`."""
-        forms, data = self._known.forms, self._buffer.data
-        while start < end:
-            stop = self._buffer.line_end(start, end)
-            if shape(data[start : stop - 1]) in forms:
-                return start
-            start = stop
-        return end
-
-    def _have_times(self, group: Group) -> bool:
-        """Whether each line of it has a time that its header gives in full."""
-        first, stop = group.form.places.date, group.form.places.seconds
-        minutes = {line[first:stop]: line for line in group.lines}
-        return all(
-            not minute.startswith(b"0000 ") and self._time_of(line) is not None for minute, line in minutes.items()
-        )
-
-    def _time_of(self, line: bytes) -> float | None:
-        header = self._buffer.header_of(line)
-        return None if header is None else self._times.of(header)
-
-    def _header_places(self, line: bytes) -> HeaderPlaces | None:
-        return header_places(line, self._buffer.pattern, self._kind is StreamKind.TEXT)
+        return self._storm.run(start, end)
 
     def _together(self, run: RepeatRun, matches: list[Match]) -> int:
         """Add the matches of known lines in a row; where they end."""
         self._in_storm = True
+        first = len(matches)
         for group in run.groups:
-            found = list(self._of_one_form(group))
+            found = list(self._storm.matches(group))
             matches += found
-            for match in found:
-                self._under[match.rule.name] = match.offset
+            if group.known.places.header is not None:
+                self._under.update({match.rule.name: match.offset for match in found})
             self._count(found, self._buffer.offset + group.offsets[-1] + len(group.lines[-1]) + 1)
+        self._chains.add(matches[first:])
         return run.stop
-
-    def _of_one_form(self, group: Group) -> Iterator[Match]:
-        """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
-        form, base = group.form, self._buffer.offset
-        offsets = [base + offset for offset in group.offsets]
-        for rule, places in form.known.found:
-            match_of = partial(self._match_of_line, rule, places, form.message)
-            if len(offsets) < LEAST:
-                yield from map(match_of, group.lines, offsets)
-                continue
-            before = Repeats(rule.name, form.places, form.message, group.lines[:-1], offsets[:-1], match_of)
-            yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
-
-    def _match_of_line(
-        self, rule: Rule, places: list[tuple[str, int, int]], message: int, line: bytes, offset: int
-    ) -> Match:
-        """The match of a rule in a line of a known form; `places`: of its details."""
-        header = self._buffer.header_of(line)
-        if header is None:
-            raise ValueError(f"a line of a known form has no header: {line!r}")
-        text = line[message:] + b"\n"
-        return Match(
-            rule,
-            offset,
-            self._lines.line(offset) if self._lines is not None else 0,
-            self._times.of(header),
-            header.severity,
-            header.thread,
-            matched_lines(text, 0, len(text)),
-            rule.details_at(text, places),
-            framed_key(header, text, rule.name),
-            author_of(line, 0) if self._kind is StreamKind.TEXT else "",
-        )
 
     def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
         """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
@@ -395,35 +337,38 @@ class LogParser:
             return None
         if after is not None and known.report is not None and known.report not in after.literals:
             return None
-        header = self._buffer.header(start)
-        if header is None or (time := self._times.of(header)) is None:
-            return None
-        text = data[start + header.length : stop]
+        offset, line = self._buffer.offset + start, data[start : stop - 1]
         found = [
-            self._framed_match(
-                rule, start, header, time, text, matched_lines(text, 0, len(text)), rule.details_at(text, places)
-            )
+            self._storm.match_of(known, rule, places, line, offset)
             for rule, places in known.found
             if rule not in self._enough
         ]
+        framed = known.places.header is not None
+        if any((match.time is None) is framed or self._reported.get(match.rule.name, 0) > offset for match in found):
+            return None
+        for match in found:
+            if framed:
+                self._is_first_under(start, match.rule.name)
+            else:
+                self._reported[match.rule.name] = offset + 1
         self._count(found, self._buffer.offset + stop)
-        author = author_of(data, start) if self._kind is StreamKind.TEXT else ""
-        return ([replace(match, author=author) for match in found] if author else found), stop
+        return found if framed else [self._in_chain(match) for match in found], stop
 
     def _remember(self, record: LogRecord, found: list[Match]) -> None:
         """Remember what came of a record if it is one line, and nothing was known before that could matter."""
-        data, header = self._buffer.data, record.header
-        whole = header is not None and data.find(b"\n", record.start) + 1 == record.stop
-        if header is None or not whole or self._tentative or any(match.time is None for match in found):
+        if self._tentative or not self._buffer.is_line(record):
             return
-        line = data[record.start : record.stop]
-        self._known.add(line, line[header.length :], [match.rule for match in found])
+        if record.header is not None and any(match.time is None for match in found):
+            return
+        self._known.add(self._buffer.data[record.start : record.stop], [match.rule for match in found])
 
     # -- matches
 
     def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record; they are remembered where no more than the record decides."""
         unbiased = not (walk.ignored or self._enough or self._tentative)
+        if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
+            unbiased = False
         found = self._evaluate(record, position, rules)
         if unbiased and record.closed:
             self._remember(record, found)
