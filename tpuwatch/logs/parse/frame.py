@@ -112,11 +112,10 @@ class HeaderPlaces(NamedTuple):
     fraction: int  # the point before it
     digits: int  # of the fraction
 
-    def second(self, line: bytes) -> int:
-        """The record's second within a year."""
+    def minute(self, line: bytes) -> int:
+        """Month, day, hour and minute of the record, two digits each."""
         month_and_day = line[self.date : self.clock - 1].replace(b"-", b"")[-4:]
-        minute = int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
-        return (minute * 60 + int(line[self.seconds : self.fraction])) & 0xFFFFFFFF
+        return int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
 
 
 def header_places(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> HeaderPlaces | None:

@@ -76,16 +76,20 @@ def framed_key(header: Header, text: bytes, name: str) -> bytes:
 
 
 def framed_keys(places: HeaderPlaces, lines: Iterable[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
-    """The keys of records of one line each, which have their headers in the same places."""
-    first, last = places.date, places.fraction
-    tail = b"\0" + name.encode()
-    keys, seconds = list[bytes](), dict[bytes, bytes]()
+    """The keys of records of one line each, which have their headers in the same places.
+
+    `texts`: of each the text without a newline, or as much of it as a key is made from.
+    """
+    start, stop, date, seconds, fraction = places.start, places.stop, places.date, places.seconds, places.fraction
+    tail, blake2b = b"\0" + name.encode(), hashlib.blake2b
+    keys, minutes = list[bytes](), dict[bytes, int]()
     for line, text in zip(lines, texts, strict=True):
-        second = seconds.get(line[first:last])
-        if second is None:
-            second = seconds[line[first:last]] = places.second(line).to_bytes(4, "big")
-        record = line[places.start : places.stop] + b"\0" + text[:KEYED_TEXT].removesuffix(b"\n") + tail
-        keys.append(second + hashlib.blake2b(record, digest_size=12).digest())
+        minute = minutes.get(line[date:seconds])
+        if minute is None:
+            minute = minutes[line[date:seconds]] = places.minute(line)
+        second = (minute * 60 + int(line[seconds:fraction])) & 0xFFFFFFFF
+        record = line[start:stop] + b"\0" + text + tail
+        keys.append(second.to_bytes(4, "big") + blake2b(record, digest_size=12).digest())
     return keys
 
 

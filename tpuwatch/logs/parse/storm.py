@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.logs.parse.frame import author_of
-from tpuwatch.logs.parse.match import Match, framed_key, framed_keys, matched_lines, unframed_key
+from tpuwatch.logs.parse.match import KEYED_TEXT, Match, framed_key, framed_keys, matched_lines, unframed_key
 from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
 from tpuwatch.logs.rules.digits import shape
 
@@ -88,7 +88,7 @@ class Storm:
             if len(offsets) < LEAST:
                 yield from map(match_of, group.lines, offsets)
                 continue
-            keys_of = partial(self._keys_of, group.known, rule.name)
+            keys_of = partial(self._keys_of, group.known, rule)
             before = Repeats(group.lines[:-1], offsets[:-1], match_of, keys_of)
             yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
 
@@ -108,12 +108,16 @@ class Storm:
         start, stop = known.places.message
         return line[start:stop] + b"\n"
 
-    def _keys_of(self, known: KnownLine, name: str, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
-        header = known.places.header
-        texts = [self._text_of(known, line) for line in lines]
-        if header is not None:
-            return framed_keys(header, lines, texts, name)
-        return [unframed_key(self._salt, *place, name) for place in zip(offsets, texts, strict=True)]
+    def _keys_of(self, known: KnownLine, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        header, name = known.places.header, rule.name
+        if header is None:
+            texts = [self._text_of(known, line) for line in lines]
+            return [unframed_key(self._salt, *place, name) for place in zip(offsets, texts, strict=True)]
+        if known.places.message is None:
+            return framed_keys(header, lines, [self._buffer.text_of(line)[:-1][:KEYED_TEXT] for line in lines], name)
+        start, stop = known.places.message
+        upto = slice(start, min(stop, start + KEYED_TEXT))
+        return framed_keys(header, lines, [line[upto] for line in lines], name)
 
     def _have_times(self, group: Group) -> bool:
         """Whether each line of it that has a header gives a time by it in full."""
