@@ -69,7 +69,7 @@ TEXT_HEADER = re.compile(_GLOG + rb"|" + _TF)
 # In a job's output these begin a new record without a header.
 TEXT_BREAK = re.compile(
     rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] |\{\""
-    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]"
+    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]|(?:\[|\| )(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {0,4}[]|]"
     rb"|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
 )
 

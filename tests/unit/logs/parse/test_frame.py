@@ -88,7 +88,14 @@ def test_only_launchers_prefixes_are_decorations(line: bytes, length: int) -> No
 
 @pytest.mark.parametrize(
     "line",
-    [b"Traceback (most recent call last):", b"jax.errors.JaxRuntimeError: X", b"ERROR: (gcloud.x)", b"*** SIGSEGV"],
+    [
+        b"[ERROR][train.py:3] x",
+        b"| WARNING  | x",
+        b"Traceback (most recent call last):",
+        b"jax.errors.JaxRuntimeError: X",
+        b"ERROR: (gcloud.x)",
+        b"*** SIGSEGV",
+    ],
 )
 def test_what_begins_something_new(line: bytes) -> None:
     assert TEXT_BREAK.match(line)
