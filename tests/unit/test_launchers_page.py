@@ -105,9 +105,9 @@ def test_each_command_of_tpuwatch_that_starts_a_job_is_checked() -> None:
         ("[pod/train-0/train] ", True),  # kubectl logs --prefix
         ("3: ", True),  # srun --label
         ("(train pid=311, ip=10.0.0.2) ", True),  # Ray
-        ('{"stream":"stderr","log":"', False),  # Docker's json-file
-        ("2026-01-02T03:04:05+0000 host-0 python3[311]: ", False),  # journalctl --output=short-iso
-        ("(worker1, rank=1, pid=311, ip=10.0.0.2) ", False),  # SkyPilot
+        ('{"stream":"stderr","log":"', False),  # a program's own JSON
+        ("2026-01-02T03:04:05+0000 host-0 python3[311]: ", True),  # journalctl --output=short-iso
+        ("(worker1, rank=1, pid=311, ip=10.0.0.2) ", True),  # SkyPilot
     ],
 )
 def test_a_failure_is_found_behind_what_a_launcher_puts_before_it(prefix: str, removed: bool) -> None:

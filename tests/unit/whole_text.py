@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
-from tpuwatch.logs.parse.parser import LogParser, Match
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.model.events import Finding
 

@@ -9,7 +9,8 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.kept_patterns import cache_directory
-    from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+    from tpuwatch.logs.parse.match import Match
+    from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
@@ -26,7 +27,8 @@ else:
         {
             "parse.exception_chains": ["agree"],
             "parse.kept_patterns": ["cache_directory"],
-            "parse.parser": ["LogParser", "Match", "StreamKind"],
+            "parse.match": ["Match"],
+            "parse.parser": ["LogParser", "StreamKind"],
             "parse.repeats": ["Repeats"],
             "parse.scan": ["Scanner"],
             "pruning": ["OldLog", "PruneResult", "prune"],

@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.logs.parse.parser import LogParser, Match
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Catalogue, load_catalogue
 from tpuwatch.logs.tail.follow import FileMatch, Follower, LogReading

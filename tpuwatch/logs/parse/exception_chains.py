@@ -12,9 +12,9 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from tpuwatch.logs.parse.parser import Match
+    from tpuwatch.logs.parse.match import Match
 
 TRACEBACK, CHAIN, PROCESS_ENDED = "traceback", "exception_chain", "process_ended"
 MARKS: Final = frozenset({TRACEBACK, CHAIN, PROCESS_ENDED})
@@ -97,6 +97,36 @@ class ExceptionChains:
         new = _Report(name, match.key.hex(), line, match.details, one.chain, one.link, [one.frame])
         one.reports = [*one.reports, new][-_MAX_REPORTS:]
         return None
+
+    def is_first(self, authors: Collection[str], offset: int) -> bool:
+        """Whether what these authors print from `offset` on, without another traceback, is no exception of before."""
+        self._forget(offset)
+        if not self._authors and offset > _GAP:
+            return True
+        return all(self._is_first(author, authors, offset) for author in authors)
+
+    def _is_first(self, author: str, authors: Collection[str], offset: int) -> bool:
+        one = self._authors.get(author)
+        if one is None:
+            return offset > _GAP
+        if one.linked:
+            return False
+        if not one.frame:
+            return True
+        reports = [report for other in self._authors.values() for report in other.reports]
+        return (bool(author) or len(authors) == 1) and all(one.frame in report.frames for report in reports)
+
+    def add(self, matches: Iterable[Match]) -> None:
+        """Take matches that are no exceptions of before, in any order; of each that has repeats, the last."""
+        last = [
+            each
+            for match in matches
+            if match.time is None
+            for each in (*(() if match.repeats is None else match.repeats.matches(_MAX_REPORTS)), match)
+        ]
+        for match in sorted(last, key=lambda match: match.offset):
+            if self.may_know(match.offset):
+                self.first_key(match, match.author)
 
     def state(self, offset: int) -> dict[str, list[Any]]:
         """What must be known to go on at `offset`, in JSON types."""

@@ -5,6 +5,7 @@ Patterns here are anchored at the start of a line and bounded in length, so each
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from bisect import bisect_left
@@ -18,11 +19,14 @@ _DECORATION = re.compile(
     rb"""(?:\x1b\[[0-9;]{0,16}m){0,3}(?:
       \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?             # mpirun
     | \[(?:rank|worker|task|host|process)?[ :_-]?\d{1,6}\]:?\ ?
-    | \([A-Za-z][\w. :-]{0,60}pid=\d{1,10}[^)\n]{0,60}\)\ ? # ray, vllm
+    | \([A-Za-z][\w.,=\ :-]{0,60}pid=\d{1,10}[^)\n]{0,60}\)\ ? # ray, vllm, SkyPilot
     | (?:rank|worker|task|host|process)?[ :_-]?\d{1,6}:\ +(?=\S)  # srun -l, gcloud --worker=all
     | [\w.-]{1,60}[-_]\d{1,6}\ {0,8}\|\ ?                 # docker compose
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d\ [\w.-]{1,64}\ [\w./@-]{1,64}(?:\[\d{1,10}\])?:\ ?   # journald, syslog
+    | \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d)\ [\w.-]{1,64}\ # the same with a time in ISO 8601
+      (?:[\w./@-]{1,64}\[\d{1,10}\]|kernel):\ ?
     | \d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\ (?:std(?:err|out)\ [FP]\ )?  # docker, CRI
+    | \{"log":"(?=[^\n]*","stream":"std(?:err|out)")      # docker's json-file; what is after the message goes too
     | \[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\]\n]{0,12}\]:?\ ?     # launchers, Airflow
     | \[pod/[\w.-]{1,80}/[\w.-]{1,80}\]\ ?                # kubectl logs --prefix
     | \[[\w.-]{1,60}-w-?\d{1,4}\]:?\ ?                    # a worker's name
@@ -34,11 +38,16 @@ _DECORATION = re.compile(
 # What changes from line to line in the prefixes of one process.
 _PASSING = re.compile(
     rb"""\x1b\[[0-9;]{0,16}m
+    | \{"log":"
     | [A-Z][a-z]{2}\ [ \d]\d\ \d\d:\d\d:\d\d
     | (?:ERROR|CRITICAL)\ +\d\d-\d\d\ \d\d:\d\d:\d\d\ \[[^\]\n]{1,80}\]
     | \[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[^\s\]]{0,20}\]?:?(?:\ std(?:err|out)\ [FP])?
     | [> ]+""",
     re.VERBOSE,
+)
+JSON_FILE = b'{"log":"'  # how docker's json-file begins each line
+_JSON_FILE_END = re.compile(
+    rb"""(?:\\r)?(?:\\n)?","stream":"std(?:err|out)"(?:,"attrs":\{[^\n]{0,4000}\})?,"time":"[\w:.+-]{1,40}"\}\s{0,2}\Z"""
 )
 _OWN = b"tpuwatch: "  # how each line of `tpuwatch exec` begins, whose report is no new failure
 # A logger's own header, which is removed too, but begins a record.
@@ -59,12 +68,13 @@ TEXT_HEADER = re.compile(_GLOG + rb"|" + _TF)
 
 # In a job's output these begin a new record without a header.
 TEXT_BREAK = re.compile(
-    rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] "
-    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]"
+    rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] |\{\""
+    rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]|(?:\[|\| )(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {0,4}[]|]"
     rb"|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
 )
 
 _CREATED = re.compile(rb"\ALog file created at: (\d{4})/(\d\d)/(\d\d) ")
+_LINE_END = 4  # bytes of the escaped end of a line
 _DAY = 86_400.0
 _HALF_YEAR = 182 * _DAY
 
@@ -102,11 +112,10 @@ class HeaderPlaces(NamedTuple):
     fraction: int  # the point before it
     digits: int  # of the fraction
 
-    def second(self, line: bytes) -> int:
-        """The record's second within a year."""
+    def minute(self, line: bytes) -> int:
+        """Month, day, hour and minute of the record, two digits each."""
         month_and_day = line[self.date : self.clock - 1].replace(b"-", b"")[-4:]
-        minute = int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
-        return (minute * 60 + int(line[self.seconds : self.fraction])) & 0xFFFFFFFF
+        return int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
 
 
 def header_places(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> HeaderPlaces | None:
@@ -172,20 +181,61 @@ def decoration_length(text: bytes, start: int = 0) -> int:
 
 def author_of(text: bytes, start: int) -> str:
     """The process that wrote the line at `start`, as its launchers' prefixes name it; empty without any."""
-    length = decoration_length(text, start)
-    return _PASSING.sub(b"", text[start : start + length]).decode("utf-8", "replace") if length else ""
+    return b"".join(text[first:stop] for first, stop in author_places(text, start)).decode("utf-8", "replace")
+
+
+def author_places(text: bytes, start: int = 0) -> list[tuple[int, int]]:
+    """Where the author of the line at `start` is named: the launchers' prefixes but for what changes in them."""
+    places, stop = list[tuple[int, int]](), start + decoration_length(text, start)
+    while start < stop:
+        passing = _PASSING.search(text, start, stop)
+        first = stop if passing is None else passing.start()
+        if start < first:
+            places.append((start, first))
+        start = stop if passing is None else passing.end()
+    return places
 
 
 def clean_line(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> bytes:
     """`line` without colours, launchers' prefixes and header. What tpuwatch wrote itself is empty."""
     if b"\x1b" in line:
         line = _ANSI.sub(b"", line)
+    start, stop = _message_span(line, pattern, decorated)
+    return _unescaped(line[start:stop]) if _is_escaped(line, start, stop, decorated) else line[start:stop]
+
+
+def plain_span(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> tuple[int, int] | None:
+    """Where the text stands that `clean_line` gives; None if it is not part of the line as it is."""
+    if b"\x1b" in line:
+        return None
+    start, stop = _message_span(line, pattern, decorated)
+    return None if _is_escaped(line, start, stop, decorated) else (start, stop)
+
+
+def _message_span(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> tuple[int, int]:
+    start, stop = 0, len(line)
     if decorated:
-        line = line[decoration_length(line) :]
-        if line.startswith(_OWN):
-            return b""
-    match = pattern.match(line) or (_LOGGER.match(line) if decorated else None)
-    return line[match.end() :] if match else line
+        start = decoration_length(line)
+        if start and line.startswith(JSON_FILE):
+            end = _JSON_FILE_END.search(line, max(start, line.rfind(b'","stream":"') - _LINE_END))
+            stop = stop if end is None else end.start()
+        if line.startswith(_OWN, start):
+            return stop, stop
+    match = pattern.match(line, start, stop) or (_LOGGER.match(line, start, stop) if decorated else None)
+    return match.end() if match else start, stop
+
+
+def _is_escaped(line: bytes, start: int, stop: int, decorated: bool) -> bool:
+    return decorated and line.startswith(JSON_FILE) and line.find(b"\\", start, stop) >= 0
+
+
+def _unescaped(message: bytes) -> bytes:
+    """The text of a JSON string, on one line."""
+    try:
+        text = json.loads(b'"' + message + b'"', strict=False)
+    except ValueError:
+        return message
+    return " ".join(text.splitlines()).encode("utf-8", "surrogatepass")
 
 
 def without_colours(text: bytes) -> tuple[bytes, Callable[[int], int] | None]:

@@ -8,41 +8,37 @@ without a match lost or doubled.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
-from tpuwatch.logs.parse.frame import Times, author_of, header_places
+from tpuwatch.logs.parse.frame import Times, author_of
 from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
+from tpuwatch.logs.parse.match import TEXT_KEPT, Match, framed_key, matched_lines, unframed_key
 from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
-from tpuwatch.logs.parse.repeats import KEYED_TEXT, LEAST, Repeats, find_run
 from tpuwatch.logs.parse.scan import StreamScan
-from tpuwatch.logs.rules.digits import shape
-from tpuwatch.model import Event
+from tpuwatch.logs.parse.storm import Storm
+from tpuwatch.logs.parse.tentative import TentativeMatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
+    from tpuwatch.logs.parse.frame import Header
     from tpuwatch.logs.parse.records import CleanText, LogRecord
-    from tpuwatch.logs.parse.repeats import Group, RepeatRun
+    from tpuwatch.logs.parse.repeats import RepeatRun
     from tpuwatch.logs.parse.scan import Hit, Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
-_TEXT_KEPT = 2000  # bytes of the matched lines that a match holds
 _CACHED = 64  # records whose matches are cached
 _MISSING: tuple[str, dict[str, Any]] = ("", {})
 _REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
 _TRIES = 8  # known lines, after which it is tried to take those that follow together
-_PENDING = 8  # tentative matches of a stream that may wait at the same time
 
 
 class StreamKind(Enum):
@@ -50,51 +46,6 @@ class StreamKind(Enum):
 
     LIBTPU = "libtpu"
     TEXT = "text"
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A record, or in unframed text some lines, that a rule recognised."""
-
-    rule: Rule
-    offset: int  # of the first byte in the stream
-    line: int  # from 1; 0 if lines are not counted
-    time: float | None
-    severity: str
-    thread: int | None
-    text: str  # the lines that the rule's pattern matched and no others: who may see the match may not read the file
-    details: dict[str, Any]
-    key: bytes  # equal for each copy of the record
-    author: str = ""  # in a job's output: the process that wrote it, as its launchers' prefixes name it
-    again: bool = False  # an exception that was printed before in this stream: the key is that one's
-    repeats: Repeats | None = None  # records before it that differ in digits alone, and are no matches of their own
-
-    def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
-        """The event of this match, written by process `pid` to `file` and read at `observed`; None for a mark."""
-        if self.rule.cause is None:
-            return None
-        return Event(
-            key=self.key,
-            rule=self.rule.id,
-            cause=self.rule.cause,
-            observed=observed,
-            time=self.time,
-            severity=self.severity,
-            pid=pid,
-            file=file,
-            offset=self.offset,
-            text=self.text,
-            details=self.details,
-            history=history,
-        )
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A match that counts only if its rule's `confirm` comes before its `clear`."""
-
-    match: Match
-    scanned: int  # offset in the stream up to which neither was found
 
 
 @dataclass(slots=True)
@@ -145,10 +96,10 @@ class LogParser:
         )  # a rewritten file may have the same text at the same place
         created = state.get("created")
         self._times = Times(now, tuple(created) if created else None)
-        self._pending = self._from_state(state.get("pending", ()))
+        self._tentative = TentativeMatches(state.get("pending", ()), scanner.catalogue.rules)
         self._fold = fold
         self._in_storm = False  # the last block had a run of known lines
-        self._known = KnownLines(scanner, self._header_places)
+        self._known = KnownLines(scanner, self._buffer)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
@@ -158,6 +109,7 @@ class LogParser:
         self._chains = ExceptionChains(state.get("chains", {}))
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
+        self._storm = Storm(self._known, self._buffer, self._times, self._lines, self._chains, self._salt)
 
     @property
     def offset(self) -> int:
@@ -193,8 +145,8 @@ class LogParser:
             state["under"] = under
         if chains := self._chains.state(self.offset):
             state["chains"] = chains
-        if self._pending:
-            state["pending"] = [_to_state(pending) for pending in self._pending]
+        if self._tentative:
+            state["pending"] = self._tentative.state()
         return state
 
     def take_records(self) -> dict[str, int]:
@@ -226,13 +178,13 @@ class LogParser:
                 if not (record.closed or quiet):
                     done, keep, self.open = position, record.above[0] if record.above else record.start, True
                     break
-                self._resolve(position, matches)
+                matches += self._tentative.resolve(buffer.data, buffer.offset, position)
                 found = self._learn(walk, record, position, rules)
                 matches += found
             if not found:
                 self._scanner.note_fruitless()
             self._go_on(walk)
-        self._resolve(done, matches)
+        matches += self._tentative.resolve(buffer.data, buffer.offset, done)
         if self._records is not None:
             self._records.count(buffer.data, buffer.offset, end)
         self._done = max(self._done, buffer.offset + done)
@@ -351,87 +303,30 @@ class LogParser:
         if run is None:
             return False
         walk.upto = walk.base = self._together(run, walk.matches)
-        self._scan_on(walk, self._next_known(walk.upto, walk.end), walk.upto)
+        self._scan_on(walk, self._storm.next(walk.upto, walk.end), walk.upto)
         return True
 
     def _next_run(self, start: int, end: int) -> RepeatRun | None:
-        if not self._fold or self._pending or not self._known.forms:
+        if not self._fold or self._tentative or not self._known.repeating:
             return None
-        run = find_run(self._buffer.data, start, end, self._known.forms, self._buffer.begins_record)
-        return run if run is not None and all(map(self._have_times, run.groups)) else None
-
-    def _next_known(self, start: int, end: int) -> int:
-        """Where the first line of a known form begins from `start` on, or `end`."""
-        forms, data = self._known.forms, self._buffer.data
-        while start < end:
-            stop = self._buffer.line_end(start, end)
-            if shape(data[start : stop - 1]) in forms:
-                return start
-            start = stop
-        return end
-
-    def _have_times(self, group: Group) -> bool:
-        """Whether each line of it has a time that its header gives in full."""
-        first, stop = group.form.places.date, group.form.places.seconds
-        minutes = {line[first:stop]: line for line in group.lines}
-        return all(
-            not minute.startswith(b"0000 ") and self._time_of(line) is not None for minute, line in minutes.items()
-        )
-
-    def _time_of(self, line: bytes) -> float | None:
-        header = self._buffer.header_of(line)
-        return None if header is None else self._times.of(header)
-
-    def _header_places(self, line: bytes) -> HeaderPlaces | None:
-        return header_places(line, self._buffer.pattern, self._kind is StreamKind.TEXT)
+        return self._storm.run(start, end)
 
     def _together(self, run: RepeatRun, matches: list[Match]) -> int:
         """Add the matches of known lines in a row; where they end."""
         self._in_storm = True
+        first = len(matches)
         for group in run.groups:
-            found = list(self._of_one_form(group))
+            found = list(self._storm.matches(group))
             matches += found
-            for match in found:
-                self._under[match.rule.name] = match.offset
+            if group.known.places.header is not None:
+                self._under.update({match.rule.name: match.offset for match in found})
             self._count(found, self._buffer.offset + group.offsets[-1] + len(group.lines[-1]) + 1)
+        self._chains.add(matches[first:])
         return run.stop
-
-    def _of_one_form(self, group: Group) -> Iterator[Match]:
-        """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
-        form, base = group.form, self._buffer.offset
-        offsets = [base + offset for offset in group.offsets]
-        for rule, places in form.known.found:
-            match_of = partial(self._match_of_line, rule, places, form.message)
-            if len(offsets) < LEAST:
-                yield from map(match_of, group.lines, offsets)
-                continue
-            before = Repeats(rule.name, form.places, form.message, group.lines[:-1], offsets[:-1], match_of)
-            yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
-
-    def _match_of_line(
-        self, rule: Rule, places: list[tuple[str, int, int]], message: int, line: bytes, offset: int
-    ) -> Match:
-        """The match of a rule in a line of a known form; `places`: of its details."""
-        header = self._buffer.header_of(line)
-        if header is None:
-            raise ValueError(f"a line of a known form has no header: {line!r}")
-        text = line[message:] + b"\n"
-        return Match(
-            rule,
-            offset,
-            self._lines.line(offset) if self._lines is not None else 0,
-            self._times.of(header),
-            header.severity,
-            header.thread,
-            _lines(text, 0, len(text)),
-            rule.details_at(text, places),
-            _framed_key(header, text, rule.name),
-            author_of(line, 0) if self._kind is StreamKind.TEXT else "",
-        )
 
     def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
         """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
-        if self._pending:
+        if self._tentative:
             return None
         data, start, stop = self._buffer.data, *self._buffer.line_around(position, end)
         known = self._known.get(data[start:stop]) if stop < end else None
@@ -442,35 +337,38 @@ class LogParser:
             return None
         if after is not None and known.report is not None and known.report not in after.literals:
             return None
-        header = self._buffer.header(start)
-        if header is None or (time := self._times.of(header)) is None:
-            return None
-        text = data[start + header.length : stop]
+        offset, line = self._buffer.offset + start, data[start : stop - 1]
         found = [
-            self._framed_match(
-                rule, start, header, time, text, _lines(text, 0, len(text)), rule.details_at(text, places)
-            )
+            self._storm.match_of(known, rule, places, line, offset)
             for rule, places in known.found
             if rule not in self._enough
         ]
+        framed = known.places.header is not None
+        if any((match.time is None) is framed or self._reported.get(match.rule.name, 0) > offset for match in found):
+            return None
+        for match in found:
+            if framed:
+                self._is_first_under(start, match.rule.name)
+            else:
+                self._reported[match.rule.name] = offset + 1
         self._count(found, self._buffer.offset + stop)
-        author = author_of(data, start) if self._kind is StreamKind.TEXT else ""
-        return ([replace(match, author=author) for match in found] if author else found), stop
+        return found if framed else [self._in_chain(match) for match in found], stop
 
     def _remember(self, record: LogRecord, found: list[Match]) -> None:
         """Remember what came of a record if it is one line, and nothing was known before that could matter."""
-        data, header = self._buffer.data, record.header
-        whole = header is not None and data.find(b"\n", record.start) + 1 == record.stop
-        if header is None or not whole or self._pending or any(match.time is None for match in found):
+        if self._tentative or not self._buffer.is_line(record):
             return
-        line = data[record.start : record.stop]
-        self._known.add(line, line[header.length :], [match.rule for match in found])
+        if record.header is not None and any(match.time is None for match in found):
+            return
+        self._known.add(self._buffer.data[record.start : record.stop], [match.rule for match in found])
 
     # -- matches
 
     def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record; they are remembered where no more than the record decides."""
-        unbiased = not (walk.ignored or self._enough or self._pending)
+        unbiased = not (walk.ignored or self._enough or self._tentative)
+        if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
+            unbiased = False
         found = self._evaluate(record, position, rules)
         if unbiased and record.closed:
             self._remember(record, found)
@@ -490,13 +388,13 @@ class LogParser:
             if match is None:
                 continue
             if rule.tentative is not None:
-                self._pending = [*self._pending[1 - _PENDING :], _Pending(match, self._buffer.offset + record.stop)]
+                self._tentative.add(match, self._buffer.offset + record.stop)
                 continue
             name = rule.name
             if name not in matches or rule.rank < matches[name].rule.rank:
                 matches[name] = match
-        if self._pending and matches:  # a certain match makes the tentative one unnecessary
-            self._pending = [pending for pending in self._pending if pending.match.rule.name not in matches]
+        if self._tentative and matches:
+            self._tentative.give_way(matches)
         self._count(matches.values(), self._buffer.offset + record.stop)
         if self._kind is StreamKind.LIBTPU:
             return list(matches.values())
@@ -557,7 +455,7 @@ class LogParser:
             header.thread,
             lines,
             details,
-            _framed_key(header, text, rule.name),
+            framed_key(header, text, rule.name),
         )
 
     def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
@@ -571,8 +469,8 @@ class LogParser:
         span = rule.search(text)
         # In a job's output another author may go on after the first line: that is looked at by itself.
         begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
-        read = (_lines(text, *span), rule.details(text)) if span is not None and span[0] < begin else None
-        if len(text) <= _TEXT_KEPT:
+        read = (matched_lines(text, *span), rule.details(text)) if span is not None and span[0] < begin else None
+        if len(text) <= TEXT_KEPT:
             if len(self._cache) >= _CACHED:
                 self._cache.clear()
             self._cache[rule, text] = read
@@ -597,7 +495,7 @@ class LogParser:
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
         text = clean.text[clean.starts[line] :]
-        severity, key = self._under_header(record.above, name) or ("", _unframed_key(self._salt, offset, text, name))
+        severity, key = self._under_header(record.above, name) or ("", unframed_key(self._salt, offset, text, name))
         return Match(
             rule,
             offset,
@@ -605,7 +503,7 @@ class LogParser:
             None,
             severity,
             None,
-            _lines(clean.text, *span),
+            matched_lines(clean.text, *span),
             rule.details(text),
             key,
         )
@@ -614,88 +512,10 @@ class LogParser:
         """Severity and key of a cause's first match under a header: the record's, which libtpu's log may have too."""
         if above is None or not self._is_first_under(above[0], name):
             return None
-        return above[1].severity, _framed_key(above[1], self._buffer.clean_line(above[0]), name)
+        return above[1].severity, framed_key(above[1], self._buffer.clean_line(above[0]), name)
 
     def _is_first_under(self, start: int, name: str) -> bool:
         """Whether a cause has not been found under the header at `start` before; it has now."""
         place = self._buffer.offset + start
         before, self._under[name] = self._under.get(name), place
         return before != place
-
-    def _resolve(self, upto: int, matches: list[Match]) -> None:
-        """Decide tentative matches by the text below `upto`: confirmed ones are matches, cleared ones are dropped."""
-        if not self._pending:
-            return
-        still = []
-        for pending in self._pending:
-            tentative = pending.match.rule.tentative
-            start = max(pending.scanned - self._buffer.offset, 0)
-            if tentative is None or start >= upto:
-                still.append(pending)
-                continue
-            confirmed = self._buffer.data.find(tentative.confirm, start, upto)
-            cleared = self._buffer.data.find(tentative.clear, start, upto)
-            if confirmed >= 0 and not 0 <= cleared < confirmed:
-                matches.append(pending.match)
-            elif cleared < 0:
-                pending.scanned = self._buffer.offset + upto
-                still.append(pending)
-        self._pending = still
-
-    def _from_state(self, saved: Iterable[Mapping[str, Any]]) -> list[_Pending]:
-        rules = {rule.id: rule for rule in self._scanner.catalogue.rules} if saved else {}
-        return [_from_state(one, rules[one["rule"]]) for one in saved if one["rule"] in rules]
-
-
-def _to_state(pending: _Pending) -> dict[str, Any]:
-    match = pending.match
-    return {
-        "rule": match.rule.id,
-        "offset": match.offset,
-        "line": match.line,
-        "time": match.time,
-        "severity": match.severity,
-        "thread": match.thread,
-        "text": match.text[:500],
-        "details": match.details,
-        "key": match.key.hex(),
-        "scanned": pending.scanned,
-    }
-
-
-def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Pending:
-    facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
-    return _Pending(Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts), saved["scanned"])
-
-
-def _lines(text: bytes, begin: int, end: int) -> str:
-    """The lines of `text` that hold a match, cut."""
-    found = text[begin:end]
-    first = text.rfind(b"\n", 0, end - len(found.lstrip())) + 1
-    last = text.find(b"\n", begin + len(found.rstrip()))
-    last = len(text) if last < 0 else last
-    return text[first : min(last, first + _TEXT_KEPT)].decode("utf-8", "replace").rstrip()
-
-
-def _framed_key(header: Header, text: bytes, name: str) -> bytes:
-    """A key that is equal for every copy of a record, even if its later lines are not written yet.
-
-    Time comes first, so that the index of the store grows at its end.
-    """
-    minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
-    time = int(minute * 60 + header.second) & 0xFFFFFFFF
-    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:KEYED_TEXT].partition(b"\n")[0], name.encode())
-
-
-def _unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
-    """A key of a line and its place in a stream, as repeated text without a header cannot be distinguished otherwise.
-
-    The line is part of it, as what was a copy of the stream so far may go on otherwise.
-    """
-    place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
-    line = text[:256].partition(b"\n")[0]
-    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), line, name.encode())
-
-
-def _digest(size: int, *parts: bytes) -> bytes:
-    return hashlib.blake2b(b"\0".join(parts), digest_size=size).digest()

@@ -12,13 +12,18 @@ import re
 from typing import Final, NamedTuple
 
 from tpuwatch.logs.parse.frame import (
+    JSON_FILE,
     LIBTPU_HEADER,
     TEXT_BREAK,
     TEXT_HEADER,
     Header,
+    HeaderPlaces,
+    author_places,
     clean_line,
     decoration_length,
+    header_places,
     parse_header,
+    plain_span,
 )
 
 MAX_RECORD = 64 * 1024  # libtpu truncates records at 15,000 bytes; a report of several records is longer
@@ -41,6 +46,14 @@ class LogRecord(NamedTuple):
     header: Header | None  # None: unframed
     closed: bool  # final: nothing that follows belongs to it
     above: tuple[int, Header] | None = None  # unframed, in a job's output: the header before, and its position
+
+
+class LinePlaces(NamedTuple):
+    """Where the parts of a line are: in each line of the same shape."""
+
+    header: HeaderPlaces | None
+    message: tuple[int, int] | None  # as it is in the clean text; None if the line has to be cleaned
+    author: tuple[tuple[int, int], ...]  # his name is there
 
 
 class CleanText(NamedTuple):
@@ -143,6 +156,23 @@ class RecordBuffer:
         """The header of a line of this stream."""
         return parse_header(line, 0, self.pattern, self._text)
 
+    def places_of(self, line: bytes) -> LinePlaces:
+        """Where header, message and author are in a line of this stream, which has no newline."""
+        return LinePlaces(
+            header_places(line, self.pattern, self._text),
+            plain_span(line, self.pattern, self._text),
+            tuple(author_places(line)) if self._text else (),
+        )
+
+    def text_of(self, line: bytes) -> bytes:
+        """The clean text of a record of one line, which has no newline."""
+        return clean_line(line, self.pattern, self._text) + b"\n"
+
+    def is_line(self, record: LogRecord) -> bool:
+        """Whether a record is one line, and begins by itself and not because another one ends."""
+        begins = record.header is not None or self._breaks(record.start)
+        return begins and self.data.find(b"\n", record.start) + 1 == record.stop
+
     def begins_record(self, start: int) -> bool:
         """Whether the line at `start` begins a record."""
         return self._header(start) is not None or self._breaks(start)
@@ -208,7 +238,7 @@ class RecordBuffer:
         if b"\x1b" in raw:
             return False
         if self._text:
-            return raw.find(b"\n") in (-1, len(raw) - 1)
+            return raw.find(b"\n") in (-1, len(raw) - 1) and not raw.startswith(JSON_FILE)
         return b"\n" + header.raw[:1] not in raw  # no line of it can have its own header
 
     def _walk_back(self, line: int) -> tuple[int, Header | None]:

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import re2
+
 from tpuwatch.logs.rules.literals import parse_pattern
+from tpuwatch.logs.rules.raw_pattern import raw_pattern
 
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _ALL: Final = frozenset("0123456789")
@@ -31,6 +34,33 @@ def alike(text: bytes) -> bytes:
 def tells_digits_apart(pattern: str) -> bool:
     """Whether it may match a text and not another one of the same shape, or elsewhere. Raises re.error."""
     return _in_sequence(list(parse_pattern(pattern)))
+
+
+def for_any_digits(pattern: str) -> Any:
+    """What of the pattern tells digits apart, and perhaps more, for all digits where it matches some.
+
+    In a text where that is not found the pattern finds the same as in all texts of its shape. None where RE2 cannot
+    have it.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        raw = raw_pattern(pattern, any_digits=_telling)
+        options.case_sensitive = not raw.ignore_case
+        return re2.compile(raw.expression, options)
+    except (re2.error, ValueError):
+        return None
+
+
+def _telling(nodes: list[Any]) -> list[Any]:
+    """The nodes without alternatives that do not tell digits apart, if nothing beside them does."""
+    places = [at for at, node in enumerate(nodes) if _in_sequence([node])]
+    if len(places) != 1 or str(nodes[places[0]][0]) != "BRANCH":
+        return nodes
+    code, (before, branches) = nodes[places[0]]
+    telling = [branch for branch in branches if _in_sequence(list(branch))]
+    return [*nodes[: places[0]], (code, (before, telling)), *nodes[places[0] + 1 :]]
 
 
 def _in_sequence(nodes: list[Any]) -> bool:

@@ -9,15 +9,21 @@ and has a launcher's prefix before each of its lines, is missed: patterns for th
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+import string
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpuwatch.logs.rules.literals import ignores_case, parse_pattern
-from tpuwatch.logs.rules.rule import BETWEEN_WORDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _WRAP = "\ue000"  # stands for a space that may be a line break
 _WRAPPED = r"[\s>|#*]{1,}"
 _NEXT_LINE = r"\n[^\n]*"  # a newline, and any prefix of the line that it begins
 _ASCII = 127
+_DIGIT = "[0-9]"
+# A plain space between words; a quantifier or class may not follow, nor an escape or class come before.
+BETWEEN_WORDS = re.compile(r"(?<=[a-z,])(?<!\\[a-z]) (?=[a-zA-Z]|\\[(\[])")
 _CLASSES = frozenset({"ANY", "IN", "NOT_LITERAL"})
 _CATEGORIES = {
     "CATEGORY_DIGIT": r"\d",
@@ -38,15 +44,18 @@ class RawPattern(NamedTuple):
     wraps: bool  # a match may have line breaks between words
 
 
-def raw_pattern(pattern: str) -> RawPattern:
+def raw_pattern(pattern: str, *, any_digits: Callable[[list[Any]], list[Any]] | None = None) -> RawPattern:
     """The pattern for raw bytes.
+
+    `any_digits`: where it matches a digit it matches all others too, and of its nodes those are taken that this gives.
 
     Raises re.error when Python cannot parse the pattern, ValueError for what Hyperscan does not know.
     """
     wrapping = BETWEEN_WORDS.sub(_WRAP, pattern)
     parsed = parse_pattern(wrapping)
-    writer = _Writer(any_newline=bool(parsed.state.flags & re.DOTALL))
-    expression = writer.sequence(_trimmed(list(parsed)))
+    writer = _Writer(any_newline=bool(parsed.state.flags & re.DOTALL), any_digits=any_digits is not None)
+    nodes = list(parsed) if any_digits is None else any_digits(list(parsed))
+    expression = writer.sequence(_trimmed(nodes))
     return RawPattern(expression.encode(), ignores_case(parsed), writer.multiline, _WRAP in wrapping)
 
 
@@ -70,10 +79,11 @@ def _is_optional(node: Any) -> bool:
 class _Writer:
     """Writes a parsed pattern as one for raw bytes."""
 
-    def __init__(self, *, any_newline: bool) -> None:
+    def __init__(self, *, any_newline: bool, any_digits: bool) -> None:
         """`any_newline`: the dot matches a newline too."""
         self.multiline = False  # whether what was written can match a newline
         self._any_newline = any_newline
+        self._any_digits = any_digits
 
     def sequence(self, nodes: Any) -> str:
         return "".join(self._node(str(code), argument) for code, argument in nodes)
@@ -82,7 +92,7 @@ class _Writer:
         if code == "LITERAL" and argument == ord(_WRAP):
             return _WRAPPED
         if code == "LITERAL":
-            return self._next_line() if argument == ord("\n") else _character(argument)
+            return self._next_line() if argument == ord("\n") else self._character(argument)
         if code in _CLASSES:
             members, wide = self._members(code, argument)
             return members + "{1,4}" if wide else members
@@ -119,7 +129,14 @@ class _Writer:
             self.multiline |= self._any_newline
             return (r"[\x00-\xff]" if self._any_newline else r"[^\n]"), True
         members, wide = _bytes_of([("NEGATE", None), ("LITERAL", argument)] if code == "NOT_LITERAL" else argument)
+        if self._any_digits and any(re.match(members, digit) for digit in string.digits):  # some or all
+            members = f"(?:{members}|{_DIGIT})"
         return (f"(?:{members}|{self._next_line()})" if re.match(members, "\n") else members), wide
+
+    def _character(self, point: int) -> str:
+        if self._any_digits and chr(point) in string.digits:
+            return _DIGIT
+        return "".join(f"\\x{byte:02x}" for byte in chr(point).encode())
 
     def _next_line(self) -> str:
         self.multiline = True
@@ -142,7 +159,3 @@ def _bytes_of(items: Any) -> tuple[str, bool]:
     if wide and not negated:
         parts.append(r"\x80-\xff")
     return f"[{'^' if negated else ''}{''.join(parts)}]", wide or negated
-
-
-def _character(point: int) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in chr(point).encode())

@@ -11,8 +11,9 @@ import re2
 
 from tpuwatch.core import format_seconds, format_size, is_possible, parse_seconds, parse_size
 from tpuwatch.logs.rules import memory_report
-from tpuwatch.logs.rules.digits import tells_digits_apart
+from tpuwatch.logs.rules.digits import for_any_digits, tells_digits_apart
 from tpuwatch.logs.rules.literals import anchors
+from tpuwatch.logs.rules.raw_pattern import BETWEEN_WORDS
 from tpuwatch.model import Cause, Remedy
 
 if TYPE_CHECKING:
@@ -75,8 +76,6 @@ RECOVERING = frozenset(
 _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
 _MAX_TRIES = 16  # matches that `unless` may reject in one record
 
-# A plain space between words; a quantifier or class may not follow, nor an escape or class come before.
-BETWEEN_WORDS = re.compile(r"(?<=[a-z,])(?<!\\[a-z]) (?=[a-zA-Z]|\\[(\[])")
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
 _NAME = re.compile(r"\{(\w+)\}")
 
@@ -197,15 +196,19 @@ class Rule:
             return True
         return any(rule.search(around) is not None for rule in self.better)
 
-    @cached_property
-    def tells_digits_apart(self) -> bool:
-        """Whether it may match a line and not another one of the same shape; see `digits.py`."""
-        patterns = (*self.match, *self.unless, *self.capture)
+    def may_tell_digits_apart(self, text: bytes) -> bool:
+        """Whether what it finds in a record may differ from what it finds in another one of the same shape."""
         return (
-            bool(self.above)
-            or any(map(tells_digits_apart, patterns))
-            or any(rule.tells_digits_apart for rule in self.better)
+            any(pattern is None or pattern.search(text) is not None for pattern in self._telling)
+            or (bool(self.above) and self._match.search(text) is not None)
+            or any(rule.may_tell_digits_apart(text) for rule in self.better)
         )
+
+    @cached_property
+    def _telling(self) -> list[Any]:
+        """Its patterns that tell digits apart, as they would be if they did not; None for what cannot be so."""
+        patterns = (*self.match, *self.unless, *self.capture)
+        return [for_any_digits(pattern) for pattern in patterns if tells_digits_apart(pattern)]
 
     @cached_property
     def _match(self) -> Any:

@@ -22,7 +22,8 @@ from tpuwatch.model import Cursor
 
 if TYPE_CHECKING:
     from tpuwatch.core import Clock
-    from tpuwatch.logs.parse.parser import LogParser, Match
+    from tpuwatch.logs.parse.match import Match
+    from tpuwatch.logs.parse.parser import LogParser
     from tpuwatch.logs.tail.files import FileKey
     from tpuwatch.model import StepReport
 

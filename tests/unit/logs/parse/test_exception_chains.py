@@ -10,7 +10,8 @@ import pytest
 
 from tests.unit.logs.parse.test_parser import NOW
 from tpuwatch.diagnose import RecognisedRecord, fold
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
 from tpuwatch.model import Cause

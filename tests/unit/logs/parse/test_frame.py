@@ -11,6 +11,7 @@ from tpuwatch.logs.parse.frame import (
     TEXT_BREAK,
     TEXT_HEADER,
     Times,
+    author_of,
     clean_line,
     decoration_length,
     parse_header,
@@ -87,7 +88,14 @@ def test_only_launchers_prefixes_are_decorations(line: bytes, length: int) -> No
 
 @pytest.mark.parametrize(
     "line",
-    [b"Traceback (most recent call last):", b"jax.errors.JaxRuntimeError: X", b"ERROR: (gcloud.x)", b"*** SIGSEGV"],
+    [
+        b"[ERROR][train.py:3] x",
+        b"| WARNING  | x",
+        b"Traceback (most recent call last):",
+        b"jax.errors.JaxRuntimeError: X",
+        b"ERROR: (gcloud.x)",
+        b"*** SIGSEGV",
+    ],
 )
 def test_what_begins_something_new(line: bytes) -> None:
     assert TEXT_BREAK.match(line)
@@ -149,3 +157,44 @@ def test_a_loggers_header_is_removed_and_only_that_of_a_traceback_joins_the_line
 )
 def test_prefixes_of_launchers_terminals_and_mail_are_removed(prefix: bytes) -> None:
     assert clean_line(prefix + b"said so", TEXT_HEADER, decorated=True) == b"said so"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "author"),
+    [
+        (b"(worker1, rank=1, pid=1234, ip=10.0.0.2) ", "(worker1,rank=1,pid=1234,ip=10.0.0.2)"),
+        (b"\x1b[36m(head, rank=0, pid=1234)\x1b[0m ", "(head,rank=0,pid=1234)"),
+        (b"2026-09-01T10:00:00+0000 t1v-n-1-w-0 train[4711]: ", "t1v-n-1-w-0train[4711]:"),
+        (b"2026-09-01T10:00:00.123456+00:00 host python3[7]: ", "hostpython3[7]:"),
+        (b"2026-09-01T10:00:00Z host kernel: ", "hostkernel:"),
+    ],
+)
+def test_prefixes_name_the_author(prefix: bytes, author: str) -> None:
+    assert author_of(prefix + b"ValueError: no", 0) == author
+    assert clean_line(prefix + b"ValueError: no", TEXT_HEADER, decorated=True) == b"ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("quoted", "message"),
+    [
+        (b"no room", b"no room"),
+        (b"E0901 10:00:00.000001 7 a.cc:1] no room\\n", b"no room"),
+        (b"[rank3]: no room\\r\\n", b"no room"),
+        (rb"File \"a.py\", \\ \u00e9\n", 'File "a.py", \\ é'.encode()),
+        (rb"two \n lines\n", b"two   lines"),
+        (rb"wrong \q\n", rb"wrong \q"),
+    ],
+)
+@pytest.mark.parametrize("attributes", [b"", b'"attrs":{"tag":"a"},'])
+def test_what_docker_quotes_in_a_file_is_read_as_it_was_written(
+    quoted: bytes, message: bytes, attributes: bytes
+) -> None:
+    line = b'{"log":"' + quoted + b'","stream":"stderr",' + attributes + b'"time":"2026-09-01T10:00:00.1Z"}'
+    assert clean_line(line, TEXT_HEADER, decorated=True) == message
+    assert author_of(line.replace(b"[rank3]: ", b""), 0) == ""
+
+
+def test_another_object_with_a_log_is_no_line_of_docker() -> None:
+    line = b'{"log":"no room","level":"error"}'
+    assert clean_line(line, TEXT_HEADER, decorated=True) == line
+    assert TEXT_BREAK.match(line)

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from tpuwatch.logs.parse.known_lines import KnownLine, KnownLines
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
 

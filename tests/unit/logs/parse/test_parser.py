@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.paths import SHARED
 from tpuwatch.logs.parse import records
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tpuwatch.logs.parse import scan
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterable
@@ -9,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.repeats import LEAST
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
@@ -22,6 +24,8 @@ PREMAPPED = (
     "That was not possible. There are {}.0M free."
 )
 EXAMPLES = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
+CHAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
+TRACEBACK = 'Traceback (most recent call last):\n  File "{}.py", line 3, in f\n    g()\n'
 PREFIXES = ["", "", "[rank3]: ", "[rank4]: ", "(Worker pid=71, ip=10.0.0.1) ", "2026-01-01T10:00:00Z stdout F "]
 
 
@@ -33,6 +37,21 @@ def scanner() -> Scanner:
 def record(text: str, number: int, severity: str = "E") -> str:
     seconds = f"{number // 60 % 60:02d}:{number % 60:02d}.{number * 7919 % 1_000_000:06d}"
     return f"{severity}0901 10:{seconds} {4711 + number % 7} a.cc:{number % 90 + 10}] {text}\n"
+
+
+def written(text: str, number: int, severity: str, way: str) -> str:
+    """The text as a record, and as programs print and log it otherwise."""
+    framed = record(text, number, severity)
+    if way == "printed":
+        return f"jaxlib.xla_extension.XlaRuntimeError: {text}\n"
+    if way == "json":
+        return json.dumps({"event": text, "level": "error", "rank": number % 8}) + "\n"
+    if way == "docker":
+        log = framed if number % 3 else f"jax.errors.JaxRuntimeError: {text}\n"
+        return (
+            json.dumps({"log": log, "stream": "stderr", "time": "2026-09-01T10:00:00.1Z"}, separators=(",", ":")) + "\n"
+        )
+    return framed
 
 
 def parse(
@@ -78,13 +97,14 @@ def hostile(rng: random.Random) -> bytes:
     for _ in range(rng.randint(3, 12)):
         message, severity = rng.choice(messages).replace("\n", " "), rng.choice("EEEEW")
         both = rng.random() < 0.3
+        way = rng.choice(["framed", "framed", "printed", "json", "docker"])
         for _ in range(rng.choice([1, 3, 40, 90])):
             number += rng.choice([1, 1, 1, 60])
             text = re.sub("[0-9]", lambda _: str(rng.randrange(10)), message).replace("{}", str(number % 10))
             prefix = rng.choice(PREFIXES) if rng.random() < 0.03 else prefix
             if both and rng.random() < 0.5:
                 text = HBM.format(number % 10, number % 7)
-            pieces.append(prefix + record(text, number, severity))
+            pieces.append(prefix + written(text, number, severity, way))
             if rng.random() < 0.02:
                 pieces[-1] = pieces[-1].replace("0901", rng.choice(["1341", "0000", "0902"]))
         pieces.append(
@@ -95,6 +115,9 @@ def hostile(rng: random.Random) -> bytes:
                     "Traceback (most recent call last):\n  File x\nValueError: no\n",
                     rng.choice(EXAMPLES) + "\n",
                     record(rng.choice(EXAMPLES), number),
+                    CHAIN + TRACEBACK.format(number % 3),
+                    TRACEBACK.format(number % 2),
+                    prefix + TRACEBACK.format(number % 2).replace("\n", "\n" + prefix, 2),
                     "a bar\r 10%\r 20%\r\n",
                     "step 7 loss 3.2\n",
                     "\x01 \x1b[31m 0x0X\n",
@@ -104,12 +127,31 @@ def hostile(rng: random.Random) -> bytes:
     return "".join(pieces).encode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize("texts", [12, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("texts", [12, pytest.param(40, marks=pytest.mark.slow)])
 def test_what_is_taken_together_is_what_each_line_is_by_itself(scanner: Scanner, texts: int) -> None:
     rng = random.Random(11)
     repeats = [compare(scanner, hostile(rng), rng) for _ in range(texts)]
     assert sum(map(bool, repeats)) > texts // 3
     assert sum(repeats) > 33 * texts
+
+
+@pytest.mark.parametrize("prefix", ["", "(Worker pid=71, ip=10.0.0.1) ", "(head, rank=0, pid=12) "])
+@pytest.mark.parametrize("way", ["framed", "printed", "json", "docker"])
+def test_a_storm_is_folded_however_it_is_written(scanner: Scanner, way: str, prefix: str) -> None:
+    storm = "".join(prefix + written(HBM.format(3, n % 8), 3 * n, "E", way) for n in range(100)).encode()
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    found = parser.feed(storm) + parser.finish()
+    assert len(found) < 20
+    assert sum(1 + len(match.repeats or ()) for match in found) == 100
+    assert all(match.details["requested_bytes"] == int(3.21 * 2**30) for match in found)
+
+
+def test_what_may_be_an_exception_of_before_is_not_taken_together(scanner: Scanner) -> None:
+    line = written(HBM.format(3, 3), 0, "E", "printed")
+    text = TRACEBACK.format("a") + line + CHAIN + TRACEBACK.format("b") + 100 * line
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    found = [match for match in parser.feed(text.encode()) + parser.finish() if match.rule.cause is not None]
+    assert (len(found), {len(match.repeats or ()) for match in found}) == (101, {0})
 
 
 def test_a_storm_is_one_match_for_each_author(scanner: Scanner) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.launches.tracker import MARKS
-from tpuwatch.logs.parse.parser import LogParser, Match, StreamKind
+from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
 from tpuwatch.sim.host.glog import GlogFiles

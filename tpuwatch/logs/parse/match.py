@@ -1,0 +1,107 @@
+"""What a rule recognised in a stream: its place, text, details and key."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tpuwatch.model import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tpuwatch.logs.parse.frame import Header, HeaderPlaces
+    from tpuwatch.logs.parse.repeats import Repeats
+    from tpuwatch.logs.rules.catalogue import Rule
+
+TEXT_KEPT: Final = 2000  # bytes of the matched lines that a match holds
+KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A record, or in unframed text some lines, that a rule recognised."""
+
+    rule: Rule
+    offset: int  # of the first byte in the stream
+    line: int  # from 1; 0 if lines are not counted
+    time: float | None
+    severity: str
+    thread: int | None
+    text: str  # the lines that the rule's pattern matched and no others: who may see the match may not read the file
+    details: dict[str, Any]
+    key: bytes  # equal for each copy of the record
+    author: str = ""  # in a job's output: the process that wrote it, as its launchers' prefixes name it
+    again: bool = False  # an exception that was printed before in this stream: the key is that one's
+    repeats: Repeats | None = None  # records before it that differ in digits alone, and are no matches of their own
+
+    def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
+        """The event of this match, written by process `pid` to `file` and read at `observed`; None for a mark."""
+        if self.rule.cause is None:
+            return None
+        return Event(
+            key=self.key,
+            rule=self.rule.id,
+            cause=self.rule.cause,
+            observed=observed,
+            time=self.time,
+            severity=self.severity,
+            pid=pid,
+            file=file,
+            offset=self.offset,
+            text=self.text,
+            details=self.details,
+            history=history,
+        )
+
+
+def matched_lines(text: bytes, begin: int, end: int) -> str:
+    """The lines of `text` that hold a match, cut."""
+    found = text[begin:end]
+    first = text.rfind(b"\n", 0, end - len(found.lstrip())) + 1
+    last = text.find(b"\n", begin + len(found.rstrip()))
+    last = len(text) if last < 0 else last
+    return text[first : min(last, first + TEXT_KEPT)].decode("utf-8", "replace").rstrip()
+
+
+def framed_key(header: Header, text: bytes, name: str) -> bytes:
+    """A key that is equal for every copy of a record, even if its later lines are not written yet.
+
+    Time comes first, so that the index of the store grows at its end.
+    """
+    minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
+    time = int(minute * 60 + header.second) & 0xFFFFFFFF
+    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:KEYED_TEXT].partition(b"\n")[0], name.encode())
+
+
+def framed_keys(places: HeaderPlaces, lines: Iterable[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
+    """The keys of records of one line each, which have their headers in the same places.
+
+    `texts`: of each the text without a newline, or as much of it as a key is made from.
+    """
+    start, stop, date, seconds, fraction = places.start, places.stop, places.date, places.seconds, places.fraction
+    tail, blake2b = b"\0" + name.encode(), hashlib.blake2b
+    keys, minutes = list[bytes](), dict[bytes, int]()
+    for line, text in zip(lines, texts, strict=True):
+        minute = minutes.get(line[date:seconds])
+        if minute is None:
+            minute = minutes[line[date:seconds]] = places.minute(line)
+        second = (minute * 60 + int(line[seconds:fraction])) & 0xFFFFFFFF
+        record = line[start:stop] + b"\0" + text + tail
+        keys.append(second.to_bytes(4, "big") + blake2b(record, digest_size=12).digest())
+    return keys
+
+
+def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
+    """A key of a line and its place in a stream, as repeated text without a header cannot be distinguished otherwise.
+
+    The line is part of it, as what was a copy of the stream so far may go on otherwise.
+    """
+    place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
+    line = text[:256].partition(b"\n")[0]
+    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), line, name.encode())
+
+
+def _digest(size: int, *parts: bytes) -> bytes:
+    return hashlib.blake2b(b"\0".join(parts), digest_size=size).digest()

@@ -1,0 +1,134 @@
+"""The matches of lines of known shapes in one stream, one by one or many together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tpuwatch.logs.parse.frame import author_of
+from tpuwatch.logs.parse.match import KEYED_TEXT, Match, framed_key, framed_keys, matched_lines, unframed_key
+from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
+from tpuwatch.logs.rules.digits import shape
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tpuwatch.logs.parse.exception_chains import ExceptionChains
+    from tpuwatch.logs.parse.frame import Times
+    from tpuwatch.logs.parse.known_lines import KnownLine, KnownLines
+    from tpuwatch.logs.parse.line_counter import LineCounter
+    from tpuwatch.logs.parse.records import RecordBuffer
+    from tpuwatch.logs.parse.repeats import Group, RepeatRun
+    from tpuwatch.logs.rules.catalogue import Rule
+
+_NO_DATE: Final = b"0000 "  # absl before its initialisation: the seconds are the Unix time
+
+
+class Storm:
+    """Makes the matches of lines of which it is known what comes of them."""
+
+    def __init__(
+        self,
+        known: KnownLines,
+        buffer: RecordBuffer,
+        times: Times,
+        lines: LineCounter | None,
+        chains: ExceptionChains,
+        salt: str,
+    ) -> None:
+        self._known = known
+        self._buffer = buffer
+        self._times = times
+        self._lines = lines
+        self._chains = chains
+        self._salt = salt
+
+    def match_of(
+        self, known: KnownLine, rule: Rule, places: list[tuple[str, int, int]], line: bytes, offset: int
+    ) -> Match:
+        """The match of a rule in a line of this shape, without its newline; `places`: of its details."""
+        text = self._text_of(known, line)
+        time, severity, thread = None, "", None
+        if known.places.header is None:
+            key = unframed_key(self._salt, offset, text, rule.name)
+        else:
+            header = self._buffer.header_of(line)
+            if header is None:
+                raise ValueError(f"a line of a known shape has no header: {line!r}")
+            time, severity, thread = self._times.of(header), header.severity, header.thread
+            key = framed_key(header, text, rule.name)
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            time,
+            severity,
+            thread,
+            matched_lines(text, 0, len(text)),
+            rule.details_at(text, places),
+            key,
+            author_of(line, 0) if known.places.author else "",
+        )
+
+    def run(self, start: int, end: int) -> RepeatRun | None:
+        """The lines from the position `start` on that may be taken together; None if they are few or may not."""
+        run = find_run(self._buffer.data, start, end, self._known.repeating, self._buffer.begins_record)
+        if run is None or not all(map(self._have_times, run.groups)):
+            return None
+        authors = {group.author for group in run.groups if group.known.places.header is None}
+        return run if self._chains.is_first(authors, self._buffer.offset + start) else None
+
+    def matches(self, group: Group) -> Iterator[Match]:
+        """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
+        base = self._buffer.offset
+        offsets = [base + offset for offset in group.offsets]
+        for rule, places in group.known.found:
+            match_of = partial(self.match_of, group.known, rule, places)
+            if len(offsets) < LEAST:
+                yield from map(match_of, group.lines, offsets)
+                continue
+            keys_of = partial(self._keys_of, group.known, rule)
+            before = Repeats(group.lines[:-1], offsets[:-1], match_of, keys_of)
+            yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
+
+    def next(self, start: int, end: int) -> int:
+        """Where the first line begins from `start` on that may be taken together with others, or `end`."""
+        repeating, data = self._known.repeating, self._buffer.data
+        while start < end:
+            stop = self._buffer.line_end(start, end)
+            if shape(data[start : stop - 1]) in repeating:
+                return start
+            start = stop
+        return end
+
+    def _text_of(self, known: KnownLine, line: bytes) -> bytes:
+        if known.places.message is None:
+            return self._buffer.text_of(line)
+        start, stop = known.places.message
+        return line[start:stop] + b"\n"
+
+    def _keys_of(self, known: KnownLine, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        header, name = known.places.header, rule.name
+        if header is None:
+            texts = [self._text_of(known, line) for line in lines]
+            return [unframed_key(self._salt, *place, name) for place in zip(offsets, texts, strict=True)]
+        if known.places.message is None:
+            return framed_keys(header, lines, [self._buffer.text_of(line)[:-1][:KEYED_TEXT] for line in lines], name)
+        start, stop = known.places.message
+        upto = slice(start, min(stop, start + KEYED_TEXT))
+        return framed_keys(header, lines, [line[upto] for line in lines], name)
+
+    def _have_times(self, group: Group) -> bool:
+        """Whether each line of it that has a header gives a time by it in full."""
+        header = group.known.places.header
+        if header is None:
+            return True
+        minutes = {line[header.date : header.seconds]: line for line in group.lines}
+        return all(
+            not minute.startswith(_NO_DATE) and self._time_of(line) is not None for minute, line in minutes.items()
+        )
+
+    def _time_of(self, line: bytes) -> float | None:
+        header = self._buffer.header_of(line)
+        return None if header is None else self._times.of(header)
