@@ -27,7 +27,7 @@ class NoAnswerError(TpuwatchError):
 
 
 class Compiler:
-    """What `front.py` does, as one call a trial."""
+    """What `front/` does, as one call a trial."""
 
     def __init__(self, start: Callable[[], Child], logs: Path, on_stage: Callable[[str], None]) -> None:
         """`start` makes a child, `logs` is where libtpu writes in it, `on_stage` hears several times a second what is

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tpuwatch.program.targets import CompileTarget
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
-FRONT: Final = Path(__file__).with_name("front.py")
+FRONT: Final = Path(__file__).parent / "front" / "__main__.py"
 # The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
 _ENVIRONMENT: Final = {
     "TPU_SKIP_MDS_QUERY": "1",
@@ -72,9 +72,9 @@ class Trial:
     code_bytes: int | None = None
     message: str = ""  # of the compiler, where it refused
     unfinished: str | None = None  # why the compiler was not waited for: it fits without its code, which was not made
-    change: str | None = None  # of the program, to see what it would give: a name of `change.py`
+    change: str | None = None  # of the program, to see what it would give: a name of `front/change.py`
     problem: str | None = None  # why the changed program could not be compiled
-    graph: Mapping[str, Any] | None = None  # what `graph.py` counts
+    graph: Mapping[str, Any] | None = None  # what `front/graph.py` counts
     tensors: Sequence[Mapping[str, Any]] = ()  # the arguments of a device, the largest first
 
     @property

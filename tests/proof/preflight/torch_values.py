@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
-
-from tests.paths import ROOT
 
 
 def differences(name: str) -> dict[str, float]:
@@ -20,16 +17,12 @@ def differences(name: str) -> dict[str, float]:
     import torch
 
     from tests.proof.preflight import torch_programs
+    from tpuwatch.program.front.torch_step import TorchStep
 
-    spec = spec_from_file_location("torch_step", ROOT / "tpuwatch" / "program" / "torch_step.py")
-    assert spec is not None
-    assert spec.loader is not None
-    torch_step = module_from_spec(spec)
-    spec.loader.exec_module(torch_step)
     torch.manual_seed(0)
     given: Any = getattr(torch_programs, name)()
     torch_programs.step(*given)  # the optimizer's state is made
-    step = torch_step.TorchStep(torch_programs.step, given)
+    step = TorchStep(torch_programs.step, given)
     own = dict(_held(*given))
     result = jax.jit(step)(*[jax.numpy.asarray(own[one.path].detach().numpy().copy()) for one in step.lifted])
     loss = float(torch_programs.step(*given))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.paths import SHARED
-from tpuwatch.program import front
+from tpuwatch.program.front import memory
 from tpuwatch.program.layout import layout_of_size, parse_tensor
 
 RUNS = SHARED / "libtpu-logs" / "aot-oom"
@@ -31,7 +31,7 @@ def test_what_was_needed_and_what_there_was_is_read_of_each_refusal() -> None:
         if "hbm" not in text.lower() or "exceeds available" not in text:
             continue
         read += 1
-        needed, available = front._bytes(front._NEEDED, text), front._bytes(front._AVAILABLE, text)
+        needed, available = memory.needed_bytes(text), memory.available_bytes(text)
         generation = path.parent.name.removeprefix("oom-").partition("_")[0]
         assert available == int(AVAILABLE[generation] * (1 << 30)), path
         assert needed is not None, path

@@ -3,8 +3,7 @@
 The program runs once with tensors that have shapes and no values. What reaches PyTorch's kernels, the backward pass and
 the optimizer's updates among it, is recorded, and each of these ops becomes what torchax has for it in JAX. Weights,
 buffers and the optimizer's state, which the program changes where they are, become arguments and results.
-A part of `front.py`, which the user's interpreter runs: it imports nothing of tpuwatch, and needs PyTorch, and torchax
-0.0.13 or newer.
+It needs PyTorch, and torchax 0.0.13 or newer.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from .place import HERE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
 _PLACE = re.compile(r'File "([^"]+)", line ([0-9]+)')
 # Overloads for named dimensions: PyTorch 2.13 has them no more, and torchax 0.0.13 names them when it is imported.
 _REMOVED = (("prod", "dim_Dimname"), ("index_copy", "dimname"))
@@ -293,7 +293,7 @@ def hide_frames() -> None:
 
     if "torch" in sys.modules:
         found = [find_spec(name) for name in ("torch", "torchax")]
-        for directory in [_HERE, *(os.path.dirname(one.origin) for one in found if one is not None and one.origin)]:
+        for directory in [HERE, *(os.path.dirname(one.origin) for one in found if one is not None and one.origin)]:
             register_exclusion(directory)
 
 
@@ -355,7 +355,7 @@ def _users_place(package: str) -> str:
     frame: Any = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((package, _HERE, "<")):
+        if not name.startswith((package, HERE, "<")):
             return f'File "{name}", line {frame.f_lineno}'
         frame = frame.f_back
     return ""

@@ -1,8 +1,7 @@
 """What a program computes, counted over its StableHLO: FLOPs, bytes, and the shapes of what runs on the matrix units.
 
 The compiler's own cost analysis counts a loop's body once; here a body counts as often as it runs, wherever that
-stands in the program. `front.py` loads this file by its path in the user's interpreter: it imports nothing of tpuwatch,
-and walks whatever has MLIR's Python interface.
+stands in the program. It walks whatever has MLIR's Python interface.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from math import ceil, prod
-from pathlib import Path
 from typing import Any
+
+from .place import HERE
 
 MAX_ROWS = 400  # of different operations: those with the most FLOPs and bytes are kept, the rest is in the totals
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][A-Za-z0-9]*(?:<[^>]*>)?)")
 _CONVOLUTION = re.compile(r"\[([^]]*)\]x\[([^]]*)\]->\[([^]]*)\]")
 _NUMBERS = re.compile(r"-?[0-9]+")
 _PLACE = re.compile(r'"([^"]+\.py)":([0-9]+)')
-_HERE = str(Path(__file__).resolve().parent) + "/"
 _BITS = re.compile(r"[0-9]+")
 _MATRIX = {"dot_general", "dot", "convolution"}
 # They move memory, and are not fused into what uses them: bytes of the operands and results that are touched.
@@ -59,7 +58,7 @@ def summary(module: Any) -> dict[str, Any]:
 
 
 def arguments(module: Any) -> list[dict[str, Any]]:
-    """The arguments of a module's `main`, as `front.py` reports them of other programs."""
+    """The arguments of a module's `main`, as `Tpu.tensors` has them of other programs."""
     found = _Walk(module).functions.get("main")
     tensors = []
     for place, value in enumerate(found.regions[0].blocks[0].arguments if found is not None else ()):
@@ -414,7 +413,7 @@ def _place(one: Any) -> dict[str, Any] | None:
     """The user's line that an operation comes from, as far as its location says."""
     for file, line in _PLACE.findall(str(one.location)):
         if (
-            not file.startswith(_HERE)
+            not file.startswith(HERE)
             and "site-packages" not in file
             and "dist-packages" not in file
             and "/lib/python" not in file

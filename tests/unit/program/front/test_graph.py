@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tpuwatch.program import graph
+from tpuwatch.program.front import graph
 
 
 def counted_one_by_one(size: int, out: int, taps: int, stride: int, low: int, spread: int, taps_spread: int) -> int:

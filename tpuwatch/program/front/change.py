@@ -1,7 +1,4 @@
-"""Changes of a program that are compiled to see what they would give: bfloat16, rematerialisation, sharding.
-
-A part of `front.py`, which the user's interpreter runs: it imports nothing of tpuwatch.
-"""
+"""Changes of a program that are compiled to see what they would give: bfloat16, rematerialisation, sharding."""
 
 from __future__ import annotations
 
