@@ -133,10 +133,11 @@ def test_what_to_type_elsewhere_begins_with_what_it_needs(monkeypatch: pytest.Mo
 def test_a_command_that_is_interrupted_ends_with_all_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    wait, begun = subprocess.Popen.wait, tmp_path / "begun"
+    wait, begun, interruptions = subprocess.Popen.wait, tmp_path / "begun", ["Ctrl-C"]
 
     def interrupted(process: subprocess.Popen[bytes], timeout: float | None = None) -> int:
-        if timeout is None and not begun.exists():
+        if timeout is None and interruptions:
+            interruptions.clear()
             machine.wait_for(lambda: begun.exists() or None, 60)
             raise KeyboardInterrupt
         return wait(process, timeout)
