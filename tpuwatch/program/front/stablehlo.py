@@ -28,7 +28,8 @@ def parse(context: Any, module: Any) -> Any:
         else:
             message = f"this is no StableHLO: {str(error).strip()[:300]}"
         raise StopError("usage", message) from error
-    main = [one for one in parsed.body.operations if "sym_name" in one.attributes and one.name.value == "main"]
+    functions = [one for one in parsed.body.operations if one.operation.name == "func.func"]  # not a mesh, say
+    main = [one for one in functions if one.name.value == "main"]
     if not main:
         raise StopError("usage", "this StableHLO has no function named main")
     if any("?" in str(one) for one in main[0].type.inputs):
