@@ -157,7 +157,7 @@ man: $(VENV)/.run-stamp ## Write the man page from the parsers
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml
 
-# What reads the table while it is made anew finds an empty one, and derives all.
+# What reads the table while it is being written finds an empty one, and derives all.
 literals: $(VENV)/.run-stamp ## Write the table of literals from the rules, after a change to one of their patterns
 	$(BIN)/python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json
 

@@ -1,22 +1,19 @@
-"""`tpuwatch advise` as a process: a profile that a package in xprof's place tells of, wrong use, and Ctrl-C."""
+"""`tpuwatch advise` as a process: a profile as a package in xprof's place reads it, wrong use, and Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SECONDS = 120
-PAUSES = "import os, signal\nnew = os.environ['PID_FILE']\nopen(new + '~', 'w').write(str(os.getpid()))\n"
-PAUSES += "os.rename(new + '~', new)\nsignal.pause()\n"
+from tests.e2e.pid_fifo import PAUSES, SECONDS, has_ended, process_of
+
 # What xprof says of a TPU's steps, a third of which it is idle.
 COLUMNS = {"stepnum": "1", "tcComputeTimeMs": 6.0, "tcInfeedTimeMs": 1.0, "tcIdleTimeMs": 3.0}
 XPROF = f"""
@@ -41,7 +38,7 @@ TRAIN = "import tensorflow as tf\nds = tf.data.Dataset.range(9)\nds = ds.batch(8
 
 
 def advise(directory: Path, *words: str) -> subprocess.Popen[str]:
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{directory}/packages", "PID_FILE": f"{directory}/pid"}
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{directory}/packages", "PID_FIFO": f"{directory}/pid"}
     return subprocess.Popen(
         [sys.executable, "-m", "tpuwatch", "advise", *words],
         env=environ,
@@ -105,18 +102,14 @@ def test_what_is_no_option_is_refused(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_leaves_no_compiler_behind(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "jax.py").write_text(PAUSES)
     words = ("train:step", "--tpu", "v5e-1", "--python", sys.executable, "--memory-limit", "2GiB")
     with advise(tmp_path, *words) as process:
-        until = time.monotonic() + SECONDS
-        while not (tmp_path / "pid").exists():
-            assert time.monotonic() < until, "the child did not come to its import"
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        child = os.pidfd_open(int((tmp_path / "pid").read_text()))
+        child = process_of(tmp_path / "pid")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert select.select([child], [], [], SECONDS)[0], "the compiler goes on"
+    assert has_ended(child), "the compiler goes on"

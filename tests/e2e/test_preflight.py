@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.e2e.pid_fifo import has_ended, process_of
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -24,11 +25,9 @@ def test_nothing_is_left_of_one_that_is_ended(tmp_path: Path, number: signal.Sig
     command = subprocess.Popen(
         [sys.executable, "-m", "tpuwatch", *words], env=environ, stderr=subprocess.PIPE, text=True
     )
-    child = os.pidfd_open(int(started.read_text()))
+    child = process_of(started)
     command.send_signal(number)
     _, errors = command.communicate(timeout=60)
-    ended, _, _ = select.select([child], [], [], 60)
-    os.close(child)
     assert (command.returncode, "Traceback" in errors) == (130, False)
-    assert ended, "the child goes on"
+    assert has_ended(child), "the child goes on"
     assert not list((tmp_path / "temporary").iterdir())

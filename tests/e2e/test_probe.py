@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 120
-PAUSES = "import os, signal\nopen(os.environ['PID_FIFO'], 'w').write(str(os.getpid()))\nsignal.pause()\n"
+from tests.e2e.pid_fifo import PAUSES, SECONDS, has_ended, process_of
 
 
 @contextmanager
@@ -42,28 +40,19 @@ def probing(directory: Path, jax: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def child_of(directory: Path) -> int:
-    """A descriptor of the child process, once it imports its framework."""
-    with open(os.open(directory / "pid", os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as fifo:
-        assert select.select([fifo], [], [], SECONDS)[0], "the child did not come to its import"
-        return os.pidfd_open(int(fifo.read()))
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda one: one.name)
 def test_however_it_is_ended_no_child_is_left(tmp_path: Path, number: signal.Signals) -> None:
     with probing(tmp_path, PAUSES) as process:
-        child = child_of(tmp_path)
+        child = process_of(tmp_path / "pid")
         process.send_signal(number)
         process.wait(SECONDS)
         assert process.returncode == (130 if number is signal.SIGINT else -number)
-        ended, _, _ = select.select([child], [], [], SECONDS)
-        assert ended, "the child is left"
-        os.close(child)
+        assert has_ended(child), "the child is left"
 
 
 def test_a_second_probe_waits_for_nothing_and_says_why(tmp_path: Path) -> None:
     with probing(tmp_path, PAUSES) as process:
-        os.close(child_of(tmp_path))
+        os.close(process_of(tmp_path / "pid"))
         words = [
             sys.executable,
             "-m",

@@ -55,7 +55,7 @@ def test_a_node_that_recovers_after_a_refused_stop_is_not_stopped(fleet: Fleet, 
     outside.judged("train-1", "node_stuck", "unknown")
     outside.skip(LATER_SECONDS)
     wait_for(lambda: stops(fleet), "the first stop")
-    its_own.reply = status("train-1", "idle")  # first: with this word and a healthy node it would be decided anew
+    its_own.reply = status("train-1", "idle")  # first: with this word and a healthy node it would be decided again
     fleet.site.do("set", health="HEALTHY")
     outside.judged("train-1", "idle")
     fleet.site.do("clear", method="StopNode")

@@ -124,7 +124,7 @@ def test_changed_is_when_state_or_health_was_first_seen_so() -> None:
     assert convert(raw(state="STOPPED", health="TIMEOUT"), sick, 400).changed == 400
 
 
-def test_one_that_was_created_anew_is_another_node() -> None:
+def test_one_that_was_created_again_is_another_node() -> None:
     first = convert(raw(state="READY", create_time={"seconds": 10}), None, 100)
     assert convert(raw(state="READY", create_time={"seconds": 10}), first, 200).changed == 100
     assert convert(raw(state="READY", create_time={"seconds": 11}), first, 200).changed == 200

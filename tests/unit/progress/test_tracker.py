@@ -162,7 +162,7 @@ def test_output_tells_steps_and_the_time_between_them() -> None:
     assert (loop.name, loop.step, loop.step_seconds, loop.stepped) == ("train.log", 900, 0.5, NOW + 450)
 
 
-def test_another_run_in_the_same_output_begins_anew_and_another_epoch_of_a_bar_does_not() -> None:
+def test_another_run_in_the_same_output_starts_over_and_another_epoch_of_a_bar_does_not() -> None:
     lines = tracker()
     for at, step in enumerate((900, 1000, 50)):
         lines.output("/jobs/a.log", StepReport(step, step_seconds=1.0), pid=None, process=None, at=NOW + at)

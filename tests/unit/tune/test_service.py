@@ -126,7 +126,7 @@ def test_a_launch_that_gets_its_name_later_leaves_the_workload_that_it_was_count
     assert f"\n{SIZE}=" not in file.read_text()
 
 
-def test_what_earlier_runs_stored_is_decided_anew_by_each_configuration(advising: Side) -> None:
+def test_what_earlier_runs_stored_is_decided_again_by_each_configuration(advising: Side) -> None:
     advising.launched(launch())
     advising.settle()
     advising.watch = advising.made(overrides={SIZE: "8589934592"})

@@ -1,4 +1,4 @@
-"""`python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json` makes the table of literals anew."""
+"""`python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json` writes the table of literals."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 To derive those of all built-in rules takes longer than to read a hundred megabytes of log. So they are in a table,
 `rule_literals.json`, beside a checksum of what they were derived from: where that is another, as after a change or of a
-user's rule, they are derived. A test fails where the table is not up to date; `make literals` makes it anew.
+user's rule, they are derived. A test fails where the table is not up to date; `make literals` writes it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def render_table(rules: Iterable[Rule]) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    """By the id of a rule: the checksum, the literals, and those that are in any case. Empty while it is made anew."""
+    """By the id of a rule: the checksum, the literals, and those that are in any case. Empty while it is being written."""
     with contextlib.suppress(OSError, ValueError):
         table: dict[str, Any] = json.loads(TABLE.read_bytes())
         return table

@@ -282,7 +282,7 @@ class _Lowering:
 
 
 def shape_of(jax: Any, tensor: Any, sharding: Any) -> Any:
-    """Its shape and type in JAX, which has no 64 bits unless it is told to."""
+    """Its shape and type in JAX, which has 64 bits only where that is enabled."""
     kind = jax.dtypes.canonicalize_dtype(jax.numpy.dtype(str(tensor.dtype).removeprefix("torch.")))
     return jax.ShapeDtypeStruct(tuple(tensor.shape), kind, sharding=sharding)
 
@@ -368,5 +368,5 @@ def _at(node: Any) -> Callable[[Any], Any]:
 
 @functools.lru_cache(None)
 def _caller(file: str, line: int) -> Any:
-    """Calls a function from that line, for whoever looks at the stack: JAX, and the traceback of an exception."""
+    """Calls a function from that line, so that JAX and the traceback of an exception name it."""
     return eval(compile("\n" * (line - 1) + "lambda call: call()", file, "eval"))  # noqa: S307 (it is this text)

@@ -1,4 +1,4 @@
-"""A ledger whose file is damaged is kept under another name, and begins anew with what can be read of it."""
+"""A ledger whose file is damaged is kept under another name, and starts over with what can be read of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_what_is_not_damaged_or_not_ours_is_left_alone(tmp_path: Path, clock: Ma
     assert kept(ledger.path) == []
 
 
-def test_of_many_who_find_the_damage_at_once_one_begins_anew(ledger: SqliteLedger, clock: ManualClock) -> None:
+def test_of_many_who_find_the_damage_at_once_one_starts_over(ledger: SqliteLedger, clock: ManualClock) -> None:
     spoil(ledger.path, 0)
     done: list[int] = []
 
