@@ -67,6 +67,8 @@ class LogService:
             _OBSERVED_EVENTS,
         )
         self.stored_events = 0  # so far
+        self._files: list[FileStatus] = []
+        self._files_as_of: tuple[Follower, int] | None = None  # the follower and its changes
         self._answered = (-1, -1)  # events stored and version of the launches at the last answer
         self._answer_due = float("-inf")  # when an unchanged answer is due again
         self._living: list[Launch] = []  # launches that the last answer called alive
@@ -115,8 +117,12 @@ class LogService:
 
     def files(self, limit: int) -> list[FileStatus]:
         """Some of the followed files, those with the most unread bytes first; files that are open, or wait to be."""
-        known = islice(self.ingest.follower.files(), _COMPARED_FILES)
-        return sorted(known, key=lambda file: -file.lag_bytes)[:limit]
+        follower = self.ingest.follower
+        if self._files_as_of != (follower, follower.changes):
+            self._files_as_of = (follower, follower.changes)
+            known = islice(follower.files(), _COMPARED_FILES)
+            self._files = sorted(known, key=lambda file: -file.lag_bytes)
+        return self._files[:limit]
 
     @property
     def file_count(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -30,7 +31,6 @@ from tpuwatch.store import EventStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 PID = 42
 OURS = Origin(PID, "alice", "vm")
@@ -89,6 +89,32 @@ def test_of_very_many_files_only_some_are_described(tmp_path: Path, monkeypatch:
     assert scene.service.file_count == 100
     assert scene.service.reads()
     assert len(described) == 20
+    scene.service.close()
+    scene.store.close()
+
+
+def test_files_are_described_again_once_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, monkeypatch)
+    first, second = (scene.logs / f"tpu_driver.{number}" for number in range(2))
+    for path in (first, second):
+        path.write_text("words\n")
+
+    def sizes() -> dict[str, int]:
+        scene.clock.advance(2 * follow.ACTIVE_SECONDS)
+        scene.turn()
+        return {Path(file.path).name: file.size_bytes for file in scene.service.files(10)}
+
+    assert sizes() == sizes() == {"tpu_driver.0": 6, "tpu_driver.1": 6}
+    monkeypatch.setattr(follow, "FileStatus", None)
+    assert len(sizes()) == 2
+    monkeypatch.undo()
+    first.write_text("more words\n")
+    assert sizes() == {"tpu_driver.0": 11, "tpu_driver.1": 6}
+    second.unlink()
+    sizes()
+    assert sizes() == {"tpu_driver.0": 11}
+    third = first.rename(scene.logs / "tpu_driver.2")
+    assert sizes() == {third.name: 11}
     scene.service.close()
     scene.store.close()
 

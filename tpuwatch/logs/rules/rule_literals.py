@@ -57,7 +57,7 @@ def render_table(rules: Iterable[Rule]) -> str:
 
 @cache
 def _table() -> dict[str, Any]:
-    """By the id of a rule: the checksum, the literals, and those that are in any case. Empty while it is being written."""
+    """By the id of a rule: the checksum, the literals, and those that are in any case. Empty while written to."""
     with contextlib.suppress(OSError, ValueError):
         table: dict[str, Any] = json.loads(TABLE.read_bytes())
         return table

@@ -99,6 +99,7 @@ class Follower:
     ) -> None:
         """`first_run`: existing content is history. `wake` requests a poll() soon."""
         self.counters = FileCounters()
+        self.changes = 0  # goes up whenever files() may give something else
         self._scanner = scanner
         self._clock = clock
         self._wake = wake
@@ -160,7 +161,8 @@ class Follower:
         unread = any(log.unread for log in self._active.values())
         reading.more = unread or (self._closed.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
-        self._active = {key: log for key, log in self._active.items() if _is_active(log)}
+        if self._active or self._touched or self._closed.waiting:
+            self.changes += 1
         return reading
 
     def _select_active(self, now: float) -> None:
@@ -184,6 +186,8 @@ class Follower:
         changes = self._discovery.scan(force=force)
         for error in changes.refused:
             self.counters.refusals[error.reason] += 1
+        if changes.appeared or changes.vanished:
+            self.changes += 1
         urgent_since = self._clock.time() - ACTIVE_SECONDS
         for source, path, key, history in changes.appeared:
             log = self._open.get(key)
@@ -203,7 +207,7 @@ class Follower:
                 log.unlisted = True
 
     def _check(self, reading: LogReading) -> bool:
-        """Check the active files for changes. Returns whether one was truncated or rewritten."""
+        """Check the active files, and keep those of which something may come. Returns whether one was truncated."""
         truncations = self.counters.truncations
         for key, log in list(self._active.items()):
             rewrites, lost, mtime_ns, recent = log.rewrites, log.lost_bytes, log.mtime_ns, log.recent
@@ -218,6 +222,7 @@ class Follower:
                 self._note_loss(log.file.path, log.lost_bytes - lost, salt=recent[-1].state.get("salt", ""))
             if log.rewrites != rewrites or log.mtime_ns != mtime_ns:
                 self._touched.add(key)
+        self._active = {key: log for key, log in self._active.items() if _is_active(log)}
         return self.counters.truncations != truncations
 
     def _note_loss(self, path: str, size: int, *, key: FileKey | None = None, salt: str = "") -> None:
@@ -374,6 +379,7 @@ class Follower:
             return
         older, newer = sorted((other, log), key=_started)
         older.rotated = True
+        self._active[older.key] = older  # its last half line is complete
         self._newest[stream] = newer
 
     def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
@@ -465,7 +471,8 @@ class Follower:
 
 
 def _is_active(log: FollowedFile) -> bool:
-    return log.unread > 0 or log.unsettled or log.quiet_seconds < ACTIVE_SECONDS
+    open_end = log.unsettled or (log.has_partial_line and log.ended)
+    return log.unread > 0 or log.quiet_seconds < ACTIVE_SECONDS or open_end or log.suspect or log.gone
 
 
 def _last_turn(log: FollowedFile) -> int:

@@ -368,6 +368,7 @@ def test_a_quiet_file_that_an_event_names_is_read_at_once(site: Site) -> None:
     site.append(name(), HEADER + line(1))
     assert site.settle() == [1]
     site.settle(2 * ACTIVE_SECONDS)
+    site.poll()
     assert not site.follower._active
     site.follower.watch()
     site.append(name(), line(2))
