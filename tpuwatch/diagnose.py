@@ -43,7 +43,8 @@ _SOURCE_CODE = re.compile(
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
     | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
     | (?:\s{2,}[\w.]+|_?[A-Z][A-Z0-9_]{3,})\ =\ \(?[frbu]{0,2}["']
-    | \s+(?:log\w{0,9}|echo|printf)\s+["']
+    | \s+log\w{0,9}\s+["']
+    | \s*(?:echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
     | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
     | [+-]?\s{2,}(?:\#|//)\s
