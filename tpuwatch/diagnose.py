@@ -43,6 +43,9 @@ _SOURCE_CODE = re.compile(
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
     | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
     | (?:\s{2,}[\w.]+|_?[A-Z][A-Z0-9_]{3,})\ =\ \(?[frbu]{0,2}["']
+    | \s{2,}[\w.]+\ =\ [\w.]+\([^"'\n]{0,80}["']
+    | \s{2,}\w+=[frbu]{0,2}["'][^"'\n]{0,300}["'][,)]+$
+    | \s*(?:el)?if\s+(?:\[|(?:not\s+)?[\w.]+\s+(?:not\s+)?in\s+[\[({])
     | \s+log\w{0,9}\s+["']
     | \s*(?:echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
