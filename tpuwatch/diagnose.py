@@ -34,7 +34,7 @@ _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", 
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
-_TPU_WORDS = re.compile(r"(?i)(?<!edge)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
+_TPU_WORDS = re.compile(r"(?i)(?<!edge)(?<!ou)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
 
 # A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
 _SOURCE_CODE = re.compile(
@@ -43,9 +43,14 @@ _SOURCE_CODE = re.compile(
     | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
     | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
     | (?:\s{2,}[\w.]+|_?[A-Z][A-Z0-9_]{3,})\ =\ \(?[frbu]{0,2}["']
-    | \s+(?:log\w{0,9}|echo|printf)\s+["']
+    | \s{2,}[\w.]+\ =\ [\w.]+\([^"'\n]{0,80}["']
+    | \s{2,}\w+=[frbu]{0,2}["'][^"'\n]{0,300}["'][,)]+$
+    | \s*(?:el)?if\s+(?:\[|(?:not\s+)?[\w.]+\s+(?:not\s+)?in\s+[\[({])
+    | \s+log\w{0,9}\s+["']
+    | \s*(?:echo|printf)\s+["']
     | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
-    | \s{2,}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,)\]\s]{0,9}){1,9}$
+    | \s{2,}[\[({]{0,3}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,()\[\]\s]{0,9}){1,9}$
+    | \s{2,}[\w.]+,\ [frbu]{0,2}["'][^"'\n]{0,300}["']\)*:?$
     | [+-]?\s{2,}(?:\#|//)\s
     | [^`\n]{0,300}`[^`\n]{1,80}`[^`,\n]{0,20},\ `[^`\n]{1,80}`[^`,\n]{0,20},\ `  # a list of messages in a description
     """,
