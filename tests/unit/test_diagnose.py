@@ -207,6 +207,7 @@ def test_code_for_tpus_names_one_where_no_other_accelerator_is_named(beside: str
         ("tensor on cuda:0\nThe process gets killed, without output.\n", 0),
         ("name: GeForce GTX 1080 Ti\nDataLossError: corrupted record at 7\n", 0),
         ("CUDA error: illegal address\nstep 7 loss: nan\n", 0),
+        ("CUDA error: illegal address\nDataLossError: corrupted output record at 7\n", 0),
         ("tensor on cuda:0, then a run on TPU v3\nKeyboardInterrupt\n", 1),
         ("name: GeForce GTX 1080 Ti\nRan out of memory in memory space hbm. Used 2.00G of 1.00G hbm.\n", 1),
         ("KeyboardInterrupt\n", 1),

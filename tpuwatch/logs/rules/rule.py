@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
 _MACHINE = "VMs?|nodes?|pods?|slices?|workers?|hosts?|machines?|chips?|devices?|cores?|runtimes?|clusters?|instances?"
 _PROGRAM = (
-    r"training|trainer|process(?:es)?|programs?|jobs?|codes?|scripts?|runs?|commands?|notebooks?|kernel|model|examples?"
-    r"|cells?|sessions?|server|engine|calls?|function|fit|initiali[sz]ation|compil\w+|evaluation|loop|step|tasks?"
+    r"(?:pre-?)?training|trainer|pipelines?|process(?:es)?|programs?|jobs?|codes?|scripts?|runs?|commands?|notebooks?|kernel|model|examples?"
+    r"|cells?|sessions?|server|engine|calls?|functions?|methods?|xmp\.spawn|spawn|fit|initiali[sz]ation|compil\w+|evaluation|loop|step|tasks?"
     r"|screen|progress|operation|execution|inference|tests?|checkpoint\w*|saving|loading|backend"
 )
 # Macros that patterns may use.

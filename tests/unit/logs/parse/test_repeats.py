@@ -132,7 +132,7 @@ def test_what_is_taken_together_is_what_each_line_is_by_itself(scanner: Scanner,
     rng = random.Random(11)
     repeats = [compare(scanner, hostile(rng), rng) for _ in range(texts)]
     assert sum(map(bool, repeats)) > texts // 3
-    assert sum(repeats) > 15 * texts  # 20 to 55 of each text, by the examples that the rules have
+    assert sum(repeats) > 15 * texts  # 42 on average; which examples are drawn changes with the catalogue
 
 
 @pytest.mark.parametrize("prefix", ["", "(Worker pid=71, ip=10.0.0.1) ", "(head, rank=0, pid=12) "])
