@@ -33,9 +33,12 @@ MACROS = {
     "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
     "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
     "{COUNT}": r"[0-9][0-9,]*",
+    # Packages whose releases must fit together on a TPU.
+    "{LIBRARY}": r"jax|jaxlib|libtpu|flax|optax|orbax|chex|haiku|torch_xla|torch_tpu|torchax|torch|tensorflow|vllm"
+    r"|tpu_inference|transformers|qwix|tunix|[Mm]ax[Tt]ext|jetstream",
     # For what people write: a TPU, and what can hang.
-    "{TPU}": rf"[\x27\"`*]{{0,2}}(?:(?:Cloud ?)?TPUs?(?:[ -]?(?:{_MACHINE}))?|libtpu|v[2-6][ep]?-[0-9]+"
-    r"|TPUv?[2-7][\w-]*)[\x27\"`*]{0,2}",
+    "{TPU}": rf"[\x27\"`*]{{0,2}}\b(?:(?:Cloud ?)?TPUs?(?:[ -]?(?:{_MACHINE}))?|libtpu|v[2-6][ep]?-[0-9]+"
+    r"|v[56][ep]|v7x|TPUv?[2-7][\w-]*)\b[\x27\"`*]{0,2}",
     "{THING}": rf"(?:{_MACHINE}|{_PROGRAM}|TPUs?|TPUv[\w-]+|it|this|which|everything)",
 }
 
