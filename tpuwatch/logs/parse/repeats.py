@@ -9,7 +9,7 @@ lines of which nothing comes, and marks.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, compress, count, pairwise, repeat
 from operator import add, is_, itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -42,6 +42,10 @@ class Repeats:
         """The matches that these stand for, or the last so many of them, in order."""
         first = 0 if last is None else max(0, len(self) - last)
         return map(self.match_of, self.lines[first:], self.offsets[first:])
+
+    def after(self, number: int) -> Repeats:
+        """These without the first so many."""
+        return replace(self, lines=self.lines[number:], offsets=self.offsets[number:])
 
     def keys(self) -> list[bytes]:
         """The keys of these matches, in order."""
