@@ -118,13 +118,14 @@ def _each(records: Iterable[RecognisedRecord], groups: Mapping[Cause, _Group]) -
         if record.repeats is None or record.event is None:
             yield record
             continue
-        group = groups.get(record.event.cause)
-        if group is not None and group.is_full:
-            yield record
-            continue
+        given = 0
         for match in record.repeats.matches():
+            group = groups.get(record.event.cause)
+            if group is not None and group.is_full:
+                break
             yield RecognisedRecord.from_match(match, record.event.file, record.event.observed)
-        yield replace(record, repeats=None)
+            given += 1
+        yield replace(record, repeats=record.repeats.after(given) if given < len(record.repeats) else None)
 
 
 def _where_prose_counts(groups: list[_Group], marks: set[str]) -> list[_Group]:

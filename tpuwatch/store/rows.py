@@ -42,6 +42,14 @@ INSERT_EVENT = """INSERT INTO events
     WHERE NOT EXISTS (SELECT 1 FROM repeats WHERE key = ?2) ON CONFLICT (key) DO NOTHING"""
 INSERT_REPEAT = """INSERT INTO repeats (key, event)
     SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM events WHERE key = ?1) ON CONFLICT (key) DO NOTHING"""
+# All of an event in one statement, which takes a third of the time of as many: their keys, joined, their number and the
+# length of each.
+INSERT_REPEATS = """WITH RECURSIVE
+    places (place) AS (SELECT 0 UNION ALL SELECT place + 1 FROM places WHERE place < ?3 - 1),
+    found (key) AS (SELECT substr(?1, place * ?4 + 1, ?4) FROM places)
+    INSERT INTO repeats (key, event)
+    SELECT key, ?2 FROM found WHERE NOT EXISTS (SELECT 1 FROM events WHERE events.key = found.key)
+    ON CONFLICT (key) DO NOTHING"""
 # The event of a key: its own, or the one that it is stored with.
 SELECT_HOLDER = """SELECT id FROM events WHERE key = ?1
     UNION ALL SELECT event FROM repeats WHERE key = ?1"""
@@ -112,6 +120,11 @@ def event_rows(events: Sequence[Event], first_id: int) -> list[Row]:
         )
         for number, event in enumerate(events, first_id)
     ]
+
+
+def repeats_row(keys: Sequence[bytes], event: int) -> Row:
+    """The values of INSERT_REPEATS for records that are stored with the event of this id: keys of the same length."""
+    return b"".join(keys), event, len(keys), len(keys[0])
 
 
 def event_of(row: Row) -> Event | None:

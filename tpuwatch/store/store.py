@@ -325,8 +325,11 @@ class EventStore(StoreReads):
         found = connection.execute(rows.SELECT_HOLDER, (repetition.event.key,)).fetchone()
         holder = 0 if found is None else found[0]
         last = connection.execute("SELECT coalesce(max(id), 0) FROM repeats").fetchone()[0]
-        connection.executemany(rows.INSERT_REPEAT, [(key, holder) for key in repetition.keys])
-        new = [key for (key,) in connection.execute("SELECT key FROM repeats WHERE id > ?", (last,))]
+        before = connection.total_changes
+        connection.execute(rows.INSERT_REPEATS, rows.repeats_row(repetition.keys, holder))
+        new = list(repetition.keys)
+        if connection.total_changes - before < len(new):
+            new = [key for (key,) in connection.execute("SELECT key FROM repeats WHERE id > ?", (last,))]
         if new:
             connection.execute(rows.ADD_REPEATS, (holder, len(new), repetition.since))
         return new

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _DECORATION = re.compile(
     rb"""(?:\x1b\[[0-9;]{0,16}m){0,3}(?:
       \[\d{1,6},\d{1,6}\]<std(?:err|out)>:\ ?             # mpirun
-    | \[(?:rank|worker|task|host|process)?[ :_-]?\d{1,6}\]:?\ ?
+    | \[(?:rank|worker|task|host|process|default)?[ :_-]?\d{1,6}\]:?\ ? # torchrun: [default0]:
     | \([A-Za-z][\w.,=\ :-]{0,60}pid=\d{1,10}[^)\n]{0,60}\)\ ? # ray, vllm, SkyPilot
     | (?:rank|worker|task|host|process)?[ :_-]?\d{1,6}:\ +(?=\S)  # srun -l, gcloud --worker=all
     | [\w.-]{1,60}[-_]\d{1,6}\ {0,8}\|\ ?                 # docker compose
@@ -71,6 +71,9 @@ TEXT_BREAK = re.compile(
     rb"Traceback \(most recent call last\)|\*\*\* SIG|\[ *\d{1,9}\.\d{6}\] |\{\""
     rb"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)[: ]|(?:\[|\| )(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {0,4}[]|]"
     rb"|[A-Za-z_][\w.]{0,120}(?:Error|Exception|Interrupt|Warning|Exit)\b"
+    # A step of training with something measured, and a bar of steps.
+    rb"|(?:(?:[Cc]ompleted |[Gg]lobal[_ ]|[Tt]rain(?:ing)?[_ :])?(?:[Ss]tep|[Ee]poch|[Ii]ter(?:ation)?)[ =:#[]{1,3}"
+    rb"| ?\d{1,9}/\d{1,9} \[| ?\d{1,3}%\|)(?=[^\n]{0,300}(?:[Ll]oss|[a-z]/s))|\{'(?:eval_|train_)?loss'"
 )
 
 _CREATED = re.compile(rb"\ALog file created at: (\d{4})/(\d\d)/(\d\d) ")
@@ -116,6 +119,10 @@ class HeaderPlaces(NamedTuple):
         """Month, day, hour and minute of the record, two digits each."""
         month_and_day = line[self.date : self.clock - 1].replace(b"-", b"")[-4:]
         return int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
+
+    def second(self, line: bytes) -> int:
+        """The whole seconds of the record's time."""
+        return int(line[self.seconds : self.fraction])
 
 
 def header_places(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> HeaderPlaces | None:

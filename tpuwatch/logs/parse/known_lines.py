@@ -8,7 +8,8 @@ of that shape has the same matches, with details in the same places.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, cast
 
 from tpuwatch.logs.parse.exception_chains import MARKS
 from tpuwatch.logs.parse.frame import without_colours
@@ -21,47 +22,74 @@ if TYPE_CHECKING:
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.rules.catalogue import Rule
 
-_MAX_SHAPES: Final = 64  # of a stream: there may be hundreds
+    Places = list[tuple[str, int, int]]
+
+_MAX_SHAPES: Final = 512  # of a stream: there may be hundreds
 _MAX_LINE: Final = 1024  # bytes
 _MICROSECONDS: Final = 6  # digits of a second; with more, a float near the next second is rounded up
 _CODED: Final = b"\\u"  # a character by its number, of which digits are part
+_LOOKS: Final = 16  # lines of unknown shapes that are looked at among those of a run; and one in so many
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class KnownLine:
     """A shape of lines that are records each, and what comes of each."""
 
-    found: tuple[tuple[Rule, list[tuple[str, int, int]]], ...]  # the rules of the matches, and where the details are
+    found: tuple[tuple[Rule, Places], ...]  # the rules of the matches, and where the details are
     literals: frozenset[int]
     report: int | None  # the literal where a report begins: it ends where that is repeated
     places: LinePlaces
 
+    @cached_property
+    def faults(self) -> tuple[tuple[Rule, Places], ...]:
+        """What of `found` is a fault."""
+        return tuple(one for one in self.found if one[0].cause is not None)
+
+    @cached_property
+    def marks(self) -> tuple[tuple[Rule, Places], ...]:
+        """What of `found` is a mark."""
+        return tuple(one for one in self.found if one[0].cause is None)
+
     @property
     def may_repeat(self) -> bool:
-        """Whether lines of this shape are all of the same faults, with the same remedies."""
+        """Whether lines of this shape are all of the same faults, with the same remedies, or of none.
+
+        Beside that there are only marks of which some are enough.
+        """
         if self.places.header is not None and self.places.header.digits > _MICROSECONDS:
             return False
-        rules = [rule for rule, _ in self.found]
-        return bool(rules) and all(rule.cause is not None and not rule.has_thresholds for rule in rules)
+        return all(rule.enough if rule.cause is None else not rule.has_thresholds for rule, _ in self.found)
 
     def goes_before(self, following: KnownLine) -> bool:
-        """Whether a record of this shape ends where one of the other begins: a report does where its literal is."""
-        return self.report is None or self.report in following.literals
+        """Whether a record of this shape ends where one of the other begins, whatever their digits are.
+
+        A report does where its literal is repeated, and where a line has no header.
+        """
+        return self.report is None or self.report in following.literals or following.places.header is None
 
 
 class KnownLines:
-    """What came of the lines of one stream, by their shape."""
+    """What came of the lines of one stream, by their shape. Lines are without their newlines."""
 
     def __init__(self, scanner: Scanner, buffer: RecordBuffer) -> None:
-        self.repeating: dict[bytes, KnownLine] = {}  # by the shape without its newline: what may be taken together
         self._scanner = scanner
         self._buffer = buffer
         self._seen: set[bytes] = set()
         self._known: dict[bytes, KnownLine | None] = {}  # None: more than the line matters
+        self._repeating: dict[bytes, KnownLine] = {}  # of them, what may be taken together
+
+    def __bool__(self) -> bool:
+        """Whether there is something that may be taken together."""
+        return bool(self._repeating)
 
     def get(self, line: bytes) -> KnownLine | None:
         """What came of lines of that shape; None if it is not known."""
         return self._known.get(shape(line)) if self._known else None
+
+    def is_repeating(self, line: bytes) -> bool:
+        """Whether a line is a fault that may be taken together with others."""
+        known = self._repeating.get(shape(line))
+        return known is not None and bool(known.faults)
 
     def add(self, line: bytes, rules: Iterable[Rule]) -> None:
         """Matches of these rules came of a record that is this line.
@@ -71,29 +99,79 @@ class KnownLines:
         form = shape(line)
         if form in self._known or not form or len(form) > _MAX_LINE:
             return
+        self._make_room()
         if form in self._seen:
             known = self._known[form] = self._look(line, tuple(rules))
-            if known and known.may_repeat:
-                self.repeating[form.removesuffix(b"\n")] = known
+            if known is not None and known.may_repeat:
+                self._repeating[form] = known
+        self._seen.add(form)
+
+    def each(self, block: bytes) -> tuple[list[KnownLine], list[bytes]]:
+        """What comes of the whole lines at the beginning of a block, as far as it may be taken together; the lines."""
+        lines, forms = block.split(b"\n"), shape(block).split(b"\n")
+        found = list(map(self._repeating.get, forms[:-1]))
+        looks = _LOOKS + len(found) // _LOOKS
+        for at in [number for number, one in enumerate(found) if one is None]:
+            one = self._repeating.get(forms[at])
+            if one is None and looks:
+                looks -= 1
+                one = self._nothing(forms[at], lines[at])
+            if one is None:
+                del found[at:]
+                break
+            found[at] = one
+        return cast("list[KnownLine]", found), lines[: len(found)]
+
+    def ends(self, known: KnownLine, line: bytes, following: bytes) -> bool:
+        """Whether a record that is this line, of a known shape, ends where the following line begins."""
+        if known.report is not None and (header := self._buffer.header_of(following)) is not None:
+            after, own = self.get(following), self._buffer.header_of(line)
+            if after is None or known.report not in after.literals:
+                return own is not None and not header.same_report(own)
+        return self._buffer.begins(following)
+
+    def _make_room(self) -> None:
         if len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
             self._known.clear()
-            self.repeating.clear()
-        self._seen.add(form)
+            self._repeating.clear()
+
+    def _nothing(self, form: bytes, line: bytes) -> KnownLine | None:
+        """That nothing comes of a line: it begins a record, and what rules look for is not in it."""
+        if form in self._known or len(line) > _MAX_LINE or not self._buffer.begins(line):
+            return None
+        bare, _ = without_colours(line)
+        literals, patterns = self._scanner.literals.find(bare), self._scanner.patterns
+        if literals and (patterns is None or patterns.confirmed(literals, bare, frozenset())):
+            return None
+        numbers = frozenset(number for _, number in literals)
+        known = KnownLine((), numbers, None, self._buffer.places_of(line))
+        if form not in self._seen:
+            if len(self._seen) < _MAX_SHAPES:
+                self._seen.add(form)
+        elif not self._may_be_numbered(bare) and not self._digits_matter(numbers, self._buffer.text_of(line)):
+            self._known[form] = self._repeating[form] = known
+        return known
+
+    def _digits_matter(self, literals: Iterable[int], text: bytes) -> bool:
+        called = {rule for number in literals for rule in self._scanner.literals.rules[number]}
+        return any(rule.continues or rule.tentative or rule.may_tell_digits_apart(text) for rule in called)
+
+    def _may_be_numbered(self, bare: bytes) -> bool:
+        """Whether another line of its shape may have a literal with digits."""
+        others = alike(bare).lower()
+        return any(literal in others for literal in self._scanner.numbered_literals)
 
     def _look(self, line: bytes, found: tuple[Rule, ...]) -> KnownLine | None:
         literals = self._scanner.literals
         bare, _ = without_colours(line)
         numbers = [number for _, number in literals.find(bare)]
-        called = {rule for number in numbers for rule in literals.rules[number]}
-        line = line.removesuffix(b"\n")
         text = self._buffer.text_of(line)
-        if any(rule.continues or rule.tentative or rule.may_tell_digits_apart(text) for rule in called):
+        if self._digits_matter(numbers, text):
             return None
         if any(rule.mark in MARKS or (rule.enough and rule.cause is not None) for rule in found):
             return None
-        others = alike(bare).lower()
-        if any(literal in others for literal in self._scanner.numbered_literals):
+        if self._may_be_numbered(bare):
             return None
         places = self._buffer.places_of(line)
         if places.message is None and _CODED in line:

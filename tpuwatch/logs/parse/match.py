@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.model import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tpuwatch.logs.parse.frame import Header, HeaderPlaces
     from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.rules.catalogue import Rule
 
 TEXT_KEPT: Final = 2000  # bytes of the matched lines that a match holds
+_DIGEST_BYTES: Final = 12  # of the key of a record, after its time
 KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
 
 
@@ -71,26 +73,28 @@ def framed_key(header: Header, text: bytes, name: str) -> bytes:
     Time comes first, so that the index of the store grows at its end.
     """
     minute = int(header.date.replace(b"-", b"")[-4:] + header.clock[:2] + header.clock[3:5])
-    time = int(minute * 60 + header.second) & 0xFFFFFFFF
-    return time.to_bytes(4, "big") + _digest(12, header.raw, text[:KEYED_TEXT].partition(b"\n")[0], name.encode())
+    line = text[:KEYED_TEXT].partition(b"\n")[0]
+    return _key_time(minute, header.second) + _digest(_DIGEST_BYTES, header.raw, line, name.encode())
 
 
-def framed_keys(places: HeaderPlaces, lines: Iterable[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
+def _key_time(minute: int, second: float) -> bytes:
+    return (int(minute * 60 + second) & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def framed_keys(places: HeaderPlaces, lines: Sequence[bytes], texts: Iterable[bytes], name: str) -> list[bytes]:
     """The keys of records of one line each, which have their headers in the same places.
 
     `texts`: of each the text without a newline, or as much of it as a key is made from.
     """
-    start, stop, date, seconds, fraction = places.start, places.stop, places.date, places.seconds, places.fraction
-    tail, blake2b = b"\0" + name.encode(), hashlib.blake2b
-    keys, minutes = list[bytes](), dict[bytes, int]()
-    for line, text in zip(lines, texts, strict=True):
-        minute = minutes.get(line[date:seconds])
-        if minute is None:
-            minute = minutes[line[date:seconds]] = places.minute(line)
-        second = (minute * 60 + int(line[seconds:fraction])) & 0xFFFFFFFF
-        record = line[start:stop] + b"\0" + text + tail
-        keys.append(second.to_bytes(4, "big") + blake2b(record, digest_size=12).digest())
-    return keys
+    moments = list(map(itemgetter(slice(places.date, places.fraction)), lines))
+    headers = map(itemgetter(slice(places.start, places.stop)), lines)
+    of_moment = dict(zip(moments, lines, strict=True))  # a line of each
+    times = {moment: _key_time(places.minute(line), places.second(line)) for moment, line in of_moment.items()}
+    tail, blake2b = name.encode(), hashlib.blake2b
+    return [
+        times[moment] + blake2b(b"\0".join((header, text, tail)), digest_size=_DIGEST_BYTES).digest()
+        for moment, header, text in zip(moments, headers, texts, strict=True)
+    ]
 
 
 def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:

@@ -27,7 +27,7 @@ from tpuwatch.logs.parse.storm import Storm
 from tpuwatch.logs.parse.tentative import TentativeMatches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tpuwatch.logs.parse.frame import Header
     from tpuwatch.logs.parse.records import CleanText, LogRecord
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _CACHED = 64  # records whose matches are cached
 _MISSING: tuple[str, dict[str, Any]] = ("", {})
 _REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
+_FIRST = 32 * 1024  # bytes of a stream that show whether it begins with a storm: more is not searched before
+_PIECE = 64 * 1024  # bytes that are searched before it is tried again to take known lines together
 _TRIES = 8  # known lines, after which it is tried to take those that follow together
 
 
@@ -118,6 +120,8 @@ class LogParser:
 
     def feed(self, data: bytes) -> list[Match]:
         """Take the next bytes; returns the matches that are final now."""
+        if not self._buffer.offset and len(data) > _FIRST:
+            return [*self.feed(data[:_FIRST]), *self.feed(data[_FIRST:])]
         if self._lines is not None:
             self._lines.append(data)
         self._buffer.append(data)
@@ -204,7 +208,8 @@ class LogParser:
                 return False
             walk.upto = walk.base = max(walk.upto, walk.limit)
             if not self._take_run(walk):
-                self._scan_on(walk, walk.end, walk.upto)
+                after = self._buffer.line_end(walk.upto + _PIECE, walk.end)
+                self._scan_on(walk, self._storm.next(after, walk.end), walk.upto)
         return True
 
     def _scan_on(self, walk: _Walk, limit: int, start: int) -> None:
@@ -307,37 +312,45 @@ class LogParser:
         return True
 
     def _next_run(self, start: int, end: int) -> RepeatRun | None:
-        if not self._fold or self._tentative or not self._known.repeating:
+        if not self._fold or self._tentative or not self._known:
             return None
         return self._storm.run(start, end)
 
     def _together(self, run: RepeatRun, matches: list[Match]) -> int:
-        """Add the matches of known lines in a row; where they end."""
+        """Add the matches of known lines in a row; where they end.
+
+        Of the marks between faults those at the beginning and after the last fault of each group are enough.
+        """
         self._in_storm = True
-        first = len(matches)
+        first, upto = len(matches), self._buffer.offset + run.start
         for group in run.groups:
-            found = list(self._storm.matches(group))
-            matches += found
-            if group.known.places.header is not None:
-                self._under.update({match.rule.name: match.offset for match in found})
-            self._count(found, self._buffer.offset + group.offsets[-1] + len(group.lines[-1]) + 1)
+            last = group.offsets[-1]
+            matches += self._marks_of(run, upto, last)
+            matches += self._counted(list(self._storm.matches(group)), last + len(group.lines[-1]) + 1)
+            upto = last
+        matches += self._marks_of(run, upto, self._buffer.offset + run.stop)
         self._chains.add(matches[first:])
         return run.stop
+
+    def _marks_of(self, run: RepeatRun, start: int, stop: int) -> Iterator[Match]:
+        for mark in self._storm.marks(run, start, stop, self._enough):
+            yield from self._counted([mark], stop)
+
+    def _counted(self, found: list[Match], stop: int) -> list[Match]:
+        self._under.update({match.rule.name: match.offset for match in found if match.severity})
+        self._count(found, stop)
+        return found
 
     def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
         """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
         if self._tentative:
             return None
         data, start, stop = self._buffer.data, *self._buffer.line_around(position, end)
-        known = self._known.get(data[start:stop]) if stop < end else None
-        if known is None:
+        line = data[start : stop - 1]
+        known = self._known.get(line) if stop < end else None
+        if known is None or not self._known.ends(known, line, self._buffer.line_at(stop)):
             return None
-        after = self._known.get(data[stop : self._buffer.line_end(stop, end)])
-        if after is None and (known.report is not None or not self._buffer.begins_record(stop)):
-            return None
-        if after is not None and known.report is not None and known.report not in after.literals:
-            return None
-        offset, line = self._buffer.offset + start, data[start : stop - 1]
+        offset = self._buffer.offset + start
         found = [
             self._storm.match_of(known, rule, places, line, offset)
             for rule, places in known.found
@@ -360,7 +373,7 @@ class LogParser:
             return
         if record.header is not None and any(match.time is None for match in found):
             return
-        self._known.add(self._buffer.data[record.start : record.stop], [match.rule for match in found])
+        self._known.add(self._buffer.data[record.start : record.stop - 1], [match.rule for match in found])
 
     # -- matches
 

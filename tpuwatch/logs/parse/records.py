@@ -144,6 +144,11 @@ class RecordBuffer:
         found = self.data.find(b"\n", position, end)
         return end if found < 0 else found + 1
 
+    def line_at(self, start: int) -> bytes:
+        """The line that begins at `start`, without its newline."""
+        end = self.data.find(b"\n", start)
+        return self.data[start:] if end < 0 else self.data[start:end]
+
     def line_around(self, position: int, end: int) -> tuple[int, int]:
         """Where the line that holds `position` begins and ends, up to `end`."""
         return self._line_start(position), self.line_end(position, end)
@@ -155,6 +160,10 @@ class RecordBuffer:
     def header_of(self, line: bytes) -> Header | None:
         """The header of a line of this stream."""
         return parse_header(line, 0, self.pattern, self._text)
+
+    def begins(self, line: bytes) -> bool:
+        """Whether a line of this stream begins a record."""
+        return self.header_of(line) is not None or (self._text and _is_break(line, 0))
 
     def places_of(self, line: bytes) -> LinePlaces:
         """Where header, message and author are in a line of this stream, which has no newline."""
@@ -300,7 +309,7 @@ class RecordBuffer:
             newline = self.data.find(b"\n", start)
             stop = newline + 1 if newline >= 0 else len(self.data)
             header = parse_header(self.data, start, self.pattern, self._text)
-            breaks = header is None and self._text and self._is_break(start)
+            breaks = header is None and self._text and _is_break(self.data, start)
             line = _Line(self.offset + stop, header, breaks=breaks)
             if newline >= 0:  # an incomplete line may be a header, or another, when more has come
                 self._lines[self.offset + start] = line
@@ -315,10 +324,11 @@ class RecordBuffer:
         """Whether an unframed line begins a new record."""
         return self._text and self._line(start).breaks
 
-    def _is_break(self, start: int) -> bool:
-        return TEXT_BREAK.match(self.data, start + decoration_length(self.data, start)) is not None
-
     def _line_start(self, position: int) -> int:
         lowest = max(0, position - MAX_RECORD)
         found = self.data.rfind(b"\n", lowest, position)
         return lowest if found < 0 else found + 1
+
+
+def _is_break(text: bytes, start: int) -> bool:
+    return TEXT_BREAK.match(text, start + decoration_length(text, start)) is not None

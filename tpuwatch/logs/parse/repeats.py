@@ -1,26 +1,29 @@
 """Lines of a storm, taken together: records of known shapes in a row, and what comes of all without looking at each.
 
 All lines of a shape have the same length, and the same fields in the same places. So a block of them is split and
-sorted by shape at once. The last line of a shape is a match; those before it are its repeats, of which only the keys
-are made. They give the matches that they stand for when these are asked for.
+sorted by shape at once. Of a shape that is a fault the last line is a match; those before it are its repeats, of which
+only the keys are made. They give the matches that they stand for when these are asked for. Between them there may be
+lines of which nothing comes, and marks.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import accumulate, compress, count, pairwise, repeat
+from operator import add, is_, itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tpuwatch.logs.rules.digits import shape
-
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tpuwatch.logs.parse.known_lines import KnownLine
+    from tpuwatch.logs.parse.known_lines import KnownLine, KnownLines
     from tpuwatch.logs.parse.match import Match
+    from tpuwatch.logs.parse.records import RecordBuffer
 
-LEAST: Final = 8  # lines in a run, and of a shape in it: fewer are matches of their own
-_WINDOWS: Final = (4 << 10, 32 << 10, 256 << 10)  # bytes that are split at once: the next if all lines are known
+LEAST: Final = 8  # faults in a run, and of a shape in it: fewer are matches of their own
+_WINDOWS: Final = (16 << 10, 128 << 10, 1 << 20)  # bytes that are split at once: the next if all lines are known
+_SPARSE: Final = 32 << 10  # bytes: a run has a fault in so many at least, or a plain scan is faster
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,65 +43,99 @@ class Repeats:
         first = 0 if last is None else max(0, len(self) - last)
         return map(self.match_of, self.lines[first:], self.offsets[first:])
 
+    def after(self, number: int) -> Repeats:
+        """These without the first so many."""
+        return replace(self, lines=self.lines[number:], offsets=self.offsets[number:])
+
     def keys(self) -> list[bytes]:
         """The keys of these matches, in order."""
         return self.keys_of(self.lines, self.offsets)
 
 
 class Group(NamedTuple):
-    """The lines of a run that are of one form and one author, and their offsets."""
+    """The lines of a run that are faults, of one shape and one author, and their offsets."""
 
     known: KnownLine
     author: str
-    lines: list[bytes]
-    offsets: list[int]
+    lines: Sequence[bytes]
+    offsets: Sequence[int]
+
+
+class MarkedLine(NamedTuple):
+    """A line of a run that has marks."""
+
+    offset: int
+    known: KnownLine
+    line: bytes
 
 
 class RepeatRun(NamedTuple):
-    """Lines of known forms, one after the other."""
+    """Lines of known shapes, one after the other, `start` and `stop` as positions, others as offsets in the stream."""
 
-    groups: list[Group]  # by where they end
+    start: int
     stop: int  # where the next line begins
+    groups: list[Group]  # by where they end
+    marks: list[MarkedLine]
 
 
-def find_run(
-    data: bytes, start: int, end: int, known: Mapping[bytes, KnownLine], begins_record: Callable[[int], bool]
-) -> RepeatRun | None:
-    """The run that begins at `start`; None if it is short.
+def find_run(buffer: RecordBuffer, known: KnownLines, start: int, end: int) -> RepeatRun | None:
+    """The run that begins at the position `start`; None if there are few faults in it.
 
-    Its last line is followed by one that begins a record, as `begins_record` says of a position.
+    Its last line is followed by one that begins a record.
     """
-    block = b""
     found: list[KnownLine] = []
+    lines: list[bytes] = []
     for size in _WINDOWS:
-        block = data[start : min(start + size, end)]
-        each = list(map(known.get, shape(block).split(b"\n")[:-1]))
-        count = each.index(None) if None in each else len(each)
-        found = [one for one in each[:count] if one is not None]
-        if count < len(each) or start + len(block) >= end:
+        block = buffer.data[start : min(start + size, end)]
+        found, lines = known.each(block)
+        if len(found) < block.count(b"\n") or start + len(block) >= end:
             break
-    if len(found) < LEAST:
-        return None
-    lines = block.split(b"\n", len(found))[: len(found)]
-    if not all(one.goes_before(other) for one, other in set(pairwise(found))):
-        breaks = (number for number, (one, other) in enumerate(pairwise(found)) if not one.goes_before(other))
-        del found[next(breaks) :]
-    stop = start + sum(map(len, lines[: len(found)])) + len(found)
-    if found and (found[-1].report is not None or stop >= end or not begins_record(stop)):
-        stop -= len(lines[len(found) - 1]) + 1
+        if _SPARSE * _faults(found) < len(block):
+            return None
+    _cut(found, lines, known)
+    stop = start + sum(map(len, lines)) + len(lines)
+    if found and not (stop < end and known.ends(found[-1], lines[-1], buffer.line_at(stop))):
+        stop -= len(lines.pop()) + 1
         del found[-1]
-    return RepeatRun(_groups(found, lines, start), stop) if len(found) >= LEAST else None
+    if _faults(found) < LEAST:
+        return None
+    offsets = list(map(add, accumulate(map(len, lines), initial=buffer.offset + start), count()))
+    shapes = dict.fromkeys(found)
+    groups = [group for one in shapes if one.faults for group in _groups(one, found, lines, offsets)]
+    marked = {one for one in shapes if one.marks}
+    marks = list(compress(map(MarkedLine, offsets, found, lines), map(marked.__contains__, found))) if marked else []
+    return RepeatRun(start, stop, sorted(groups, key=lambda group: group.offsets[-1]), marks)
 
 
-def _groups(found: Sequence[KnownLine], lines: Sequence[bytes], start: int) -> list[Group]:
-    groups: dict[tuple[KnownLine, bytes], Group] = {}
-    for known, line in zip(found, lines, strict=False):
-        named = [line[first:stop] for first, stop in known.places.author]
-        author = b"".join(named) if named else b""
-        group = groups.get((known, author))
-        if group is None:
-            group = groups[known, author] = Group(known, author.decode("utf-8", "replace"), [], [])
-        group.lines.append(line)
-        group.offsets.append(start)
-        start += len(line) + 1
-    return sorted(groups.values(), key=lambda group: group.offsets[-1])
+def _faults(found: Iterable[KnownLine]) -> int:
+    return sum(number for one, number in Counter(found).items() if one.faults)
+
+
+def _cut(found: list[KnownLine], lines: list[bytes], known: KnownLines) -> None:
+    """Leave out all from the first line on that may go on in the next one."""
+    doubtful = {pair for pair in set(pairwise(found)) if not pair[0].goes_before(pair[1])}
+    if not doubtful:
+        return
+    for number, pair in enumerate(pairwise(found)):
+        if pair in doubtful and not known.ends(pair[0], lines[number], lines[number + 1]):
+            del found[number:], lines[number:]
+            break
+
+
+def _groups(
+    known: KnownLine, found: Sequence[KnownLine], lines: Sequence[bytes], offsets: Sequence[int]
+) -> Iterator[Group]:
+    """The lines of one shape, by their authors. No line is looked at in Python where they have the same one."""
+    wanted = list(map(is_, found, repeat(known)))
+    lines, offsets = list(compress(lines, wanted)), list(compress(offsets, wanted))
+    names = [list(map(itemgetter(slice(*place)), lines)) for place in known.places.author]
+    authors = list(map(b"".join, zip(*names, strict=True))) if len(names) > 1 else names[0] if names else []
+    if len(distinct := dict.fromkeys(authors)) < 2:
+        yield Group(known, b"".join(distinct).decode("utf-8", "replace"), lines, offsets)
+        return
+    places: dict[bytes, list[int]] = {author: [] for author in distinct}
+    for place, author in enumerate(authors):
+        places[author].append(place)
+    for author, of_it in places.items():
+        name = author.decode("utf-8", "replace")
+        yield Group(known, name, [lines[place] for place in of_it], [offsets[place] for place in of_it])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.logs.parse.frame import author_of
 from tpuwatch.logs.parse.match import KEYED_TEXT, Match, framed_key, framed_keys, matched_lines, unframed_key
 from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
-from tpuwatch.logs.rules.digits import shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from tpuwatch.logs.parse.exception_chains import ExceptionChains
     from tpuwatch.logs.parse.frame import Times
@@ -73,7 +74,7 @@ class Storm:
 
     def run(self, start: int, end: int) -> RepeatRun | None:
         """The lines from the position `start` on that may be taken together; None if they are few or may not."""
-        run = find_run(self._buffer.data, start, end, self._known.repeating, self._buffer.begins_record)
+        run = find_run(self._buffer, self._known, start, end)
         if run is None or not all(map(self._have_times, run.groups)):
             return None
         authors = {group.author for group in run.groups if group.known.places.header is None}
@@ -81,23 +82,28 @@ class Storm:
 
     def matches(self, group: Group) -> Iterator[Match]:
         """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
-        base = self._buffer.offset
-        offsets = [base + offset for offset in group.offsets]
-        for rule, places in group.known.found:
+        for rule, places in group.known.faults:
             match_of = partial(self.match_of, group.known, rule, places)
-            if len(offsets) < LEAST:
-                yield from map(match_of, group.lines, offsets)
+            if len(group.lines) < LEAST:
+                yield from map(match_of, group.lines, group.offsets)
                 continue
             keys_of = partial(self._keys_of, group.known, rule)
-            before = Repeats(group.lines[:-1], offsets[:-1], match_of, keys_of)
-            yield replace(match_of(group.lines[-1], offsets[-1]), repeats=before)
+            before = Repeats(group.lines[:-1], group.offsets[:-1], match_of, keys_of)
+            yield replace(match_of(group.lines[-1], group.offsets[-1]), repeats=before)
+
+    def marks(self, run: RepeatRun, start: int, stop: int, enough: Container[Rule]) -> Iterator[Match]:
+        """The marks of the run between two offsets; `enough`: of which rules there are enough, and may grow."""
+        for offset, known, line in run.marks[bisect_left(run.marks, (start,)) : bisect_left(run.marks, (stop,))]:
+            for rule, places in known.marks:
+                if rule not in enough:
+                    yield self.match_of(known, rule, places, line, offset)
 
     def next(self, start: int, end: int) -> int:
-        """Where the first line begins from `start` on that may be taken together with others, or `end`."""
-        repeating, data = self._known.repeating, self._buffer.data
+        """Where the first line begins from `start` on that is a fault and may be taken together, or `end`."""
+        data = self._buffer.data
         while start < end:
             stop = self._buffer.line_end(start, end)
-            if shape(data[start : stop - 1]) in repeating:
+            if self._known.is_repeating(data[start : stop - 1]):
                 return start
             start = stop
         return end
@@ -124,7 +130,7 @@ class Storm:
         header = group.known.places.header
         if header is None:
             return True
-        minutes = {line[header.date : header.seconds]: line for line in group.lines}
+        minutes = dict(zip(map(itemgetter(slice(header.date, header.seconds)), group.lines), group.lines, strict=True))
         return all(
             not minute.startswith(_NO_DATE) and self._time_of(line) is not None for minute, line in minutes.items()
         )

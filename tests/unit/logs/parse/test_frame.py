@@ -95,10 +95,22 @@ def test_only_launchers_prefixes_are_decorations(line: bytes, length: int) -> No
         b"jax.errors.JaxRuntimeError: X",
         b"ERROR: (gcloud.x)",
         b"*** SIGSEGV",
+        b"step 7 loss 3.21",
+        b"global_step=7 train/loss=3.2",
+        b"completed step: 7, seconds: 1.5, TFLOP/s/device: 120.1, loss: 2.1",
+        b"Epoch [3] loss: 0.7",
+        b"Epoch 3:  45%|####     | 45/100 [00:10<00:12, 4.5it/s]",
+        b" 45/600 [==>.......] - ETA: 12s - loss: 0.6931",
+        b"{'loss': 0.3, 'epoch': 1.0}",
     ],
 )
 def test_what_begins_something_new(line: bytes) -> None:
     assert TEXT_BREAK.match(line)
+
+
+@pytest.mark.parametrize("line", [b"Step 1: install jax", b"steps are lost", b"loss of step 7", b"  step 7 loss 3.21"])
+def test_what_people_write_of_steps_begins_nothing_new(line: bytes) -> None:
+    assert not TEXT_BREAK.match(line)
 
 
 def at(times: Times, line: bytes) -> float | None:
@@ -152,6 +164,8 @@ def test_a_loggers_header_is_removed_and_only_that_of_a_traceback_joins_the_line
         b"[pod/train-0-0-abcde/train] ",
         b"[my-tpu-w-3] ",
         b"> > ",
+        b"[default3]:",
+        b"[default0]:[rank0]: ",
         b"\x1b[36m(Worker pid=4711, ip=10.0.0.2)\x1b[0m ",
     ],
 )

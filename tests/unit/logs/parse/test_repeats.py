@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.repeats import LEAST
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
+from tpuwatch.logs.rules.catalogue import Rule, for_programs, load_catalogue
 
 NOW = 1.79e9
 CATALOGUE = for_programs(load_catalogue())
@@ -26,6 +27,14 @@ PREMAPPED = (
 EXAMPLES = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
 CHAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "{}.py", line 3, in f\n    g()\n'
+BETWEEN = [  # the last one begins no record
+    "step {} loss 3.{}1",
+    '{{"step": {}, "loss": 2.{}}}',
+    "I0901 10:00:00.000001 {} train.py:{}] all is well",
+    "I0901 10:00:00.000001 {} a.cc:{}0] on a TPU",
+    "INFO: saved {} of {}",
+    "saved {} of {}",
+]
 PREFIXES = ["", "", "[rank3]: ", "[rank4]: ", "(Worker pid=71, ip=10.0.0.1) ", "2026-01-01T10:00:00Z stdout F "]
 
 
@@ -76,6 +85,16 @@ def parse(
     return found, (parser.state(), parser.take_records()), repeats
 
 
+def all_but_enough(matches: Iterable[Match]) -> list[Match]:
+    """Without the marks of which some are enough: of these some may lack between faults that are taken together."""
+    return [match for match in matches if match.rule.cause is not None or not match.rule.enough]
+
+
+def rules_of(matches: Iterable[Match], offset: int) -> set[Rule]:
+    """The rules of the matches from that offset on."""
+    return {match.rule for match in matches if match.offset >= offset}
+
+
 def compare(scanner: Scanner, data: bytes, rng: random.Random) -> int:
     """Compare the two ways over a text that is cut anywhere; how many repeats there were."""
     repeats = 0
@@ -83,8 +102,11 @@ def compare(scanner: Scanner, data: bytes, rng: random.Random) -> int:
         cuts = sorted(rng.randint(0, len(data)) for _ in range(rng.choice([0, 1, 5])))
         folded, state, some = parse(scanner, data, kind, cuts, fold=True)
         plain, plain_state, none = parse(scanner, data, kind, cuts, fold=False)
-        assert folded == plain
+        assert all_but_enough(folded) == all_but_enough(plain)
         assert state == plain_state
+        last = max((match.offset for match in plain if match.rule.cause is not None), default=-1)
+        assert rules_of(plain, last + 1) <= rules_of(folded, last)
+        assert rules_of(folded, last + 1) <= rules_of(plain, last)
         assert not none
         repeats += some
     return repeats
@@ -96,7 +118,7 @@ def hostile(rng: random.Random) -> bytes:
     pieces, number, prefix = list[str](), rng.randrange(3000), rng.choice(PREFIXES)
     for _ in range(rng.randint(3, 12)):
         message, severity = rng.choice(messages).replace("\n", " "), rng.choice("EEEEW")
-        both = rng.random() < 0.3
+        both, among = rng.random() < 0.3, rng.choice([[], [], BETWEEN, rng.choices(BETWEEN, k=1)])
         way = rng.choice(["framed", "framed", "printed", "json", "docker"])
         for _ in range(rng.choice([1, 3, 40, 90])):
             number += rng.choice([1, 1, 1, 60])
@@ -105,7 +127,10 @@ def hostile(rng: random.Random) -> bytes:
             if both and rng.random() < 0.5:
                 text = HBM.format(number % 10, number % 7)
             pieces.append(prefix + written(text, number, severity, way))
-            if rng.random() < 0.02:
+            if among:
+                between = rng.choice(among).format(number, number % 10)
+                pieces.append("".join(prefix + between + "\n" for _ in range(rng.choice([0, 1, 9]))))
+            elif rng.random() < 0.02:
                 pieces[-1] = pieces[-1].replace("0901", rng.choice(["1341", "0000", "0902"]))
         pieces.append(
             rng.choice(
@@ -144,6 +169,43 @@ def test_a_storm_is_folded_however_it_is_written(scanner: Scanner, way: str, pre
     assert len(found) < 20
     assert sum(1 + len(match.repeats or ()) for match in found) == 100
     assert all(match.details["requested_bytes"] == int(3.21 * 2**30) for match in found)
+
+
+def steps(number: int) -> str:
+    return "".join(f"step {10 * number + step} loss 2.{step}\n" for step in range(9))
+
+
+@pytest.mark.parametrize("way", ["framed", "printed", "json"])
+def test_a_storm_among_steps_of_training_is_folded(scanner: Scanner, way: str) -> None:
+    storm = "".join(written(HBM.format(3, n % 8), n, "E", way) + steps(n) for n in range(100, 999)).encode()
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    found = parser.feed(storm) + parser.finish()
+    faults = [match for match in found if match.rule.cause is not None]
+    assert len(faults) < 40
+    assert sum(1 + len(match.repeats or ()) for match in faults) == 899
+    last = max(match.offset for match in faults)
+    assert [match.details["step_count"] for match in found if match.offset > last] == [*range(9980, 9989)]
+
+
+def test_a_storm_of_several_failures_is_folded(scanner: Scanner) -> None:
+    messages = [HBM, PREMAPPED, "Barrier timed out. Id: sync_{}, {} tasks", "nothing {} of interest {}"]
+    lines = [record(messages[n % 4].format(n % 9, n % 8), n) for n in range(2000)]
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    found = parser.feed("".join(lines).encode()) + parser.finish()
+    assert len(found) < 100
+    assert sum(1 + len(match.repeats or ()) for match in found) == 1500
+
+
+def test_lines_of_ever_new_shapes_are_not_looked_at_for_long(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = list[bytes]()
+    nothing = KnownLines._nothing
+    monkeypatch.setattr(KnownLines, "_nothing", lambda *args: looked.append(args[2]) or nothing(*args))
+    rng = random.Random(3)
+    new = [f"INFO: {''.join(rng.choices('abcdefghi', k=30))}\n" for _ in range(20_000)]
+    storm = [record(HBM.format(n % 9, n % 8), n) for n in range(100)]
+    parser = LogParser(scanner, StreamKind.TEXT, now=NOW, fold=True)
+    parser.feed("".join([*storm, *new]).encode())
+    assert len(looked) < len(new) // 8
 
 
 def test_what_may_be_an_exception_of_before_is_not_taken_together(scanner: Scanner) -> None:
