@@ -89,6 +89,22 @@ def test_a_copytruncate_is_stored_whole_in_one_poll(jobs: Site) -> None:
     assert counted(jobs) == [1]
 
 
+def test_a_kill_before_the_copy_of_a_truncated_file_is_opened(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    step(jobs)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)  # of very many files few are opened in one poll
+    jobs.append("job.log", failures(10))
+    copy = shutil.copyfile(log, log.with_name("job.log.1"))
+    os.utime(copy, (1, 1))  # those that were written lately are opened first
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(11))
+    for _ in range(3):
+        jobs.restart()
+        jobs.poll()
+    step(jobs)
+    assert counted(jobs) == list(range(12))
+
+
 def test_a_kill_right_after_a_truncation_between_reading_and_storing(
     jobs: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
