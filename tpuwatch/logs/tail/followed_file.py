@@ -91,7 +91,8 @@ class FollowedFile:
         self._sparse = _is_sparse(entry)
         self._head = read_head(descriptor)
         if not _continues(descriptor, cursor, self._head, self.size):
-            self.rewrites += 1
+            self.is_new = cursor.path != file.path  # one that was deleted had its inode
+            self.rewrites += not self.is_new
             cursor = self._start()
         grown = read_until(cursor) != self.size
         # Its mtime when the content was last known to be new.
