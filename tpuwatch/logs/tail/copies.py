@@ -57,6 +57,7 @@ class Copies:
         found = [
             (min(log.size, other.size), cursor)
             for other in others
+            if not log.rewrites  # the job may have begun alike again, or its inode be that of a deleted copy
             if other.head == log.head and not other.is_new and log.file.path not in (other.file.path, other.first_path)
             if (cursor := log.common_start(other)) is not None
         ]

@@ -268,7 +268,7 @@ class Follower:
         """
         if self._closed.waiting and self._room > 0:
             return True
-        return any(log.is_new and log.unread for log in self._open.values())
+        return any(log.is_new and log.unread and log.key not in self._rewritten for log in self._open.values())
 
     def _read_chunk(self, log: FollowedFile, limit: int, reading: LogReading) -> int:
         """Read one chunk; returns its size in bytes."""
