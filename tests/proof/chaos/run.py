@@ -194,7 +194,7 @@ class Chaos:
         for path in sorted((*self._writer.logs.glob("tpu_driver.*"), *self._writer.jobs.glob("*.log*"))):
             entry = path.stat()
             offset = offsets.get((entry.st_dev, entry.st_ino), 0)
-            if offset != entry.st_size:
+            if offset != entry.st_size and entry.st_size:
                 unread.append(f"{path.name}: {offset} of {entry.st_size} bytes")
         return unread
 
