@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.unit.logs.sites import Site, numbers
 from tpuwatch.logs.tail import follow
+from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.followed_file import FollowedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tpuwatch.model.events import Cursor
 
 BANNER = "python train.py --steps 1000\n" * 10
 
@@ -105,6 +108,27 @@ def test_a_copy_that_has_the_inode_of_a_deleted_file(jobs: Site, former: str) ->
     step(jobs)
     assert counted(jobs) == list(range(12))
     assert jobs.follower.counters.truncations == 1 + (former == "job.log.1")
+
+
+def test_a_copy_that_is_compared_when_the_original_is_truncated_already(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    step(jobs)
+    shutil.copyfile(log, log.with_name("job.log.1"))
+    find = Copies.find
+
+    def late(copies: Copies, *args: Any) -> Cursor | None:
+        os.truncate(log, 0)
+        return find(copies, *args)
+
+    monkeypatch.setattr(Copies, "find", late)
+    jobs.stir()
+    step(jobs)
+    monkeypatch.undo()
+    jobs.append("job.log", failures(10))
+    step(jobs)
+    assert counted(jobs) == list(range(11))
 
 
 def test_a_kill_before_the_copy_of_a_truncated_file_is_opened(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
