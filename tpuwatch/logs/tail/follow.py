@@ -248,9 +248,11 @@ class Follower:
         enough = _is_full(reading)
         while left and not enough:
             for log in list(left):
-                if log.key in self._rewritten and self._copies_wait:
-                    del left[log]
-                    continue
+                if log.key in self._rewritten:
+                    if self._copies_wait:
+                        del left[log]
+                        continue
+                    self._rewritten.discard(log.key)  # what is read is stored with its cursor
                 size = self._read_chunk(log, left[log], reading)
                 left[log] -= size
                 if not (size and log.unread and left[log]):

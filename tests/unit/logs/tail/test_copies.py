@@ -147,6 +147,27 @@ def test_a_kill_before_the_copy_of_a_truncated_file_is_opened(jobs: Site, monkey
     assert counted(jobs) == list(range(12))
 
 
+@pytest.mark.parametrize("polls", range(1, 9))
+def test_a_kill_while_there_are_more_files_than_may_be_open(
+    jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    for other in range(1, 6):
+        os.utime(jobs.append(f"other{other}.log", failures(other)), (1, 1))
+    step(jobs)
+    monkeypatch.setattr(follow, "MAX_OPEN", 2)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)
+    os.truncate(log, 0)
+    jobs.append("job.log", "again " + BANNER + failures(6))
+    for _ in range(2):
+        jobs.restart()
+        for _ in range(polls):
+            jobs.poll()
+            jobs.clock.advance(0.1)
+    step(jobs)
+    assert counted(jobs) == list(range(7))
+
+
 def test_a_kill_right_after_a_truncation_between_reading_and_storing(
     jobs: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
