@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.followed_file import FollowedFile
     from tpuwatch.model import Cursor
 
-_MAX_HEADS = 500
+_MAX_HEADS = 2000
 _MAX_CURSORS = 32  # of files that begin alike
 
 

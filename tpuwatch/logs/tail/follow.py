@@ -385,6 +385,7 @@ class Follower:
         self.counters.truncations += log.rewrites
         if log.rewrites:
             self._rewritten.add(log.key)
+            self._copies.add([cursor])
         self._open[log.key] = self._active[log.key] = log
         self._sources[log.key] = name.source
         self._touched.add(log.key)

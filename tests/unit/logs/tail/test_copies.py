@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.logs.sites import Site, numbers
-from tpuwatch.logs.tail import follow
+from tpuwatch.logs.tail import copies, follow
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.followed_file import FollowedFile
 
@@ -118,9 +118,9 @@ def test_a_copy_that_is_compared_when_the_original_is_truncated_already(
     shutil.copyfile(log, log.with_name("job.log.1"))
     find = Copies.find
 
-    def late(copies: Copies, *args: Any) -> Cursor | None:
+    def late(known: Copies, *args: Any) -> Cursor | None:
         os.truncate(log, 0)
-        return find(copies, *args)
+        return find(known, *args)
 
     monkeypatch.setattr(Copies, "find", late)
     jobs.stir()
@@ -166,6 +166,22 @@ def test_a_kill_while_there_are_more_files_than_may_be_open(
             jobs.clock.advance(0.1)
     step(jobs)
     assert counted(jobs) == list(range(7))
+
+
+def test_a_copy_of_one_of_very_many_files(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    step(jobs)
+    for other in range(1, 4):
+        jobs.append(f"other{other}.log", f"job {other} " + BANNER + failures(other))
+    step(jobs)
+    monkeypatch.setattr(copies, "_MAX_HEADS", 2)
+    os.utime(
+        shutil.copyfile(log, log.with_name("job.log.1")), (1, 1)
+    )  # those that were written lately are opened first
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(4))
+    step(jobs, restart=True)
+    assert counted(jobs) == list(range(5))
 
 
 def test_a_kill_right_after_a_truncation_between_reading_and_storing(
