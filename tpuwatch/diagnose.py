@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs import StreamKind
-from tpuwatch.model import Cause, Finding
+from tpuwatch.model import Cause, Finding, values_together
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -232,6 +232,10 @@ class _Group:
         for _, other in self.records:
             if all(details[name] == value for name, value in other.details.items() if name in details):
                 details |= other.details
+        spread: dict[str, list[Any]] = {}
+        for _, other in self.records:
+            for name, values in other.spread.items():
+                spread[name] = values_together(spread.get(name, ()), values)
         finding = Finding(
             cause=event.cause,
             count=self.count,
@@ -239,7 +243,7 @@ class _Group:
             last=self.last or event,
             line=self.records[0][0].line,
             details=details,
-            summary=record.rule.describe(details),
+            summary=record.rule.describe({**details, **spread}),
             remedy=record.rule.remedy_for(details),
             latest=tuple(self.latest.values()),
         )

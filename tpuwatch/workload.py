@@ -208,9 +208,18 @@ def _new_loop(name: str) -> _Loop:
     if not NAME.fullmatch(name) or (len(_loops) >= _MAX_NAMES and name not in _loops):
         raise ValueError(name)
     if not _loops:
-        atexit.register(flush)
+        atexit.register(_end)
         os.register_at_fork(after_in_child=_loops.clear)  # its loops are the parent's
     return _loops.setdefault(name, _Loop(name))
+
+
+def _end() -> None:
+    """The process ends: send what is left, and close the socket, of which Python's development mode would warn."""
+    global _socket
+    flush()
+    if _socket is not None:
+        _socket.close()
+        _socket = None
 
 
 def _send(message: bytes) -> None:

@@ -90,6 +90,23 @@ def test_the_end_of_a_process_sends_it_too(listener: Listener) -> None:
     assert listener.heard()[-1]["step"] == 499
 
 
+def test_no_socket_is_left_open_at_the_end(listener: Listener) -> None:
+    code = """
+import atexit, gc
+from tpuwatch import workload
+@atexit.register
+def end():  # after the module's own, as Python clears modules
+    del workload._socket
+    gc.collect()
+workload.heartbeat(1)
+workload.heartbeat(2)
+"""
+    command = [sys.executable, "-X", "dev", "-c", code]
+    done = subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.stderr == b""
+    assert [message["step"] for message in listener.heard()] == [1, 2]
+
+
 def test_a_number_that_is_none_is_not_lost_between_two_messages(listener: Listener, clock: Clock) -> None:
     workload.heartbeat(1, loss=1.0)
     workload.heartbeat(2, loss=float("nan"))

@@ -12,7 +12,7 @@ from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tpuwatch.core import TpuwatchError
     from tpuwatch.diagnose import RecognisedRecord
@@ -54,15 +54,15 @@ def run(args: argparse.Namespace) -> int:
     if catalogue.refused:
         raise catalogue.refused[0]
     tracker = LaunchTracker()
-    unreadable: list[TpuwatchError] = []
+    unreadable: dict[str, TpuwatchError] = {}  # by the file's name
     findings = fold(_read_all(files, _Scanners(catalogue), tracker, unreadable))
     if any(finding.cause is Cause.PREMAPPED_EXHAUSTED for finding in findings):
         from tpuwatch.tune import with_sizes_of
 
         findings = with_sizes_of(findings, tracker.latest()[::-1])
     if findings or args.json or len(unreadable) < len(files):  # else nothing is known
-        _print(findings, tracker.latest(), complete=not unreadable, as_json=args.json)
-    for error in unreadable:
+        _print(findings, tracker.latest(), unreadable, as_json=args.json)
+    for error in unreadable.values():
         print(f"tpuwatch: {error}", file=sys.stderr)
     if unreadable:
         return 3
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_all(
-    files: list[str], scanners: _Scanners, tracker: LaunchTracker, unreadable: list[TpuwatchError]
+    files: list[str], scanners: _Scanners, tracker: LaunchTracker, unreadable: dict[str, TpuwatchError]
 ) -> Iterator[RecognisedRecord]:
     """What the rules recognise in all files; a file that cannot be read does not keep the others from it."""
     from tpuwatch.logs import UnreadableError, size_of
@@ -80,7 +80,7 @@ def _read_all(
         try:
             yield from _read(name, scanners, tracker, bar)
         except UnreadableError as error:
-            unreadable.append(error)
+            unreadable[name] = error
         bar.next_file()
     bar.clear()
 
@@ -138,15 +138,18 @@ class _Scanners:
         return Scanner(for_programs(self._catalogue), kept=cache_directory(os.environ))
 
 
-def _print(findings: list[Finding], launches: list[Launch], *, complete: bool, as_json: bool) -> None:
+def _print(
+    findings: list[Finding], launches: list[Launch], unreadable: Mapping[str, TpuwatchError], *, as_json: bool
+) -> None:
     from tpuwatch.terminal import Console, print_findings
     from tpuwatch.web import diagnosis
 
     document = diagnosis(findings, launches)
     if as_json:
-        options.print_json(document)
+        problems = [{"file": name, "problem": str(error)} for name, error in unreadable.items()]
+        options.print_json({**document, "unreadable": problems})
     else:
-        print_findings(Console(sys.stdout), document["findings"], document["launches"], complete=complete)
+        print_findings(Console(sys.stdout), document["findings"], document["launches"], complete=not unreadable)
 
 
 class _Bar:

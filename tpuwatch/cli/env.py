@@ -52,6 +52,10 @@ def run(args: argparse.Namespace) -> int:
     elsewhere = args.write is not None or form in ("systemd", "docker")
     start = _start_config(args)
     prepared = prepare(args.workload, os.environ, time.time(), start=start, elsewhere=elsewhere)
+    if args.write == _PLACE:  # the daemon's own file, which it compares with the plan
+        from tpuwatch.workload import SOCKET_VARIABLE
+
+        prepared.given.set.pop(SOCKET_VARIABLE, None)
     text = environment.render(prepared.plan, prepared.given, form)
     for note in _notes(prepared):
         options.print_note(note)

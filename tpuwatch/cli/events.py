@@ -117,7 +117,7 @@ class _Printer:
         from tpuwatch.core import format_time, printable
 
         rule = self._rules.get(event.rule)
-        summary = printable(rule.describe(event.details) if rule else event.text.partition("\n")[0])
+        summary = printable(rule.describe({**event.details, **event.spread}) if rule else event.text.partition("\n")[0])
         process = f"pid {event.pid}" if event.pid else ""
         place = ", ".join(filter(None, ["history" if event.history else "", process, printable(event.file)]))
         self._console.line(f"{format_time(event.when)}  {event.cause.value}", style="bold")

@@ -217,7 +217,7 @@ class WorkloadConfig(Section):
     socket: OptionalPath = Field(
         default="",
         description="The socket that they report to, which every user may write to. Empty: heartbeats.socket in the "
-        "directory of [state]. A job finds it by TPUWATCH_SOCKET, which `tpuwatch exec` sets, else at "
+        "directory of [state]. A job finds it by TPUWATCH_SOCKET, which `tpuwatch exec` and `env` set, else at "
         "/var/lib/tpuwatch/heartbeats.socket.",
     )
 

@@ -10,7 +10,7 @@ import logging
 from collections import Counter, deque
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import StoreError
 from tpuwatch.ingest.double_reports import MAX_UNPAIRED, REPORT_SECONDS, DoubleReports
@@ -58,6 +58,12 @@ def _ignore_progress(_path: str, _progress: StepReport, _pid: int | None, _at: f
 
 def _ignore(_launches: Sequence[Launch], _records: Sequence[ExecRecord]) -> None:
     """No subscriber."""
+
+
+def _stated(repeats: Repeats, keys: Sequence[bytes], wanted: Sequence[bytes]) -> dict[str, list[Any]]:
+    """The details in those of the repeats that have one of the keys `wanted`; `keys`: of all of them."""
+    some = set(wanted)
+    return repeats.values_of([line for line, key in zip(repeats.lines, keys, strict=True) if key in some])
 
 
 class Ingest:
@@ -205,7 +211,8 @@ class Ingest:
             add(repeats.matches())
         else:
             first = next(repeats.matches())
-            batch.repetitions.append(Repetition(event, keys, event.observed if first.time is None else first.time))
+            since = event.observed if first.time is None else first.time
+            batch.repetitions.append(Repetition(event, keys, since, partial(_stated, repeats, keys)))
             if not event.history:  # what is printed next may be of one of these
                 for one in repeats.matches(MAX_UNPAIRED):
                     known = one.event(event.file, event.pid, event.observed)

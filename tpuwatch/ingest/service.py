@@ -212,8 +212,8 @@ class LogService:
         shown = live[: _LOGGED_EVENTS - self._logged] if _log.isEnabledFor(logging.WARNING) else []
         for event in shown:
             rule = self._rules.get(event.rule)
-            summary = rule.describe(event.details) if rule is not None else event.text
-            times = f"{event.repeats + 1} times, the last: " if event.repeats else ""
+            summary = rule.describe({**event.details, **event.spread}) if rule is not None else event.text
+            times = f"{event.repeats + 1} times: " if event.repeats else ""
             _log.warning("%s: %s%s (%s)", event.cause.value, times, printable(summary), event.file)
         self._logged += len(shown)
         self._left_out += sum(1 + event.repeats for event in live[len(shown) :])

@@ -8,7 +8,18 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, verdict_words, worst_first
-    from tpuwatch.model.events import MAX_PLACES, Cause, Cursor, Event, Finding, Place, Remedy, Repetition
+    from tpuwatch.model.events import (
+        MAX_PLACES,
+        MAX_VALUES,
+        Cause,
+        Cursor,
+        Event,
+        Finding,
+        Place,
+        Remedy,
+        Repetition,
+        values_together,
+    )
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
     from tpuwatch.model.probe import Probe, ProbeVerdict
@@ -134,7 +145,18 @@ else:
                 "verdict_words",
                 "worst_first",
             ],
-            "events": ["MAX_PLACES", "Cause", "Cursor", "Event", "Finding", "Place", "Remedy", "Repetition"],
+            "events": [
+                "MAX_PLACES",
+                "MAX_VALUES",
+                "Cause",
+                "Cursor",
+                "Event",
+                "Finding",
+                "Place",
+                "Remedy",
+                "Repetition",
+                "values_together",
+            ],
             "launches": ["CAME_UP", "Launch", "Outcome"],
             "labels": ["node_label", "split_label"],
             "problems": [

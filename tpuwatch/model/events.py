@@ -10,7 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class Cause(str, Enum):
@@ -71,6 +71,7 @@ class Cause(str, Enum):
 
 
 MAX_PLACES = 8
+MAX_VALUES = 8  # that are shown of a detail
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,26 @@ class Event:
     places: tuple[Place, ...] = ()  # of the failure's other reports, MAX_PLACES at most; not of copies of the record
     repeats: int = 0  # so many others that are no events of their own
     since: float | None = None  # when the first of them happened
+    # Of each detail that differs among it and its repeats the values; of numbers the lowest and the highest, else at
+    # most MAX_VALUES and one more, which is not shown and says that there are others.
+    spread: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def when(self) -> float:
         """The record's own time if it has one, else the time of reading."""
         return self.observed if self.time is None else self.time
+
+
+def values_together(*values: Sequence[Any]) -> list[Any]:
+    """Values of a detail as one list, as `Event.spread` has them."""
+    found = sorted({one for some in values for one in some}, key=lambda one: (isinstance(one, str), one))
+    if len(found) < 2:
+        return found
+    return found[: MAX_VALUES + 1] if isinstance(found[-1], str) else [found[0], found[-1]]
+
+
+def _nothing_stated(_keys: Sequence[bytes]) -> dict[str, Sequence[Any]]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +137,7 @@ class Repetition:
     event: Event
     keys: Sequence[bytes]  # of the records
     since: float | None  # when the first one happened
+    stated: Callable[[Sequence[bytes]], Mapping[str, Sequence[Any]]] = _nothing_stated  # details of those of such keys
 
 
 @dataclass(frozen=True, slots=True)

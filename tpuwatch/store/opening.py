@@ -41,7 +41,7 @@ _COPIED = (
     ("SELECT project, zone, name, stored, facts FROM cloud_nodes", rows.REPLACE_CLOUD_NODE),
 )
 _SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details,
-    history, repeats, since FROM (SELECT * FROM events ORDER BY id DESC LIMIT 10000) ORDER BY id"""
+    history, repeats, since, spread FROM (SELECT * FROM events ORDER BY id DESC LIMIT 10000) ORDER BY id"""
 _SELECT_REPEATS = """SELECT key, event FROM (SELECT * FROM repeats ORDER BY id DESC LIMIT 200000)
     WHERE event >= ? ORDER BY id"""
 
@@ -176,9 +176,9 @@ def copy(source: sqlite3.Connection, target: sqlite3.Connection) -> None:
         if events:
             last = target.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0]
             shift = max(0, last + 1 - events[0][0])
-            target.executemany(rows.INSERT_EVENT, ((number + shift, *rest[:-2]) for number, *rest in events))
-            counted = [(number + shift, *rest[-2:]) for number, *rest in events if rest[-2]]
-            target.executemany("UPDATE events SET repeats = ?2, since = ?3 WHERE id = ?1", counted)
+            target.executemany(rows.INSERT_EVENT, ((number + shift, *rest[:-3]) for number, *rest in events))
+            counted = [(number + shift, *rest[-3:]) for number, *rest in events if rest[-3]]
+            target.executemany("UPDATE events SET repeats = ?2, since = ?3, spread = ?4 WHERE id = ?1", counted)
             target.executemany(
                 rows.INSERT_REPEAT,
                 ((key, event + shift) for key, event in source.execute(_SELECT_REPEATS, events[0][:1])),

@@ -26,15 +26,16 @@ from tpuwatch.model import (
     Signal,
     Source,
     Verdict,
+    values_together,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Row = tuple[Any, ...]
 
 SELECT_EVENTS = """SELECT id, key, rule, cause, observed, time, severity, pid, file, offset, text, details, history,
-    places, repeats, since FROM events"""
+    places, repeats, since, spread FROM events"""
 COUNT_EVENTS = "SELECT cause, count(*) FROM events"
 INSERT_EVENT = """INSERT INTO events
     (id, key, rule, cause, observed, time, at, severity, pid, file, offset, text, details, history)
@@ -53,7 +54,9 @@ INSERT_REPEATS = """WITH RECURSIVE
 # The event of a key: its own, or the one that it is stored with.
 SELECT_HOLDER = """SELECT id FROM events WHERE key = ?1
     UNION ALL SELECT event FROM repeats WHERE key = ?1"""
-ADD_REPEATS = "UPDATE events SET repeats = repeats + ?2, since = min(coalesce(since, at), ?3) WHERE id = ?1"
+SELECT_STATED = "SELECT details, spread FROM events WHERE id = ?"
+ADD_REPEATS = """UPDATE events SET repeats = repeats + ?2, since = min(coalesce(since, at), ?3), spread = ?4
+    WHERE id = ?1"""
 # The same place may be offered again.
 ADD_PLACE = """UPDATE events SET places = coalesce(places || char(10), '') || ?1
     WHERE key = ?2 AND instr(coalesce(places, ''), ?1) = 0
@@ -130,7 +133,7 @@ def repeats_row(keys: Sequence[bytes], event: int) -> Row:
 def event_of(row: Row) -> Event | None:
     """The event of a row of SELECT_EVENTS; None if its cause is not known to this version of tpuwatch."""
     number, key, rule, cause_value, observed, time, severity, pid, file, offset, text, details, history, *rest = row
-    places, repeats, since = rest
+    places, repeats, since, spread = rest
     cause = cause_of(cause_value)
     if cause is None:
         return None
@@ -151,7 +154,25 @@ def event_of(row: Row) -> Event | None:
         places=tuple(map(_place_of, places.split("\n"))) if places else (),
         repeats=repeats,
         since=since,
+        spread=json.loads(spread) if spread else {},
     )
+
+
+def spread_of(row: Row | None, stated: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+    """What an event and its repeats state, of a row of SELECT_STATED, with what more repeats state."""
+    details, stored = (json.loads(text) if text else {} for text in row or ("", ""))
+    spread: dict[str, Sequence[Any]] = dict(stored)
+    for name, values in stated.items():
+        known = stored.get(name) or ([details[name]] if name in details else ())
+        found = values_together(known, values)
+        if len(found) > 1:
+            spread[name] = found
+    return spread
+
+
+def spread_row(spread: Mapping[str, Sequence[Any]]) -> str | None:
+    """A spread for ADD_REPEATS."""
+    return _json(spread) if spread else None
 
 
 def place_row(key: bytes, place: Place) -> Row:

@@ -79,6 +79,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         # are numbered in the order of storage, in which they are removed.
         "CREATE TABLE repeats (id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, event INTEGER NOT NULL)",
     ),
+    ("ALTER TABLE events ADD COLUMN spread TEXT",),  # JSON; null: its repeats state what it does
 )
 VERSION = len(MIGRATIONS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import StoreBusyError, StoreError
 from tpuwatch.store import opening, rows, schema
@@ -171,19 +171,20 @@ class EventStore(StoreReads):
                     self.renew()
             with self._transaction() as connection:
                 new = self._insert_events(connection, events)
-                repeated = [(one, self._insert_repeats(connection, one)) for one in repetitions]
+                repeated = [(one, *self._insert_repeats(connection, one)) for one in repetitions]
                 _write(connection, rows.ADD_PLACE, place_rows)
                 _write(connection, rows.DROP_OTHER_HEADS, [row[:3] for row in cursor_rows])
                 _write(connection, rows.REPLACE_CURSOR, cursor_rows)
                 _write(connection, rows.UPSERT_LAUNCH, launch_rows)
                 if count is not None:
-                    counted = count([event for _, event in new], [(one.event, keys) for one, keys in repeated])
+                    counted = count([event for _, event in new], [(one.event, keys) for one, keys, _ in repeated])
                     _write(connection, rows.ADD_TOTAL, [(*total, number) for total, number in counted.items()])
                 _write(connection, _REPLACE_META, list(self._unsaved.items()))
             self._unsaved.clear()
             self.first_run = False
-            for one, keys in repeated:  # frozen otherwise, as in _assign_ids
+            for one, keys, spread in repeated:  # frozen otherwise, as in _assign_ids
                 object.__setattr__(one.event, "repeats", len(keys))
+                object.__setattr__(one.event, "spread", spread)
                 object.__setattr__(one.event, "since", one.since)
             return self._assign_ids(events, new)
 
@@ -320,8 +321,13 @@ class EventStore(StoreReads):
         found = connection.execute("SELECT id FROM events WHERE id >= ? ORDER BY id", (self._next_id,))
         return [(number, events[number - self._next_id]) for (number,) in found]
 
-    def _insert_repeats(self, connection: sqlite3.Connection, repetition: Repetition) -> list[bytes]:
-        """Insert the records that are stored with an event, which is there or was; returns the keys of the new ones."""
+    def _insert_repeats(
+        self, connection: sqlite3.Connection, repetition: Repetition
+    ) -> tuple[list[bytes], Mapping[str, Sequence[Any]]]:
+        """Insert the records that are stored with an event, which is there or was.
+
+        Returns the keys of the new ones, and the spread of the event.
+        """
         found = connection.execute(rows.SELECT_HOLDER, (repetition.event.key,)).fetchone()
         holder = 0 if found is None else found[0]
         last = connection.execute("SELECT coalesce(max(id), 0) FROM repeats").fetchone()[0]
@@ -330,9 +336,11 @@ class EventStore(StoreReads):
         new = list(repetition.keys)
         if connection.total_changes - before < len(new):
             new = [key for (key,) in connection.execute("SELECT key FROM repeats WHERE id > ?", (last,))]
-        if new:
-            connection.execute(rows.ADD_REPEATS, (holder, len(new), repetition.since))
-        return new
+        if not new:
+            return [], {}
+        spread = rows.spread_of(connection.execute(rows.SELECT_STATED, (holder,)).fetchone(), repetition.stated(new))
+        connection.execute(rows.ADD_REPEATS, (holder, len(new), repetition.since, rows.spread_row(spread)))
+        return new, spread
 
     def _assign_ids(self, events: Sequence[Event], new: Sequence[tuple[int, Event]]) -> list[Event]:
         """Set the ids of the new events after the commit."""

@@ -1,4 +1,4 @@
-"""Lines for a terminal, 80 columns wide, in colour where it supports that; in a pipe or a file each line is whole.
+"""Lines for a terminal, as wide as it is up to 80 columns, in colour where it has that; in a pipe each line is whole.
 
 A command in a text, between backticks, has a line of its own that is never wrapped, to be copied.
 """
@@ -14,6 +14,7 @@ from typing import Final, TextIO
 from tpuwatch.core import printable
 
 WIDTH = 80
+LEAST_WIDTH = 40
 UNWRAPPED = 1 << 30
 # Not every text between backticks is a command: `poll_seconds` and `enabled = false` are settings.
 _COMMAND: Final = re.compile(r"`([a-z][\w./-]* (?!= )[^`]+)`")
@@ -25,6 +26,14 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def _width_of(terminal: TextIO) -> int:
+    try:
+        columns = os.get_terminal_size(terminal.fileno()).columns
+    except (OSError, ValueError):  # it has none, as in tests
+        return WIDTH
+    return min(WIDTH, max(columns, LEAST_WIDTH)) if columns else WIDTH
+
+
 class Console:
     """Writes wrapped and indented text; every line is flushed, so that it appears at once."""
 
@@ -33,7 +42,7 @@ class Console:
     ) -> None:
         """`prefix` begins each line, within the width, which by default is that of a terminal, if it is one."""
         if width is None:
-            width = WIDTH if stream.isatty() else UNWRAPPED
+            width = _width_of(stream) if stream.isatty() else UNWRAPPED
         self.stream = stream
         self.width = width - len(prefix)
         self._prefix = prefix

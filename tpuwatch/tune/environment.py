@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tpuwatch.config import read_config, stamp
+from tpuwatch.config import DEFAULT_SOCKET, read_config, stamp
 from tpuwatch.core import TuneError, write_atomic
 from tpuwatch.libtpu import ARGUMENTS, log_settings, merged_all, whole_flags
 from tpuwatch.model import SUMS_VARIABLE, SizeDecision, SizeStep, TunePlan, VariableSetting
@@ -84,6 +84,11 @@ def prepare(
     fresh = TunePlan(name, now, (), _NO_HISTORY, stamp(start.path))
     whole = refresh_plan(plan or fresh, visible.settings, start.overrides)
     given = launch_environment(whole, {} if elsewhere else environ)
+    if start.socket != DEFAULT_SOCKET:
+        from tpuwatch.workload import SOCKET_VARIABLE  # which takes milliseconds
+
+        if elsewhere or SOCKET_VARIABLE not in environ:
+            given.set[SOCKET_VARIABLE] = str(start.socket)
     if not elsewhere:
         variables = {**environ, **given.set}
         warnings += log_settings.hidden(variables)
@@ -213,7 +218,7 @@ def _json(plan: TunePlan, given: LaunchEnvironment, why: Mapping[str, str]) -> s
         "reasons": list(decision.reasons),
         "conflict": decision.conflict,
         "set": [{"name": name, "value": value, "why": why[name]} for name, value in tuned.items()],
-        "marks": {name: given.set[name] for name in launch_marks(plan.workload, {}) if name in given.set},
+        "marks": {name: value for name, value in given.set.items() if name not in why},
         "unset": list(given.unset),
         "kept": [kept._asdict() for kept in given.kept],
     }

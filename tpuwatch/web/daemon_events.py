@@ -73,6 +73,7 @@ def _event(document: Mapping[str, Any]) -> Event:
         id=document["id"],
         repeats=document["repeats"],
         since=document["since_epoch"],
+        spread=document["spread"],
         places=tuple(
             Place(b"", one["file"], one["offset"], one["time_epoch"], one["severity"]) for one in document["places"]
         ),

@@ -21,7 +21,9 @@ _PLACE: Final = "file time text rule"  # of an event
 
 def event(event: Event) -> dict[str, Any]:
     """An event with everything that the store holds of it."""
-    shown = fields(event, "id cause rule time observed severity pid file offset text details history repeats since key")
+    shown = fields(
+        event, "id cause rule time observed severity pid file offset text details history repeats since spread key"
+    )
     return {**shown, "key": event.key.hex(), "places": rows(event.places, "file offset time severity")}
 
 

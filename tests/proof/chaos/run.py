@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.e2e.daemon_process import DaemonProcess
+from tests.e2e.daemon_process import DaemonProcess, get
 from tests.proof.chaos.victim import Victim
 from tests.proof.chaos.writer import RULES, Writer
 from tpuwatch.model.events import Cause
@@ -27,6 +27,7 @@ END_SECONDS = 60.0
 FIRST_SECONDS = 0.8  # of the longest life during the first run; each next one may be longer
 LONGER = 1.3
 PACE_SECONDS = 0.003  # between two things that are written, on the average
+_COUNTED = re.compile(r"^tpuwatch_(?:backlog_)?events_total(?:\{.*\})? (\S+)$", re.MULTILINE)
 _NUMBER = re.compile(r"CHAOS-(?:RECORD|LINE|REQUEST) (\d+) ")
 
 
@@ -55,7 +56,12 @@ class Chaos:
     def run(self) -> Verdict:
         """Do it all; takes about a second per kill."""
         started = time.monotonic()
-        self._writer = Writer(self._root, self._written, lambda path: self._victim.is_read(path, MOMENT_SECONDS))
+        self._writer = Writer(
+            self._root,
+            self._written,
+            lambda path: self._victim.is_read(path, MOMENT_SECONDS),
+            lambda path: self._victim.read_bytes(path),
+        )
         self._victim = Victim(self._configure(), self._state, self._root / "daemon.log")
         try:
             self._writer.history(HISTORY_EVENTS)
@@ -78,7 +84,7 @@ class Chaos:
     def _configure(self) -> Path:
         daemon = DaemonProcess(self._root)
         (daemon.rules / "chaos.toml").write_text(RULES)
-        daemon.configure(poll_seconds=0.2)
+        daemon.configure(poll_seconds=0.2, job_paths=[str(daemon.jobs / "*.log*")])
         return daemon.config
 
     # -- killing
@@ -175,6 +181,8 @@ class Chaos:
         if not self._wait_for(lambda: serves.exists() and not self._unread(), END_SECONDS):
             self._faults += [] if serves.exists() else [f"The daemon does not serve within {END_SECONDS:.0f} s."]
             self._faults += [f"Not read to its end within {END_SECONDS:.0f} s: {line}" for line in self._unread()]
+        if not self._faults:
+            self._compare_metrics(serves.read_text().strip())
         self._victim.signal(signal.SIGTERM)
         if (status := self._victim.wait()) != 0:
             self._faults.append(f"The daemon ended with status {status} on SIGTERM.")
@@ -183,10 +191,10 @@ class Chaos:
         """The files whose stored offset is not their end."""
         offsets = self._victim.offsets() if self._victim.first_run_over() else {}
         unread = []
-        for path in sorted((*self._writer.logs.glob("tpu_driver.*"), *self._writer.jobs.glob("*.log"))):
+        for path in sorted((*self._writer.logs.glob("tpu_driver.*"), *self._writer.jobs.glob("*.log*"))):
             entry = path.stat()
             offset = offsets.get((entry.st_dev, entry.st_ino), 0)
-            if offset != entry.st_size:
+            if offset != entry.st_size and entry.st_size:
                 unread.append(f"{path.name}: {offset} of {entry.st_size} bytes")
         return unread
 
@@ -232,6 +240,19 @@ class Chaos:
         counted = sum(number for (series, _), number in totals.items() if series in ("events", "backlog_events"))
         if counted != self._writer.events:
             self._faults.append(f"The totals count {counted} events of {self._writer.events}")
+
+    def _compare_metrics(self, address: str) -> None:
+        """What is exported has counted each event; what is stored is counted a moment later."""
+        counted = 0
+
+        def is_right() -> bool:
+            nonlocal counted
+            values = _COUNTED.findall(get(address, "/metrics")[1])
+            counted = round(sum(map(float, values)))
+            return counted == self._writer.events
+
+        if not self._wait_for(is_right, MOMENT_SECONDS):
+            self._faults.append(f"The metrics count {counted} events of {self._writer.events}")
 
     def _summary(self, seconds: float) -> str:
         kills, writer = sum(self._moments.values()), self._writer

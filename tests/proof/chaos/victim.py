@@ -84,6 +84,16 @@ class Victim:
         cursors = StoreReader.open(self._state).cursors()
         return {(one.device, one.inode): max(one.offset, one.state.get("done", 0)) for one in cursors}
 
+    def read_bytes(self, path: Path) -> int:
+        """Up to where the store says that a file is read, as it is now and not before it was truncated."""
+        entry = path.stat()
+        with contextlib.suppress(StoreError), path.open("rb") as file:  # not there yet
+            for one in StoreReader.open(self._state).cursors():
+                file.seek(0)
+                if (one.device, one.inode) == (entry.st_dev, entry.st_ino) and file.read(len(one.head)) == one.head:
+                    return one.offset
+        return 0
+
     def is_read(self, path: Path, seconds: float) -> bool:
         """Wait until the store says that a file is read to its end; whether it has come to that."""
         entry = path.stat()

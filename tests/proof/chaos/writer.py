@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -39,6 +40,10 @@ _NOISE = (
     "\x1b[31mred\x1b[0m",
 )
 _NUMBERED = "CHAOS-RECORD {number} and no more"
+_STORM_SIZES = (10, 40, 200, 1000)
+# The files of jobs, each written by one of its kind: prints, records of libtpu's, lines of JSON, Docker's json-file.
+PRINTED, FRAMED, JSON_LINES, DOCKER = OUTPUTS = ("stdout", "stderr", "steps", "container")
+_COPY_BYTES = 256  # that must have been read of a file for its copy to be known as one
 # One event of the product's own catalogue; the number is at its end.
 _PREMAPPED = (
     "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 1.50G. "
@@ -119,8 +124,13 @@ class Process:
 class Writer:
     """Does one random thing at a time. `events` are the numbers written, whether or not they have reached a file."""
 
-    def __init__(self, root: Path, random: Random, is_read: Callable[[Path], bool]) -> None:
-        """`is_read`: wait until a file has been read to its end, if that is going to be; whether it has been."""
+    def __init__(
+        self, root: Path, random: Random, is_read: Callable[[Path], bool], read_bytes: Callable[[Path], int]
+    ) -> None:
+        """`is_read`: wait until a file has been read to its end, if that is going to be; whether it has been.
+
+        `read_bytes`: how many bytes of a file have been read for good.
+        """
         self.logs, self.jobs, self.old = root / "tpu_logs", root / "jobs", root / "old"
         for directory in (self.logs, self.jobs, self.old):
             directory.mkdir(parents=True)
@@ -130,11 +140,12 @@ class Writer:
         self.done: dict[str, int] = {}  # what was done how often
         self._random = random
         self._is_read = is_read
-        self._names = 0
+        self._read_bytes = read_bytes
+        self._names = self._runs = 0
         self._micro = 0
         self._finished: list[Path] = []  # files that nobody writes to any more
         self._processes = [self._start() for _ in range(PROCESSES)]
-        self._plain, self._framed = self._job("stdout"), self._job("stderr")
+        self._jobs = {name: self._job(name) for name in OUTPUTS}
 
     def history(self, count: int) -> None:
         """What stands there before anybody reads."""
@@ -147,13 +158,16 @@ class Writer:
         weights = {
             self._write_record: 40,
             self._write_storm: 3,
+            self._write_printed_storm: 4,
             self._write_line: 20,
             self._write_some: 60,
             self._rotate: 2,
             self._rename: 2,
             self._replace_process: 1,
             self._replace_job: 1,
+            self._rotate_job: 2,
             self._copy_and_truncate: 1,
+            self._copy_and_truncate_job: 2,
             self._delete: 1,
         }
         action = self._random.choices(list(weights), list(weights.values()))[0]
@@ -170,7 +184,7 @@ class Writer:
         """End everything."""
         for process in self._processes:
             self.bytes += process.close()
-        for file in (self._plain, self._framed):
+        for file in self._jobs.values():
             self.bytes += file.close()
 
     # -- what it does
@@ -189,18 +203,37 @@ class Writer:
         text = self._header(severity) + "\n".join(lines) + "\n"
         process.record(severity, text)
         if self._random.random() < 0.2:
-            self._framed.pending += text.encode()
+            self._jobs[FRAMED].pending += text.encode()
 
     def _write_storm(self) -> None:
         """Many records that differ in digits alone, in up to four files and, now and then, in a job's output."""
         process = self._random.choice(self._processes)
         severity, printed = self._random.choice(process.severities), self._random.random() < 0.3
-        for _ in range(self._random.choice((10, 40, 200))):
+        for _ in range(self._random.choice(_STORM_SIZES)):
             self.events += 1
             text = self._header(severity) + _NUMBERED.format(number=self.events) + "\n"
             process.record(severity, text)
             if printed:
-                self._framed.pending += text.encode()
+                self._jobs[FRAMED].pending += text.encode()
+
+    def _write_printed_storm(self) -> None:
+        """Many lines that differ in digits alone and are no records of libtpu's; of several ranks, now and then."""
+        name = self._random.choice((PRINTED, JSON_LINES, DOCKER))
+        ranks = self._random.choice((1, 1, 4))
+        for number in range(self._random.choice(_STORM_SIZES)):
+            self.events += 1
+            self._jobs[name].pending += self._printed(name, self.events, number % ranks, ranks).encode()
+
+    def _printed(self, name: str, number: int, rank: int, ranks: int) -> str:
+        """A failure as a program reports it in that output."""
+        text = f"CHAOS-LINE {number} and no more"
+        if name == JSON_LINES:
+            return json.dumps({"level": "error", "rank": rank, "event": text}) + "\n"
+        if name == DOCKER:
+            log = f"jaxlib.xla_extension.XlaRuntimeError: {text}\n" if rank % 2 else f"{self._header('E')}{text}\n"
+            return json.dumps({"log": log, "stream": "stderr", "time": "2026-09-01T10:00:00.1Z"}) + "\n"
+        prefix = f"[rank{rank}]: " if ranks > 1 else ""
+        return f"{prefix}jaxlib.xla_extension.XlaRuntimeError: INTERNAL: {text}\n"
 
     def _write_line(self) -> None:
         """A line of a job's output; sometimes a progress bar writes over itself before it."""
@@ -209,7 +242,7 @@ class Writer:
         if self._random.random() < 0.5:
             self.events += 1
             what = f"step failed: CHAOS-LINE {self.events} and no more"
-        self._plain.pending += f"{bar}{what}\n".encode()
+        self._jobs[PRINTED].pending += f"{bar}{what}\n".encode()
 
     def _write_some(self) -> None:
         """Let some of what waits reach its file: often whole, sometimes cut at any byte."""
@@ -243,9 +276,47 @@ class Writer:
         self._processes[at] = self._start()
 
     def _replace_job(self) -> None:
-        self._finished.append(self._plain.path)
-        self.bytes += self._plain.close()
-        self._plain = self._job("stdout")
+        name = self._random.choice(OUTPUTS)
+        self._finished.append(self._jobs[name].path)
+        self.bytes += self._jobs[name].close()
+        self._jobs[name] = self._job(name)
+
+    def _rotate_job(self) -> None:
+        """As logrotate's create: what the job has not written yet goes to the renamed file, or to the new one.
+
+        Records of several lines stay in one file.
+        """
+        name = self._random.choice(OUTPUTS)
+        old = self._jobs[name]
+        path = old.path
+        self._make_room(path)
+        whole = name == FRAMED or self._random.random() < 0.5
+        left = b"" if whole else bytes(old.pending[old.pending.find(b"\n") + 1 :])
+        del old.pending[len(old.pending) - len(left) :]
+        old.rename(f"{path.name}.1")
+        self._finished.append(old.path)
+        self.bytes += old.close()
+        self._jobs[name] = self._begin(File(path))
+        self._jobs[name].pending += left
+
+    def _copy_and_truncate_job(self) -> None:
+        """As logrotate's copytruncate; what was not read yet is read of the copy."""
+        file = self._jobs[self._random.choice(OUTPUTS)]
+        self.bytes += file.write(len(file.pending))
+        if self._read_bytes(file.path) >= _COPY_BYTES:
+            self._make_room(file.path)
+            copy = file.path.with_name(f"{file.path.name}.1")
+            shutil.copyfile(file.path, copy)
+            file.cut_off()
+            self._begin(file)
+            self._finished.append(copy)
+
+    def _make_room(self, path: Path) -> None:
+        """Give each rotated file of that name the next number."""
+        rotated = {one: int(one.suffix[1:]) for one in self._finished if one.stem == path.name}
+        for one in sorted(rotated, key=rotated.__getitem__, reverse=True):
+            renamed = one.rename(path.with_name(f"{path.name}.{rotated[one] + 1}"))
+            self._finished[self._finished.index(one)] = renamed
 
     def _copy_and_truncate(self) -> None:
         """As logrotate's copytruncate, but only when there is nothing unread that it could lose."""
@@ -269,7 +340,7 @@ class Writer:
 
     def _open_files(self) -> list[File]:
         files = [file for process in self._processes for file in process.files.values()]
-        return [*files, self._plain, self._framed]
+        return [*files, *self._jobs.values()]
 
     def _start(self) -> Process:
         process = Process(self.logs, self._random.choice("IIIWE"))
@@ -280,7 +351,13 @@ class Writer:
 
     def _job(self, name: str) -> File:
         self._names += 1
-        return File(self.jobs / f"{name}-{self._names}.log")
+        return self._begin(File(self.jobs / f"{name}-{self._names}.log"))
+
+    def _begin(self, file: File) -> File:
+        """No two runs of a job begin alike."""
+        self._runs += 1
+        file.pending += f"run {self._runs} of the job begins\n".encode()
+        return file
 
     def _another_name(self, path: Path) -> str:
         self._names += 1

@@ -87,6 +87,19 @@ def test_json_has_all_of_a_finding(here: Path, capsys: pytest.CaptureFixture[str
     assert all(set(step) == {"do", "source"} for step in finding["remedy"])
 
 
+def test_json_names_what_could_not_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "a.log").write_text(OOM)
+    assert main(["diagnose", "--json", "/nope"]) == 3
+    problem = "cannot read /nope: No such file or directory"
+    document = json.loads(capsys.readouterr().out)
+    assert document == {"findings": [], "launches": [], "unreadable": [{"file": "/nope", "problem": problem}]}
+    assert main(["diagnose", "--json", "/nope", "a.log"]) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert (len(document["findings"]), len(document["unreadable"])) == (1, 1)
+    assert main(["diagnose", "--json", "a.log"]) == 0
+    assert json.loads(capsys.readouterr().out)["unreadable"] == []
+
+
 def test_several_files_are_one_diagnosis(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("tpu_driver.vm.me.log.INFO.20261120-134414.7", "tpu_driver.vm.me.log.ERROR.20261120-134414.7"):
         (here / name).write_text(f"Log file created at: 2026/11/20 13:44:14\n{OOM}")

@@ -73,6 +73,22 @@ def test_a_shell_takes_it_and_the_next_launch_has_it(tune: Path) -> None:
     assert (found["TPUWATCH_WORKLOAD"], SIZE in found["TPUWATCH_SET"].split(",")) == ("default", True)
 
 
+@pytest.mark.parametrize("form", ["shell", "systemd", "docker", "json"])
+def test_a_job_finds_the_heartbeats_socket_of_another_place(
+    tune: Path, form: str, env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "TPUWATCH_SOCKET" not in env("--format", form).out
+    config = tune.parent / "config.toml"
+    config.write_text(config.read_text() + '[workload]\nsocket = "/run/other.socket"\n')
+    found = [line for line in env("--format", form).out.splitlines() if "TPUWATCH_SOCKET" in line]
+    assert len(found) == 1
+    assert "/run/other.socket" in found[0]
+    monkeypatch.setenv("TPUWATCH_SOCKET", "/run/mine.socket")
+    assert ("/run/other.socket" in env("--format", form).out) is (form in ("systemd", "docker"))
+    env("--write")
+    assert "TPUWATCH_SOCKET" not in (tune / "plans" / "default.env").read_text()
+
+
 def test_without_a_plan_the_launch_is_made_visible_and_its_size_left_alone(tune: Path, env: Env) -> None:
     told = env("--workload", "bert")
     assert "export TPU_MIN_LOG_LEVEL=0;" in told.out

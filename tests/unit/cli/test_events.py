@@ -51,13 +51,14 @@ def test_lines_for_people(store: EventStore, capsys: pytest.CaptureFixture[str])
 def test_an_event_with_repeats(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
     last = event("z")
     keys = [b"%d" % number for number in range(12_430)]
-    store.commit([last], [], repetitions=[Repetition(last, keys, NOW - 3600.0)])
+    stated = {"used_bytes": [20 << 20, 30 << 20]}
+    store.commit([last], [], repetitions=[Repetition(last, keys, NOW - 3600.0, lambda _: stated)])
     assert main(["events"]) == 0
     since = format_time(NOW - 3600.0)
     assert f"    12,431 times, since {since}; this is the last" in capsys.readouterr().out.splitlines()
     assert main(["events", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["repeats"], shown["since_epoch"]) == (12_430, NOW - 3600.0)
+    assert (shown["repeats"], shown["since_epoch"], shown["spread"]) == (12_430, NOW - 3600.0, stated)
 
 
 def test_other_places_of_a_failure(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:

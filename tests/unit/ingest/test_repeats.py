@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.ingest.test_ingest import Machine
 from tests.unit.logs.sites import HEADER, name
+from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
 from tpuwatch.model.events import Cause
@@ -64,6 +65,43 @@ def test_a_storm_is_a_few_events_with_their_number_and_times(storm: Machine) -> 
     assert sum(1 + event.repeats for event in storm.new_events) == NUMBER
 
 
+def test_an_event_tells_what_its_repeats_state(storm: Machine) -> None:
+    """Of the tasks that are lost the last is the event."""
+    tasks = [number % 3 + 3 for number in range(60)]
+    storm.write(
+        HEADER
+        + "".join(
+            f"E0921 14:13:20.{number:06d} 4711 a.cc:10] /job:jax_worker/replica:0/task:{task} heartbeat timeout\n"
+            for number, task in enumerate(tasks)
+        )
+    )
+    storm.turns()
+    event = max(storm.store.events(), key=lambda one: one.repeats)
+    names = [f"/job:jax_worker/replica:0/task:{task}" for task in (3, 4, 5)]
+    assert event.repeats > 30
+    assert event.spread == {"hosts": names}
+    assert next(one for one in storm.new_events if one.key == event.key).spread == event.spread
+    rule = next(rule for rule in storm.scanner.catalogue.rules if rule.id == event.rule)
+    shown = f"{names[0]}, {names[1]} and {names[2]}"
+    assert shown in rule.describe({**event.details, **event.spread})
+    (finding,) = fold([RecognisedRecord(rule, event, event.details)])
+    assert shown in finding.summary
+
+
+def test_what_was_counted_before_is_not_stated_again(storm: Machine) -> None:
+    text = HEADER + records(0, 60)
+    storm.write(text)
+    storm.turns()
+    before = storm.store.events()
+    storm.write(text + records(60, 90), name("ERROR"))
+    storm.turns()
+    assert counted(storm) == 90
+    assert [one.spread for one in storm.store.events()][: len(before)] == [one.spread for one in before]
+    (more,) = (one for one in storm.store.events() if one.repeats and one.file.endswith(name("ERROR")))
+    assert more.repeats < 30
+    assert more.spread["requested_bytes"] == [int(1.21 * 2**30), int(9.21 * 2**30)]
+
+
 def test_copies_in_other_files_count_once_however_they_are_cut(storm: Machine) -> None:
     rng = random.Random(3)
     text, severities = (HEADER + records(0, NUMBER)), ("INFO", "WARNING", "ERROR")
@@ -85,7 +123,7 @@ def test_copies_in_other_files_count_once_however_they_are_cut(storm: Machine) -
 def test_what_could_not_be_stored_counts_once_later(storm: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     insert = EventStore._insert_repeats
 
-    def fail(*_: object) -> list[bytes]:
+    def fail(*_: object) -> tuple[list[bytes], dict[str, list[object]]]:
         raise sqlite3.OperationalError("disk I/O error")
 
     monkeypatch.setattr(EventStore, "_insert_repeats", fail)

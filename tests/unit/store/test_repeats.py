@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.unit.store.make import NOW, event
@@ -64,6 +65,42 @@ def test_the_state_of_the_version_before_is_converted(tmp_path: Path, clock: Man
         (old,) = store.events()
         assert (old.id, old.key, old.repeats, old.since) == (7, b"a", 0, None)
         assert commit(store, together("c", "a", "b")) == [(b"c", [b"b"])]
+
+
+def test_what_the_repeats_state_is_kept_together(tmp_path: Path, clock: ManualClock) -> None:
+    def stating(last: str, *keys: str, **values: list[object]) -> Repetition:
+        return replace(together(last, *keys), stated=lambda new: values if new else {})
+
+    many = [f"host{number:02d}" for number in range(20)]
+    with closing(EventStore.open(tmp_path, clock)) as store:
+        first = stating("c", "a", "b", used_bytes=[7, 9], hosts=["x", "y"])
+        commit(store, first)
+        both = {"used_bytes": [7, 20 << 20], "hosts": ["x", "y"]}
+        assert first.event.spread == both
+        assert [one.spread for one in store.events()] == [both]
+        commit(store, stating("c", "a", "b", used_bytes=[1, 1]))
+        assert [one.spread for one in store.events()] == [both]
+        commit(store, stating("c", "d", used_bytes=[3, 30 << 20], hosts=many))
+        for path in tmp_path.glob("store.db*"):
+            path.unlink()
+        store.renew()
+        assert [one.spread for one in store.events()] == [{"used_bytes": [3, 30 << 20], "hosts": many[:9]}]
+        commit(store, stating("f", "e", used_bytes=[20 << 20, 20 << 20]))
+        assert store.events()[-1].spread == {}
+
+
+def test_a_store_of_the_schema_before_has_no_spread(tmp_path: Path, clock: ManualClock) -> None:
+    with closing(sqlite3.connect(tmp_path / schema.FILE_NAME, isolation_level=None)) as connection:
+        schema.migrate(connection, schema.MIGRATIONS[:7])
+        connection.execute(
+            "INSERT INTO events (id, key, rule, cause, observed, time, at, severity, file, offset, text, details,"
+            " history, repeats, since) VALUES (7, ?1, 'r', 'hang', ?2, ?2, ?2, 'E', '/a', 0, 'text', '', 0, 3, ?2)",
+            (b"a", NOW),
+        )
+        connection.execute("INSERT INTO meta VALUES ('first_run_time', '1.0')")
+    with closing(EventStore.open(tmp_path, clock)) as store:
+        (old,) = store.events()
+        assert (old.repeats, old.spread) == (3, {})
 
 
 def test_repeats_are_kept_when_deleted_files_are_made_again(tmp_path: Path, clock: ManualClock) -> None:

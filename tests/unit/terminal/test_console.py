@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import fcntl
 import io
+import os
+import struct
+import termios
 
 import pytest
 
@@ -18,6 +22,14 @@ def test_wraps_at_80_columns_with_a_hanging_indent() -> None:
     lines = stream.getvalue().splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert [len(line) - len(line.lstrip()) for line in lines] == [4, 7, 7]
+
+
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (20, 40), (50, 50), (200, 80)])
+def test_the_width_is_that_of_the_terminal_within_bounds(columns: int, width: int) -> None:
+    master, slave = os.openpty()
+    with open(master, "rb"), open(slave, "w") as terminal:
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        assert Console(terminal).width == width
 
 
 def test_a_long_word_stays_whole_so_that_an_address_can_be_copied() -> None:

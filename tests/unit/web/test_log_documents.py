@@ -32,6 +32,7 @@ def test_an_event_carries_all_that_is_known_of_it() -> None:
         "repeats": 0,
         "since": None,
         "since_epoch": None,
+        "spread": {},
         "places": [],
     }
 

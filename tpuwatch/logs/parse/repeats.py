@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
 
     from tpuwatch.logs.parse.known_lines import KnownLine, KnownLines
     from tpuwatch.logs.parse.match import Match
@@ -34,6 +35,7 @@ class Repeats:
     offsets: Sequence[int]  # of the lines in the stream
     match_of: Callable[[bytes, int], Match]  # the match of a line and its offset
     keys_of: Callable[[Sequence[bytes], Sequence[int]], list[bytes]]  # of these matches
+    values_of: Callable[[Sequence[bytes]], dict[str, list[Any]]]  # of each detail in these lines, as `Event.spread` has
 
     def __len__(self) -> int:
         return len(self.lines)

@@ -6,11 +6,12 @@ from bisect import bisect_left
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.logs.parse.frame import author_of
 from tpuwatch.logs.parse.match import KEYED_TEXT, Match, framed_key, framed_keys, matched_lines, unframed_key
 from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
+from tpuwatch.model import MAX_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -88,7 +89,8 @@ class Storm:
                 yield from map(match_of, group.lines, group.offsets)
                 continue
             keys_of = partial(self._keys_of, group.known, rule)
-            before = Repeats(group.lines[:-1], group.offsets[:-1], match_of, keys_of)
+            values_of = partial(self._values_of, group.known, rule, places)
+            before = Repeats(group.lines[:-1], group.offsets[:-1], match_of, keys_of, values_of)
             yield replace(match_of(group.lines[-1], group.offsets[-1]), repeats=before)
 
     def marks(self, run: RepeatRun, start: int, stop: int, enough: Container[Rule]) -> Iterator[Match]:
@@ -124,6 +126,26 @@ class Storm:
         start, stop = known.places.message
         upto = slice(start, min(stop, start + KEYED_TEXT))
         return framed_keys(header, lines, [line[upto] for line in lines], name)
+
+    def _values_of(
+        self, known: KnownLine, rule: Rule, places: list[tuple[str, int, int]], lines: Sequence[bytes]
+    ) -> dict[str, list[Any]]:
+        """The values of each detail in these lines, of numbers the lowest and the highest.
+
+        They differ in digits alone, so that they have the same order as texts.
+        """
+        texts = {self._text_of(known, line) for line in lines}
+        values: dict[str, list[Any]] = {}
+        for name, start, stop in places:
+            stated = sorted({text[start:stop] for text in texts})
+            ends = [rule.value(name, stated[0]), rule.value(name, stated[-1])]
+            if None in ends:
+                continue
+            texts_kept = stated[: MAX_VALUES + 1]
+            values.setdefault(
+                name, ends if not isinstance(ends[0], str) else [rule.value(name, one) for one in texts_kept]
+            )
+        return values
 
     def _have_times(self, group: Group) -> bool:
         """Whether each line of it that has a header gives a time by it in full."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import re2
 
-from tpuwatch.core import format_seconds, format_size, is_possible, parse_seconds, parse_size
+from tpuwatch.core import format_seconds, format_size, is_possible, listed, parse_seconds, parse_size
 from tpuwatch.logs.rules import memory_report
 from tpuwatch.logs.rules.digits import for_any_digits, tells_digits_apart
 from tpuwatch.logs.rules.literals import anchors
 from tpuwatch.logs.rules.raw_pattern import BETWEEN_WORDS
-from tpuwatch.model import Cause, Remedy
+from tpuwatch.model import MAX_VALUES, Cause, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -179,6 +179,13 @@ class Rule:
         """Where the captured details are: the name of each, and where it begins and ends."""
         return [place for capture in self._captures for place in capture.search(text)]
 
+    @staticmethod
+    def value(name: str, text: bytes) -> Any:
+        """The value of a detail that is captured as this text; None if it has none."""
+        found: dict[str, Any] = {}
+        _keep(found, name, text.decode("utf-8", "replace"))
+        return found.get(name)
+
     def details_at(self, text: bytes, places: Iterable[tuple[str, int, int]]) -> dict[str, Any]:
         """The details that are captured at these places of a record."""
         found: dict[str, Any] = {}
@@ -191,7 +198,10 @@ class Rule:
         return found
 
     def describe(self, details: Mapping[str, Any]) -> str:
-        """The summary with the details filled in; a part in [[ ]] is left out if one of its details is missing."""
+        """The summary with the details filled in; a part in [[ ]] is left out if one of its details is missing.
+
+        For a detail a list of its values may be given, as `Event.spread` has.
+        """
         return _filled(self.summary, details)
 
     def _excluded(self, around: bytes) -> bool:
@@ -277,6 +287,11 @@ def compiled(pattern: str) -> Any:
 
 def show(name: str, value: Any) -> str:
     """A detail with its unit, for people."""
+    if isinstance(value, list):
+        shown = [show(name, one) for one in value]
+        if not isinstance(value[0], str):
+            return f"{shown[0]} to {shown[-1]}"
+        return f"{', '.join(shown[:MAX_VALUES])} and others" if len(shown) > MAX_VALUES else listed(shown)
     if value is None:
         return "an unknown amount" if name.endswith(("_bytes", "_seconds", "_count")) else "unknown"
     if name.endswith("_bytes"):

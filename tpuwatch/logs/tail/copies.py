@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.followed_file import FollowedFile
     from tpuwatch.model import Cursor
 
-_MAX_HEADS = 500
+_MAX_HEADS = 2000
 _MAX_CURSORS = 32  # of files that begin alike
 
 
@@ -35,11 +35,7 @@ class Copies:
     def add(self, cursors: Iterable[Cursor]) -> None:
         """Add cursors of a file that is about to be closed or was truncated."""
         for cursor in cursors:
-            if (
-                len(cursor.head) < HEAD_BYTES
-                or "salt" not in cursor.state
-                or is_libtpu_name(cursor.path.rpartition("/")[2], strict=False)
-            ):
+            if not _tells(cursor):
                 continue
             alike = self._cursors.pop(cursor.head, None) or deque(maxlen=_MAX_CURSORS)
             alike.append(cursor)
@@ -54,18 +50,32 @@ class Copies:
         """
         if log.file.kind is not StreamKind.TEXT or len(log.head) < HEAD_BYTES:
             return None
+        cursors = list(self._cursors.get(log.head, ()))
+        others = [
+            other
+            for other in others
+            if other is not log and other.head == log.head and log.file.path not in (other.file.path, other.first_path)
+        ]
+        for other in others:  # it may be truncated by now
+            cursors += filter(_tells, other.recent)
         found = [
             (min(log.size, other.size), cursor)
             for other in others
-            if other.head == log.head and not other.is_new and log.file.path not in (other.file.path, other.first_path)
+            if not log.rewrites  # the job may have begun alike again, or its inode be that of a deleted copy
+            if not other.is_new
             if (cursor := log.common_start(other)) is not None
         ]
         found += [
-            (read_until(cursor), cursor)
-            for cursor in self._cursors.get(log.head, ())
-            if cursor.path != log.file.path and log.continues(cursor)
+            (read_until(cursor), cursor) for cursor in cursors if cursor.path != log.file.path and log.continues(cursor)
         ]
         return max(found, key=_size, default=(0, None))[1]
+
+
+def _tells(cursor: Cursor) -> bool:
+    """Whether a copy can be known by this cursor of the original."""
+    if len(cursor.head) < HEAD_BYTES or "salt" not in cursor.state:
+        return False
+    return not is_libtpu_name(cursor.path.rpartition("/")[2], strict=False)
 
 
 def _size(found: tuple[int, Cursor]) -> int:

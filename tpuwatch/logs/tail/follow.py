@@ -119,6 +119,7 @@ class Follower:
         self._turn = 0
         self._moved: dict[FileKey, Cursor] = {}
         self._touched: set[FileKey] = set()
+        self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet
         self._losses: list[Loss] = []  # not counted yet
         self._fs_events: FsEvents | None = None
 
@@ -218,6 +219,7 @@ class Follower:
                 continue
             if log.rewrites != rewrites:
                 self.counters.truncations += 1
+                self._rewritten.add(key)
                 self._copies.add(recent)
                 self._note_loss(log.file.path, log.lost_bytes - lost, salt=recent[-1].state.get("salt", ""))
             if log.rewrites != rewrites or log.mtime_ns != mtime_ns:
@@ -242,12 +244,20 @@ class Follower:
                 self.counters.last_loss = loss
 
     def _read(self, reading: LogReading) -> None:
-        """Read one chunk at a time, least recently read files first. At least one chunk is read, however late it is."""
+        """Read one chunk at a time, new files first, then those read least recently.
+
+        At least one chunk is read, however late it is.
+        """
         end = self._clock.monotonic() + MAX_POLL_SECONDS
         left = {log: MAX_FILE_BYTES for log in sorted(self._active.values(), key=_last_turn) if log.unread}
         enough = _is_full(reading)
         while left and not enough:
             for log in list(left):
+                if log.key in self._rewritten:
+                    if self._copies_wait:
+                        del left[log]
+                        continue
+                    self._rewritten.discard(log.key)  # what is read is stored with its cursor
                 size = self._read_chunk(log, left[log], reading)
                 left[log] -= size
                 if not (size and log.unread and left[log]):
@@ -256,6 +266,16 @@ class Follower:
                 enough = reading.late or reading.bytes_read >= MAX_POLL_BYTES or _is_full(reading)
                 if enough:
                     break
+
+    @property
+    def _copies_wait(self) -> bool:
+        """Whether there are files of which nothing was read yet: each may be a copy.
+
+        Until then the cursor of a truncated file stays as it is: it alone says how far its copy was read.
+        """
+        if self._closed.waiting and self._room > 0:
+            return True
+        return any(log.is_new and log.unread and log.key not in self._rewritten for log in self._open.values())
 
     def _read_chunk(self, log: FollowedFile, limit: int, reading: LogReading) -> int:
         """Read one chunk; returns its size in bytes."""
@@ -290,7 +310,10 @@ class Follower:
                 self._close_unlisted(log, reading)
 
     def _update_cursors(self, reading: LogReading) -> None:
-        for key in self._touched:
+        if self._rewritten and not self._copies_wait:
+            self._touched |= self._rewritten
+            self._rewritten.clear()
+        for key in self._touched - self._rewritten:
             if key in self._open:
                 self._update_cursor(self._open[key], reading)
         reading.cursors += self._moved.values()
@@ -334,7 +357,7 @@ class Follower:
         surplus = len(self._open) - MAX_OPEN
         if surplus <= 0:
             return
-        idle = [log for log in self._open.values() if not (log.unread or log.unsettled)]
+        idle = [log for log in self._open.values() if not (log.unread or log.unsettled or log.key in self._rewritten)]
         for log in sorted(idle, key=_keep_rank)[:surplus]:
             if log.gone:
                 self._close_unlisted(log, reading)
@@ -365,6 +388,9 @@ class Follower:
             return
         self._closed.opened(log.key)
         self.counters.truncations += log.rewrites
+        if log.rewrites:
+            self._rewritten.add(log.key)
+            self._copies.add([cursor])
         self._open[log.key] = self._active[log.key] = log
         self._sources[log.key] = name.source
         self._touched.add(log.key)
@@ -475,8 +501,8 @@ def _is_active(log: FollowedFile) -> bool:
     return log.unread > 0 or log.quiet_seconds < ACTIVE_SECONDS or open_end or log.suspect or log.gone
 
 
-def _last_turn(log: FollowedFile) -> int:
-    return log.last_turn
+def _last_turn(log: FollowedFile) -> tuple[bool, int]:
+    return not log.is_new, log.last_turn
 
 
 def _keep_rank(log: FollowedFile) -> tuple[bool, float]:

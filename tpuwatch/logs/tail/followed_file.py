@@ -86,12 +86,13 @@ class FollowedFile:
         self.size = entry.st_size
         self.mtime_ns = entry.st_mtime_ns
         self.first_path = file.path
-        self.is_new = not (cursor.state or cursor.head)  # nothing was ever read of it
+        self.is_new = not (cursor.state or cursor.head)  # nothing was ever read of what it holds
         self.deleted = entry.st_nlink == 0
         self._sparse = _is_sparse(entry)
         self._head = read_head(descriptor)
         if not _continues(descriptor, cursor, self._head, self.size):
-            self.rewrites += 1
+            self.is_new = True
+            self.rewrites += cursor.path == file.path  # else it has the inode of one that was deleted
             cursor = self._start()
         grown = read_until(cursor) != self.size
         # Its mtime when the content was last known to be new.

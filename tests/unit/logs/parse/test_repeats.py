@@ -16,6 +16,7 @@ from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.repeats import LEAST
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Rule, for_programs, load_catalogue
+from tpuwatch.model.events import values_together
 
 NOW = 1.79e9
 CATALOGUE = for_programs(load_catalogue())
@@ -63,6 +64,16 @@ def written(text: str, number: int, severity: str, way: str) -> str:
     return framed
 
 
+def stated_by(matches: list[Match]) -> dict[str, list[object]]:
+    """The values of each detail that all of them have."""
+    names = [name for name in matches[0].details if all(name in match.details for match in matches)]
+    both = {name: values_together([match.details[name] for match in matches]) for name in names}
+    return {
+        name: 2 * values if len(values) == 1 and not isinstance(values[0], str) else values
+        for name, values in both.items()
+    }
+
+
 def parse(
     scanner: Scanner, data: bytes, kind: StreamKind, cuts: Iterable[int], *, fold: bool
 ) -> tuple[list[Match], object, int]:
@@ -78,6 +89,8 @@ def parse(
             if match.repeats is not None:
                 together = list(match.repeats.matches())
                 assert match.repeats.keys() == [one.key for one in together]
+                stated = match.repeats.values_of(match.repeats.lines)
+                assert stated == stated_by(together)
                 found += together
                 repeats += len(together)
             found.append(replace(match, repeats=None))

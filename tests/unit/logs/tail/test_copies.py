@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.unit.logs.sites import Site, numbers
-from tpuwatch.logs.tail import follow
+from tpuwatch.logs.tail import copies, follow
+from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.followed_file import FollowedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from tpuwatch.model.events import Cursor
 
 BANNER = "python train.py --steps 1000\n" * 10
 
@@ -87,6 +91,97 @@ def test_a_copytruncate_is_stored_whole_in_one_poll(jobs: Site) -> None:
     jobs.restart()  # killed right after it
     step(jobs)
     assert counted(jobs) == [1]
+
+
+@pytest.mark.parametrize("former", ["job.log.7", "job.log.1"])
+def test_a_copy_that_has_the_inode_of_a_deleted_file(jobs: Site, former: str) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    other = jobs.append(former, "another " + BANNER + failures(10))
+    step(jobs)
+    gone = jobs.cursors.pop((other.stat().st_dev, other.stat().st_ino))
+    other.unlink()
+    entry = shutil.copyfile(log, log.with_name("job.log.1")).stat()
+    os.truncate(log, 0)
+    jobs.cursors[entry.st_dev, entry.st_ino] = replace(gone, device=entry.st_dev, inode=entry.st_ino)
+    jobs.restart()
+    jobs.append("job.log", failures(11))
+    step(jobs)
+    assert counted(jobs) == list(range(12))
+    assert jobs.follower.counters.truncations == 1 + (former == "job.log.1")
+
+
+def test_a_copy_that_is_compared_when_the_original_is_truncated_already(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    step(jobs)
+    shutil.copyfile(log, log.with_name("job.log.1"))
+    find = Copies.find
+
+    def late(known: Copies, *args: Any) -> Cursor | None:
+        os.truncate(log, 0)
+        return find(known, *args)
+
+    monkeypatch.setattr(Copies, "find", late)
+    jobs.stir()
+    step(jobs)
+    monkeypatch.undo()
+    jobs.append("job.log", failures(10))
+    step(jobs)
+    assert counted(jobs) == list(range(11))
+
+
+def test_a_kill_before_the_copy_of_a_truncated_file_is_opened(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = jobs.append("job.log", BANNER + failures(*range(10)))
+    step(jobs)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)  # of very many files few are opened in one poll
+    jobs.append("job.log", failures(10))
+    copy = shutil.copyfile(log, log.with_name("job.log.1"))
+    os.utime(copy, (1, 1))  # those that were written lately are opened first
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(11))
+    for _ in range(3):
+        jobs.restart()
+        jobs.poll()
+    step(jobs)
+    assert counted(jobs) == list(range(12))
+
+
+@pytest.mark.parametrize("polls", range(1, 9))
+def test_a_kill_while_there_are_more_files_than_may_be_open(
+    jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    for other in range(1, 6):
+        os.utime(jobs.append(f"other{other}.log", failures(other)), (1, 1))
+    step(jobs)
+    monkeypatch.setattr(follow, "MAX_OPEN", 2)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)
+    os.truncate(log, 0)
+    jobs.append("job.log", "again " + BANNER + failures(6))
+    for _ in range(2):
+        jobs.restart()
+        for _ in range(polls):
+            jobs.poll()
+            jobs.clock.advance(0.1)
+    step(jobs)
+    assert counted(jobs) == list(range(7))
+
+
+def test_a_copy_of_one_of_very_many_files(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    step(jobs)
+    for other in range(1, 4):
+        jobs.append(f"other{other}.log", f"job {other} " + BANNER + failures(other))
+    step(jobs)
+    monkeypatch.setattr(copies, "_MAX_HEADS", 2)
+    os.utime(
+        shutil.copyfile(log, log.with_name("job.log.1")), (1, 1)
+    )  # those that were written lately are opened first
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(4))
+    step(jobs, restart=True)
+    assert counted(jobs) == list(range(5))
 
 
 def test_a_kill_right_after_a_truncation_between_reading_and_storing(
