@@ -50,7 +50,7 @@ def test_lines_for_people(store: EventStore, capsys: pytest.CaptureFixture[str])
 
 def test_an_event_with_repeats(store: EventStore, capsys: pytest.CaptureFixture[str]) -> None:
     last = event("z")
-    keys = [b"%d" % number for number in range(12_430)]
+    keys = [b"%05d" % number for number in range(12_430)]
     stated = {"used_bytes": [20 << 20, 30 << 20]}
     store.commit([last], [], repetitions=[Repetition(last, keys, NOW - 3600.0, lambda _: stated)])
     assert main(["events"]) == 0
