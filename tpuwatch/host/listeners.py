@@ -44,6 +44,10 @@ class Listeners:
 
         `held` are the inodes of the sockets of processes that have a device open.
         """
+        ports = list(ports)
+        if not ports:  # the kernel takes milliseconds for the tables, however few sockets there are
+            self._since = {}
+            return ()
         sockets: dict[int, set[ListeningSocket]] = {}
         for raw in (self._processes.read(table, _MAX_BYTES) for table in _TABLES):
             if len(raw) == _MAX_BYTES:  # another listener may be in what is cut off

@@ -111,3 +111,17 @@ def test_who_is_trusted_to_hold_it(machine: Machine) -> None:
     machine.process(42, files=("/dev/accel9",), uid=0)
     scan = Holders(machine.devices(vfio_0="vfio/0"), machine.root).look(NOW, 0.0)
     assert {one.pid: one.trusted for one in scan.holders} == {40: False, 41: True, 42: True}
+
+
+def test_without_a_port_to_watch_the_kernels_tables_are_not_read(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = ProcFs(machine.root / "proc")
+    watch = Listeners(processes)
+    machine.listens((8431, 0, 77))
+    assert watch.look((8431,), set(), NOW, 10.0) == (Listener(8431, NOW),)
+    read: list[str] = []
+    monkeypatch.setattr(processes, "read", lambda name, _: read.append(name) or b"")
+    assert (watch.look((), set(), NOW + 5, 15.0), read) == ((), [])
+    monkeypatch.undo()
+    assert watch.look((8431,), set(), NOW + 20, 30.0) == (Listener(8431, NOW + 20),)  # nobody looked meanwhile
