@@ -285,6 +285,8 @@ def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
         ("On our TPU the training hangs after a while.\n", [Cause.HANG]),
         ("On our TPU the training hangs after a while.\n" + OOM, [Cause.HBM_OOM_RUNTIME]),
         ("This PR is for the TPU, where the training hangs.\n", []),
+        ("On a TPU node the pod ended. Reason: OOMKilled\n", [Cause.HOST_OOM]),
+        ("OOMKilled means that a pod of a TPU node took too much.\nLook for this:\nReason: OOMKilled\n", []),
         ("On our machine the training hangs after a while.\n", []),
         ("# xm.xla_device() freezes\nSeen on a `TPU`.\n", [Cause.HANG]),
         ("It works on a GPU. On the TPU the training hangs.\n", [Cause.HANG]),

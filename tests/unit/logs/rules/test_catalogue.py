@@ -70,6 +70,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "other_vendor",
         "no_metadata",
         "change",
+        "explained",
     }
 
 
