@@ -101,8 +101,8 @@ def test_json_names_what_could_not_be_read(here: Path, capsys: pytest.CaptureFix
 
 
 def test_a_file_that_is_named_twice_and_cannot_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", "none", "none"]) == 3
-    assert capsys.readouterr() == ("", "tpuwatch: cannot read none: No such file or directory\n")
+    assert main(["diagnose", str(here / "none"), str(here / "none")]) == 3
+    assert capsys.readouterr() == ("", f"tpuwatch: cannot read {here / 'none'}: No such file or directory\n")
 
 
 def test_several_files_are_one_diagnosis(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
