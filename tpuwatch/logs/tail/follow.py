@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
-from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FileProgress, FollowedFile
+from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FileProgress, FollowedFile, HalfLine
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
 from tpuwatch.model import FileStatus
@@ -262,6 +262,7 @@ class Follower:
                     if self._copies_wait:
                         del left[log]
                         continue
+                    self._take_half_line(log, reading)
                     self._rewritten.discard(log.key)  # what is read is stored with its cursor
                 size = self._read_chunk(log, left[log], reading)
                 left[log] -= size
@@ -271,6 +272,11 @@ class Follower:
                 enough = reading.late or reading.bytes_read >= MAX_POLL_BYTES or _is_full(reading)
                 if enough:
                     break
+
+    def _take_half_line(self, log: FollowedFile, reading: LogReading) -> None:
+        """A file was truncated, and the half line at its end stands in no copy."""
+        reading.matches += log.half_line.matches
+        log.half_line = HalfLine()
 
     @property
     def _copies_wait(self) -> bool:
@@ -290,6 +296,9 @@ class Follower:
         try:
             if log.is_new and (known := self._copies.find(log, self._open.values())) is not None:
                 log.continue_as(known)
+                for other in self._open.values():
+                    if other.half_line.stands_in(log, known):
+                        other.half_line = HalfLine()
                 self._losses = [loss for loss in self._losses if loss.salt != known.state.get("salt")]
             found = log.read(limit)
         except OSError:
@@ -317,6 +326,8 @@ class Follower:
     def _update_cursors(self, reading: LogReading) -> None:
         if self._rewritten and not self._copies_wait:
             self._touched |= self._rewritten
+            for key in self._rewritten & self._open.keys():
+                self._take_half_line(self._open[key], reading)
             self._rewritten.clear()
         for key in self._touched - self._rewritten:
             if key in self._open:

@@ -284,6 +284,32 @@ def test_half_a_line_that_was_read_before_a_truncation_is_not_counted_beside_its
     assert counted(jobs) == [12345]
 
 
+@pytest.mark.parametrize("rest", ["45\n", ""], ids=["whole", "half"])
+def test_half_a_line_that_is_whole_in_the_copy_alone(jobs: Site, rest: str) -> None:
+    log = jobs.append("job.log", BANNER + failures(1) + "TESTEVENT 123")
+    step(jobs)
+    jobs.append("job.log", rest)
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    step(jobs)
+    jobs.append("job.log.1", "\n")
+    step(jobs)
+    assert counted(jobs) == [1, int(f"123{rest}")]
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_half_a_line_that_stands_in_no_copy(jobs: Site, *, copied: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    if copied:
+        shutil.copyfile(log, jobs.logs / "job.log.1")
+    jobs.append("job.log", "TESTEVENT 2")
+    jobs.poll()
+    os.truncate(log, 0)
+    step(jobs)
+    assert counted(jobs) == [1, 2]
+
+
 def test_a_copy_that_ends_before_what_was_read_of_the_truncated_file(jobs: Site) -> None:
     log = jobs.append("job.log", BANNER + failures(1))
     step(jobs)
