@@ -307,7 +307,12 @@ def test_half_a_line_that_stands_in_no_copy(jobs: Site, *, copied: bool) -> None
     jobs.poll()
     os.truncate(log, 0)
     step(jobs)
-    assert counted(jobs) == [1, 2]
+    jobs.append("job.log", "TESTEVENT 3")
+    step(jobs)
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(4))
+    step(jobs)
+    assert counted(jobs) == [1, 2, 3, 4]
 
 
 def test_a_copy_that_ends_before_what_was_read_of_the_truncated_file(jobs: Site) -> None:
