@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         from tpuwatch.tune import with_sizes_of
 
         findings = with_sizes_of(findings, tracker.latest()[::-1])
-    if findings or args.json or len(unreadable) < len(files):  # else nothing is known
+    if findings or args.json or len(unreadable) < len(set(files)):  # else nothing is known
         _print(findings, tracker.latest(), unreadable, as_json=args.json)
     for error in unreadable.values():
         print(f"tpuwatch: {error}", file=sys.stderr)

@@ -51,7 +51,10 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """The durable store. While it is not durable, events are held in memory and `detail` is the reason."""
+    """The durable store. While it is not durable, events are held in memory.
+
+    `detail` is the reason, or why nothing can be stored, so that no log is read on.
+    """
 
     path: str
     durable: bool
@@ -176,6 +179,8 @@ class DaemonStatus:
         reasons = [] if self.reading else ["No log can be read."]
         if not self.store.durable:
             reasons.append(f"Events are held in memory only. {self.store.detail}".rstrip())
+        elif self.store.detail:
+            reasons.append(self.store.detail)
         return reasons + [_staleness(loop) for loop in self.loops if not loop.fresh]
 
 

@@ -100,6 +100,11 @@ def test_json_names_what_could_not_be_read(here: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["unreadable"] == []
 
 
+def test_a_file_that_is_named_twice_and_cannot_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(here / "none"), str(here / "none")]) == 3
+    assert capsys.readouterr() == ("", f"tpuwatch: cannot read {here / 'none'}: No such file or directory\n")
+
+
 def test_several_files_are_one_diagnosis(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("tpu_driver.vm.me.log.INFO.20261120-134414.7", "tpu_driver.vm.me.log.ERROR.20261120-134414.7"):
         (here / name).write_text(f"Log file created at: 2026/11/20 13:44:14\n{OOM}")

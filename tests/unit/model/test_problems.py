@@ -68,6 +68,13 @@ def test_a_daemon_that_does_not_do_its_work_is_a_problem() -> None:
     assert (found.counts["daemon"], found.headline) == (1, "1 problem: tpuwatch is not ready")
 
 
+def test_a_daemon_that_cannot_store_what_it_read_is_a_problem() -> None:
+    status = samples.status()
+    full = replace(status, store=replace(status.store, detail="Reading waits: the disk is full."))
+    assert problems(status=status).daemon == ()
+    assert problems(status=full).daemon == ("Reading waits: the disk is full.",)
+
+
 def test_all_kinds_stand_in_the_headline() -> None:
     found = present_problems(
         samples.status(reading=False), [samples.finding(), samples.finding()], fleet(1, 0), [samples.launch()]

@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
-from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FileProgress, FollowedFile
+from tpuwatch.logs.tail.followed_file import REWRITE_SECONDS, FileMatch, FileProgress, FollowedFile, HalfLine
 from tpuwatch.logs.tail.fs_events import FsEvents
 from tpuwatch.logs.tail.sources import Discovery
 from tpuwatch.model import FileStatus
@@ -119,7 +119,8 @@ class Follower:
         self._turn = 0
         self._moved: dict[FileKey, Cursor] = {}
         self._touched: set[FileKey] = set()
-        self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet
+        self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet,
+        self._rewritten_at = float("-inf")  # and when the last of them was found
         self._losses: list[Loss] = []  # not counted yet
         self._fs_events: FsEvents | None = None
 
@@ -148,7 +149,8 @@ class Follower:
         now = self._clock.monotonic()
         self._select_active(now)
         self._discover()
-        if self._check(reading):
+        self._check(reading)
+        if self._rewritten:
             self._discover(force=True)  # what was truncated was copied before: store both cursors at once
         self._open_waiting()
         self._read(reading)
@@ -159,7 +161,7 @@ class Follower:
         self._close_surplus(reading)
         self._update_cursors(reading)
         self._count_losses(now)
-        unread = any(log.unread for log in self._active.values())
+        unread = any(log.unread for key, log in self._active.items() if key not in self._rewritten)
         reading.more = unread or (self._closed.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
         if self._active or self._touched or self._closed.waiting:
@@ -207,9 +209,8 @@ class Follower:
             if log is not None and log.file.path == path:
                 log.unlisted = True
 
-    def _check(self, reading: LogReading) -> bool:
-        """Check the active files, and keep those of which something may come. Returns whether one was truncated."""
-        truncations = self.counters.truncations
+    def _check(self, reading: LogReading) -> None:
+        """Check the active files, and keep those of which something may come."""
         for key, log in list(self._active.items()):
             rewrites, lost, mtime_ns, recent = log.rewrites, log.lost_bytes, log.mtime_ns, log.recent
             try:
@@ -219,13 +220,17 @@ class Follower:
                 continue
             if log.rewrites != rewrites:
                 self.counters.truncations += 1
-                self._rewritten.add(key)
-                self._copies.add(recent)
+                self._note_rewritten(key, recent)
                 self._note_loss(log.file.path, log.lost_bytes - lost, salt=recent[-1].state.get("salt", ""))
             if log.rewrites != rewrites or log.mtime_ns != mtime_ns:
                 self._touched.add(key)
         self._active = {key: log for key, log in self._active.items() if _is_active(log)}
-        return self.counters.truncations != truncations
+
+    def _note_rewritten(self, key: FileKey, former: Iterable[Cursor]) -> None:
+        """A file no longer holds what it held: `former` says how far that was read."""
+        self._rewritten.add(key)
+        self._rewritten_at = self._clock.monotonic()
+        self._copies.add(former)
 
     def _note_loss(self, path: str, size: int, *, key: FileKey | None = None, salt: str = "") -> None:
         if size:
@@ -257,6 +262,7 @@ class Follower:
                     if self._copies_wait:
                         del left[log]
                         continue
+                    self._take_half_line(log, reading)
                     self._rewritten.discard(log.key)  # what is read is stored with its cursor
                 size = self._read_chunk(log, left[log], reading)
                 left[log] -= size
@@ -267,13 +273,18 @@ class Follower:
                 if enough:
                     break
 
+    def _take_half_line(self, log: FollowedFile, reading: LogReading) -> None:
+        """A file was truncated, and the half line at its end stands in no copy."""
+        reading.matches += log.half_line.matches
+        log.half_line = HalfLine()
+
     @property
     def _copies_wait(self) -> bool:
-        """Whether there are files of which nothing was read yet: each may be a copy.
+        """Whether there are or may be files of which nothing was read yet: each may be a copy.
 
         Until then the cursor of a truncated file stays as it is: it alone says how far its copy was read.
         """
-        if self._closed.waiting and self._room > 0:
+        if (self._closed.waiting and self._room > 0) or not self._discovery.has_seen(self._rewritten_at):
             return True
         return any(log.is_new and log.unread and log.key not in self._rewritten for log in self._open.values())
 
@@ -285,6 +296,9 @@ class Follower:
         try:
             if log.is_new and (known := self._copies.find(log, self._open.values())) is not None:
                 log.continue_as(known)
+                for other in self._open.values():
+                    if other.half_line.stands_in(log, known):
+                        other.half_line = HalfLine()
                 self._losses = [loss for loss in self._losses if loss.salt != known.state.get("salt")]
             found = log.read(limit)
         except OSError:
@@ -312,6 +326,8 @@ class Follower:
     def _update_cursors(self, reading: LogReading) -> None:
         if self._rewritten and not self._copies_wait:
             self._touched |= self._rewritten
+            for key in self._rewritten & self._open.keys():
+                self._take_half_line(self._open[key], reading)
             self._rewritten.clear()
         for key in self._touched - self._rewritten:
             if key in self._open:
@@ -335,8 +351,8 @@ class Follower:
         unsettled = (log.quiet_seconds for log in self._active.values() if log.unsettled)
         waits += [self._settle_seconds - quiet for quiet in unsettled if quiet >= going_on]
         waits += [REWRITE_SECONDS - log.quiet_seconds for log in self._active.values() if log.suspect]
-        if self._closed.waiting:
-            waits.append(self._settle_seconds)  # there is room when open files have settled
+        if self._closed.waiting or self._rewritten:  # there is room when open files have settled; a copy may be found
+            waits.append(self._settle_seconds)
         if polled:
             writing = any(log.quiet_seconds < 1.0 for log in self._active.values())
             waits.append(POLL_SECONDS if writing else IDLE_POLL_SECONDS)
@@ -378,6 +394,7 @@ class Follower:
         file = name.source.describe(name.path)
         try:
             log = FollowedFile(descriptor, file, cursor, self._new_parser, self._clock)
+            other = log.is_new and cursor.head and self._copies.find(log, self._open.values()) is None
         except OSError:
             os.close(descriptor)
             self._refuse(name, RefusedError(name.path, Refusal.UNREADABLE))
@@ -388,9 +405,8 @@ class Follower:
             return
         self._closed.opened(log.key)
         self.counters.truncations += log.rewrites
-        if log.rewrites:
-            self._rewritten.add(log.key)
-            self._copies.add([cursor])
+        if log.rewrites or other:  # its inode may be that of one that was deleted, or that was truncated and renamed
+            self._note_rewritten(log.key, [cursor])
         self._open[log.key] = self._active[log.key] = log
         self._sources[log.key] = name.source
         self._touched.add(log.key)

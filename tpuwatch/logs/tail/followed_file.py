@@ -11,9 +11,9 @@ import errno
 import os
 import zlib
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tpuwatch.logs.parse.parser import StreamKind
 from tpuwatch.logs.parse.progress import TAIL_BYTES, last_progress
@@ -63,6 +63,18 @@ class FileProgress:
     at: float  # when the file was last written, in seconds since the epoch
 
 
+class HalfLine(NamedTuple):
+    """The line at the end of what was read of a file before it was truncated. It may be whole in a copy of the file."""
+
+    matches: Sequence[FileMatch] = ()
+    stop: int = 0  # up to where the file was read
+    salt: str = ""  # of its parser
+
+    def stands_in(self, copy: FollowedFile, cursor: Cursor) -> bool:
+        """Whether it is read in the copy of the file, which goes on from the cursor."""
+        return cursor.state.get("salt") == self.salt and copy.size >= self.stop
+
+
 class FollowedFile:
     """An open file and its parser. Times are monotonic seconds. Methods raise OSError when the file cannot be read."""
 
@@ -74,6 +86,7 @@ class FollowedFile:
         self.rotated = False  # its process has started a newer file of the same severity
         self.unlisted = False  # its name is gone; the file may be gone too
         self.rewrites = 0  # how often it was found truncated or rewritten
+        self.half_line = HalfLine()
         self.lost_bytes = 0  # that were known to exist when it was truncated or rewritten, and were not read
         self.bytes_read = 0  # so far
         self.last_turn = 0  # the follower's turn in which it was last read
@@ -236,7 +249,12 @@ class FollowedFile:
 
     def _restart(self, *, cut: bool = False) -> list[FileMatch]:
         """Begin again at the file's start. `cut`: the last line that was read is not whole, and goes on in a copy."""
-        matches = self._end_parser(cut=cut)
+        matches = self._file_matches(self._parser.settle())
+        state = self._parser.state()
+        self.half_line = HalfLine(
+            [] if cut else self._file_matches(self._parser.finish()), self.position, state.get("salt", "")
+        )
+        self._records.update(self._parser.take_records())
         self.rewrites += 1
         self.is_new = False
         self._tail = b""
@@ -250,8 +268,8 @@ class FollowedFile:
     def _start(self) -> Cursor:
         return Cursor(self.file.path, *self.key, self._head, 0)
 
-    def _end_parser(self, *, cut: bool = False) -> list[FileMatch]:
-        matches = self._file_matches(self._parser.settle() if cut else self._parser.finish())
+    def _end_parser(self) -> list[FileMatch]:
+        matches = self._file_matches(self._parser.finish())
         self._records.update(self._parser.take_records())
         return matches
 

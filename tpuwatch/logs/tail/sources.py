@@ -116,24 +116,34 @@ class WatchedSource:
         self.refusal: RefusedError | None = None
         self._stamp: tuple[int, ...] | None = None
         self._confirmed = False  # scanned again after the stamp was new: directory timestamps are coarse
-        self._scanned = float("-inf")
+        self._begun = float("-inf")  # the last scan, or the one that is under way,
+        self._scanned = float("-inf")  # and when the last one ended
+        self._seen_since = float("-inf")  # when the last one that has ended began
         self._spent = 0.0  # on the scan that is under way
         self._not_before = float("-inf")
+        self._idle = 0.0  # seconds from the last scan to the next that nothing calls for
         self._unconditional = float("-inf")  # when to scan though no timestamp has changed
 
-    def due(self, now: float, rescan_seconds: float) -> bool:
-        """Whether to scan the source again."""
+    def due(self, now: float, rescan_seconds: float, *, force: bool = False) -> bool:
+        """Whether to scan the source again; with `force`, as soon as it may be."""
         if now < self._not_before:
             return False
         age = now - self._scanned
         stamp = self.source.stamp()
         if stamp is None:
-            return age >= rescan_seconds
-        return stamp != self._stamp or (not self._confirmed and age >= rescan_seconds) or now >= self._unconditional
+            return force or age >= max(rescan_seconds, self._idle)
+        rescan = force or age >= rescan_seconds
+        return stamp != self._stamp or (not self._confirmed and rescan) or now >= self._unconditional
+
+    def has_seen(self, moment: float) -> bool:
+        """Whether all is found that was there at that moment."""
+        return self._seen_since >= moment or (self._confirmed and self.source.stamp() == self._stamp)
 
     def scan(self, clock: Clock, changes: Changes) -> None:
         """Scan the source, or go on with that, and add what has changed to `changes` at the end."""
         started = clock.monotonic()
+        if not self.source.unfinished:
+            self._begun = started
         stamp = self.source.stamp()
         found = self._find(changes)
         ended = clock.monotonic()
@@ -145,11 +155,11 @@ class WatchedSource:
         if found is not None:
             self.found = found
             self.history = False  # what appears after the first scan, or in a new directory, is new
-        self._confirmed = found is not None and stamp == self._stamp
+        self._confirmed = found is not None and stamp is not None and stamp == self._stamp
         self._stamp = stamp
-        self._scanned = ended
-        rest = self._spent * (_IDLE_SHARE if stamp is None and not changed else _SCAN_SHARE)
-        self._not_before = ended + min(rest, _UNCONDITIONAL_SECONDS)
+        self._seen_since, self._scanned = self._begun, ended
+        self._not_before = ended + min(_SCAN_SHARE * self._spent, _UNCONDITIONAL_SECONDS)
+        self._idle = 0.0 if changed else min(_IDLE_SHARE * self._spent, _UNCONDITIONAL_SECONDS)
         self._unconditional = ended + max(_UNCONDITIONAL_SECONDS, _UNCONDITIONAL_SHARE * self._spent)
         self._spent = 0.0
 
@@ -201,10 +211,14 @@ class Discovery:
         changes = Changes()
         now = self._clock.monotonic()
         for watched in self._watched:
-            if watched.due(now, 0.0 if force else self._rescan_seconds):
+            if watched.due(now, self._rescan_seconds, force=force):
                 watched.scan(self._clock, changes)
         changes.appeared.sort(key=_started)
         return changes
+
+    def has_seen(self, moment: float) -> bool:
+        """Whether all files are found that were there at that moment, in monotonic seconds."""
+        return all(watched.has_seen(moment) for watched in self._watched)
 
     def key_of(self, path: str) -> FileKey | None:
         """The file last found at a path."""

@@ -13,11 +13,14 @@ from tests.unit.logs.sites import Site, numbers
 from tpuwatch.logs.tail import copies, follow
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.followed_file import FollowedFile
+from tpuwatch.logs.tail.job_glob import JobGlob
+from tpuwatch.logs.tail.sources import Discovery
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tpuwatch.logs.tail.files import Found
     from tpuwatch.model.events import Cursor
 
 BANNER = "python train.py --steps 1000\n" * 10
@@ -168,6 +171,64 @@ def test_a_kill_while_there_are_more_files_than_may_be_open(
     assert counted(jobs) == list(range(7))
 
 
+@pytest.mark.parametrize("polls", range(1, 5))
+def test_a_kill_before_a_glob_may_be_searched_again_for_the_copy(
+    jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = JobGlob.find
+
+    def slow(glob: JobGlob) -> Found:
+        jobs.clock.advance(0.02)
+        return find(glob)
+
+    log = jobs.append("job.log", BANNER + failures(0))
+    monkeypatch.setattr(JobGlob, "find", slow)
+    step(jobs)
+    jobs.clock.advance(2.0)
+    jobs.poll()  # searches
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(1))
+    for _ in range(polls):
+        jobs.stir()
+        jobs.poll()
+        jobs.clock.advance(0.05)
+    step(jobs, restart=True)
+    assert counted(jobs) == [0, 1]
+
+
+def test_a_truncated_file_is_not_polled_without_a_pause_while_its_copy_is_searched(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    step(jobs)
+    with monkeypatch.context() as patch:
+        patch.setattr(Discovery, "has_seen", lambda *_: False)
+        os.truncate(log, 0)
+        jobs.append("job.log", failures(1))
+        jobs.clock.advance(1.0)
+        assert jobs.poll().due_in > 0
+    step(jobs)
+    assert counted(jobs) == [0, 1]
+
+
+@pytest.mark.parametrize("polls", range(1, 5))
+def test_a_kill_after_a_file_was_truncated_and_renamed(jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = jobs.append("job.log", BANNER + failures(0))
+    step(jobs)
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)
+    os.utime(shutil.copyfile(log, jobs.logs / "job.log.2"), (1, 1))  # is opened last
+    os.truncate(log, 0)
+    log.rename(jobs.logs / "job.log.1")
+    jobs.append("job.log.1", "again " + BANNER + failures(1))
+    jobs.restart()
+    for _ in range(polls):
+        jobs.poll()
+        jobs.clock.advance(0.1)
+    step(jobs, restart=True)
+    assert counted(jobs) == [0, 1]
+
+
 def test_a_copy_of_one_of_very_many_files(jobs: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     log = jobs.append("job.log", BANNER + failures(0))
     step(jobs)
@@ -221,6 +282,37 @@ def test_half_a_line_that_was_read_before_a_truncation_is_not_counted_beside_its
     os.truncate(log, 0)
     step(jobs)
     assert counted(jobs) == [12345]
+
+
+@pytest.mark.parametrize("rest", ["45\n", ""], ids=["whole", "half"])
+def test_half_a_line_that_is_whole_in_the_copy_alone(jobs: Site, rest: str) -> None:
+    log = jobs.append("job.log", BANNER + failures(1) + "TESTEVENT 123")
+    step(jobs)
+    jobs.append("job.log", rest)
+    shutil.copyfile(log, jobs.logs / "job.log.1")
+    os.truncate(log, 0)
+    step(jobs)
+    jobs.append("job.log.1", "\n")
+    step(jobs)
+    assert counted(jobs) == [1, int(f"123{rest}")]
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_half_a_line_that_stands_in_no_copy(jobs: Site, *, copied: bool) -> None:
+    log = jobs.append("job.log", BANNER + failures(1))
+    step(jobs)
+    if copied:
+        shutil.copyfile(log, jobs.logs / "job.log.1")
+    jobs.append("job.log", "TESTEVENT 2")
+    jobs.poll()
+    os.truncate(log, 0)
+    step(jobs)
+    jobs.append("job.log", "TESTEVENT 3")
+    step(jobs)
+    os.truncate(log, 0)
+    jobs.append("job.log", failures(4))
+    step(jobs)
+    assert counted(jobs) == [1, 2, 3, 4]
 
 
 def test_a_copy_that_ends_before_what_was_read_of_the_truncated_file(jobs: Site) -> None:

@@ -102,3 +102,15 @@ def test_a_directory_that_takes_long_to_read_is_read_again_more_rarely(tmp_path:
     scanned = clock.mono
     assert not watched.due(scanned + 499.0, 1.0)
     assert watched.due(scanned + 501.0, 1.0)
+
+
+def test_what_is_there_was_seen_where_the_directory_has_not_changed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    found = Discovery([str(tmp_path)], [], clock=clock, rescan_seconds=1.0, first_run=False)
+    found.scan()
+    clock.advance(1.0)
+    assert not found.has_seen(clock.monotonic())
+    found.scan()
+    clock.advance(1.0)
+    found.scan(force=True)  # not due
+    assert found.has_seen(clock.monotonic())
