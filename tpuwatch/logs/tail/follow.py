@@ -149,9 +149,13 @@ class Follower:
         now = self._clock.monotonic()
         self._select_active(now)
         self._discover()
-        self._check(reading)
-        if self._rewritten:
-            self._discover(force=True)  # what was truncated was copied before: store both cursors at once
+        self._check(reading, self._active)
+        if self._rewritten:  # what was truncated was copied before: store both cursors at once
+            self._discover(force=True)
+            new = {key: log for key, log in self._open.items() if log.is_new}
+            self._active |= new
+            self._check(reading, new)
+        self._active = {key: log for key, log in self._active.items() if _is_active(log)}
         self._open_waiting()
         self._read(reading)
         for log in self._active.values():
@@ -209,9 +213,9 @@ class Follower:
             if log is not None and log.file.path == path:
                 log.unlisted = True
 
-    def _check(self, reading: LogReading) -> None:
-        """Check the active files, and keep those of which something may come."""
-        for key, log in list(self._active.items()):
+    def _check(self, reading: LogReading, logs: Mapping[FileKey, FollowedFile]) -> None:
+        """Check whether these open files have changed."""
+        for key, log in list(logs.items()):
             rewrites, lost, mtime_ns, recent = log.rewrites, log.lost_bytes, log.mtime_ns, log.recent
             try:
                 reading.matches += log.check()
@@ -224,7 +228,6 @@ class Follower:
                 self._note_loss(log.file.path, log.lost_bytes - lost, salt=recent[-1].state.get("salt", ""))
             if log.rewrites != rewrites or log.mtime_ns != mtime_ns:
                 self._touched.add(key)
-        self._active = {key: log for key, log in self._active.items() if _is_active(log)}
 
     def _note_rewritten(self, key: FileKey, former: Iterable[Cursor]) -> None:
         """A file no longer holds what it held: `former` says how far that was read."""

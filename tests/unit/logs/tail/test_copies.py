@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tpuwatch.logs.tail.files import Found
+    from tpuwatch.logs.tail.followed_file import FileMatch
     from tpuwatch.model.events import Cursor
 
 BANNER = "python train.py --steps 1000\n" * 10
@@ -352,6 +353,32 @@ def test_a_copy_that_is_seen_while_it_is_made(jobs: Site, restarts: bool) -> Non
     jobs.append("job-old.log", text[300:])
     step(jobs, restart=restarts)
     assert counted(jobs) == [1, 2]
+
+
+def test_a_kill_after_a_copy_was_complete_in_the_poll_that_had_checked_it(
+    jobs: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = jobs.append("job.log", BANNER + failures(1, 2))
+    step(jobs)
+    text = log.read_bytes()
+    copy = jobs.append("job.log.1", "")
+    os.utime(log, (1, 1))  # so that the copy is opened first, and checked first
+    step(jobs, restart=True)
+    check = FollowedFile.check
+
+    def late(file: FollowedFile) -> list[FileMatch]:
+        if file.file.path == str(log) and not copy.stat().st_size:
+            copy.write_bytes(text)
+            os.truncate(log, 0)
+            jobs.append("job.log", failures(3))
+        return check(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FollowedFile, "check", late)
+        jobs.clock.advance(1.0)
+        jobs.poll()
+    step(jobs, restart=True)
+    assert counted(jobs) == [1, 2, 3]
 
 
 def test_a_copy_of_the_last_run_though_the_next_one_has_begun_alike(jobs: Site, restarts: bool) -> None:
