@@ -120,10 +120,6 @@ class HeaderPlaces(NamedTuple):
         month_and_day = line[self.date : self.clock - 1].replace(b"-", b"")[-4:]
         return int(month_and_day + line[self.clock : self.clock + 2] + line[self.clock + 3 : self.clock + 5])
 
-    def second(self, line: bytes) -> int:
-        """The whole seconds of the record's time."""
-        return int(line[self.seconds : self.fraction])
-
 
 def header_places(line: bytes, pattern: re.Pattern[bytes], decorated: bool) -> HeaderPlaces | None:
     """Where the parts of the line's header are."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.model import Event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tpuwatch.logs.parse.frame import Header, HeaderPlaces
     from tpuwatch.logs.parse.repeats import Repeats
@@ -88,13 +88,25 @@ def framed_keys(places: HeaderPlaces, lines: Sequence[bytes], texts: Iterable[by
     """
     moments = list(map(itemgetter(slice(places.date, places.fraction)), lines))
     headers = map(itemgetter(slice(places.start, places.stop)), lines)
-    of_moment = dict(zip(moments, lines, strict=True))  # a line of each
-    times = {moment: _key_time(places.minute(line), places.second(line)) for moment, line in of_moment.items()}
+    times = _key_times(places, dict(zip(moments, lines, strict=True)))
     tail, blake2b = name.encode(), hashlib.blake2b
     return [
         times[moment] + blake2b(b"\0".join((header, text, tail)), digest_size=_DIGEST_BYTES).digest()
         for moment, header, text in zip(moments, headers, texts, strict=True)
     ]
+
+
+def _key_times(places: HeaderPlaces, of_moment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The beginnings of keys by the texts of their moments, of which a line of each is given."""
+    seconds = places.seconds - places.date
+    minutes: dict[bytes, int] = {}
+    times: dict[bytes, bytes] = {}
+    for moment, line in of_moment.items():
+        minute = minutes.get(text := moment[:seconds])
+        if minute is None:
+            minute = minutes[text] = places.minute(line)
+        times[moment] = _key_time(minute, int(moment[seconds:]))
+    return times
 
 
 def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
