@@ -121,6 +121,7 @@ class Follower:
         self._touched: set[FileKey] = set()
         self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet,
         self._rewritten_at = float("-inf")  # and when the last of them was found
+        self._full = False  # with files that cannot be closed, at the end of the last poll
         self._losses: list[Loss] = []  # not counted yet
         self._fs_events: FsEvents | None = None
 
@@ -163,6 +164,7 @@ class Follower:
                 reading.progress.append(progress)
         self._finish_quiet(reading)
         self._close_surplus(reading)
+        self._full = self._room <= 0
         self._update_cursors(reading)
         self._count_losses(now)
         unread = any(log.unread for key, log in self._active.items() if key not in self._rewritten)
@@ -287,7 +289,7 @@ class Follower:
 
         Until then the cursor of a truncated file stays as it is: it alone says how far its copy was read.
         """
-        if (self._closed.waiting and self._room > 0) or not self._discovery.has_seen(self._rewritten_at):
+        if (self._closed.waiting and not self._full) or not self._discovery.has_seen(self._rewritten_at):
             return True
         return any(log.is_new and log.unread and log.key not in self._rewritten for log in self._open.values())
 

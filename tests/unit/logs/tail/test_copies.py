@@ -151,16 +151,21 @@ def test_a_kill_before_the_copy_of_a_truncated_file_is_opened(jobs: Site, monkey
     assert counted(jobs) == list(range(12))
 
 
+@pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("polls", range(1, 9))
 def test_a_kill_while_there_are_more_files_than_may_be_open(
-    jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch
+    jobs: Site, polls: int, monkeypatch: pytest.MonkeyPatch, *, copied: bool
 ) -> None:
     log = jobs.append("job.log", BANNER + failures(0))
     for other in range(1, 6):
         os.utime(jobs.append(f"other{other}.log", failures(other)), (1, 1))
     step(jobs)
+    find = JobGlob.find
+    monkeypatch.setattr(JobGlob, "find", lambda glob: dict(sorted(find(glob).items())))
     monkeypatch.setattr(follow, "MAX_OPEN", 2)
     monkeypatch.setattr(follow, "MAX_OPENINGS", 1)
+    if copied:
+        os.utime(shutil.copyfile(log, jobs.logs / "z.log"), (1, 1))  # is opened last
     os.truncate(log, 0)
     jobs.append("job.log", "again " + BANNER + failures(6))
     for _ in range(2):
