@@ -15,7 +15,7 @@ from tpuwatch.logs import StreamKind
 from tpuwatch.model import Cause, Finding, values_together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tpuwatch.logs import Match, Repeats, Rule
     from tpuwatch.model import Event, Remedy
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
 _MAX_RECORDS = 1000  # kept of one cause
-_MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies
+_MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies,
+_MAX_UNKEYED = 64 << 20  # and bytes of lines that have no key yet
 # Beside these it matters that libtpu had no metadata.
 _HINTED = frozenset(
     {Cause.NO_TPU_FOUND, Cause.INIT_FAILED, Cause.METADATA_UNREACHABLE, Cause.MESH_ERROR, Cause.SLOW_INIT}
@@ -68,12 +69,14 @@ class RecognisedRecord:
     line: int | None = None
     again: bool = False  # of an exception that was printed before
     repeats: Repeats | None = None  # records before it that differ in digits alone
+    header: bytes = b""  # of the record, if it is known
 
     @classmethod
     def from_match(cls, match: Match, file: str, observed: float) -> RecognisedRecord:
         """The record of a parser's match in `file`, read at `observed`."""
         event = match.event(file, match.details.get("pid"), observed)
-        return cls(match.rule, event, match.details, match.line or None, match.again, match.repeats)
+        line = match.line or None
+        return cls(match.rule, event, match.details, line, match.again, match.repeats, match.header)
 
 
 def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
@@ -162,12 +165,66 @@ def _places(groups: Iterable[_Group]) -> dict[str, list[int]]:
 
 
 @dataclass(slots=True)
+class _Seen:
+    """The records of one cause, by their keys: a copy has the same one.
+
+    Keys take long to make, and a copy has the same header too. So repeats whose headers are new get none until one may
+    be a copy.
+    """
+
+    _keys: set[bytes] = field(default_factory=set)
+    _headers: set[bytes] = field(default_factory=set)
+    _unkeyed: list[Repeats] = field(default_factory=list)
+    _unkeyed_bytes: int = 0
+
+    def add(self, key: bytes, header: bytes) -> bool:
+        """Whether this one is new."""
+        if not (header and self._are_new([header])):
+            self._make_keys()
+        new = key not in self._keys
+        self._keep({key})
+        return new
+
+    def add_repeats(self, repeats: Repeats) -> int:
+        """How many of these are new."""
+        headers = repeats.headers()
+        if not (headers and self._are_new(headers)):
+            self._make_keys()
+            new = set(repeats.keys()) - self._keys
+            self._keep(new)
+            return len(new)
+        self._unkeyed.append(repeats)
+        self._unkeyed_bytes += sum(map(len, repeats.lines))
+        if self._unkeyed_bytes > _MAX_UNKEYED:
+            self._make_keys()
+        return len(repeats)
+
+    def _are_new(self, headers: Collection[bytes]) -> bool:
+        """Whether all of these headers differ, and from all before; not known of very many."""
+        if len(self._headers) >= _MAX_KEYS:
+            return False
+        before = len(self._headers)
+        self._headers.update(headers)
+        return len(self._headers) == before + len(headers)
+
+    def _make_keys(self) -> None:
+        for repeats in self._unkeyed:
+            self._keep(repeats.keys())
+        self._unkeyed.clear()
+        self._unkeyed_bytes = 0
+
+    def _keep(self, keys: Collection[bytes]) -> None:
+        if len(self._keys) < _MAX_KEYS:
+            self._keys.update(keys)
+
+
+@dataclass(slots=True)
 class _Group:
     """All events of one cause. After _MAX_RECORDS only the count and the last event are kept."""
 
     records: list[tuple[RecognisedRecord, Event]] = field(default_factory=list)
     rules: set[Rule] = field(default_factory=set)
-    keys: set[bytes] = field(default_factory=set)
+    seen: _Seen = field(default_factory=_Seen)
     steps: set[Any] = field(default_factory=set)  # of training since the last event
     count: int = 0
     last: Event | None = None
@@ -176,16 +233,11 @@ class _Group:
     def add(self, record: RecognisedRecord, event: Event) -> None:
         self.steps.clear()
         if record.repeats is not None:
-            new = set(record.repeats.keys()) - self.keys
-            self.count += len(new)
-            if len(self.keys) < _MAX_KEYS:
-                self.keys |= new
-        if event.key in self.keys:
+            self.count += self.seen.add_repeats(record.repeats)
+        if not self.seen.add(event.key, record.header):
             if record.again and len(self.records) < _MAX_RECORDS:  # it may state more
                 self._keep(record, event)
             return
-        if len(self.keys) < _MAX_KEYS:
-            self.keys.add(event.key)
         self.count += 1 + event.repeats
         self.last = event
         self.latest.pop((event.pid, event.file), None)

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.whole_text import findings_in, matches_in
+from tpuwatch import diagnose
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
-from tpuwatch.logs.parse.parser import StreamKind
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
+from tpuwatch.logs.parse.repeats import Repeats
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.events import Cause, Finding
@@ -277,6 +279,55 @@ def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
     assert finding.count == 2500
     assert finding.last.details["requested_bytes"] == 2499 * 1024
     assert finding.first.details["requested_bytes"] == 0
+
+
+STORM = [
+    b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
+    b"Attempting to allocate %dK. That was not possible. There are 1K free.\n" % (n // 60 % 60, n % 60, 1000 + n)
+    for n in range(3400)
+]
+
+
+def of_storms(*storms: list[bytes]) -> int:
+    """How many records are counted of these files of libtpu's."""
+    records: list[RecognisedRecord] = []
+    for number, storm in enumerate(storms):
+        parser = LogParser(SCANNER, StreamKind.LIBTPU, now=NOW, fold=True)
+        matches = [*parser.feed(b"".join(storm)), *parser.finish()]
+        assert any(match.repeats is not None for match in matches)
+        records += [RecognisedRecord.from_match(match, f"{number}.log", NOW) for match in matches]
+    (finding,) = fold(records)
+    return finding.count
+
+
+def test_of_a_storm_without_copies_no_keys_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Repeats, "keys", None)
+    assert of_storms(STORM[:1700], STORM[1700:]) == len(STORM)
+
+
+@pytest.mark.parametrize("limit", ["", "_MAX_KEYS", "_MAX_UNKEYED"])
+@pytest.mark.parametrize(
+    "storms",
+    [
+        [STORM, STORM],
+        [STORM, STORM[1500:]],
+        [STORM[:3000], STORM[1200:]],
+        [STORM[2000:], STORM[:1600], STORM],
+        [STORM + STORM],
+        [STORM + STORM[3000:3003] + STORM[:1200]],
+    ],
+)
+def test_the_copies_in_storms_count_once(
+    storms: list[list[bytes]], limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if limit:
+        monkeypatch.setattr(diagnose, limit, 100_000 if limit == "_MAX_UNKEYED" else 3500)
+    assert of_storms(*storms) == len(STORM)
+
+
+def test_records_of_one_moment_that_differ_are_no_copies() -> None:
+    at_once = [line.replace(line[6:14], b"13:00:00") for line in STORM[:1500]]
+    assert of_storms(at_once) == len(at_once)
 
 
 @pytest.mark.parametrize(

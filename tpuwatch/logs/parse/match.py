@@ -37,6 +37,7 @@ class Match:
     author: str = ""  # in a job's output: the process that wrote it, as its launchers' prefixes name it
     again: bool = False  # an exception that was printed before in this stream: the key is that one's
     repeats: Repeats | None = None  # records before it that differ in digits alone, and are no matches of their own
+    header: bytes = b""  # of the record, if it has one: what is equal in every copy of it
 
     def event(self, file: str, pid: int | None, observed: float, *, history: bool = False) -> Event | None:
         """The event of this match, written by process `pid` to `file` and read at `observed`; None for a mark."""

@@ -469,6 +469,7 @@ class LogParser:
             lines,
             details,
             framed_key(header, text, rule.name),
+            header=header.raw,
         )
 
     def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
@@ -508,7 +509,8 @@ class LogParser:
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
         text = clean.text[clean.starts[line] :]
-        severity, key = self._under_header(record.above, name) or ("", unframed_key(self._salt, offset, text, name))
+        above = self._under_header(record.above, name)
+        severity, key, header = above or ("", unframed_key(self._salt, offset, text, name), b"")
         return Match(
             rule,
             offset,
@@ -519,13 +521,15 @@ class LogParser:
             matched_lines(clean.text, *span),
             rule.details(text),
             key,
+            header=header,
         )
 
-    def _under_header(self, above: tuple[int, Header] | None, name: str) -> tuple[str, bytes] | None:
-        """Severity and key of a cause's first match under a header: the record's, which libtpu's log may have too."""
+    def _under_header(self, above: tuple[int, Header] | None, name: str) -> tuple[str, bytes, bytes] | None:
+        """Of a cause's first match under a header severity, key and header: the record may be in libtpu's log too."""
         if above is None or not self._is_first_under(above[0], name):
             return None
-        return above[1].severity, framed_key(above[1], self._buffer.clean_line(above[0]), name)
+        start, header = above
+        return header.severity, framed_key(header, self._buffer.clean_line(start), name), header.raw
 
     def _is_first_under(self, start: int, name: str) -> bool:
         """Whether a cause has not been found under the header at `start` before; it has now."""

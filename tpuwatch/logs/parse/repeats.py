@@ -36,6 +36,7 @@ class Repeats:
     match_of: Callable[[bytes, int], Match]  # the match of a line and its offset
     keys_of: Callable[[Sequence[bytes], Sequence[int]], list[bytes]]  # of these matches
     values_of: Callable[[Sequence[bytes]], dict[str, list[Any]]]  # of each detail in these lines, as `Event.spread` has
+    header: slice | None  # where it is in each line, if they have one
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -52,6 +53,10 @@ class Repeats:
     def keys(self) -> list[bytes]:
         """The keys of these matches, in order."""
         return self.keys_of(self.lines, self.offsets)
+
+    def headers(self) -> list[bytes]:
+        """The headers of these matches, in order; none if they have none."""
+        return [] if self.header is None else list(map(itemgetter(self.header), self.lines))
 
 
 class Group(NamedTuple):

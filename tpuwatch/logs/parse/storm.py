@@ -51,14 +51,14 @@ class Storm:
     ) -> Match:
         """The match of a rule in a line of this shape, without its newline; `places`: of its details."""
         text = self._text_of(known, line)
-        time, severity, thread = None, "", None
+        time, severity, thread, raw = None, "", None, b""
         if known.places.header is None:
             key = unframed_key(self._salt, offset, text, rule.name)
         else:
             header = self._buffer.header_of(line)
             if header is None:
                 raise ValueError(f"a line of a known shape has no header: {line!r}")
-            time, severity, thread = self._times.of(header), header.severity, header.thread
+            time, severity, thread, raw = self._times.of(header), header.severity, header.thread, header.raw
             key = framed_key(header, text, rule.name)
         return Match(
             rule,
@@ -71,6 +71,7 @@ class Storm:
             rule.details_at(text, places),
             key,
             author_of(line, 0) if known.places.author else "",
+            header=raw,
         )
 
     def run(self, start: int, end: int) -> RepeatRun | None:
@@ -83,6 +84,8 @@ class Storm:
 
     def matches(self, group: Group) -> Iterator[Match]:
         """For each rule the match of the last line, with the others as its repeats; of few lines, that of each."""
+        place = group.known.places.header
+        header = None if place is None else slice(place.start, place.stop)
         for rule, places in group.known.faults:
             match_of = partial(self.match_of, group.known, rule, places)
             if len(group.lines) < LEAST:
@@ -90,7 +93,7 @@ class Storm:
                 continue
             keys_of = partial(self._keys_of, group.known, rule)
             values_of = partial(self._values_of, group.known, rule, places)
-            before = Repeats(group.lines[:-1], group.offsets[:-1], match_of, keys_of, values_of)
+            before = Repeats(group.lines[:-1], group.offsets[:-1], match_of, keys_of, values_of, header)
             yield replace(match_of(group.lines[-1], group.offsets[-1]), repeats=before)
 
     def marks(self, run: RepeatRun, start: int, stop: int, enough: Container[Rule]) -> Iterator[Match]:
