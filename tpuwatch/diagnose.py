@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
-_MAX_RECORDS = 1000  # kept of one cause
+_MAX_RECORDS = 200  # kept of one cause
 _MAX_KEYS = 1_000_000  # kept of one cause, to recognise copies,
 _MAX_UNKEYED = 64 << 20  # and bytes of lines that have no key yet
 # Beside these it matters that libtpu had no metadata.

@@ -90,11 +90,13 @@ def framed_keys(places: HeaderPlaces, lines: Sequence[bytes], texts: Iterable[by
     moments = list(map(itemgetter(slice(places.date, places.fraction)), lines))
     headers = map(itemgetter(slice(places.start, places.stop)), lines)
     times = _key_times(places, dict(zip(moments, lines, strict=True)))
-    tail, blake2b = name.encode(), hashlib.blake2b
-    return [
-        times[moment] + blake2b(b"\0".join((header, text, tail)), digest_size=_DIGEST_BYTES).digest()
-        for moment, header, text in zip(moments, headers, texts, strict=True)
-    ]
+    tail, join, new_hash = name.encode(), b"\0".join, hashlib.blake2b(digest_size=_DIGEST_BYTES).copy
+    keys = []
+    for moment, header, text in zip(moments, headers, texts, strict=True):
+        digest = new_hash()  # half as long as to make one with its size
+        digest.update(join((header, text, tail)))
+        keys.append(times[moment] + digest.digest())
+    return keys
 
 
 def _key_times(places: HeaderPlaces, of_moment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -105,8 +107,8 @@ def _key_times(places: HeaderPlaces, of_moment: Mapping[bytes, bytes]) -> dict[b
     for moment, line in of_moment.items():
         minute = minutes.get(text := moment[:seconds])
         if minute is None:
-            minute = minutes[text] = places.minute(line)
-        times[moment] = _key_time(minute, int(moment[seconds:]))
+            minute = minutes[text] = 60 * places.minute(line)
+        times[moment] = (minute + int(moment[seconds:]) & 0xFFFFFFFF).to_bytes(4, "big")
     return times
 
 
