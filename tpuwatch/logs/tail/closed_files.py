@@ -14,6 +14,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tpuwatch.logs.parse.parser import StreamKind
 from tpuwatch.model import Cursor
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ClosedFiles:
         self._max_nameless = max(_MAX_NAMELESS, len(self._nameless))
         self._remaining: Iterator[str] = iter(())
         self.unread = 0  # bytes in files that wait to be opened
+        self.waiting_texts = 0  # how many of them are jobs' output
 
     def __iter__(self) -> Iterator[ClosedFile]:
         """All files, those that wait to be opened first."""
@@ -80,10 +82,15 @@ class ClosedFiles:
     def _queue(self, name: ClosedFile, *, urgent: bool) -> None:
         queue, other = (self._urgent, self._waiting) if urgent else (self._waiting, self._urgent)
         unread = max(0, name.size - name.offset)
+        if not self._waits(name.path):
+            self.waiting_texts += name.source.kind is StreamKind.TEXT
         self.unread += unread - queue.get(name.path, 0) - other.pop(name.path, 0)
         queue[name.path] = unread  # in its place, if it waits there already
 
-    def _unqueue(self, path: str) -> None:
+    def _unqueue(self, name: ClosedFile) -> None:
+        path = name.path
+        if self._waits(path):
+            self.waiting_texts -= name.source.kind is StreamKind.TEXT
         self.unread -= self._urgent.pop(path, 0) + self._waiting.pop(path, 0)
 
     @property
@@ -124,12 +131,14 @@ class ClosedFiles:
     def remove(self, path: str) -> int:
         """A name is gone; its file may reappear under another. Returns how many bytes waited to be read."""
         name = self._names.pop(path, None)
+        if name is None:
+            return 0
         waited = self._waits(path) and path not in self._refused
-        self._unqueue(path)
+        self._unqueue(name)
         self._refused.pop(path, None)
-        if name is not None and name.key in self._cursors:
+        if name.key in self._cursors:
             self.keep(_unpack(self._cursors.pop(name.key), name))
-        return max(0, name.size - name.offset) if waited and name is not None else 0
+        return max(0, name.size - name.offset) if waited else 0
 
     def add_closed(self, name: ClosedFile, cursor: Cursor) -> None:
         """Add a file that was open until now."""
@@ -155,10 +164,11 @@ class ClosedFiles:
     def take_waiting(self, limit: int) -> list[ClosedFile]:
         """Remove and return files to be opened: those that are urgent, then those that have waited longest."""
         paths = list(itertools.islice(itertools.chain(self._urgent, self._waiting), limit))
-        for path in paths:
-            self._unqueue(path)
-            self._refused.pop(path, None)
-        return [self._names.pop(path) for path in paths]
+        names = [self._names.pop(path) for path in paths]
+        for name in names:
+            self._unqueue(name)
+            self._refused.pop(name.path, None)
+        return names
 
     def refuse(self, name: ClosedFile, refusal: Refusal) -> bool:
         """Add a file that could not be opened. Returns whether the reason is new."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.parse.parser import LogParser
+from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.files import Refusal, RefusedError
@@ -285,13 +285,17 @@ class Follower:
 
     @property
     def _copies_wait(self) -> bool:
-        """Whether there are or may be files of which nothing was read yet: each may be a copy.
+        """Whether there is or may be a job's output of which nothing was read yet: each may be a copy.
 
         Until then the cursor of a truncated file stays as it is: it alone says how far its copy was read.
         """
-        if (self._closed.waiting and not self._full) or not self._discovery.has_seen(self._rewritten_at):
+        if (self._closed.waiting_texts and not self._full) or not self._discovery.has_seen(self._rewritten_at):
             return True
-        return any(log.is_new and log.unread and log.key not in self._rewritten for log in self._open.values())
+        return any(
+            log.is_new and log.unread and log.key not in self._rewritten
+            for log in self._open.values()
+            if log.file.kind is StreamKind.TEXT  # others are compared with nothing
+        )
 
     def _read_chunk(self, log: FollowedFile, limit: int, reading: LogReading) -> int:
         """Read one chunk; returns its size in bytes."""

@@ -57,6 +57,8 @@ class JobGlob:
     '**' follows no link to a directory, and a file is found by one name, the one with the fewest links in it.
     """
 
+    kind = StreamKind.TEXT
+
     def __init__(self, pattern: str, clock: Clock) -> None:
         parts = os.path.abspath(pattern).split("/")
         fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), parts[:-1]))
@@ -99,7 +101,7 @@ class JobGlob:
 
     def describe(self, path: str) -> LogFile:
         """The file as described by its path."""
-        return LogFile(path, StreamKind.TEXT)
+        return LogFile(path, self.kind)
 
     def directories(self) -> dict[str, str]:
         """The directories to watch for writes: the root, and those where names changed last."""

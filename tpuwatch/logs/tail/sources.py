@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from tpuwatch.logs.parse.parser import StreamKind
 from tpuwatch.logs.tail.files import (
     LIBTPU_PREFIX,
     RefusedError,
@@ -44,6 +45,7 @@ class LogDirectory:
         self._strict = self._path == _SHARED_DIRECTORY
 
     unfinished = False  # find() reads the whole directory
+    kind = StreamKind.LIBTPU
 
     def stamp(self) -> tuple[int, ...]:
         """The directory's identity and timestamps; empty if it does not exist."""

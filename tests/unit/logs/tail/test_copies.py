@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.logs.sites import Site, numbers
+from tests.unit.logs.sites import DEAD_PID, Site, numbers
 from tpuwatch.logs.tail import copies, follow
 from tpuwatch.logs.tail.copies import Copies
 from tpuwatch.logs.tail.followed_file import FollowedFile
@@ -175,6 +175,26 @@ def test_a_kill_while_there_are_more_files_than_may_be_open(
             jobs.clock.advance(0.1)
     step(jobs)
     assert counted(jobs) == list(range(7))
+
+
+def test_a_truncated_output_does_not_wait_for_files_of_libtpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    site = Site(tmp_path, options={"log_dirs": [str(old)], "job_globs": [str(tmp_path / "tpu_logs" / "*.log*")]})
+    log = site.append("job.log", BANNER + failures(0))
+    step(site)
+    for number in range(50):
+        (old / f"tpu_driver.t1v.me.log.INFO.20260101-1200{number:02d}.{DEAD_PID}").write_text("old\n")
+    monkeypatch.setattr(follow, "MAX_OPENINGS", 1)
+    os.truncate(log, 0)
+    site.append("job.log", "again " + BANNER + failures(1))
+    site.restart()
+    for _ in range(8):
+        site.poll()
+        site.clock.advance(0.2)
+    assert site.follower._closed.waiting > 30
+    assert counted(site) == [0, 1]
+    site.follower.close()
 
 
 @pytest.mark.parametrize("polls", range(1, 5))
