@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _PREFIX: Final = "patterns-"
-_KEPT: Final = 8  # files: `diagnose` of short texts, of long ones and `exec` have other rules each
+_KEPT: Final = 12  # files: `diagnose` of short texts, of long ones and `exec` have other rules each
 _MAX_BYTES: Final = 64 << 20
 _OTHERS: Final = 0o022  # the mode of what others can write to
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

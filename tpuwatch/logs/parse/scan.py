@@ -97,10 +97,13 @@ class Scanner:
     def _load_patterns(self) -> bool:
         """Make the search for patterns ready if they were kept."""
         rules = self.catalogue.rules
-        database = None if self._kept is None else _PatternDatabase.load(_steady(rules), self._kept)
-        if database is not None:
-            self.patterns = _PatternSearch(rules, self.literals, database)
-        return database is not None
+        if self._kept is None or (steady := _PatternDatabase.load(_steady(rules), self._kept)) is None:
+            return False
+        repeated = _PatternDatabase.load(_repeated(rules), self._kept)
+        self.patterns = _PatternSearch(rules, self.literals, steady, repeated)
+        if repeated is None:
+            self.patterns.save(self._kept)
+        return True
 
 
 class StreamScan:
@@ -179,13 +182,17 @@ class _PatternSearch:
     """The rules' whole patterns, and which literals are part of a match of one."""
 
     def __init__(
-        self, rules: tuple[Rule, ...], literals: _LiteralSearch, database: _PatternDatabase | None = None
+        self,
+        rules: tuple[Rule, ...],
+        literals: _LiteralSearch,
+        steady: _PatternDatabase | None = None,
+        repeated: _PatternDatabase | None = None,
     ) -> None:
-        """`database`: that of the steady rules, if it is there already."""
+        """`steady`, `repeated`: the databases of these rules, if they are there already."""
         self._literals = literals
-        self._database = _searchable(_steady(rules)) if database is None else database
+        self._database = _searchable(_steady(rules)) if steady is None else steady
         self._steady = frozenset(self._database.rules)
-        every = _searchable([rule for rule in rules if rule.enough and not rule.report])
+        every = _searchable(_repeated(rules)) if repeated is None else repeated
         self._repeated = every.rules
         self._repeated_databases: dict[frozenset[Rule], _PatternDatabase] = {frozenset(): every}  # by what is left out
         searched = {*self._steady, *self._repeated}
@@ -193,8 +200,9 @@ class _PatternSearch:
         self._rest = literals.only([literal for literal, some in enumerate(self._unsearched) if some])
 
     def save(self, directory: Path) -> None:
-        """Keep the database of the steady rules, which takes long to compile."""
+        """Keep the databases, which take long to compile."""
         self._database.save(directory)
+        self._repeated_databases[frozenset()].save(directory)
 
     def hits(self, text: bytes, ignored: frozenset[Rule]) -> list[Hit]:
         """The literals in `text` that are part of a match, and those of rules whose patterns are not searched."""
@@ -353,6 +361,11 @@ def _steady(rules: Iterable[Rule]) -> list[Rule]:
     Where the literal of a report is repeated another report begins, whether it matches or not.
     """
     return [rule for rule in rules if not (rule.enough or rule.report)]
+
+
+def _repeated(rules: Iterable[Rule]) -> list[Rule]:
+    """The rules whose patterns are searched until there were enough matches."""
+    return [rule for rule in rules if rule.enough and not rule.report]
 
 
 def _patterns(rules: Iterable[Rule]) -> list[str]:

@@ -107,11 +107,11 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_few_files_are_kept_the_latest(directory: Path) -> None:
-    for number in range(10):
+    for number in range(14):
         KeptPatterns(directory, [str(number)]).save([number], compiled())
         for age, path in enumerate(sorted(directory.iterdir(), key=lambda path: -path.stat().st_mtime)):
             os.utime(path, (1000 - age, 1000 - age))
-    assert [loaded(directory, [str(number)]) for number in range(10)] == [None] * 2 + [[n] for n in range(2, 10)]
+    assert [loaded(directory, [str(number)]) for number in range(14)] == [None] * 2 + [[n] for n in range(2, 14)]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_the_literals_of_other_rules_are_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
+def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = load_catalogue()
     first = Scanner(catalogue, background=lambda work: work(), kept=tmp_path)
     second = Scanner(catalogue, background=pytest.fail, kept=tmp_path)
@@ -124,6 +124,7 @@ def test_patterns_that_were_kept_are_not_compiled_again(tmp_path: Path) -> None:
             scanner.note_fruitless()
         assert scanner.patterns is not None
         found.append(scanner.patterns.hits(text, frozenset()))
+        monkeypatch.setattr("tpuwatch.logs.parse.scan._PatternDatabase.compile", pytest.fail)
     assert len(found[0]) > len(catalogue.rules)
     assert found[0] == found[1]
 
