@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tests.proof.properties.test_patterns import real_texts
+from tests.proof.properties.test_patterns import needs_texts, real_texts
 from tests.unit.logs.parse.test_known_lines import CATALOGUE, EXAMPLES, compare, storms
 from tests.unit.logs.rules.test_digits import alike, examples_with_digits
 from tpuwatch.logs.parse.scan import Scanner
@@ -17,10 +17,12 @@ def scanner() -> Scanner:
     return Scanner(CATALOGUE, background=lambda _: None)
 
 
+@needs_texts
 def test_in_real_texts(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     compare(scanner, (3 * text for text in real_texts()), random.Random(7), monkeypatch)
 
 
+@needs_texts
 def test_in_storms_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(8)
     lines = {line for text in real_texts() for line in text.splitlines() if scanner.literals.find(line)}

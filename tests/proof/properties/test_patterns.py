@@ -11,6 +11,8 @@ from tests.paths import SHARED
 from tests.unit.logs.parse.test_patterns import CATALOGUE, compare, texts
 from tpuwatch.logs.parse.scan import Scanner
 
+needs_texts = pytest.mark.skipif(not SHARED.is_dir(), reason="the real texts are not beside the repository")
+
 
 def real_texts() -> Iterator[bytes]:
     for pattern in ("corpus*/texts/*", "libtpu-logs/*/*/logs/*", "libtpu-logs/*/*/stderr"):
@@ -24,6 +26,7 @@ def scanner() -> Scanner:
     return compiled
 
 
+@needs_texts
 @pytest.mark.parametrize("patterns_first", [False, True])
 def test_in_real_texts(scanner: Scanner, monkeypatch: pytest.MonkeyPatch, *, patterns_first: bool) -> None:
     compare(scanner, real_texts(), monkeypatch, random.Random(7), patterns_first=patterns_first)
