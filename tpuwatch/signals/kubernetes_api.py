@@ -92,7 +92,8 @@ class KubernetesApi:
         secure = self._secure  # has taken over the connector's socket
         if secure is not None:
             with contextlib.suppress(OSError):  # already closed
-                secure.shutdown(socket.SHUT_RDWR)
+                # Of the plain socket: that of TLS would take the encryption away from a thread that is about to read.
+                socket.socket.shutdown(secure, socket.SHUT_RDWR)
 
     def _fetch(self, path: str, what: str, deadline: float) -> bytes:
         if self._token is None:
