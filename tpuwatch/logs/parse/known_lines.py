@@ -1,8 +1,9 @@
 """Remembers what came of a line, for the next line of its shape: in a storm most lines differ in their digits alone.
 
-A line is remembered only if nothing but the line itself decides what comes of it: it is a record of its own, and none
-of the rules whose literals stand in it tells digits apart or looks at what came before or comes later. So the next line
-of that shape has the same matches, with details in the same places.
+A line is remembered only if nothing but the line itself decides what comes of it: none of the rules whose literals
+stand in it tells digits apart or looks at what came before or comes later, and it is a record of its own, or is taken
+with lines only that it is independent of. So the next line of that shape has the same matches, with details in the same
+places.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from tpuwatch.logs.parse.exception_chains import MARKS
 from tpuwatch.logs.parse.frame import without_colours
+from tpuwatch.logs.parse.independent_lines import IndependentLines
 from tpuwatch.logs.rules.digits import alike, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.records import LinePlaces, RecordBuffer
     from tpuwatch.logs.parse.scan import Scanner
     from tpuwatch.logs.rules.catalogue import Rule
@@ -35,6 +38,8 @@ _LOOKS: Final = 16  # lines of unknown shapes that are looked at among those of 
 class KnownLine:
     """A shape of lines that are records each, and what comes of each."""
 
+    line: bytes  # the first one that was looked at
+    begins: bool  # a record; otherwise it may be in one with the lines around it
     found: tuple[tuple[Rule, Places], ...]  # the rules of the matches, and where the details are
     literals: frozenset[int]
     report: int | None  # the literal where a report begins: it ends where that is repeated
@@ -60,20 +65,31 @@ class KnownLine:
             return False
         return all(rule.enough if rule.cause is None else not rule.has_thresholds for rule, _ in self.found)
 
-    def goes_before(self, following: KnownLine) -> bool:
-        """Whether a record of this shape ends where one of the other begins, whatever their digits are.
+    @property
+    def is_framed(self) -> bool:
+        """Whether it has a header."""
+        return self.places.header is not None
 
-        A report does where its literal is repeated, and where a line has no header.
+    def goes_before(self, following: KnownLine) -> bool:
+        """Whether a record of this shape ends before a line of the other one, whatever their digits are.
+
+        A report does where its literal is repeated, and where a line has no header. So does a line that is independent
+        of a following one that begins no record.
         """
-        return self.report is None or self.report in following.literals or following.places.header is None
+        if self.report is None or self.report in following.literals:
+            return following.begins or not self.is_framed
+        return following.begins and not (self.is_framed and following.is_framed)
 
 
 class KnownLines:
     """What came of the lines of one stream, by their shape. Lines are without their newlines."""
 
-    def __init__(self, scanner: Scanner, buffer: RecordBuffer) -> None:
+    def __init__(self, scanner: Scanner, buffer: RecordBuffer, matches_in: Callable[[bytes], list[Match]]) -> None:
+        """`matches_in`: in a text by itself."""
         self._scanner = scanner
         self._buffer = buffer
+        self._matches_in = matches_in
+        self._independent = IndependentLines(buffer, matches_in, self._digits_matter)
         self._seen: set[bytes] = set()
         self._known: dict[bytes, KnownLine | None] = {}  # None: more than the line matters
         self._repeating: dict[bytes, KnownLine] = {}  # of them, what may be taken together
@@ -90,6 +106,19 @@ class KnownLines:
         """Whether a line is a fault that may be taken together with others."""
         known = self._repeating.get(shape(line))
         return known is not None and bool(known.faults)
+
+    def is_independent(self, known: KnownLine) -> bool:
+        """Whether lines of this shape may stand beside those of others of which that is so, in any order."""
+        kept = self._repeating.get(shape(known.line)) is known
+        return kept and not known.is_framed and self._independent.include(known)
+
+    def add_beside(self, line: bytes) -> None:
+        """A line was in one record with others."""
+        form = shape(line)
+        if form in self._seen and form not in self._known:
+            self.add(line, [match.rule for match in self._matches_in(line + b"\n")])
+        else:
+            self.add(line, ())
 
     def add(self, line: bytes, rules: Iterable[Rule]) -> None:
         """Matches of these rules came of a record that is this line.
@@ -124,7 +153,7 @@ class KnownLines:
 
     def ends(self, known: KnownLine, line: bytes, following: bytes) -> bool:
         """Whether a record that is this line, of a known shape, ends where the following line begins."""
-        if known.report is not None and (header := self._buffer.header_of(following)) is not None:
+        if known.is_framed and known.report is not None and (header := self._buffer.header_of(following)) is not None:
             after, own = self.get(following), self._buffer.header_of(line)
             if after is None or known.report not in after.literals:
                 return own is not None and not header.same_report(own)
@@ -135,23 +164,29 @@ class KnownLines:
             self._seen.clear()
             self._known.clear()
             self._repeating.clear()
+            self._independent.clear()
 
     def _nothing(self, form: bytes, line: bytes) -> KnownLine | None:
-        """That nothing comes of a line: it begins a record, and what rules look for is not in it."""
-        if form in self._known or len(line) > _MAX_LINE or not self._buffer.begins(line):
+        """That nothing comes of a line: what rules look for is not in it.
+
+        It begins a record, or there was one of its shape before.
+        """
+        if form in self._known or len(line) > _MAX_LINE:
             return None
+        begins = self._buffer.begins(line)
         bare, _ = without_colours(line)
         literals, patterns = self._scanner.literals.find(bare), self._scanner.patterns
         if literals and (patterns is None or patterns.confirmed(literals, bare, frozenset())):
             return None
         numbers = frozenset(number for _, number in literals)
-        known = KnownLine((), numbers, None, self._buffer.places_of(line))
+        known = KnownLine(line, begins, (), numbers, None, self._buffer.places_of(line))
         if form not in self._seen:
             if len(self._seen) < _MAX_SHAPES:
                 self._seen.add(form)
         elif not self._may_be_numbered(bare) and not self._digits_matter(numbers, self._buffer.text_of(line)):
             self._known[form] = self._repeating[form] = known
-        return known
+            return known
+        return known if begins else None
 
     def _digits_matter(self, literals: Iterable[int], text: bytes) -> bool:
         called = {rule for number in literals for rule in self._scanner.literals.rules[number]}
@@ -176,7 +211,6 @@ class KnownLines:
         places = self._buffer.places_of(line)
         if places.message is None and _CODED in line:
             return None
-        report = None
-        if places.header is not None:  # others may go on from it; a line without a header ends where a record begins
-            report = next((number for number in numbers if any(rule.report for rule in literals.rules[number])), None)
-        return KnownLine(tuple((rule, rule.places(text)) for rule in found), frozenset(numbers), report, places)
+        report = next((number for number in numbers if any(rule.report for rule in literals.rules[number])), None)
+        matches = tuple((rule, rule.places(text)) for rule in found)
+        return KnownLine(line, self._buffer.begins(line), matches, frozenset(numbers), report, places)

@@ -101,7 +101,7 @@ class LogParser:
         self._tentative = TentativeMatches(state.get("pending", ()), scanner.catalogue.rules)
         self._fold = fold
         self._in_storm = False  # the last block had a run of known lines
-        self._known = KnownLines(scanner, self._buffer)
+        self._known = KnownLines(scanner, self._buffer, self._matches_in)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         self._enough: set[Rule] = set()  # those that have so many
@@ -173,18 +173,21 @@ class LogParser:
             if self._is_nothing(called, position):
                 walk.at += 1
                 continue
-            if walk.limit < end and any(rule.report for rule in called):  # where it ends is seen from what follows
-                self._scan_on(walk, end, position)
-                continue
             found = self._take_known(walk, position)
             if found is None:
-                record, rules, _, walk.upto = self._gather(walk.hits, walk.at, end)
+                record, rules, _, upto = self._gather(walk.hits, walk.at, end)
+                if walk.limit < record.stop and any(rule.report for rule in rules):  # what follows may end it
+                    self._scan_on(walk, end, position)
+                    continue
+                walk.upto = upto
                 if not (record.closed or quiet):
                     done, keep, self.open = position, record.above[0] if record.above else record.start, True
                     break
                 matches += self._tentative.resolve(buffer.data, buffer.offset, position)
                 found = self._learn(walk, record, position, rules)
                 matches += found
+                if record.header is None and self._known.is_repeating(self._line_around(record, position)):
+                    self._try_run(walk)
             if not found:
                 self._scanner.note_fruitless()
             self._go_on(walk)
@@ -240,12 +243,16 @@ class LogParser:
             return None
         found, walk.upto = known
         walk.matches += found
+        self._try_run(walk)
+        return found
+
+    def _try_run(self, walk: _Walk) -> None:
+        """A known line has been taken: after some of them it is tried to take those together that follow."""
         walk.known += 1
         if self._fold and walk.known >= walk.tried:
             walk.tried = walk.known + _TRIES
             if (run := self._next_run(walk.upto, walk.end)) is not None:
                 walk.upto = self._together(run, walk.matches)
-        return found
 
     def _is_nothing(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` need not be looked at."""
@@ -314,6 +321,8 @@ class LogParser:
     def _next_run(self, start: int, end: int) -> RepeatRun | None:
         if not self._fold or self._tentative or not self._known:
             return None
+        if max(self._reported.values(), default=0) > self._buffer.offset + start:
+            return None
         return self._storm.run(start, end)
 
     def _together(self, run: RepeatRun, matches: list[Match]) -> int:
@@ -348,7 +357,7 @@ class LogParser:
         data, start, stop = self._buffer.data, *self._buffer.line_around(position, end)
         line = data[start : stop - 1]
         known = self._known.get(line) if stop < end else None
-        if known is None or not self._known.ends(known, line, self._buffer.line_at(stop)):
+        if known is None or not known.begins or not self._known.ends(known, line, self._buffer.line_at(stop)):
             return None
         offset = self._buffer.offset + start
         found = [
@@ -367,13 +376,16 @@ class LogParser:
         self._count(found, self._buffer.offset + stop)
         return found if framed else [self._in_chain(match) for match in found], stop
 
-    def _remember(self, record: LogRecord, found: list[Match]) -> None:
-        """Remember what came of a record if it is one line, and nothing was known before that could matter."""
-        if self._tentative or not self._buffer.is_line(record):
-            return
-        if record.header is not None and any(match.time is None for match in found):
-            return
-        self._known.add(self._buffer.data[record.start : record.stop - 1], [match.rule for match in found])
+    def _remember(self, record: LogRecord, position: int, found: list[Match], *, unbiased: bool) -> None:
+        """Remember what came of a record if it is one line; else what comes of the line at `position` by itself.
+
+        `unbiased`: nothing was known before that could matter.
+        """
+        if not self._buffer.is_line(record):
+            if self._fold and record.header is None and record.above is None:
+                self._known.add_beside(self._line_around(record, position))
+        elif unbiased and not (record.header is not None and any(match.time is None for match in found)):
+            self._known.add(self._buffer.data[record.start : record.stop - 1], [match.rule for match in found])
 
     # -- matches
 
@@ -383,9 +395,19 @@ class LogParser:
         if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
             unbiased = False
         found = self._evaluate(record, position, rules)
-        if unbiased and record.closed:
-            self._remember(record, found)
+        if record.closed and not self._tentative:
+            self._remember(record, position, found, unbiased=unbiased)
         return found
+
+    def _line_around(self, record: LogRecord, position: int) -> bytes:
+        """The line of a record that holds `position`."""
+        start, stop = self._buffer.line_around(position, record.stop)
+        return self._buffer.data[start:stop].removesuffix(b"\n")
+
+    def _matches_in(self, text: bytes) -> list[Match]:
+        """The matches in a text by itself, of the same kind."""
+        parser = LogParser(self._scanner, self._kind, now=0.0)
+        return parser.feed(text) + parser.finish()
 
     def _evaluate(self, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record: for each cause the one whose rule ranks first."""
@@ -497,10 +519,8 @@ class LogParser:
         here = bisect_right(clean.offsets, position) - 1
         first = clean.starts[here]
         last = clean.starts[here + 1] if here + 1 < len(clean.starts) else len(clean.text)
-        at = 0
-        while (span := rule.search(clean.text, at)) is not None and span[1] <= first:
-            at = max(span[1], at + 1)
-        if span is None or span[0] >= last:
+        span = rule.search(clean.text, first, last)
+        if span is None:
             return None
         line = bisect_right(clean.starts, span[0]) - 1
         offset, name = self._buffer.offset + clean.offsets[line], rule.name

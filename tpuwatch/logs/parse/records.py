@@ -35,7 +35,7 @@ _INDENTED: Final = re.compile(rb"(?:(?:  [^\n\x1b]*)?\n)+")
 _HEADER_PART: Final = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:|\d: [IWEF] ")  # of glog's, and of TensorFlow's
 _NEWLINE: Final = re.compile(rb"\n")
 _BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
-_AHEAD_BYTES, _AHEAD_LINES = 8192, 40  # and after it
+AHEAD_BYTES, AHEAD_LINES = 8192, 40  # and after it
 
 
 class LogRecord(NamedTuple):
@@ -113,7 +113,7 @@ class RecordBuffer:
         if header is not None and (start == line or not self._text):
             return LogRecord(start, *self._stop(line, position, end, header))
         above = (start, header) if header is not None else None
-        stop = self._stop(line, position, end, None, _AHEAD_BYTES, _AHEAD_LINES)
+        stop = self._stop(line, position, end, None, AHEAD_BYTES, AHEAD_LINES)
         return LogRecord(self._unframed_start(line), *stop, above)
 
     def extend(self, record: LogRecord, end: int, again: int) -> LogRecord:
@@ -124,10 +124,9 @@ class RecordBuffer:
         """
         stop, header = record.stop, record.header
         if header is None:
-            stop, _, closed = self._stop(record.start, min(stop, again) - 1, end, None)
-            if again < stop:
-                stop, closed = self._line_start(again), True
-            return LogRecord(record.start, stop, header, closed, record.above)
+            upto = self._line_start(again) if again < end else end
+            stop, _, closed = self._stop(record.start, min(stop, upto) - 1, upto, None)
+            return LogRecord(record.start, stop, header, closed or (stop == upto < end), record.above)
         closed = record.closed
         while stop < end and stop - record.start < MAX_RECORD:
             following = self._header(stop)
@@ -181,6 +180,15 @@ class RecordBuffer:
         """Whether a record is one line, and begins by itself and not because another one ends."""
         begins = record.header is not None or self._breaks(record.start)
         return begins and self.data.find(b"\n", record.start) + 1 == record.stop
+
+    def lines_before(self, start: int) -> list[bytes] | None:
+        """The lines that one record may hold with the line at `start`, before it; None if it is under a header.
+
+        The line begins no record.
+        """
+        if self._walk_back(start)[1] is not None:
+            return None
+        return self.data[self._unframed_start(start) : start].split(b"\n")[:-1]
 
     def begins_record(self, start: int) -> bool:
         """Whether the line at `start` begins a record."""

@@ -14,6 +14,8 @@ from itertools import accumulate, compress, count, pairwise, repeat
 from operator import add, is_, itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from tpuwatch.logs.parse.records import AHEAD_BYTES, AHEAD_LINES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
@@ -88,7 +90,7 @@ class RepeatRun(NamedTuple):
 def find_run(buffer: RecordBuffer, known: KnownLines, start: int, end: int) -> RepeatRun | None:
     """The run that begins at the position `start`; None if there are few faults in it.
 
-    Its last line is followed by one that begins a record.
+    Nothing that follows changes what comes of its last line.
     """
     found: list[KnownLine] = []
     lines: list[bytes] = []
@@ -100,10 +102,12 @@ def find_run(buffer: RecordBuffer, known: KnownLines, start: int, end: int) -> R
         if _SPARSE * _faults(found) < len(block):
             return None
     _cut(found, lines, known)
+    if found and not found[0].begins and not _follows_known(buffer, known, start):
+        return None
     stop = start + sum(map(len, lines)) + len(lines)
     if found and not (stop < end and known.ends(found[-1], lines[-1], buffer.line_at(stop))):
-        stop -= len(lines.pop()) + 1
-        del found[-1]
+        _cut_open(found, lines)
+        stop = start + sum(map(len, lines)) + len(lines)
     if _faults(found) < LEAST:
         return None
     offsets = list(map(add, accumulate(map(len, lines), initial=buffer.offset + start), count()))
@@ -120,6 +124,12 @@ def _faults(found: Iterable[KnownLine]) -> int:
 
 def _cut(found: list[KnownLine], lines: list[bytes], known: KnownLines) -> None:
     """Leave out all from the first line on that may go on in the next one."""
+    shapes = dict.fromkeys(found)
+    if not all(one.begins for one in shapes):
+        dependent = {one for one in shapes if not one.is_framed and not known.is_independent(one)}
+        if dependent:
+            first = next(number for number, one in enumerate(found) if one in dependent)
+            del found[first:], lines[first:]
     doubtful = {pair for pair in set(pairwise(found)) if not pair[0].goes_before(pair[1])}
     if not doubtful:
         return
@@ -127,6 +137,28 @@ def _cut(found: list[KnownLine], lines: list[bytes], known: KnownLines) -> None:
         if pair in doubtful and not known.ends(pair[0], lines[number], lines[number + 1]):
             del found[number:], lines[number:]
             break
+
+
+def _cut_open(found: list[KnownLine], lines: list[bytes]) -> None:
+    """Leave out the last lines: a record that may hold them may also hold what follows."""
+    end, following = len(found), 0
+    while end:
+        if not found[end - 1].is_framed and (len(found) - end > AHEAD_LINES or following > AHEAD_BYTES):
+            break
+        end -= 1
+        following += len(lines[end]) + 1
+        if found[end].begins:
+            break
+    del found[end:], lines[end:]
+
+
+def _follows_known(buffer: RecordBuffer, known: KnownLines, start: int) -> bool:
+    """Whether what comes of a line at `start`, which begins no record, does not depend on what is before."""
+    before = buffer.lines_before(start)
+    if before is None:
+        return False
+    shapes = map(known.get, before)
+    return all(one is not None and known.is_independent(one) for one in shapes)
 
 
 def _groups(

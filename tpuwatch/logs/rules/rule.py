@@ -77,6 +77,7 @@ RECOVERING = frozenset(
 )
 
 _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
+MAX_MEMORY = 32 << 20  # bytes for the states of a pattern; where RE2's own 8 MiB are too few it is ten times slower
 _MAX_TRIES = 16  # matches that `unless` may reject in one record
 
 _OPTIONAL = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
@@ -159,16 +160,25 @@ class Rule:
         """Whether some steps apply by the details: what is to be done of two events may differ."""
         return any(step.above for step in self.steps)
 
-    def search(self, text: bytes, start: int = 0) -> tuple[int, int] | None:
-        """The span of the first match at or after `start`; None if there is none, or a threshold is not exceeded."""
-        for _ in range(_MAX_TRIES):
-            found = self._match.search(text, start)
+    def search(self, text: bytes, first: int = 0, last: int | None = None) -> tuple[int, int] | None:
+        """The span of the first match of which a part is from `first` up to `last`.
+
+        None if there is none, or a threshold is not exceeded.
+        """
+        at, tries = 0, 0
+        while tries < _MAX_TRIES:
+            found = self._match.search(text, at)
             if found is None:
                 return None
             begin, end = found.span()
+            if last is not None and begin >= last:
+                return None
+            at = max(end, at + 1)
+            if end <= first:
+                continue
             if not self._excluded(_around(text, begin, end)):
                 return None if self.above and not _exceeds(self.details(text), self.above) else (begin, end)
-            start = max(end, start + 1)
+            tries += 1
         return None
 
     def details(self, text: bytes) -> dict[str, Any]:
@@ -282,6 +292,7 @@ def compiled(pattern: str) -> Any:
     """The pattern as RE2 compiles it, for bytes of UTF-8. Raises re2.error."""
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = MAX_MEMORY
     return re2.compile(pattern.encode(), options)
 
 

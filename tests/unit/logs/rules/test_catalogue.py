@@ -82,7 +82,9 @@ def test_a_rule_of_the_user(tmp_path: Path) -> None:
     assert [anchor.literal for anchor in rule.anchors] == [b"watchdog barked"]
     text = b"x: watchdog barked after 1m30s with 1.5K free of 1,024 in pid 77"
     assert rule.search(text) == (3, 18)
-    assert rule.search(text, 4) is None
+    assert rule.search(text, 18) is None
+    assert rule.search(text, 17) == rule.search(text, 0, 4) == (3, 18)
+    assert rule.search(text, 0, 3) is None
     assert rule.search(b"watchdog barked in a test") is None
     assert rule.details(text) == {"wait_seconds": 90.0, "free_bytes": 1536, "tasks_count": 1024, "holder_pid": 77}
 
