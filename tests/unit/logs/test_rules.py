@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
+import re2
 
 from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Rule, load_catalogue
-from tpuwatch.logs.rules.rule import show
+from tpuwatch.logs.rules.rule import MAX_MEMORY, show
 
 CATALOGUE = load_catalogue()
 SCANNER = Scanner(CATALOGUE)
@@ -50,6 +51,17 @@ def test_a_rule_is_complete(rule: Rule) -> None:
     assert rule.cause is None or rule.remedy
     assert all(step.do.endswith((".", "`")) and step.source.startswith("https://") for step in rule.remedy)
     assert "{" not in rule.describe({})
+
+
+def test_patterns_have_room_for_their_states(capfd: pytest.CaptureFixture[str]) -> None:
+    options = re2.Options()  # which log errors: RE2 says so when it goes on in its slow way
+    options.max_mem = MAX_MEMORY
+    for rule in CATALOGUE.rules:
+        for pattern in filter(None, (rule._match, rule._unless)):
+            again = re2.compile(pattern.pattern, options)
+            for example in rule.examples:
+                again.search(example.encode())
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize(("rule", "text"), COUNTEREXAMPLES)

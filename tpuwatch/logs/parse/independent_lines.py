@@ -7,12 +7,14 @@ what comes of each is what comes of it alone, none of them matters for another.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.logs.parse.match import matched_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
     from tpuwatch.logs.parse.known_lines import KnownLine
     from tpuwatch.logs.parse.match import Match
@@ -30,15 +32,15 @@ class IndependentLines:
         self,
         buffer: RecordBuffer,
         matches_in: Callable[[bytes], list[Match]],
-        digits_matter: Callable[[Collection[int], bytes], bool],
+        told_apart: Callable[[Collection[int], bytes], Iterable[tuple[int, int]]],
     ) -> None:
         """`matches_in`: in a text by itself.
 
-        `digits_matter`: whether of these literals, in this clean text, more might come with other digits.
+        `told_apart`: where in a clean text, with these literals, other digits may change what comes of it.
         """
         self._buffer = buffer
         self._matches_in = matches_in
-        self._digits_matter = digits_matter
+        self._told_apart = told_apart
         self._shapes: list[KnownLine] = []
         self._refused: set[KnownLine] = set()
 
@@ -65,8 +67,17 @@ class IndependentLines:
             lines += [other, known]
         lines += self._shapes
         texts = [self._buffer.text_of(one.line) for one in lines]
-        literals = {number for one in lines for number in one.literals}
-        return not self._digits_matter(literals, b"".join(texts)) and self._come_alone(lines, texts)
+        return self._are_digits_exact(lines, texts) and self._come_alone(lines, texts)
+
+    def _are_digits_exact(self, lines: list[KnownLine], texts: list[bytes]) -> bool:
+        """Whether digits that may matter are those of one line, and the same in all lines of its shape."""
+        starts = list(accumulate(map(len, texts), initial=0))
+        for begin, end in self._told_apart({number for one in lines for number in one.literals}, b"".join(texts)):
+            at = bisect_right(starts, begin) - 1
+            exact = lines[at].exact
+            if exact is None or begin < starts[at] + exact or end > starts[at + 1]:
+                return False
+        return True
 
     def _come_alone(self, lines: list[KnownLine], texts: list[bytes]) -> bool:
         """Whether of each of these lines the same comes as of it alone."""

@@ -8,6 +8,7 @@ places.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, cast
@@ -18,7 +19,7 @@ from tpuwatch.logs.parse.independent_lines import IndependentLines
 from tpuwatch.logs.rules.digits import alike, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.records import LinePlaces, RecordBuffer
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     Places = list[tuple[str, int, int]]
 
 _MAX_SHAPES: Final = 512  # of a stream: there may be hundreds
+_MAX_EXACT: Final = 32  # shapes that differ in digits that matter; with more, lines are seldom alike
 _MAX_LINE: Final = 1024  # bytes
 _MICROSECONDS: Final = 6  # digits of a second; with more, a float near the next second is rounded up
 _CODED: Final = b"\\u"  # a character by its number, of which digits are part
@@ -39,6 +41,7 @@ class KnownLine:
     """A shape of lines that are records each, and what comes of each."""
 
     line: bytes  # the first one that was looked at
+    exact: int | None  # in the clean text: from there on digits matter, and are the same in all these lines
     begins: bool  # a record; otherwise it may be in one with the lines around it
     found: tuple[tuple[Rule, Places], ...]  # the rules of the matches, and where the details are
     literals: frozenset[int]
@@ -89,8 +92,10 @@ class KnownLines:
         self._scanner = scanner
         self._buffer = buffer
         self._matches_in = matches_in
-        self._independent = IndependentLines(buffer, matches_in, self._digits_matter)
+        self._independent = IndependentLines(buffer, matches_in, self._told_apart)
         self._seen: set[bytes] = set()
+        self._exact: dict[bytes, int] = {}  # by shape: from where on digits matter, so that they are part of the shape
+        self._exact_seen: Counter[bytes] = Counter()  # how many of each
         self._known: dict[bytes, KnownLine | None] = {}  # None: more than the line matters
         self._repeating: dict[bytes, KnownLine] = {}  # of them, what may be taken together
 
@@ -100,21 +105,21 @@ class KnownLines:
 
     def get(self, line: bytes) -> KnownLine | None:
         """What came of lines of that shape; None if it is not known."""
-        return self._known.get(shape(line)) if self._known else None
+        return self._known.get(self._shape(line)) if self._known else None
 
     def is_repeating(self, line: bytes) -> bool:
         """Whether a line is a fault that may be taken together with others."""
-        known = self._repeating.get(shape(line))
+        known = self._repeating.get(self._shape(line))
         return known is not None and bool(known.faults)
 
     def is_independent(self, known: KnownLine) -> bool:
         """Whether lines of this shape may stand beside those of others of which that is so, in any order."""
-        kept = self._repeating.get(shape(known.line)) is known
+        kept = self._repeating.get(self._shape(known.line)) is known
         return kept and not known.is_framed and self._independent.include(known)
 
     def add_beside(self, line: bytes) -> None:
         """A line was in one record with others."""
-        form = shape(line)
+        form = self._shape(line)
         if form in self._seen and form not in self._known:
             self.add(line, [match.rule for match in self._matches_in(line + b"\n")])
         else:
@@ -125,19 +130,26 @@ class KnownLines:
 
         A line is looked at when there was one of its shape before.
         """
-        form = shape(line)
+        form = self._shape(line)
         if form in self._known or not form or len(form) > _MAX_LINE:
             return
         self._make_room()
         if form in self._seen:
-            known = self._known[form] = self._look(line, tuple(rules))
+            known = self._look(line, tuple(rules))
+            if known is not None and known.exact is not None:
+                form = self._shape(line)
+            self._known[form] = known
             if known is not None and known.may_repeat:
                 self._repeating[form] = known
+        elif (alike := shape(line)) in self._exact:
+            self._exact_seen[alike] += 1
         self._seen.add(form)
 
     def each(self, block: bytes) -> tuple[list[KnownLine], list[bytes]]:
         """What comes of the whole lines at the beginning of a block, as far as it may be taken together; the lines."""
         lines, forms = block.split(b"\n"), shape(block).split(b"\n")
+        if self._exact and len(forms) == len(lines):
+            forms = [self._exactly(form, line) for form, line in zip(forms, lines, strict=True)]
         found = list(map(self._repeating.get, forms[:-1]))
         looks = _LOOKS + len(found) // _LOOKS
         for at in [number for number, one in enumerate(found) if one is None]:
@@ -162,6 +174,8 @@ class KnownLines:
     def _make_room(self) -> None:
         if len(self._seen) >= _MAX_SHAPES:
             self._seen.clear()
+            self._exact.clear()
+            self._exact_seen.clear()
             self._known.clear()
             self._repeating.clear()
             self._independent.clear()
@@ -179,38 +193,65 @@ class KnownLines:
         if literals and (patterns is None or patterns.confirmed(literals, bare, frozenset())):
             return None
         numbers = frozenset(number for _, number in literals)
-        known = KnownLine(line, begins, (), numbers, None, self._buffer.places_of(line))
+        known = KnownLine(line, None, begins, (), numbers, None, self._buffer.places_of(line))
         if form not in self._seen:
             if len(self._seen) < _MAX_SHAPES:
                 self._seen.add(form)
-        elif not self._may_be_numbered(bare) and not self._digits_matter(numbers, self._buffer.text_of(line)):
+        elif not self._depends(numbers, self._buffer.text_of(line)):
             self._known[form] = self._repeating[form] = known
             return known
         return known if begins else None
 
-    def _digits_matter(self, literals: Iterable[int], text: bytes) -> bool:
-        called = {rule for number in literals for rule in self._scanner.literals.rules[number]}
-        return any(rule.continues or rule.tentative or rule.may_tell_digits_apart(text) for rule in called)
+    def _shape(self, line: bytes) -> bytes:
+        return self._exactly(shape(line), line)
 
-    def _may_be_numbered(self, bare: bytes) -> bool:
-        """Whether another line of its shape may have a literal with digits."""
-        others = alike(bare).lower()
-        return any(literal in others for literal in self._scanner.numbered_literals)
+    def _exactly(self, form: bytes, line: bytes) -> bytes:
+        """The shape of a line with the digits that matter; empty if there are many."""
+        start = self._exact.get(form)
+        if start is None:
+            return form
+        return form[:start] + line[start:] if self._exact_seen[form] <= _MAX_EXACT else b""
+
+    def _told_apart(self, literals: Iterable[int], text: bytes) -> Iterator[tuple[int, int]]:
+        """Where in a clean text other digits may change what comes of it, or make it have a literal with digits."""
+        for rule in self._called(literals):
+            yield from rule.digits_told_apart(text)
+        others = alike(text).lower()
+        for literal in self._scanner.numbered_literals:
+            start = others.find(literal)
+            while start >= 0:
+                yield start, start + len(literal)
+                start = others.find(literal, start + 1)
+
+    def _first_exact(self, literals: Iterable[int], text: bytes) -> int | None:
+        """From where on digits matter; None if they do not."""
+        return min((start for start, _ in self._told_apart(literals, text)), default=None)
+
+    def _depends(self, literals: Collection[int], text: bytes) -> bool:
+        """Whether digits matter, or more than the text."""
+        return self._looks_around(literals) or self._first_exact(literals, text) is not None
+
+    def _looks_around(self, literals: Iterable[int]) -> bool:
+        """Whether more than the text matters for a rule."""
+        return any(rule.continues or rule.tentative for rule in self._called(literals))
+
+    def _called(self, literals: Iterable[int]) -> set[Rule]:
+        return {rule for number in literals for rule in self._scanner.literals.rules[number]}
 
     def _look(self, line: bytes, found: tuple[Rule, ...]) -> KnownLine | None:
         literals = self._scanner.literals
         bare, _ = without_colours(line)
         numbers = [number for _, number in literals.find(bare)]
         text = self._buffer.text_of(line)
-        if self._digits_matter(numbers, text):
-            return None
         if any(rule.mark in MARKS or (rule.enough and rule.cause is not None) for rule in found):
             return None
-        if self._may_be_numbered(bare):
+        if self._looks_around(numbers):
             return None
-        places = self._buffer.places_of(line)
-        if places.message is None and _CODED in line:
+        places, exact = self._buffer.places_of(line), self._first_exact(numbers, text)
+        if places.message is None and (exact is not None or _CODED in line):
             return None
+        if places.message is not None and exact is not None:
+            self._exact[shape(line)] = places.message[0] + exact
         report = next((number for number in numbers if any(rule.report for rule in literals.rules[number])), None)
         matches = tuple((rule, rule.places(text)) for rule in found)
-        return KnownLine(line, self._buffer.begins(line), matches, frozenset(numbers), report, places)
+        return KnownLine(line, exact, self._buffer.begins(line), matches, frozenset(numbers), report, places)

@@ -382,7 +382,7 @@ class LogParser:
         `unbiased`: nothing was known before that could matter.
         """
         if not self._buffer.is_line(record):
-            if self._fold and record.header is None and record.above is None:
+            if self._fold and self._kind is StreamKind.TEXT and record.header is None and record.above is None:
                 self._known.add_beside(self._line_around(record, position))
         elif unbiased and not (record.header is not None and any(match.time is None for match in found)):
             self._known.add(self._buffer.data[record.start : record.stop - 1], [match.rule for match in found])

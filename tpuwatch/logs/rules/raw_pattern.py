@@ -48,14 +48,15 @@ def raw_pattern(pattern: str, *, any_digits: Callable[[list[Any]], list[Any]] | 
     """The pattern for raw bytes.
 
     `any_digits`: where it matches a digit it matches all others too, and of its nodes those are taken that this gives.
+    A match of it holds all digits that a match of the pattern holds there.
 
     Raises re.error when Python cannot parse the pattern, ValueError for what Hyperscan does not know.
     """
     wrapping = BETWEEN_WORDS.sub(_WRAP, pattern)
     parsed = parse_pattern(wrapping)
     writer = _Writer(any_newline=bool(parsed.state.flags & re.DOTALL), any_digits=any_digits is not None)
-    nodes = list(parsed) if any_digits is None else any_digits(list(parsed))
-    expression = writer.sequence(_trimmed(nodes))
+    nodes = _trimmed(list(parsed)) if any_digits is None else any_digits(list(parsed))
+    expression = writer.sequence(nodes)
     return RawPattern(expression.encode(), ignores_case(parsed), writer.multiline, _WRAP in wrapping)
 
 

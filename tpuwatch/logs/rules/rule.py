@@ -219,13 +219,20 @@ class Rule:
             return True
         return any(rule.search(around) is not None for rule in self.better)
 
-    def may_tell_digits_apart(self, text: bytes) -> bool:
-        """Whether what it finds in a record may differ from what it finds in another one of the same shape."""
-        return (
-            any(pattern is None or pattern.search(text) is not None for pattern in self._telling)
-            or (bool(self.above) and self._match.search(text) is not None)
-            or any(rule.may_tell_digits_apart(text) for rule in self.better)
-        )
+    def digits_told_apart(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Where other digits may change what it finds in a record: it may differ from others of its shape there only.
+
+        From a span on more may matter: the first ones are certain.
+        """
+        for pattern in self._telling:
+            if pattern is None:
+                yield 0, len(text)
+            else:
+                yield from (match.span() for match in pattern.finditer(text))
+        if self.above and self._match.search(text) is not None:
+            yield 0, len(text)
+        for rule in self.better:
+            yield from rule.digits_told_apart(text)
 
     @cached_property
     def _telling(self) -> list[Any]:

@@ -26,6 +26,7 @@ PREMAPPED = (
     "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate {}.50G. "
     "That was not possible. There are {}.0M free."
 )
+CONNECT = "UNAVAILABLE: failed to connect to all addresses; last error: ipv4:10.0.0.{}:847{}: Connection refused"
 EXAMPLES = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
 CHAIN = "\nDuring handling of the above exception, another exception occurred:\n\n"
 TRACEBACK = 'Traceback (most recent call last):\n  File "{}.py", line 3, in f\n    g()\n'
@@ -130,7 +131,7 @@ def compare(scanner: Scanner, data: bytes, rng: random.Random) -> int:
 
 def hostile(rng: random.Random) -> bytes:
     """Bursts of records that differ in digits, cut by whatever a log may hold."""
-    messages = [HBM, PREMAPPED, *rng.choices(EXAMPLES, k=3)]
+    messages = [HBM, PREMAPPED, CONNECT, *rng.choices(EXAMPLES, k=3)]
     pieces, number, prefix = list[str](), rng.randrange(3000), rng.choice(PREFIXES)
     for _ in range(rng.randint(3, 12)):
         message, severity = rng.choice(messages).replace("\n", " "), rng.choice("EEEEW")
