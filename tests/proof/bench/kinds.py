@@ -57,6 +57,18 @@ def _allocation_failure(number: int, rng: random.Random) -> str:
     )
 
 
+def _printed_failure(number: int, rng: random.Random) -> str:
+    """What a program prints while it tries again and again: no header, and no beginning of a record."""
+    return rng.choice(
+        (
+            f"Failed to fetch URL on try {number % 6 + 1} out of 6: Timeout was reached\n",
+            f"UNAVAILABLE: failed to connect to all addresses; last error: ipv4:10.0.0.{number % 4}:8476: refused\n",
+            f"DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: sync_{number % 10}\n",
+            f"worker {number % 8} waits for its peers, {rng.random():.3f} s\n",
+        )
+    )
+
+
 def _report(number: int, rng: random.Random) -> str:
     """A report of 1,000 allocations: a third of a megabyte."""
     lines = [
@@ -130,6 +142,7 @@ KINDS: dict[str, Kind] = {
         )
     ),
     "an event in each line": Kind(_allocation_failure, at_least=10, share=1 / 16),
+    "printed failures": Kind(_printed_failure, at_least=10, share=1 / 16),
     "reports": Kind(_report, at_least=10, share=1 / 4),
 }
 

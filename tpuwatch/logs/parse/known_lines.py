@@ -148,8 +148,9 @@ class KnownLines:
     def each(self, block: bytes) -> tuple[list[KnownLine], list[bytes]]:
         """What comes of the whole lines at the beginning of a block, as far as it may be taken together; the lines."""
         lines, forms = block.split(b"\n"), shape(block).split(b"\n")
-        if self._exact and len(forms) == len(lines):
-            forms = [self._exactly(form, line) for form, line in zip(forms, lines, strict=True)]
+        if (exact := self._exact) and len(forms) == len(lines):
+            both = zip(forms, lines, strict=True)
+            forms = [self._exactly(form, line) if form in exact else form for form, line in both]
         found = list(map(self._repeating.get, forms[:-1]))
         looks = _LOOKS + len(found) // _LOOKS
         for at in [number for number, one in enumerate(found) if one is None]:

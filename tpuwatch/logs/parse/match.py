@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 TEXT_KEPT: Final = 2000  # bytes of the matched lines that a match holds
 _DIGEST_BYTES: Final = 12  # of the key of a record, after its time
+_UNFRAMED_DIGEST_BYTES: Final = 6  # of the key of a line without a header, after its place: salt and
+_OFFSET_BYTES: Final = 6
 KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
 
 
@@ -117,9 +119,21 @@ def unframed_key(salt: str, offset: int, text: bytes, name: str) -> bytes:
 
     The line is part of it, as what was a copy of the stream so far may go on otherwise.
     """
-    place = f"{salt[:8]:0>8}{offset & 0xFFFFFFFFFFFF:012x}"
-    line = text[:256].partition(b"\n")[0]
-    return bytes.fromhex(place) + _digest(6, salt.encode(), place.encode(), line, name.encode())
+    return unframed_keys(salt, (offset,), (text[:KEYED_TEXT].partition(b"\n")[0],), name)[0]
+
+
+def unframed_keys(salt: str, offsets: Iterable[int], texts: Iterable[bytes], name: str) -> list[bytes]:
+    """The keys of lines at these offsets. `texts`: of each without a newline, as much of it as a key is made from."""
+    start, place = f"{salt[:8]:0>8}", 0xFFFFFFFFFFFF
+    head, tail, join = salt.encode(), name.encode(), b"\0".join
+    first, of_place = bytes.fromhex(start), start.encode() + b"%012x"
+    new_hash = hashlib.blake2b(digest_size=_UNFRAMED_DIGEST_BYTES).copy
+    keys = []
+    for offset, text in zip(offsets, texts, strict=True):
+        digest = new_hash()
+        digest.update(join((head, of_place % (offset & place), text, tail)))
+        keys.append(first + (offset & place).to_bytes(_OFFSET_BYTES, "big") + digest.digest())
+    return keys
 
 
 def _digest(size: int, *parts: bytes) -> bytes:

@@ -9,7 +9,15 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.logs.parse.frame import author_of
-from tpuwatch.logs.parse.match import KEYED_TEXT, Match, framed_key, framed_keys, matched_lines, unframed_key
+from tpuwatch.logs.parse.match import (
+    KEYED_TEXT,
+    Match,
+    framed_key,
+    framed_keys,
+    matched_lines,
+    unframed_key,
+    unframed_keys,
+)
 from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
 from tpuwatch.model import MAX_VALUES
 
@@ -120,15 +128,15 @@ class Storm:
         return line[start:stop] + b"\n"
 
     def _keys_of(self, known: KnownLine, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
-        header, name = known.places.header, rule.name
-        if header is None:
-            texts = [self._text_of(known, line) for line in lines]
-            return [unframed_key(self._salt, *place, name) for place in zip(offsets, texts, strict=True)]
+        header = known.places.header
         if known.places.message is None:
-            return framed_keys(header, lines, [self._buffer.text_of(line)[:-1][:KEYED_TEXT] for line in lines], name)
-        start, stop = known.places.message
-        upto = slice(start, min(stop, start + KEYED_TEXT))
-        return framed_keys(header, lines, [line[upto] for line in lines], name)
+            texts = [self._buffer.text_of(line)[:-1][:KEYED_TEXT] for line in lines]
+        else:
+            start, stop = known.places.message
+            texts = list(map(itemgetter(slice(start, min(stop, start + KEYED_TEXT))), lines))
+        if header is None:
+            return unframed_keys(self._salt, offsets, texts, rule.name)
+        return framed_keys(header, lines, texts, rule.name)
 
     def _values_of(
         self, known: KnownLine, rule: Rule, places: list[tuple[str, int, int]], lines: Sequence[bytes]
