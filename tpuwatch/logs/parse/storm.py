@@ -18,6 +18,7 @@ from tpuwatch.logs.parse.match import (
     unframed_key,
     unframed_keys,
 )
+from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.logs.parse.repeats import LEAST, Repeats, find_run
 from tpuwatch.model import MAX_VALUES
 
@@ -127,13 +128,15 @@ class Storm:
         start, stop = known.places.message
         return line[start:stop] + b"\n"
 
-    def _keys_of(self, known: KnownLine, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
-        header = known.places.header
+    def _texts_of(self, known: KnownLine, lines: Sequence[bytes], most: int = MAX_RECORD) -> list[bytes]:
+        """The clean texts of lines of this shape, `most` bytes of each, without newlines."""
         if known.places.message is None:
-            texts = [self._buffer.text_of(line)[:-1][:KEYED_TEXT] for line in lines]
-        else:
-            start, stop = known.places.message
-            texts = list(map(itemgetter(slice(start, min(stop, start + KEYED_TEXT))), lines))
+            return [self._buffer.text_of(line)[:-1][:most] for line in lines]
+        start, stop = known.places.message
+        return list(map(itemgetter(slice(start, min(stop, start + most))), lines))
+
+    def _keys_of(self, known: KnownLine, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        header, texts = known.places.header, self._texts_of(known, lines, KEYED_TEXT)
         if header is None:
             return unframed_keys(self._salt, offsets, texts, rule.name)
         return framed_keys(header, lines, texts, rule.name)
@@ -145,10 +148,10 @@ class Storm:
 
         They differ in digits alone, so that they have the same order as texts.
         """
-        texts = {self._text_of(known, line) for line in lines}
+        texts = set(self._texts_of(known, lines))
         values: dict[str, list[Any]] = {}
         for name, start, stop in places:
-            stated = sorted({text[start:stop] for text in texts})
+            stated = sorted(set(map(itemgetter(slice(start, stop)), texts)))
             ends = [rule.value(name, stated[0]), rule.value(name, stated[-1])]
             if None in ends:
                 continue
