@@ -231,7 +231,7 @@ class LogParser:
     def _go_on(self, walk: _Walk) -> None:
         """Go on to the next literal, after what has been taken."""
         # After a fault they count again; and where patterns are ready now, most of these hits are none.
-        if (walk.ignored and not self._enough) or walk.patterns is not self._scanner.patterns:
+        if not walk.ignored <= self._enough or walk.patterns is not self._scanner.patterns:
             self._scan_on(walk, walk.limit, walk.upto)
         else:
             walk.at = bisect_left(walk.hits, (walk.upto,), walk.at)

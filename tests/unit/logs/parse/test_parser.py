@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.paths import SHARED
-from tpuwatch.logs.parse import records
+from tpuwatch.logs.parse import records, scan
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
@@ -63,6 +63,13 @@ mark = "compiled"
 summary = "x"
 match = ['step [0-9]+ was taken']
 enough = 1
+
+[[rule]]
+id = "first-chip"
+mark = "tpu_named"
+summary = "x"
+match = ['chip [0-9]+ is there']
+enough = 1
 """
 
 
@@ -72,7 +79,7 @@ def scanner(tmp_path_factory: pytest.TempPathFactory) -> Scanner:
     (directory / "own.toml").write_text(RULES)
     catalogue = load_catalogue([directory])
     assert not catalogue.refused
-    own = {"premap", "two-lines", "report", "maybe", "first-step"}
+    own = {"premap", "two-lines", "report", "maybe", "first-step", "first-chip"}
     return Scanner(type(catalogue)(tuple(rule for rule in catalogue.rules if rule.id in own)))
 
 
@@ -195,6 +202,20 @@ def test_a_rule_with_once_matches_once_per_stream(scanner: Scanner) -> None:
         assert ids([match for line in text.splitlines(keepends=True) for match in parser.feed(line.encode())]) == [
             "first-step"
         ]
+
+
+def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again(
+    scanner: Scanner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "_SPARSE_BYTES", 1 << 60)
+    monkeypatch.setattr(scan, "_FEW", -1)  # patterns are searched in each block
+    own = Scanner(scanner.catalogue)
+    own.compile_patterns()
+    parser = LogParser(own, StreamKind.LIBTPU, now=NOW)
+    first = record("step 1 was taken") + record("Ok.")
+    after = record("premapped region is full, chip 3 is there") + record("step 2 was taken") + record("Ok.")
+    assert ids(parser.feed(first.encode())) == ["first-step"]
+    assert ids(parser.feed(after.encode())) == ["premap", "first-chip", "first-step"]
 
 
 @pytest.mark.parametrize(
