@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -121,6 +122,7 @@ def test_ctrl_z_gives_the_terminal_back_and_it_goes_on_later(address: str) -> No
         terminal.wait_for("$")
         terminal.press(f"{' '.join((*TOP, address))}\n")
         terminal.wait_for("2 of 2 nodes")
+        assert terminal.settings[6][termios.VSUSP] == b"\0"  # as a signal curses would lose it while it draws
         terminal.press("\x1a")
         terminal.wait_for("Stopped")
         terminal.press("echo back in the sh''ell\n")
@@ -129,6 +131,7 @@ def test_ctrl_z_gives_the_terminal_back_and_it_goes_on_later(address: str) -> No
         terminal.wait_for("2 of 2 nodes")
         terminal.press("?")
         terminal.wait_for("the order reversed")
+        assert terminal.settings[6][termios.VSUSP] == b"\0"
         terminal.press("qq")
         terminal.wait_for(lambda: terminal.output.count(LEFT_IT) == 2, "end")
 

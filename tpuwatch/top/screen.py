@@ -6,6 +6,7 @@ import curses
 import locale
 import os
 import signal
+import termios
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,16 +46,17 @@ _COLOURS: Final = {"red": curses.COLOR_RED, "green": curses.COLOR_GREEN, "yellow
 def run_on_screen(view: TopView, daemons: Sequence[WatchedDaemon], clock: Clock) -> None:
     """Show the daemons until a key leaves. SIGTERM and SIGHUP raise SystemExit; before, the terminal is restored."""
     with _ended_by_signals(), _terminal() as window:
+        suspend = _suspend_key()
         styles = _Styles()
         while True:
             height, width = window.getmaxyx()
             _draw(window, view.frame([one.reading for one in daemons], width, height, clock.monotonic()), styles)
-            key = _key(window)
+            key = _key(window, suspend)
             while key:  # all that were pressed meanwhile, before the screen is drawn again
                 if not view.press(key):
                     return
                 window.timeout(0)
-                key = _key(window)
+                key = _key(window, suspend)
             window.timeout(_KEY_MILLISECONDS)
 
 
@@ -69,7 +71,7 @@ def _terminal() -> Iterator[Any]:
     window = curses.initscr()
     try:
         curses.noecho()
-        curses.cbreak()  # Ctrl-C and Ctrl-Z remain the terminal's
+        curses.cbreak()  # Ctrl-C remains the terminal's
         window.keypad(True)
         window.timeout(_KEY_MILLISECONDS)
         _hide_cursor()
@@ -91,6 +93,20 @@ def _choose_terminal() -> None:
     raise TpuwatchError(
         "this machine knows no terminal on which a cursor can be placed: install ncurses-base, or use `--once`"
     )
+
+
+def _suspend_key() -> str:
+    """Ctrl-Z, or what the user has in its place, which is a key from now on.
+
+    As a signal it would be lost now and then: curses ignores SIGTSTP while it draws.
+    """
+    settings = termios.tcgetattr(0)
+    characters = settings[6]
+    key: bytes = characters[termios.VSUSP]
+    characters[termios.VSUSP] = disabled = bytes([os.fpathconf(0, "PC_VDISABLE")])
+    termios.tcsetattr(0, termios.TCSANOW, settings)
+    curses.def_prog_mode()  # also after it was suspended
+    return "" if key == disabled else key.decode("latin-1")
 
 
 def _hide_cursor() -> None:
@@ -148,11 +164,14 @@ def _draw(window: Any, lines: Sequence[Line], styles: _Styles) -> None:
     window.refresh()
 
 
-def _key(window: Any) -> str:
+def _key(window: Any, suspend: str) -> str:
     """The next key: a character, or its name; empty where none was pressed, or one that means nothing here."""
     try:
         key = window.get_wch()
     except curses.error:
+        return ""
+    if key == suspend:
+        os.killpg(0, signal.SIGTSTP)  # all of the job, as the terminal does; curses leaves the screen, and comes back
         return ""
     if key == curses.KEY_RESIZE:
         curses.update_lines_cols()
