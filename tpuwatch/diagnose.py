@@ -31,6 +31,8 @@ _HINTED = frozenset(
 )
 _BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
+_ELSEWHERE = frozenset({_OTHER_ACCELERATOR, _OTHER_VENDOR, "other_service"})  # what a text may be about if it names no TPU
+_GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
@@ -83,7 +85,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
     """The findings of one text, in the order in which to act: a cause before its consequences.
 
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
-    the text explains, texts about another accelerator, and lines of source code.
+    the text explains, texts about another accelerator or service, guides that list errors, and lines of source code.
     """
     groups: dict[Cause, _Group] = {}
     marks: set[str] = set()
@@ -101,7 +103,9 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
     names_tpu = _names_tpu(groups.values(), marks)
-    if not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR}):
+    if not names_tpu and not marks.isdisjoint(_ELSEWHERE):
+        return []
+    if _GUIDE in marks and _TRACEBACK not in marks and not any(group.is_dated for group in groups.values()):
         return []
     places = _places(groups.values())
     left = [
@@ -266,6 +270,11 @@ class _Group:
         if not all(rule.general for rule in self.rules):
             return False
         return not names_tpu or all(_any_near(places.get(event.file, []), event.offset) for _, event in self.records)
+
+    @property
+    def is_dated(self) -> bool:
+        """Whether a program wrote one of these, with the time."""
+        return any(event.time is not None for _, event in self.records)
 
     @property
     def only_prose(self) -> bool:

@@ -213,10 +213,46 @@ def test_code_for_tpus_names_one_where_no_other_accelerator_is_named(beside: str
         ("tensor on cuda:0, then a run on TPU v3\nKeyboardInterrupt\n", 1),
         ("name: GeForce GTX 1080 Ti\nRan out of memory in memory space hbm. Used 2.00G of 1.00G hbm.\n", 1),
         ("KeyboardInterrupt\n", 1),
+        ("devices: [cuda(id=0)]\nUNAVAILABLE: Socket closed\n", 0),
+        ("E 2026 gpu-image] Fatal Python error: Aborted\n", 0),
     ],
 )
 def test_text_about_another_accelerator_is_no_finding_unless_a_tpu_is_beside_it(text: str, count: int) -> None:
     assert len(findings(text)) == count
+
+
+@pytest.mark.parametrize(
+    ("beside", "found"),
+    [
+        ("GET https://www.googleapis.com/drive/v3/files\n", []),
+        ("The backup of Cloud SQL:\n", []),
+        ("The backup of Cloud SQL from our TPU VM:\n", [Cause.AUTH_SCOPE]),
+        ("GET https://tpu.googleapis.com/v2/projects/p/locations/z/nodes\n", [Cause.AUTH_SCOPE]),
+        ("", [Cause.AUTH_SCOPE]),
+    ],
+)
+def test_text_about_another_service_is_no_finding_unless_a_tpu_is_beside_it(beside: str, found: list[Cause]) -> None:
+    assert causes(f"{beside}Request had insufficient authentication scopes.\n") == found
+
+
+GUIDE = "# A training on TPUs\n\n## {heading}\n\n- **Insufficient google.com/tpu**: no node is free\n"
+
+
+@pytest.mark.parametrize("heading", ["Troubleshooting", "Common errors", "常见问题", "Solución de problemas"])
+def test_what_a_guide_lists_did_not_happen(heading: str) -> None:
+    assert causes(GUIDE.format(heading=heading)) == []
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        GUIDE.format(heading="Steps to reproduce"),
+        GUIDE.format(heading="Troubleshooting") + "Traceback (most recent call last):\n",
+        GUIDE.format(heading="Troubleshooting") + "E0101 01:02:03.000004 7 a.cc:1] Insufficient google.com/tpu\n",
+    ],
+)
+def test_what_a_program_printed_did_happen_in_a_guide_too(report: str) -> None:
+    assert causes(report) == [Cause.CAPACITY]
 
 
 @pytest.mark.parametrize(

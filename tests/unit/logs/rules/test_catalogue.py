@@ -68,9 +68,11 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "tpu_hinted",
         "other_accelerator",
         "other_vendor",
+        "other_service",
         "no_metadata",
         "change",
         "explained",
+        "guide",
     }
 
 
