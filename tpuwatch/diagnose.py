@@ -31,7 +31,7 @@ _HINTED = frozenset(
 )
 _BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
-_ELSEWHERE = frozenset({_OTHER_ACCELERATOR, _OTHER_VENDOR, "other_service"})  # what a text may be about if it names no TPU
+_ELSEWHERE = frozenset({_OTHER_ACCELERATOR, _OTHER_VENDOR, "other_service"})  # of a text that names no TPU
 _GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
@@ -103,9 +103,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
     names_tpu = _names_tpu(groups.values(), marks)
-    if not names_tpu and not marks.isdisjoint(_ELSEWHERE):
-        return []
-    if _GUIDE in marks and _TRACEBACK not in marks and not any(group.is_dated for group in groups.values()):
+    if (not names_tpu and not marks.isdisjoint(_ELSEWHERE)) or _is_guide(groups.values(), marks):
         return []
     places = _places(groups.values())
     left = [
@@ -154,6 +152,11 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     if not _TPU_MARKS.isdisjoint(marks) or (_TPU_HINTED in marks and _OTHER_ACCELERATOR not in marks):
         return True
     return any(group.names_tpu for group in groups)
+
+
+def _is_guide(groups: Iterable[_Group], marks: set[str]) -> bool:
+    """Whether the text lists errors and what to do, and no program's output stands in it."""
+    return _GUIDE in marks and _TRACEBACK not in marks and not any(group.is_dated for group in groups)
 
 
 def _places(groups: Iterable[_Group]) -> dict[str, list[int]]:
