@@ -269,6 +269,7 @@ def test_what_a_program_printed_did_happen_in_a_guide_too(report: str) -> None:
         ('        (["TPU initialization failed"], "TPU initialization failed"),', 0),
         ('    run.return_value = Mock(stdout="", stderr="TPU initialization failed")', 0),
         ('        stderr="TPU initialization failed",', 0),
+        ("        ('TPU initialization failed in zone \"a\"', Outcome.ERROR),", 0),
         ('    if [[ $result == *"TPU initialization failed"* ]]; then', 0),
         ("        if one in ['TPU initialization failed']:", 0),
         ("RuntimeError: TPU initialization failed", 1),
