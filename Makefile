@@ -18,6 +18,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=wo
 MAIN_WAY := tests/e2e/test_node.py::test_a_node_that_is_ready_by_the_clouds_word_and_dead \
 	tests/e2e/test_tune.py::test_a_buffer_that_was_too_small_is_larger_in_the_next_launchs_environment_file
 
+LITERALS := tpuwatch/logs/rules/rule_literals.json
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
@@ -157,9 +159,8 @@ man: $(VENV)/.run-stamp ## Write the man page from the parsers
 example: $(VENV)/.run-stamp ## Write config.example.toml from the schema
 	$(BIN)/python -m tpuwatch.config > config.example.toml
 
-# What reads the table while it is being written finds an empty one, and derives all.
 literals: $(VENV)/.run-stamp ## Write the table of literals from the rules, after a change to one of their patterns
-	$(BIN)/python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json
+	$(BIN)/python -m tpuwatch.logs.rules > $(LITERALS).new && mv $(LITERALS).new $(LITERALS) || { rm -f $(LITERALS).new; exit 1; }
 
 lock: ## Bring the locks up to date (needs uv)
 	$(COMPILE) --upgrade --group build --output-file requirements.lock

@@ -265,6 +265,7 @@ def test_what_a_program_printed_did_happen_in_a_guide_too(report: str) -> None:
         ('_ERROR_TEXT = "TPU initialization failed"', 0),
         ("    # Suppress: TPU initialization failed", 0),
         ('echo "TPU initialization failed"', 0),
+        ('tpu logs job | rg -i -e "traceback|TPU initialization failed|oom|device or resource busy"', 0),
         ("        ssh.Error, 'TPU initialization failed'):", 0),
         ('        (["TPU initialization failed"], "TPU initialization failed"),', 0),
         ('    run.return_value = Mock(stdout="", stderr="TPU initialization failed")', 0),

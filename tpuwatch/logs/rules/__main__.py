@@ -1,4 +1,4 @@
-"""`python -m tpuwatch.logs.rules > tpuwatch/logs/rules/rule_literals.json` writes the table of literals."""
+"""`make literals`: write the table of literals to standard output. Exit status 1, with the reasons, if a rule is refused."""
 
 from __future__ import annotations
 
@@ -7,4 +7,7 @@ import sys
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.logs.rules.rule_literals import render_table
 
-sys.stdout.write(render_table(load_catalogue().rules))
+catalogue = load_catalogue()
+if catalogue.refused:
+    sys.exit("\n".join(map(str, catalogue.refused)))
+sys.stdout.write(render_table(catalogue.rules))
