@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -42,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read all, then print the findings in the order in which to act."""
+    gc.disable()  # until the rules are there: of what start-up makes nothing can be freed
     from tpuwatch.diagnose import fold
     from tpuwatch.launches import LaunchTracker
     from tpuwatch.logs import STDIN, load_catalogue
@@ -123,7 +125,11 @@ class _Scanners:
 
     def of(self, beginning: bytes) -> Scanner:
         """The rules for a text whose first chunk is this one; that is all of it if it is short."""
-        return self._of_programs if len(beginning) > _PROSE_BYTES else self._of_all
+        scanner = self._of_programs if len(beginning) > _PROSE_BYTES else self._of_all
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return scanner
 
     @cached_property
     def _of_all(self) -> Scanner:
