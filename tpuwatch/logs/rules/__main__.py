@@ -1,4 +1,4 @@
-"""`make literals`: write the table of literals to standard output. Exit status 1, with the reasons, if a rule is refused."""
+"""`make literals`: the table of literals to standard output; status 1 and the reasons if a rule is refused."""
 
 from __future__ import annotations
 
