@@ -37,7 +37,7 @@ _GUIDE, _TRACEBACK = "guide", "traceback"
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
-_TPU_WORDS = re.compile(r"(?i)(?<!edge)(?<!ou)(?<!coral )tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
+_TPU_WORDS = re.compile(r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
 
 # A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
 _SOURCE_CODE = re.compile(
@@ -52,7 +52,8 @@ _SOURCE_CODE = re.compile(
     | \s+log\w{0,9}\s+["']
     | [^"'\n]{0,300}\b(?:grep|rg|awk|sed|match|search)\b[^"'\n]{0,80}["'](?:[^"'|\n]{1,80}\|){2,}
     | \s*(?:echo|printf)\s+["']
-    | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w)
+    | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w|from\ [\w.]+\ import\b)
+    | \s{2,}(?:raise\ [\w.]+\($|[\w.]+(?:Error|Exception|ERROR):\ [Ii]f\b)
     | \s{2,}[\[({]{0,3}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,()\[\]\s]{0,9}){1,9}$
     | \s{2,}[\w.]+,\ [frbu]{0,2}["'][^"'\n]{0,300}["']\)*:?$
     | \s{2,}[\[({]{1,3}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'),\ [\w.]+[\])}]*,$
