@@ -37,7 +37,9 @@ _GUIDE, _TRACEBACK = "guide", "traceback"
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
-_TPU_WORDS = re.compile(r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)")
+_TPU_WORDS = re.compile(
+    r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)"
+)
 
 # A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
 _SOURCE_CODE = re.compile(

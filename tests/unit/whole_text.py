@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
+from tpuwatch.logs.line_breaks import unwrapped
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
@@ -16,5 +17,12 @@ def findings_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> l
 
 def matches_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> list[Match]:
     """All that the rules recognise in it, marks among it."""
-    parser = LogParser(scanner, stream_kind(name, data), now=now, count_lines=True)
-    return [*parser.feed(data), *parser.finish()]
+
+    def parsed(text: bytes) -> list[Match]:
+        parser = LogParser(scanner, stream_kind(name, text), now=now, count_lines=True)
+        return [*parser.feed(text), *parser.finish()]
+
+    matches = parsed(data)
+    if any(match.rule.cause for match in matches) or (joined := unwrapped(data)) == data:
+        return matches
+    return matches + [match for match in parsed(joined) if match.rule.cause]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import TpuwatchError
     from tpuwatch.diagnose import RecognisedRecord
     from tpuwatch.launches import LaunchTracker
-    from tpuwatch.logs import Catalogue, Scanner
+    from tpuwatch.logs import Catalogue, LogParser, Match, Scanner
     from tpuwatch.model import Finding, Launch
 
 _PROSE_BYTES = 256 << 10  # nobody writes longer texts; to search a log for what people write takes twice as long
@@ -80,41 +80,81 @@ def _read_all(
     bar = _Bar(sum(size_of(name) for name in files))
     for name in files:
         try:
-            yield from _read(name, scanners, tracker, bar)
+            yield from _Text(name, scanners, tracker).records(bar)
         except UnreadableError as error:
             unreadable[name] = error
         bar.next_file()
     bar.clear()
 
 
-def _read(name: str, scanners: _Scanners, tracker: LaunchTracker, bar: _Bar) -> Iterator[RecognisedRecord]:
-    from tpuwatch.diagnose import RecognisedRecord, stream_kind
-    from tpuwatch.launches import Origin
-    from tpuwatch.logs import STDIN, LogParser, Match, UnreadableError, libtpu_file, text_chunks
+class _Text:
+    """A text, read once."""
 
-    now, shown = time.time(), "<stdin>" if name == STDIN else name
-    file = libtpu_file(name)
-    pid = file.pid
+    def __init__(self, name: str, scanners: _Scanners, tracker: LaunchTracker) -> None:
+        from tpuwatch.logs import STDIN, libtpu_file
 
-    def on_match(match: Match) -> RecognisedRecord:
-        nonlocal pid
-        pid = pid or match.details.get("pid") if match.rule.mark == "banner" else pid
-        stream = f"{shown} {match.author}".rstrip() if file.pid is None else ""
-        tracker.observe(match, Origin(pid, file.user, file.host, output=file.pid is None, stream=stream), now)
-        return RecognisedRecord.from_match(match, shown, now)
+        self._name = name
+        self._shown = "<stdin>" if name == STDIN else name
+        self._scanners = scanners
+        self._tracker = tracker
+        self._now = time.time()
+        self._file = libtpu_file(name)
+        self._pid = self._file.pid
+        self._faults = 0
 
-    parser = None
-    try:
-        for chunk in text_chunks(name, bar.show):
-            if parser is None:
-                parser = LogParser(scanners.of(chunk), stream_kind(name, chunk), now=now, count_lines=True, fold=True)
-            yield from map(on_match, parser.feed(chunk))
-    except UnreadableError:
-        if parser is not None:  # it was read up to where it is damaged
-            yield from map(on_match, parser.finish())
-        raise
-    if parser is not None:
-        yield from map(on_match, parser.finish())
+    def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
+        """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
+        from tpuwatch.logs import UnreadableError, text_chunks
+
+        parser, beginning, whole = None, b"", False
+        try:
+            for chunk in text_chunks(self._name, bar.show):
+                whole = parser is None and len(chunk) <= _PROSE_BYTES
+                if parser is None:
+                    parser, beginning = self._parser(chunk), chunk
+                yield from map(self._on_match, parser.feed(chunk))
+        except UnreadableError:
+            if parser is not None:  # it was read up to where it is damaged
+                yield from map(self._on_match, parser.finish())
+            raise
+        if parser is not None:
+            yield from map(self._on_match, parser.finish())
+        if whole and not self._faults:
+            yield from self._broken_over_lines(beginning)
+
+    def _broken_over_lines(self, text: bytes) -> Iterator[RecognisedRecord]:
+        """Faults in messages that hard line breaks hide."""
+        from tpuwatch.logs import unwrapped
+
+        if (joined := unwrapped(text)) != text:
+            parser = self._parser(joined)
+            for match in (*parser.feed(joined), *parser.finish()):
+                if match.rule.cause is not None:  # the rest is known
+                    yield self._record(match)
+
+    def _parser(self, beginning: bytes) -> LogParser:
+        from tpuwatch.diagnose import stream_kind
+        from tpuwatch.logs import LogParser
+
+        scanner, kind = self._scanners.of(beginning), stream_kind(self._name, beginning)
+        return LogParser(scanner, kind, now=self._now, count_lines=True, fold=True)
+
+    def _on_match(self, match: Match) -> RecognisedRecord:
+        from tpuwatch.launches import Origin
+
+        file = self._file
+        self._faults += match.rule.cause is not None
+        if match.rule.mark == "banner":
+            self._pid = self._pid or match.details.get("pid")
+        stream = f"{self._shown} {match.author}".rstrip() if file.pid is None else ""
+        origin = Origin(self._pid, file.user, file.host, output=file.pid is None, stream=stream)
+        self._tracker.observe(match, origin, self._now)
+        return self._record(match)
+
+    def _record(self, match: Match) -> RecognisedRecord:
+        from tpuwatch.diagnose import RecognisedRecord
+
+        return RecognisedRecord.from_match(match, self._shown, self._now)
 
 
 class _Scanners:
