@@ -44,6 +44,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Read all, then print the findings in the order in which to act."""
     gc.disable()  # until the rules are there: of what start-up makes nothing can be freed
+    try:
+        return _run(args)
+    finally:
+        gc.enable()
+
+
+def _run(args: argparse.Namespace) -> int:
     from tpuwatch.diagnose import fold
     from tpuwatch.launches import LaunchTracker
     from tpuwatch.logs import STDIN, load_catalogue
@@ -166,9 +173,7 @@ class _Scanners:
     def of(self, beginning: bytes) -> Scanner:
         """The rules for a text whose first chunk is this one; that is all of it if it is short."""
         scanner = self._of_programs if len(beginning) > _PROSE_BYTES else self._of_all
-        if not gc.isenabled():
-            gc.freeze()
-            gc.enable()
+        gc.enable()
         return scanner
 
     @cached_property
