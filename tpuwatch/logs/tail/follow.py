@@ -40,7 +40,9 @@ MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
 POLL_SECONDS = 0.065  # between two polls while file system events are suspended,
+STORM_POLL_SECONDS = 0.25  # while each poll finds matches: each costs a transaction, and the first are known
 IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second
+STORM_POLLS = 8  # with matches, one after the other
 NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
 
 
@@ -117,6 +119,7 @@ class Follower:
         self._sources: dict[FileKey, Source] = {}  # of the open files
         self._newest: dict[tuple[str, str, str, int], FollowedFile] = {}  # of the open files of a process and severity
         self._turn = 0
+        self._polls_with_matches = 0  # the last ones
         self._moved: dict[FileKey, Cursor] = {}
         self._touched: set[FileKey] = set()
         self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet,
@@ -167,6 +170,7 @@ class Follower:
         self._full = self._room <= 0
         self._update_cursors(reading)
         self._count_losses(now)
+        self._polls_with_matches = self._polls_with_matches + 1 if reading.matches else 0
         unread = any(log.unread for key, log in self._active.items() if key not in self._rewritten)
         reading.more = unread or (self._closed.waiting > 0 and self._room > 0)
         reading.due_in = 0.0 if reading.more else self._due_in(now)
@@ -364,7 +368,8 @@ class Follower:
             waits.append(self._settle_seconds)
         if polled:
             writing = any(log.quiet_seconds < 1.0 for log in self._active.values())
-            waits.append(POLL_SECONDS if writing else IDLE_POLL_SECONDS)
+            storm = self._polls_with_matches >= STORM_POLLS
+            waits.append((STORM_POLL_SECONDS if storm else POLL_SECONDS) if writing else IDLE_POLL_SECONDS)
         return max(0.0, min(waits))
 
     # -- opening and closing

@@ -18,7 +18,13 @@ from watchdog.observers.inotify import InotifyObserver
 
 from tests.unit.logs.sites import HEADER, Site, line, name, numbers
 from tpuwatch.logs.tail import fs_events
-from tpuwatch.logs.tail.follow import ACTIVE_SECONDS, IDLE_POLL_SECONDS, POLL_SECONDS
+from tpuwatch.logs.tail.follow import (
+    ACTIVE_SECONDS,
+    IDLE_POLL_SECONDS,
+    POLL_SECONDS,
+    STORM_POLL_SECONDS,
+    STORM_POLLS,
+)
 from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS, STORM_EVENTS, SUSPEND_SECONDS, FsEvents
 
 if TYPE_CHECKING:
@@ -296,6 +302,26 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
     site.clock.advance(SUSPEND_SECONDS)
     assert site.poll().due_in == 1.0
     assert site.follower._fs_events.emitters
+
+
+def test_while_each_poll_finds_failures_polls_are_further_apart(site: Site) -> None:
+    site.append(name(), HEADER)
+    site.follower.watch()
+    assert site.follower._fs_events is not None
+    for _ in range(STORM_EVENTS + 1):
+        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
+    site.poll()
+
+    def poll(*numbers: int) -> float:
+        for number in numbers:
+            site.append(name(), line(number))
+        site.clock.advance(POLL_SECONDS)
+        os.utime(site.logs / name(), (0, site.clock.time() - 0.01))  # the writer goes on
+        return site.poll().due_in
+
+    waits = [poll(2 * number, 2 * number + 1) for number in range(STORM_POLLS)]
+    assert waits == pytest.approx([POLL_SECONDS] * (STORM_POLLS - 1) + [STORM_POLL_SECONDS])
+    assert poll() == pytest.approx(POLL_SECONDS)
 
 
 def test_after_a_storm_the_last_record_waits_for_the_next_poll_or_for_quiet(site: Site) -> None:
