@@ -31,7 +31,9 @@ _HINTED = frozenset(
 )
 _BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
-_ELSEWHERE = frozenset({_OTHER_ACCELERATOR, _OTHER_VENDOR, "other_service"})  # of a text that names no TPU
+_OTHER_SERVICE = "other_service"
+# What any service of Google's refuses a request for.
+_OF_ANY_SERVICE = (Cause.AUTH_SCOPE, Cause.CREDENTIALS, Cause.PERMISSION_DENIED, Cause.CAPACITY, Cause.QUOTA)
 _GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
@@ -108,8 +110,7 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
     names_tpu = _names_tpu(groups.values(), marks)
-    if (not names_tpu and not marks.isdisjoint(_ELSEWHERE)) or _is_guide(groups.values(), marks):
-        return []
+    _drop_what_is_no_report(groups, marks, names_tpu=names_tpu)
     places = _places(groups.values())
     left = [
         group for group in groups.values() if not group.explained(marks) and not group.only_general(names_tpu, places)
@@ -157,6 +158,16 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     if not _TPU_MARKS.isdisjoint(marks) or (_TPU_HINTED in marks and _OTHER_ACCELERATOR not in marks):
         return True
     return any(group.names_tpu for group in groups)
+
+
+def _drop_what_is_no_report(groups: dict[Cause, _Group], marks: set[str], *, names_tpu: bool) -> None:
+    """Leave out what a guide lists, and of a text that names no TPU what is another accelerator's or service's."""
+    elsewhere = not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR})
+    if elsewhere or _is_guide(groups.values(), marks):
+        groups.clear()
+    elif not names_tpu and _OTHER_SERVICE in marks:
+        for cause in _OF_ANY_SERVICE:
+            groups.pop(cause, None)
 
 
 def _is_guide(groups: Iterable[_Group], marks: set[str]) -> bool:

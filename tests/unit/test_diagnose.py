@@ -237,6 +237,11 @@ def test_text_about_another_service_is_no_finding_unless_a_tpu_is_beside_it(besi
     assert causes(f"{beside}Request had insufficient authentication scopes.\n") == found
 
 
+def test_a_job_that_uses_another_service_can_fail_by_itself() -> None:
+    assert causes("rows from BigQuery\n", OOM) == [Cause.HBM_OOM_RUNTIME]
+    assert causes("rows from BigQuery\nstep 7 loss: nan\n") == [Cause.NUMERIC_FAULT]
+
+
 GUIDE = "# A training on TPUs\n\n## {heading}\n\n- **Insufficient google.com/tpu**: no node is free\n"
 
 
