@@ -287,14 +287,19 @@ def test_events_that_come_slowly_are_no_storm(woken: Woken, tmp_path: Path) -> N
     assert woken.hints.emitters
 
 
-def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
-    site.append(name(), HEADER)
-    os.utime(site.logs / name(), (site.clock.time(), site.clock.time()))
+def poll_in_a_storm(site: Site) -> None:
+    """Poll after so many events that they are suspended."""
     site.follower.watch()
     assert site.follower._fs_events is not None
     for _ in range(STORM_EVENTS + 1):
         dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
     site.poll()
+
+
+def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
+    site.append(name(), HEADER)
+    os.utime(site.logs / name(), (site.clock.time(), site.clock.time()))
+    poll_in_a_storm(site)
     assert site.poll().due_in == POLL_SECONDS
     site.clock.advance(1.0)
     site.poll()
@@ -306,11 +311,7 @@ def test_a_follower_is_polled_often_after_a_storm(site: Site) -> None:
 
 def test_while_each_poll_finds_failures_polls_are_further_apart(site: Site) -> None:
     site.append(name(), HEADER)
-    site.follower.watch()
-    assert site.follower._fs_events is not None
-    for _ in range(STORM_EVENTS + 1):
-        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
-    site.poll()
+    poll_in_a_storm(site)
 
     def poll(*numbers: int) -> float:
         for number in numbers:
@@ -326,11 +327,7 @@ def test_while_each_poll_finds_failures_polls_are_further_apart(site: Site) -> N
 
 def test_after_a_storm_the_last_record_waits_for_the_next_poll_or_for_quiet(site: Site) -> None:
     site.append(name(), HEADER)
-    site.follower.watch()
-    assert site.follower._fs_events is not None
-    for _ in range(STORM_EVENTS + 1):
-        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
-    site.poll()
+    poll_in_a_storm(site)
     for age, due in ((0.01, POLL_SECONDS), (0.03, 0.02)):  # the writer goes on; it has ended
         site.append(name(), line(1))
         site.clock.advance(POLL_SECONDS)
@@ -359,11 +356,7 @@ def test_a_follower_polls_often_where_inotify_is_exhausted(site: Site, monkeypat
 
 
 def test_a_follower_watches_again_after_a_storm(site: Site) -> None:
-    site.follower.watch()
-    assert site.follower._fs_events is not None
-    for _ in range(STORM_EVENTS + 1):
-        dispatch(site.follower._fs_events, FileModifiedEvent("/logs/log"))
-    site.poll()
+    poll_in_a_storm(site)
     site.clock.advance(SUSPEND_SECONDS - 0.1)
     site.poll()  # with a look around, so that the next one is not due for a second
     assert not site.follower._fs_events.emitters
