@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
-from tpuwatch.logs.line_breaks import unwrapped
+from tpuwatch.logs.line_breaks import faults_over_lines
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
@@ -23,6 +23,4 @@ def matches_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> li
         return [*parser.feed(text), *parser.finish()]
 
     matches = parsed(data)
-    if any(match.rule.cause for match in matches) or (joined := unwrapped(data)) == data:
-        return matches
-    return matches + [match for match in parsed(joined) if match.rule.cause]
+    return matches if any(match.rule.cause for match in matches) else matches + faults_over_lines(data, parsed)

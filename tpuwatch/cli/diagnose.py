@@ -111,7 +111,7 @@ class _Text:
 
     def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
         """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
-        from tpuwatch.logs import UnreadableError, text_chunks
+        from tpuwatch.logs import UnreadableError, faults_over_lines, text_chunks
 
         parser, beginning, whole = None, b"", False
         try:
@@ -127,17 +127,11 @@ class _Text:
         if parser is not None:
             yield from map(self._on_match, parser.finish())
         if whole and not self._faults:
-            yield from self._broken_over_lines(beginning)
+            yield from map(self._record, faults_over_lines(beginning, self._matches_in))
 
-    def _broken_over_lines(self, text: bytes) -> Iterator[RecognisedRecord]:
-        """Faults in messages that hard line breaks hide."""
-        from tpuwatch.logs import unwrapped
-
-        if (joined := unwrapped(text)) != text:
-            parser = self._parser(joined)
-            for match in (*parser.feed(joined), *parser.finish()):
-                if match.rule.cause is not None:  # the rest is known
-                    yield self._record(match)
+    def _matches_in(self, text: bytes) -> list[Match]:
+        parser = self._parser(text)
+        return [*parser.feed(text), *parser.finish()]
 
     def _parser(self, beginning: bytes) -> LogParser:
         from tpuwatch.diagnose import stream_kind

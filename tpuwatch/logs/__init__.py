@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.logs.line_breaks import unwrapped
+    from tpuwatch.logs.line_breaks import faults_over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.kept_patterns import cache_directory
     from tpuwatch.logs.parse.match import Match
@@ -26,7 +26,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "line_breaks": ["unwrapped"],
+            "line_breaks": ["faults_over_lines"],
             "parse.exception_chains": ["agree"],
             "parse.kept_patterns": ["cache_directory"],
             "parse.match": ["Match"],

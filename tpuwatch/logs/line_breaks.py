@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tpuwatch.logs.parse.match import Match
 
 _WIDTHS: Final = range(50, 161)  # bytes; a text with longer lines was not wrapped, nor one with only shorter ones
 _INDENT: Final = b" \t>"  # and marks of quotation, which each line of a wrapped message has
@@ -34,3 +39,9 @@ def unwrapped(text: bytes) -> bytes:
             start = len(joined)
             joined.append(line)
     return b"\n".join(joined)
+
+
+def faults_over_lines(text: bytes, matches_in: Callable[[bytes], Iterable[Match]]) -> list[Match]:
+    """Faults in messages that hard line breaks hide: those of the text without them. Its marks are the text's own."""
+    joined = unwrapped(text)
+    return [] if joined == text else [match for match in matches_in(joined) if match.rule.cause is not None]

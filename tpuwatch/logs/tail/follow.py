@@ -40,9 +40,9 @@ MAX_OPENINGS = 64  # in one poll
 MAX_PROBLEMS = 100  # that are listed
 ACTIVE_SECONDS = 60.0  # a file that was quiet for longer is checked once per rescan, or when an event names it
 POLL_SECONDS = 0.065  # between two polls while file system events are suspended,
-STORM_POLL_SECONDS = 0.25  # while each poll finds matches: each costs a transaction, and the first are known
-IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second
-STORM_POLLS = 8  # with matches, one after the other
+IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second,
+STORM_POLL_SECONDS = 0.25  # and after STORM_POLLS in a row with matches: each costs a transaction, the first are known
+STORM_POLLS = 8
 NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
 
 
@@ -119,7 +119,7 @@ class Follower:
         self._sources: dict[FileKey, Source] = {}  # of the open files
         self._newest: dict[tuple[str, str, str, int], FollowedFile] = {}  # of the open files of a process and severity
         self._turn = 0
-        self._polls_with_matches = 0  # the last ones
+        self._polls_with_matches = 0  # in a row, up to the last one
         self._moved: dict[FileKey, Cursor] = {}
         self._touched: set[FileKey] = set()
         self._rewritten: set[FileKey] = set()  # files whose former text may stand in a copy that is not read yet,
