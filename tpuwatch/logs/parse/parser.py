@@ -104,7 +104,8 @@ class LogParser:
         self._known = KnownLines(scanner, self._buffer, self._matches_in)
         self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
-        self._enough: set[Rule] = set()  # those that have so many
+        # Those that have so many. What the parser itself needs of a job's output, libtpu does not write.
+        self._enough: set[Rule] = {*scanner.chain_marks} if kind is StreamKind.LIBTPU else set()
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
         self._under: dict[str, int] = dict(state.get("under", {}))  # by cause: the header that it was last found under
         self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
@@ -170,7 +171,7 @@ class LogParser:
         self.open = False
         while self._is_left(walk):
             position, _, called = walk.hits[walk.at]
-            if self._is_nothing(called, position):
+            if self._is_nothing(called, position, end):
                 walk.at += 1
                 continue
             found = self._take_known(walk, position)
@@ -254,9 +255,19 @@ class LogParser:
             if (run := self._next_run(walk.upto, walk.end)) is not None:
                 walk.upto = self._together(run, walk.matches)
 
-    def _is_nothing(self, rules: Iterable[Rule], position: int) -> bool:
+    def _is_nothing(self, rules: Iterable[Rule], position: int, end: int) -> bool:
         """Whether a hit of `rules` need not be looked at."""
-        return (bool(self._enough) and self._enough.issuperset(rules)) or self._continue(rules, position)
+        if self._enough and self._enough.issuperset(rules):
+            return True
+        return self._continue(rules, position) or self._is_cleared(rules, position, end)
+
+    def _is_cleared(self, rules: Iterable[Rule], position: int, end: int) -> bool:
+        """Whether what is said later shows that no match of `rules` at `position` counts."""
+        start = self._buffer.line_end(position, end)
+        for rule in rules:
+            if rule.tentative is None or not rule.tentative.is_cleared(self._buffer.data, start, end):
+                return False
+        return True
 
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
@@ -280,7 +291,8 @@ class LogParser:
         if reports := {rule for rule in rules if rule.report}:
             report = next(hit.literal for hit in hits[at:after] if not reports.isdisjoint(hit.rules))
             again = next((hits[i].position for i in range(after, len(hits)) if hits[i].literal == report), end)
-            record = self._buffer.extend(record, end, again)
+            before = max(self._under.get(rule.name, -1) for rule in reports) - self._buffer.offset
+            record = self._buffer.extend(record, end, again, before)
             upto = self._reach(record, position, end)
             rules, after = self._called(hits, at, upto)
         return record, rules, after, upto
@@ -370,7 +382,7 @@ class LogParser:
             return None
         for match in found:
             if framed:
-                self._is_first_under(start, match.rule.name)
+                self._is_first_under(start, match.rule)
             else:
                 self._reported[match.rule.name] = offset + 1
         self._count(found, self._buffer.offset + stop)
@@ -391,7 +403,7 @@ class LogParser:
 
     def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record; they are remembered where no more than the record decides."""
-        unbiased = not (walk.ignored or self._enough or self._tentative)
+        unbiased = not (self._tentative or walk.ignored.union(self._enough).difference(self._scanner.facts))
         if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
             unbiased = False
         found = self._evaluate(record, position, rules)
@@ -454,7 +466,7 @@ class LogParser:
                 self._ended[match.rule.name] = stop + _REPORT_GAP
             if match.rule.cause is not None:
                 self._matched.clear()
-                self._enough.clear()
+                self._enough &= self._scanner.facts
             elif match.rule.enough:
                 self._matched[match.rule] += 1
                 if self._matched[match.rule] >= match.rule.enough:
@@ -479,7 +491,7 @@ class LogParser:
         details: dict[str, Any],
     ) -> Match:
         """The match of a record at `start`: `lines` of its text, which is without its header."""
-        self._is_first_under(start, rule.name)
+        self._is_first_under(start, rule)
         offset = self._buffer.offset + start
         return Match(
             rule,
@@ -529,7 +541,7 @@ class LogParser:
         if rule.tentative is None:
             self._reported[name] = self._buffer.offset + record.stop if rule.report else offset + 1
         text = clean.text[clean.starts[line] :]
-        above = self._under_header(record.above, name)
+        above = self._under_header(record.above, rule)
         severity, key, header = above or ("", unframed_key(self._salt, offset, text, name), b"")
         return Match(
             rule,
@@ -544,15 +556,17 @@ class LogParser:
             header=header,
         )
 
-    def _under_header(self, above: tuple[int, Header] | None, name: str) -> tuple[str, bytes, bytes] | None:
+    def _under_header(self, above: tuple[int, Header] | None, rule: Rule) -> tuple[str, bytes, bytes] | None:
         """Of a cause's first match under a header severity, key and header: the record may be in libtpu's log too."""
-        if above is None or not self._is_first_under(above[0], name):
+        if above is None or not self._is_first_under(above[0], rule):
             return None
         start, header = above
-        return header.severity, framed_key(header, self._buffer.clean_line(start), name), header.raw
+        return header.severity, framed_key(header, self._buffer.clean_line(start), rule.name), header.raw
 
-    def _is_first_under(self, start: int, name: str) -> bool:
-        """Whether a cause has not been found under the header at `start` before; it has now."""
+    def _is_first_under(self, start: int, rule: Rule) -> bool:
+        """Whether a cause has not been found under the header at `start` before; it has now, if that is certain."""
         place = self._buffer.offset + start
-        before, self._under[name] = self._under.get(name), place
+        before = self._under.get(rule.name)
+        if rule.tentative is None:
+            self._under[rule.name] = place
         return before != place

@@ -116,11 +116,11 @@ class RecordBuffer:
         stop = self._stop(line, position, end, None, AHEAD_BYTES, AHEAD_LINES)
         return LogRecord(self._unframed_start(line), *stop, above)
 
-    def extend(self, record: LogRecord, end: int, again: int) -> LogRecord:
-        """The record with the following records or lines that continue its report, up to `again` at most.
+    def extend(self, record: LogRecord, end: int, again: int, before: int) -> LogRecord:
+        """The record with the records or lines that belong to its report, up to `again` at most.
 
-        Older versions of libtpu print a report as many records, jobs print it as many lines. At `again`, where the
-        literal of the report is repeated, another report begins.
+        libtpu 0.0.23 and older prints a report as many records, jobs print it as many lines. At `again`, where the
+        literal of the report is repeated, another report begins. One before it began at `before`, or earlier.
         """
         stop, header = record.stop, record.header
         if header is None:
@@ -128,15 +128,35 @@ class RecordBuffer:
             stop, _, closed = self._stop(record.start, min(stop, upto) - 1, upto, None)
             return LogRecord(record.start, stop, header, closed or (stop == upto < end), record.above)
         closed = record.closed
-        while stop < end and stop - record.start < MAX_RECORD:
+        start, first = self._headline(record.start, header)
+        if start > before:
+            header = first
+        else:
+            start = record.start
+        while stop < end and stop - start < MAX_RECORD:
             following = self._header(stop)
             if following is None or not following.same_report(header):
-                return LogRecord(record.start, stop, header, closed=True)
+                return LogRecord(start, stop, header, closed=True)
             after, _, closed = self._stop(stop, stop, end, following)
             if again < after:
-                return LogRecord(record.start, stop, header, closed=True)
+                return LogRecord(start, stop, header, closed=True)
             stop = after
-        return LogRecord(record.start, stop, header, (closed and stop < end) or stop - record.start >= MAX_RECORD)
+        return LogRecord(start, stop, header, (closed and stop < end) or stop - start >= MAX_RECORD)
+
+    def _headline(self, start: int, header: Header) -> tuple[int, Header]:
+        """Where a report begins whose lines are records, and the header there: a few lines before, not indented.
+
+        In a job's output another author may have written these.
+        """
+        at, here = start, header
+        for _ in range(0 if self._text else _BACK_LINES):
+            if not self.data.startswith((b"  ", b"\n"), at + here.length):
+                return at, here
+            above, before = self._walk_back(self._line_start(at - 1)) if at else (0, None)
+            if before is None or not before.same_report(header):
+                break
+            at, here = above, before
+        return start, header
 
     def line_end(self, position: int, end: int) -> int:
         """The position just after the line that holds `position`, at most `end`."""
@@ -203,7 +223,7 @@ class RecordBuffer:
         if header is None and (not self._text or self._may_have_header(line)):
             start, header = self._walk_back(line)
         if header is not None:
-            return max(start, end - MAX_RECORD)
+            return max(self._headline(start, header)[0], end - MAX_RECORD)
         if line >= end - _BACK_BYTES:
             return self._unframed_start(line)
         return end if self.data[end - 1 : end] == b"\n" else end - _BACK_BYTES  # of a long line none, or its last part

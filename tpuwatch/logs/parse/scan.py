@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import hyperscan
 
+from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.frame import without_colours
 from tpuwatch.logs.parse.kept_patterns import KeptPatterns
 from tpuwatch.logs.parse.records import MAX_RECORD
@@ -22,7 +23,7 @@ from tpuwatch.logs.rules.digits import alike
 from tpuwatch.logs.rules.raw_pattern import raw_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from tpuwatch.logs.rules.catalogue import Catalogue, Rule
@@ -70,7 +71,13 @@ class Scanner:
         for rule in catalogue.rules:
             for anchor in rule.anchors:
                 called.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
-        self.literals = _LiteralSearch(called, kept=kept)
+        self.literals = _LiteralSearch(list(called), [tuple(rules) for rules in called.values()], range(len(called)))
+        self.chain_marks = frozenset(rule for rule in catalogue.rules if rule.mark in exception_chains.MARKS)
+        # Of the whole stream: where one is known, or cannot be, its literals are not searched.
+        self.facts = self.chain_marks.union(rule for rule in catalogue.rules if rule.enough == 1)
+        facts = [number for number, some in enumerate(self.literals.rules) if self.facts.issuperset(some)]
+        self._lasting = self.literals.only(sorted({*self.literals.ids}.difference(facts)), kept)
+        self._unknown: dict[frozenset[Rule], _LiteralSearch] = {frozenset(): self.literals.only(facts, kept)}
         self.patterns: _PatternSearch | None = None
         self._background = background
         self._kept = kept
@@ -81,6 +88,17 @@ class Scanner:
         """Those with digits, all digits alike and in lower case: another line of the same shape may not have them."""
         literals = {anchor.literal for rule in self.catalogue.rules for anchor in rule.anchors}
         return [alike(literal).lower() for literal in literals if any(byte in b"0123456789" for byte in literal)]
+
+    def find(self, text: bytes, known: Iterable[Rule]) -> Literals:
+        """The literals in `text`, without those of known facts: a healthy log has thousands of them in a megabyte."""
+        facts = self.facts.intersection(known)
+        unknown = self._unknown.get(facts)
+        if unknown is None:
+            every, rules = self._unknown[frozenset()], self.literals.rules
+            unknown = every.only([number for number in every.ids if not facts.issuperset(rules[number])])
+            self._unknown[facts] = unknown
+        found = unknown.find(text)
+        return sorted(found + self._lasting.find(text)) if found else self._lasting.find(text)
 
     def note_fruitless(self) -> None:
         """Note a record in which a literal was found and no rule matched."""
@@ -121,7 +139,7 @@ class StreamScan:
         if patterns is not None and self._patterns_first:
             self._patterns_first -= 1
             return _within(literals, patterns.hits(text, ignored), start, end, place)
-        found = literals.find(text)
+        found = self._scanner.find(text, ignored)
         many = len(found) > _FEW + len(block) // _SPARSE_BYTES
         if patterns is None or not many or self._literals_only:
             self._literals_only = max(0, self._literals_only - 1)
@@ -148,34 +166,35 @@ def _within(
 
 
 class _LiteralSearch:
-    """The literals of rules."""
+    """Some of the literals of rules, compiled when they are first searched."""
 
     def __init__(
         self,
-        called: Mapping[tuple[bytes, bool], Iterable[Rule]],
-        ids: Iterable[int] | None = None,
-        *,
+        literals: list[tuple[bytes, bool]],
+        rules: list[tuple[Rule, ...]],
+        ids: Sequence[int],
         kept: Path | None = None,
     ) -> None:
-        """`called`: the rules of each literal, which is in any case or not. `ids`: of those that are searched.
+        """`literals`: each in any case or not. `rules`: of each. `ids`: the numbers of those that are searched.
 
         `kept`: a directory to keep them in, compiled.
         """
-        self._called = called
-        self.rules: list[tuple[Rule, ...]] = [tuple(rules) for rules in called.values()]
-        self.lengths: list[int] = [len(literal) for literal, _ in called]
-        literals = list(called)
-        numbers = list(range(len(literals)) if ids is None else ids)
-        self._search = _kept_literals([literals[number] for number in numbers], numbers, kept)
+        self._literals, self._kept = literals, kept
+        self.rules, self.ids = rules, ids
+        self.lengths = [len(literal) for literal, _ in literals]
 
-    def only(self, ids: Iterable[int]) -> _LiteralSearch:
+    def only(self, ids: Sequence[int], kept: Path | None = None) -> _LiteralSearch:
         """The search for these literals, with the same numbers."""
-        return _LiteralSearch(self._called, ids)
+        return _LiteralSearch(self._literals, self.rules, ids, kept)
 
     def find(self, text: bytes, offset: int = 0) -> Literals:
         """The literals in `text`, at their positions from `offset` on."""
         lengths = self.lengths
         return sorted((offset + end - lengths[literal], literal) for end, literal in self._search.ends(text))
+
+    @cached_property
+    def _search(self) -> _Search:
+        return _kept_literals([self._literals[number] for number in self.ids], list(self.ids), self._kept)
 
 
 class _PatternSearch:
@@ -222,6 +241,7 @@ class _PatternSearch:
 
     def _find(self, text: bytes, ignored: frozenset[Rule]) -> list[_PatternMatch]:
         """The matches of all patterns but those of the rules that are ignored, by their ends."""
+        ignored = ignored.intersection(self._repeated)
         repeated = self._repeated_databases.get(ignored)
         if repeated is None:
             repeated = _PatternDatabase.compile([rule for rule in self._repeated if rule not in ignored])

@@ -52,11 +52,11 @@ class TentativeMatches:
             if tentative is None or start >= upto:
                 waiting.append(one)
                 continue
-            found = data.find(tentative.confirm, start, upto)
-            cleared = data.find(tentative.clear, start, upto)
-            if found >= 0 and not 0 <= cleared < found:
+            if tentative.is_cleared(data, start, upto):
+                continue
+            if data.find(tentative.confirm, start, upto) >= 0:
                 confirmed.append(one.match)
-            elif cleared < 0:
+            else:
                 one.scanned = offset + upto
                 waiting.append(one)
         self._waiting = waiting

@@ -24,12 +24,12 @@ _sre: Any = importlib.import_module("re._parser" if sys.version_info >= (3, 11) 
 
 MIN_BYTES = 4
 _GOOD_BYTES = 6
-# Words that stand in many lines of a healthy training log.
+# Words, and beginnings of words, that stand in many lines of a healthy log, of a training or of libtpu.
 _COMMON = re.compile(
-    r"""accuracy | batch | checkpoint | completed | device | epoch | eta | eval | global | grad | gradient | host | info
-    | iter | iteration | learning | loader | loss | lr | memory | metric | norm | per | rank | rate | sample
-    | sav(?:ed|ing) | sec | second | speed | step | tensor | throughput | time | token | total | train(?:er|ing)?
-    | validation | warning | weight | worker | at | for | in | is | of | on | the | to""",
+    r"""accuracy | barrier | batch | checkpoint | completed | device | epoch | eta | eval | global | grad | gradient
+    | host | info | iter | iteration | learning | loader | loss | lr | memory | metric | norm | per | rank | rate
+    | require | sample | sav(?:ed|ing) | sec | second | speed | step | tensor | throughput | time | token | total
+    | train(?:er|ing)? | validation | warning | weight | worker | at | for | in | is | of | on | the | to""",
     re.VERBOSE,
 )
 _WORD = re.compile(r"[^\W\d_]+")
@@ -237,4 +237,5 @@ def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
 def _worth(texts: frozenset[str]) -> tuple[bool, bool, float]:
     """Long literals are rare in a log, many slow the scan, short ones occur everywhere."""
     shortest = min(map(len, texts))
-    return shortest >= MIN_BYTES, shortest >= _GOOD_BYTES, shortest - math.log2(len(texts))
+    rare = shortest >= _GOOD_BYTES and not any(map(_is_common, texts))
+    return shortest >= MIN_BYTES, rare, shortest - math.log2(len(texts))

@@ -91,6 +91,11 @@ class Tentative:
     confirm: bytes
     clear: bytes
 
+    def is_cleared(self, text: bytes, start: int, stop: int) -> bool:
+        """Whether `clear` comes first between these positions of the stream."""
+        cleared = text.find(self.clear, start, stop)
+        return cleared >= 0 and text.find(self.confirm, start, cleared) < 0
+
 
 @dataclass(frozen=True, slots=True)
 class RemedyRule:
@@ -127,7 +132,7 @@ class Rule:
     above: Mapping[str, float] | None = None
     recovers: bool = False
     continues: bool = False  # a match that soon follows one of the same cause is part of that one's report
-    enough: int = 0  # so many matches of a stream, or after a fault in it, and no more; 0: all
+    enough: int = 0  # so many matches of a stream, if not 1 after a fault as many again, are looked for; 0: all
     cleared_by: str | None = None
     rank: int = 0
     general: bool = False

@@ -65,6 +65,13 @@ match = ['step [0-9]+ was taken']
 enough = 1
 
 [[rule]]
+id = "two-batches"
+mark = "progress"
+summary = "x"
+match = ['batch [0-9]+ was taken']
+enough = 2
+
+[[rule]]
 id = "first-chip"
 mark = "tpu_named"
 summary = "x"
@@ -79,7 +86,7 @@ def scanner(tmp_path_factory: pytest.TempPathFactory) -> Scanner:
     (directory / "own.toml").write_text(RULES)
     catalogue = load_catalogue([directory])
     assert not catalogue.refused
-    own = {"premap", "two-lines", "report", "maybe", "first-step", "first-chip"}
+    own = {"premap", "two-lines", "report", "maybe", "first-step", "two-batches", "first-chip"}
     return Scanner(type(catalogue)(tuple(rule for rule in catalogue.rules if rule.id in own)))
 
 
@@ -176,6 +183,25 @@ def test_one_report_over_many_records_is_one_event_with_all_its_numbers(scanner:
     assert match.details == {"arguments_bytes": 1 << 30, "temporaries_bytes": 2 << 30}
 
 
+@pytest.mark.parametrize("size", [1, 64, 1 << 20])
+def test_a_report_over_many_records_begins_at_its_headline(scanner: Scanner, size: int) -> None:
+    lines = ["It needs:", "  arguments   1.00G", "", "  it does not fit: report follows", "  temporaries 2.00G"]
+    report = [record(line, at=1 + n / 1000) for n, line in enumerate(lines)]
+    other = record("another's", source="b.cc:1")
+
+    def found(kind: StreamKind, text: str) -> list[Match]:
+        parser, data = LogParser(scanner, kind, now=NOW), text.encode()
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        return [match for piece in pieces for match in parser.feed(piece)] + parser.finish()
+
+    both = found(StreamKind.LIBTPU, other + 2 * "".join(report))
+    assert [match.offset for match in both] == [len(other), len(other + "".join(report))]
+    assert [match.details for match in both] == 2 * [{"arguments_bytes": 1 << 30, "temporaries_bytes": 2 << 30}]
+    (one,) = found(StreamKind.TEXT, other + "".join(report))  # in a job's output others may have written what is above
+    assert one.offset == len(other + "".join(report[:3]))
+    assert one.details == {"temporaries_bytes": 2 << 30}
+
+
 def test_consecutive_reports_are_separate_matches(scanner: Scanner) -> None:
     text = "".join(record(f"it does not fit: report follows\n arguments {n}K", at=n) for n in range(1, 6))
     assert [match.details["arguments_bytes"] for match in parse(scanner, text)] == [n * 1024 for n in range(1, 6)]
@@ -195,7 +221,7 @@ def test_a_tentative_match_waits_for_its_confirmation(scanner: Scanner, tail: st
     assert ids(parse(scanner, text)) == found
 
 
-def test_a_rule_with_once_matches_once_per_stream(scanner: Scanner) -> None:
+def test_a_rule_of_which_one_match_is_enough_matches_once_per_stream(scanner: Scanner) -> None:
     text = "".join(record(f"step {number} was taken", severity="I") for number in range(5))
     for kind in StreamKind:
         parser = LogParser(scanner, kind, now=NOW)
@@ -204,7 +230,7 @@ def test_a_rule_with_once_matches_once_per_stream(scanner: Scanner) -> None:
         ]
 
 
-def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again(
+def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again_if_it_states_no_fact(
     scanner: Scanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "_SPARSE_BYTES", 1 << 60)
@@ -212,10 +238,11 @@ def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again(
     own = Scanner(scanner.catalogue)
     own.compile_patterns()
     parser = LogParser(own, StreamKind.LIBTPU, now=NOW)
-    first = record("step 1 was taken") + record("Ok.")
-    after = record("premapped region is full, chip 3 is there") + record("step 2 was taken") + record("Ok.")
-    assert ids(parser.feed(first.encode())) == ["first-step"]
-    assert ids(parser.feed(after.encode())) == ["premap", "first-chip", "first-step"]
+    batches = "".join(record(f"batch {number} was taken") for number in range(3))
+    first = record("step 1 was taken") + batches + record("Ok.")
+    after = record("premapped region is full, chip 3 is there") + record("step 2 was taken") + batches + record("Ok.")
+    assert ids(parser.feed(first.encode())) == ["first-step", "two-batches", "two-batches"]
+    assert ids(parser.feed(after.encode())) == ["premap", "first-chip", "two-batches", "two-batches"]
 
 
 @pytest.mark.parametrize(

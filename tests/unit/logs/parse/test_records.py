@@ -142,7 +142,7 @@ def test_indented_lines_are_taken_together_as_if_one_by_one(text: bool, monkeypa
             monkeypatch.setattr(records, "_INDENTED", pattern)
             known = buffer(data, text=text)
             found = known.record(position, end)
-            whole = known.extend(found, end, max(again, found.start + 1))
+            whole = known.extend(found, end, max(again, found.start + 1), -1)
             seen.append((found, known.clean(found), whole, known.clean(whole)))
         monkeypatch.undo()
         assert seen[0] == seen[1]

@@ -97,19 +97,33 @@ def test_patterns_are_compiled_once_when_literals_have_often_led_to_nothing() ->
 
 def test_literals_that_were_kept_are_not_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     catalogue = load_catalogue()
-    first = Scanner(catalogue, kept=tmp_path)
+    text = DENSE + b"".join(f"\n{example}\n".encode() for rule in catalogue.rules for example in rule.examples)
+    first = Scanner(catalogue, kept=tmp_path).find(text, ())
     with monkeypatch.context() as patch:
         patch.setattr("tpuwatch.logs.parse.scan._Search.compile", pytest.fail)
-        second = Scanner(catalogue, kept=tmp_path)
-    text = DENSE + b"".join(f"\n{example}\n".encode() for rule in catalogue.rules for example in rule.examples)
-    assert second.literals.find(text) == first.literals.find(text) == Scanner(catalogue).literals.find(text)
+        second = Scanner(catalogue, kept=tmp_path).find(text, ())
+    assert second == first == Scanner(catalogue).literals.find(text)
 
 
 def test_the_literals_of_other_rules_are_others(tmp_path: Path) -> None:
-    whole = Scanner(load_catalogue(), kept=tmp_path)
-    some = Scanner(few(), kept=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
-    assert len(some.literals.find(DENSE)) < len(whole.literals.find(DENSE))
+    text = DENSE + b"Barrier timed out\n"
+    whole = Scanner(load_catalogue(), kept=tmp_path).find(text, ())
+    kept = len(list(tmp_path.iterdir()))
+    some = Scanner(few(), kept=tmp_path).find(text, ())
+    assert len(list(tmp_path.iterdir())) > kept
+    assert len(some) < len(whole)
+
+
+def test_literals_of_facts_that_are_known_are_not_searched() -> None:
+    catalogue = load_catalogue()
+    scanner = Scanner(catalogue)
+    text = b"Build label: libtpu_lts_1\nstep 1 loss nan\nProcess id 7\n"
+    every = scanner.find(text, ())
+    build, pid = catalogue.rule("mark-banner"), catalogue.rule("mark-banner-pid")
+    for known in ({build}, {build, pid}, {pid}):
+        left = [hit for hit in every if not known.issuperset(scanner.literals.rules[hit[1]])]
+        assert scanner.find(text, known) == left != every
+    assert scanner.find(text, {catalogue.rule("numeric-fault")}) == every  # no fact: it counts each time
 
 
 @pytest.mark.slow
