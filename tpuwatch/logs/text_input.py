@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from io import BufferedReader
 
 CHUNK_BYTES = 1 << 20
+_NEXT_BYTES = 1 << 18  # of a text that is not packed, after its first chunk: that stays in the processor's cache
 STDIN = "-"
 _XZ_MEMORY = 256 << 20  # the largest preset of xz takes 65 MiB to unpack
 _UNPACKED_BYTES = 1 << 30  # to which anything may unpack, and what is larger to so many times its size
@@ -119,9 +120,9 @@ def _plain(file: BufferedReader, progress: Callable[[int], None]) -> Iterator[by
     """What the file holds, unpacked. Raises _PackedError."""
     taken = given = 0
 
-    def read() -> bytes:
+    def read(size: int = CHUNK_BYTES) -> bytes:
         nonlocal taken
-        data = file.read(CHUNK_BYTES)
+        data = file.read(size)
         taken += len(data)
         progress(taken)
         return data
@@ -131,7 +132,7 @@ def _plain(file: BufferedReader, progress: Callable[[int], None]) -> Iterator[by
     if packing is None:
         while data:
             yield data
-            data = read()
+            data = read(_NEXT_BYTES)
         return
     for unpacked in _unpacked(data, read, *packing()):
         given += len(unpacked)

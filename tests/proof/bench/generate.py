@@ -6,10 +6,12 @@ same form, some of them without a header, and now and then a warning. Names and 
 
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tpuwatch.logs.rules.literals import HEALTHY
 from tpuwatch.sim.host.glog import BINARY
 from tpuwatch.sim.host.logwriter import BUILD_LABEL, premapped_message
 
@@ -58,6 +60,17 @@ def healthy(seed: int = 1, event_every: int = EVENT_EVERY) -> Iterator[str]:
             yield failure(number, 2.0 * number + 1.0)
 
 
+def processes(compilations: int = 2) -> Iterator[str]:
+    """An endless log of short processes, one after the other: what libtpu says while it starts, then compilations."""
+    said = HEALTHY.read_text(encoding="utf-8").split("\n\n", 1)[0].splitlines()
+    for number in itertools.count():
+        yield head()
+        for place, text in enumerate(said):
+            yield f"I{_clock(10.0 * number)} {PID + number:>7} start.cc:{100 + place}] {text}\n"
+        mix = healthy(number)
+        yield from itertools.islice(mix, 2, 2 + compilations)
+
+
 def failures(microseconds: int = 10) -> Iterator[str]:
     """An endless log with a failure in every line, `microseconds` apart, no two of the same sizes."""
     yield head()
@@ -103,6 +116,7 @@ def write(path: Path, size: int, pieces: Iterator[str]) -> int:
 def _banner() -> str:
     said = (
         f"Process id {PID}",
+        "Built on Sep 01 2026 00:00:00 (1788220800)",
         "Current working directory /home/user/jobs",
         f"Build label: {BUILD_LABEL}",
         "Command line arguments:",

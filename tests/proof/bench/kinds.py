@@ -146,6 +146,12 @@ KINDS: dict[str, Kind] = {
     "reports": Kind(_report, at_least=10, share=1 / 4),
 }
 
+# What a program prints that trains.
+TRAINING = (
+    *("verbose modules", "absl", "print", "key=value", "MaxText", "JSON lines", "Keras", "tqdm", "eight ranks"),
+    "containers and colours",
+)
+
 
 def kinds(bench: Bench) -> Iterator[Figure]:
     """Each kind: the daemon's pipeline and `tpuwatch diagnose` against mtail, and how both grow.

@@ -190,7 +190,7 @@ class KnownLines:
             return None
         begins = self._buffer.begins(line)
         bare, _ = without_colours(line)
-        literals, patterns = self._scanner.literals.find(bare), self._scanner.patterns
+        literals, patterns = self._scanner.find(bare), self._scanner.patterns
         if literals and (patterns is None or patterns.confirmed(literals, bare, frozenset())):
             return None
         numbers = frozenset(number for _, number in literals)
@@ -242,7 +242,7 @@ class KnownLines:
     def _look(self, line: bytes, found: tuple[Rule, ...]) -> KnownLine | None:
         literals = self._scanner.literals
         bare, _ = without_colours(line)
-        numbers = [number for _, number in literals.find(bare)]
+        numbers = [number for _, number in self._scanner.find(bare)]
         text = self._buffer.text_of(line)
         if any(rule.mark in MARKS or (rule.enough and rule.cause is not None) for rule in found):
             return None

@@ -32,9 +32,10 @@ class RecordCounter:
         header = first.group()
         last = data.rfind(b"\n" + header[:1], start, end)
         if last < 0 or data[last + 1 : last + 1 + len(header)] == header:
-            # All of one day: a plain search for severity and date counts a gigabyte in half a second. (Where threads
-            # overtake each other at midnight, and a chunk ends there, a record of the other day may be missed.)
-            self._count += 1 + data.count(b"\n" + header, first.end(), end)
+            # All of one day: a plain search for severity and date counts a gigabyte in half a second, and without the
+            # date's last digit faster still: Python looks for six bytes in another way. (Where threads overtake each
+            # other at midnight, and a chunk ends there, a record of the other day may be missed.)
+            self._count += 1 + data.count(b"\n" + header[:4], first.end(), end)
         else:
             self._count += sum(1 for _ in self._header.finditer(data, start, end))
 

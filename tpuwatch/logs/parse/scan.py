@@ -89,7 +89,7 @@ class Scanner:
         literals = {anchor.literal for rule in self.catalogue.rules for anchor in rule.anchors}
         return [alike(literal).lower() for literal in literals if any(byte in b"0123456789" for byte in literal)]
 
-    def find(self, text: bytes, known: Iterable[Rule]) -> Literals:
+    def find(self, text: bytes, known: Iterable[Rule] = ()) -> Literals:
         """The literals in `text`, without those of known facts: a healthy log has thousands of them in a megabyte."""
         facts = self.facts.intersection(known)
         unknown = self._unknown.get(facts)

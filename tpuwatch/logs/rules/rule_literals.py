@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, fewest
+from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, anchors, cut, fewest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ def _checksum(patterns: tuple[str, ...], *, whole: bool) -> int:
 
 
 def _derived(patterns: tuple[str, ...], *, whole: bool) -> tuple[Anchor, ...]:
-    found = fewest(tuple(_literals(patterns, whole=whole)))
+    found = fewest(tuple(map(cut, _literals(patterns, whole=whole))))
     return tuple(sorted(found, key=lambda anchor: anchor.ignore_case))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tpuwatch.logs import load_catalogue
 from tpuwatch.logs.rules import rule_literals as module
-from tpuwatch.logs.rules.literals import Anchor
+from tpuwatch.logs.rules.literals import HEALTHY, Anchor, cut
 from tpuwatch.logs.rules.rule_literals import TABLE, PatternError, render_table, rule_literals
 
 if TYPE_CHECKING:
@@ -64,9 +64,19 @@ def test_a_rule_that_was_changed_has_its_own() -> None:
 
 def test_a_long_literal_is_halved_unless_it_is_wanted_whole() -> None:
     text = "the runtime did not answer within the time"
-    halves = (Anchor(b"the runtime did not", False), Anchor(b"answer within the time", False))
-    assert rule_literals("mine", (text,), whole=False) == halves
-    assert rule_literals("mine", (text,), whole=True) == (Anchor(text.encode(), False),)
+    halves = [anchor.literal.decode() for anchor in rule_literals("mine", (text,), whole=False)]
+    assert [text.startswith(half) for half in halves] == [True, False]
+    assert text.removeprefix("the runtime did not ").startswith(halves[1])
+    (whole,) = rule_literals("mine", (text,), whole=True)
+    assert text.startswith(whole.literal.decode())
+    assert len(whole.literal) > len(halves[0])
+
+
+def test_a_literal_is_cut_where_it_ends_as_healthy_logs_do() -> None:
+    assert b"Output size 0B; shares 0B with arguments." in HEALTHY.read_bytes()
+    assert cut(Anchor(b"no room for the arguments", False)) == Anchor(b"no room for the ar", False)
+    assert cut(Anchor(b"the watchdog barks", False)) == Anchor(b"the watchdog barks", False)
+    assert cut(Anchor(b"module:", False)) == Anchor(b"module:", False)  # too short
 
 
 @pytest.mark.parametrize(
