@@ -28,6 +28,13 @@ class Figure:
         return None if self.at_most is None else self.value <= self.at_most
 
     @property
+    def lost(self) -> bool:
+        """Whether it is worse than half of its target: then something has been lost, whatever the machine does."""
+        if self.at_least is not None:
+            return self.value < self.at_least / 2
+        return self.at_most is not None and self.value > 2 * self.at_most
+
+    @property
     def target(self) -> str:
         """The target as the table shows it."""
         if self.at_least is not None:
@@ -43,11 +50,10 @@ class Figure:
 class Scale:
     """How much is measured: in full, where nothing else is said. Sizes are bytes."""
 
-    log: int = 1 << 30  # caught up on
+    log: int = 128 << 20  # caught up on
     peer_log: int = 2 << 20  # the part of it that mtail is given
     kind_log: int = 32 << 20  # of each kind; four times it as well
     storm: int = 32 << 20
-    peer_storm: int = 1 << 20
     slow_seconds: float = 20.0  # followed at 50 lines a second
     fast_seconds: float = 10.0  # followed at 50,000 lines a second
     idle_seconds: float = 60.0
@@ -68,11 +74,10 @@ class Scale:
 
 FULL = Scale()
 SMOKE = Scale(
-    log=4 << 20,
-    peer_log=64 << 10,
-    kind_log=256 << 10,
-    storm=512 << 10,
-    peer_storm=32 << 10,
+    log=64 << 20,
+    peer_log=256 << 10,
+    kind_log=4 << 20,
+    storm=4 << 20,
     slow_seconds=1.0,
     fast_seconds=0.5,
     idle_seconds=1.0,

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tpuwatch.model.status import ADDRESS_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
@@ -39,6 +39,26 @@ max_mib = {max_mib}
 [log]
 level = "error"
 """
+
+
+Result = TypeVar("Result", float, tuple[float, int])
+
+
+def best(measure: Callable[[], Result]) -> Result:
+    """The least of three: what else the machine does only adds to it."""
+    return min(measure() for _ in range(3))
+
+
+def processor_seconds(
+    command: Sequence[str], *, environ: Mapping[str, str] | None = None, timeout: float = 600.0
+) -> tuple[float, bytes]:
+    """Seconds of the processor that a command and its children take until it ends, and what it prints."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=False, timeout=timeout)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode not in (0, 1):
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ where one matches. Both are by Hyperscan.
 
 from __future__ import annotations
 
+import re
 import threading
 from bisect import bisect_left
 from functools import cached_property
@@ -34,6 +35,7 @@ _FEW = 32  # literals in a block that cost less than a search for the patterns
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
 _MANY = 200  # records without a match, after which the patterns are loaded, or compiled, which takes a second
 _ALIKE = 16  # blocks that are taken to be as the one before: in which of the two is searched first
+_DIGIT = re.compile(rb"[0-9]")
 _WRAPPED = 2048  # bytes that a sentence with line breaks takes at most
 
 
@@ -87,7 +89,7 @@ class Scanner:
     def numbered_literals(self) -> list[bytes]:
         """Those with digits, all digits alike and in lower case: another line of the same shape may not have them."""
         literals = {anchor.literal for rule in self.catalogue.rules for anchor in rule.anchors}
-        return [alike(literal).lower() for literal in literals if any(byte in b"0123456789" for byte in literal)]
+        return [alike(literal).lower() for literal in literals if _DIGIT.search(literal) is not None]
 
     def find(self, text: bytes, known: Iterable[Rule] = ()) -> Literals:
         """The literals in `text`, without those of known facts: a healthy log has thousands of them in a megabyte."""

@@ -1,0 +1,76 @@
+"""How fast a log is read, in seconds of the processor: by the daemon's pipeline, and by `tpuwatch diagnose`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.proof.bench.pipeline import Pipeline
+from tests.proof.bench.processes import best, processor_seconds
+from tpuwatch.launches.tracker import MARKS
+from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tpuwatch.logs.rules.catalogue import Catalogue
+
+_BLOCK = 1 << 20
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The two ways by which tpuwatch reads a log. Compiled patterns are kept from one run to the next, as in use."""
+
+    scratch: Path
+    catalogue: Catalogue = field(default_factory=lambda: for_streams(load_catalogue(), MARKS))  # as the daemon has it
+
+    def pipeline(self, log: Path, *, job: bool) -> float:
+        """Seconds that the pipeline takes for a log: a job's output, or all of libtpu's logs beside it."""
+        return best(lambda: self._catch_up(log, job=job))
+
+    def diagnose(self, log: Path) -> float:
+        """Seconds that `tpuwatch diagnose` takes for a log, its start-up included."""
+        return best(lambda: self._diagnose(log))
+
+    def start_up(self) -> float:
+        """Seconds of that for the shortest text that is read by the rules of programs alone, with nothing in it."""
+        short = self.scratch / "nothing.log"
+        short.write_text("nothing\n" * 40_000)
+        return self.diagnose(short)
+
+    def _catch_up(self, log: Path, *, job: bool) -> float:
+        state = self.scratch / f"state-{next(_numbers)}"
+        state.mkdir()
+        jobs, logs = ([str(log)], self.scratch / "none") if job else ([], log.parent)
+        pipeline = Pipeline(logs, state, self.catalogue, jobs=jobs, kept=self.scratch / "kept")
+        try:
+            return pipeline.catch_up().seconds
+        finally:
+            pipeline.close()
+
+    def _diagnose(self, log: Path) -> float:
+        environ = {**os.environ, "XDG_CACHE_HOME": str(self.scratch / "kept")}
+        return processor_seconds([sys.executable, "-m", "tpuwatch", "diagnose", str(log)], environ=environ)[0]
+
+
+LEAST = 0.005  # seconds: what is measured of a log so short that start-up is all
+
+
+def newline_seconds(log: Path) -> float:
+    """Seconds that Python takes to count the newlines of a log."""
+    return best(lambda: _count_newlines(log))
+
+
+def _count_newlines(log: Path) -> float:
+    start = time.process_time()
+    lines = 0
+    with log.open("rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            lines += block.count(b"\n")
+    return time.process_time() - start
