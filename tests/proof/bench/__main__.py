@@ -1,6 +1,6 @@
 """`python -m tests.proof.bench [NAME …] [--smoke] [--json]`: measure and print the table.
 
-With --smoke it fails where a ratio of a benchmark in GUARDED is worse than half of its target; no other figure fails it.
+With --smoke it fails where a ratio of a benchmark in GUARDED is worse than half of its target, and for nothing else.
 """
 
 from __future__ import annotations
