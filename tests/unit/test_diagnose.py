@@ -315,6 +315,7 @@ def test_stream_kind(name: str, head: bytes, kind: StreamKind) -> None:
     assert stream_kind(name, head) is kind
 
 
+@pytest.mark.slow
 def test_a_storm_is_counted_completely_and_kept_in_part() -> None:
     storm = b"".join(
         b"E1120 13:%02d:%02d.000000 7 a.cc:1] Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: "
@@ -351,6 +352,7 @@ def test_of_a_storm_without_copies_no_keys_are_made(monkeypatch: pytest.MonkeyPa
     assert of_storms(STORM[:1700], STORM[1700:]) == len(STORM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", ["", "_MAX_KEYS", "_MAX_UNKEYED"])
 @pytest.mark.parametrize(
     "storms",

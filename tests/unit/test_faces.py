@@ -6,6 +6,8 @@ import ast
 from functools import cache
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ def deep_imports(path: Path) -> Iterator[str]:
                 yield module
 
 
+@pytest.mark.slow
 def test_no_module_imports_another_packages_module() -> None:
     paths = sorted(set(PACKAGE.rglob("*.py")) - {ENTRY_POINT})
     found = {str(path.relative_to(ROOT)): list(deep_imports(path)) for path in paths}

@@ -135,6 +135,7 @@ def check_by_peer(name: str, words: Iterable[str]) -> None:
         assert is_calm(judgement, CLOUDS[word]), (scene, word, judgement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_ends_nothing_whatever_the_cloud_says(name: str) -> None:
     check_alone(name, FALSE)

@@ -245,6 +245,7 @@ def rows(bench: Bench, node: str) -> list[str]:
     return [one.summary for one in stored_verdicts(bench.store, node)]
 
 
+@pytest.mark.slow
 def test_one_that_flaps_is_logged_and_stored_only_so_often(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench.cloud(own="STOPPED")

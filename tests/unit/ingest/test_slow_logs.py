@@ -27,6 +27,7 @@ def stored(store: EventStore) -> int:
     return sum(cursor.offset for cursor in store.cursors())
 
 
+@pytest.mark.slow
 def test_each_turn_stores_how_far_it_came(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.turns()
     parse_slowly(machine.clock, monkeypatch)
@@ -49,6 +50,7 @@ def test_each_turn_stores_how_far_it_came(machine: Machine, monkeypatch: pytest.
     assert sorted(machine.numbers()) == sorted(100 * pid + n for pid in range(2) for n in range(40))
 
 
+@pytest.mark.slow
 def test_the_watchdog_sees_progress_while_slow_logs_are_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = site.daemon
     daemon.turn()

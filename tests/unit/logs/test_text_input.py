@@ -105,6 +105,7 @@ def test_packed_text_of_several_members(tmp_path: Path, pack: Pack, padding: int
     assert taken[-1] == len(packed)
 
 
+@pytest.mark.slow
 @packings
 def test_packed_text_that_is_longer_than_a_chunk(tmp_path: Path, pack: Pack) -> None:
     data = random.Random(1).randbytes(2 * CHUNK_BYTES).hex().encode()

@@ -214,6 +214,7 @@ def test_any_other_wish_gets_plain_text(accept: str) -> None:
     assert body.startswith(b"# HELP ")
 
 
+@pytest.mark.slow
 def test_hostile_texts_make_no_series_and_keep_no_memory() -> None:
     metrics = new()
     metrics.node.count_api_request("other", "other")

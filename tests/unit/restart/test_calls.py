@@ -47,6 +47,7 @@ def test_an_hour_without_capacity_takes_a_call_a_minute(site: Site) -> None:
     assert calls["GetNode"] <= 60
 
 
+@pytest.mark.slow
 def test_starts_that_fail_are_looked_up_once_each(site: Site) -> None:
     site.cloud.world.faults.set(InjectedFault("StartNodeOperation", code="RESOURCE_EXHAUSTED"))
     phase, calls = drive(site)

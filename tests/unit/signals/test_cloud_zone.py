@@ -94,6 +94,7 @@ def test_what_the_list_repeats_is_not_read_again(converted: list[str]) -> None:
     assert (after["us-a/n5"].value.state, after["us-a/n5"].value.changed) == ("STOPPED", clock.time())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_it_makes_no_difference_to_what_is_known(seed: int) -> None:
     rng, clock, service = random.Random(seed), ManualClock(), Service()

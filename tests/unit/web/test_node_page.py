@@ -102,6 +102,7 @@ def test_nodes_are_listed_the_worst_first_each_with_a_link_to_its_page() -> None
     assert "train-1 here" in read.text
 
 
+@pytest.mark.slow
 def test_thousands_of_nodes_are_a_page_of_a_hundred() -> None:
     html = page.render(
         samples.status(), [], [], [], [samples.node(f"n{one}", Verdict.NODE_STUCK) for one in range(5000)]

@@ -102,6 +102,7 @@ def test_the_later_exception_of_a_chain_may_state_more() -> None:
     assert finding.details["holder_pid"] == 858477
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [CHAIN, ENGINE, RANKS, CHAIN + traceback(line=20)])
 def test_a_chain_is_known_after_a_restart_anywhere(text: str) -> None:
     expected = [(match.offset, match.key, match.again) for match in parsed(text)]

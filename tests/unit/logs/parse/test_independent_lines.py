@@ -87,6 +87,7 @@ def test_digits_that_matter_are_part_of_the_shape(scanner: Scanner) -> None:
     assert sum(match.rule.name == "host_oom" for match in found) < 100
 
 
+@pytest.mark.slow
 def test_lines_whose_digits_matter_and_never_repeat_are_looked_at_one_by_one(scanner: Scanner) -> None:
     lines = [CONNECT.format(8470 + n % 10).replace("0.0.7", f"0.{n // 250}.{n % 250}") for n in range(600)]
     assert len(parse(scanner, lines)) == len(parse(scanner, lines, fold=False))
@@ -99,6 +100,7 @@ def test_under_a_header_no_line_is_taken_with_others(scanner: Scanner) -> None:
     assert not any(match.repeats for match in found)
 
 
+@pytest.mark.slow
 def test_how_many_shapes_are_tried_is_bounded(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     tried = list[object]()
     is_independent = IndependentLines._is_independent

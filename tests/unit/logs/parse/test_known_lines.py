@@ -84,6 +84,7 @@ def storms(rng: random.Random, number: int, messages: list[str]) -> Iterator[byt
 EXAMPLES = [example for rule in CATALOGUE.rules for example in (*rule.examples, *rule.counterexamples)]
 
 
+@pytest.mark.slow
 def test_in_storms_of_examples(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(20261123)
     messages = [*rng.choices(EXAMPLES, k=3), FAILURE.format(1, 2)]  # one that is remembered for certain

@@ -129,6 +129,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, True])
 def test_indented_lines_are_taken_together_as_if_one_by_one(text: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(5)

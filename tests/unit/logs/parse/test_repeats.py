@@ -169,6 +169,7 @@ def hostile(rng: random.Random) -> bytes:
     return "".join(pieces).encode("utf-8", "surrogateescape")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [12, pytest.param(40, marks=pytest.mark.slow)])
 def test_what_is_taken_together_is_what_each_line_is_by_itself(scanner: Scanner, texts: int) -> None:
     rng = random.Random(11)

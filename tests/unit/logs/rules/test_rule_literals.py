@@ -30,6 +30,7 @@ def test_the_table_in_the_repository_is_that_of_the_rules() -> None:
     assert TABLE.read_text() == render_table(load_catalogue().rules), "run: make literals"
 
 
+@pytest.mark.slow
 def test_the_table_is_printed() -> None:
     command = [sys.executable, "-m", "tpuwatch.logs.rules"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == TABLE.read_text()
