@@ -9,7 +9,8 @@ PACKAGE := $(shell find tpuwatch -type f -not -name "*.pyc")
 PIP := PIP_ROOT_USER_ACTION=ignore $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 COMPILE := $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.10 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
-# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS, BOOTED_ARGS and DEB_ARGS are for the person at the keyboard: make test PYTEST_ARGS="-k rotation -x"
+# PYTEST_ARGS, DEMO_ARGS, CHAOS_ARGS, SOAK_ARGS, BOOTED_ARGS and DEB_ARGS are for the person at the keyboard:
+# make test PYTEST_ARGS="-k rotation -x"
 # Else each process that a test starts, and each of those that run tests, would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=5 --dist=worksteal $(PYTEST_ARGS)
@@ -22,7 +23,7 @@ LITERALS := tpuwatch/logs/rules/rule_literals.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight lint format corpus bench bench-smoke bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
+.PHONY: help demo test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,13 +64,24 @@ e2e: $(VENV)/.dev-stamp ## Tests that start the real daemon and commands
 sessions: $(VENV)/.dev-stamp ## Write down what each command prints: tests/unit/cli/sessions
 	TPUWATCH_UPDATE_GOLDEN=1 $(BIN)/python -m pytest --quiet tests/unit/cli/test_sessions.py
 
-proof: proof-tests model preflight corpus bench-smoke bench-tune chaos soak booted monitoring page ## All that takes long: benchmarks, chaos, soak, boot, alerts
+# Tests that are marked long, and all else that takes longer than a change should wait for, are for `make proof` alone.
+SHORT := -m "not long"
+proof: SHORT :=
+proof: unit proof-tests model preflight-all largest corpus bench bench-tune chaos soak booted monitoring page ## Before a release: all that .ci/run leaves out (two hours)
 
-proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, and accuracy on the corpus
-	$(PYTEST) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page
+proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, properties, and accuracy on the corpus
+	$(PYTEST) $(SHORT) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page
 
-preflight: $(VENV)-preflight/.torch-stamp $(VENV)-profile/.stamp $(VENV)/.dev-stamp ## Preflight, probe and profile with the real JAX, Keras, TensorFlow and xprof
-	TPUWATCH_PROFILE_PYTHON=$(abspath $(VENV)-profile/bin/python) TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest $(PYTEST_ARGS) tests/proof/preflight
+PREFLIGHT := TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m pytest
+
+preflight: $(VENV)-preflight/.stamp $(VENV)/.dev-stamp ## Preflight, advise and probe with the real JAX, and a TensorFlow program
+	$(PREFLIGHT) -m "not long" $(PYTEST_ARGS) tests/proof/preflight
+
+preflight-all: $(VENV)-preflight/.torch-stamp $(VENV)-profile/.stamp $(VENV)/.dev-stamp ## All of it: Keras, PyTorch, large programs, and xprof
+	TPUWATCH_PROFILE_PYTHON=$(abspath $(VENV)-profile/bin/python) $(PREFLIGHT) $(PYTEST_ARGS) tests/proof/preflight
+
+largest: $(VENV)-preflight/.torch-stamp $(VENV)/.dev-stamp ## The largest batch of ten programs, and the next one that does not fit
+	TPUWATCH_PREFLIGHT_PYTHON=$(abspath $(VENV)-preflight/bin/python) $(BIN)/python -m tests.proof.preflight.largest
 
 # An environment of its own, as the user has: 2.4 GB.
 $(VENV)-preflight/.stamp: requirements-preflight.lock
@@ -112,14 +124,17 @@ corpus: $(VENV)/.dev-stamp ## Accuracy by class on the corpus beside the reposit
 bench: $(VENV)/.dev-stamp ## Speed and memory against mtail, on GiB of log
 	$(BIN)/python -m tests.proof.bench
 
-bench-smoke: $(VENV)/.dev-stamp ## The same in small: does every benchmark run?
-	$(BIN)/python -m tests.proof.bench --smoke
+bench-smoke: $(VENV)/.dev-stamp ## The speed of recognition in small: fails where a ratio is worse than half of its floor
+	$(BIN)/python -m tests.proof.bench --smoke catch-up storm kinds
+
+bench-runs: $(VENV)/.dev-stamp ## The other benchmarks in small: does each run?
+	$(BIN)/python -m tests.proof.bench --smoke follow follow-fast follow-output idle old-files startup memory node faults exec
 
 bench-tune: $(VENV)/.dev-stamp ## Tuning on 1,000 simulated hosts, beside the default, doubling and an oracle
 	$(BIN)/python -m tests.proof.bench.tune
 
 soak: $(VENV)/.dev-stamp ## Ten simulated minutes of every fault of the cloud, and no false verdict
-	$(BIN)/python -m tests.proof.soak
+	$(BIN)/python -m tests.proof.soak $(SOAK_ARGS)
 
 chaos: $(VENV)/.dev-stamp ## Break everything on purpose: logs, restarts, races, the API, a fleet
 	$(BIN)/python -m tests.proof.chaos.everything $(CHAOS_ARGS)

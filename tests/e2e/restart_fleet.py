@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +173,14 @@ def running_fleet(directory: Path, *, second: bool = False) -> Iterator[Fleet]:
 
 def later(daemon: DaemonInCloud, look: Callable[[], bool], what: str, seconds: float = LATER_SECONDS) -> None:
     """Let minutes pass until it is so. A jump ends the call that is in flight: then they may have to pass again."""
-    for jumps_left in (3, 2, 1, 0):
+    *shares, last = 32, 16, 8, 4, 2  # each jump has twice the time of the one before
+    for share in shares:
         daemon.skip(seconds)
-        try:
-            wait_for(look, what, SECONDS / 4)
-        except AssertionError:
-            if not jumps_left:
-                raise
-        else:
+        with suppress(AssertionError):
+            wait_for(look, what, SECONDS / share)
             return
+    daemon.skip(seconds)
+    wait_for(look, what, SECONDS / last)
 
 
 def restarted(fleet: Fleet, daemon: DaemonInCloud, result: str = NOT_VERIFIED, seconds: float = LATER_SECONDS) -> None:

@@ -35,6 +35,7 @@ def _quiet() -> Iterator[None]:
     logger.setLevel(before)
 
 
+@pytest.mark.long
 def test_in_a_day_of_a_fleet_nothing_is_restarted_for_nothing() -> None:
     account = Day(SMALL, ACT).live()
     assert account.violations == [], table({"it acts": account})
@@ -74,12 +75,14 @@ def test_calls_that_fail_cost_no_second_stop(tmp_path: Path) -> None:
     assert tally.rows["operation never ends"]["waits, and says so"] == 3
 
 
+@pytest.mark.long
 def test_of_watchers_that_race_one_restarts_a_node(tmp_path: Path) -> None:
     tally = Races(tmp_path, faults=4, seed=1, waves=1, processes=2, watchers=3).run()
     assert tally.faults == []
     assert (tally.counts["stops"], tally.counts["starts"]) == (4, 4)
 
 
+@pytest.mark.long
 def test_commands_that_are_killed_leave_no_node_stopped(tmp_path: Path) -> None:
     tally = CommandChaos(tmp_path, kills=3, seed=3).run()
     assert tally.faults == []

@@ -67,6 +67,7 @@ def leaks() -> Iterator[list[Callable[[], object]]]:
         give_back()
 
 
+@pytest.mark.long
 def test_troubles_of_every_kind_bring_no_false_verdict_and_pass(tmp_path: Path) -> None:
     troubles = quick_troubles()
     lines: list[str] = []

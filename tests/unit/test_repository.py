@@ -226,3 +226,15 @@ def test_no_file_names_a_package_registry() -> None:
 def test_the_wheel_is_given_every_page() -> None:
     given = words(r'^"(docs/[^"]+)" = "tpuwatch/share/', ROOT / "pyproject.toml")
     assert given == {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")}
+
+
+def test_each_lane_of_ci_has_the_budget_that_is_documented() -> None:
+    script = text(".ci", "run")
+    steps = re.findall(r'^\s*(?:\[\[.*\]\] \|\| )?step "([^"]+)" ([0-9.]+) make', script, re.MULTILINE)
+    budgets = {name: float(minutes) for name, minutes in steps}
+    pythons = budgets.pop("unit (3.$1)")
+    budgets |= {f"unit (3.{minor})": pythons for minor in re.findall(r"for minor in ([0-9 ]+);", script)[0].split()}
+    table = text("CONTRIBUTING.md").split("## Lanes of CI", 1)[1].split("## ", 1)[0]
+    rows = re.findall(r"^\| ([a-z][^|]*) \| ([0-9.]+) \|", table, re.MULTILINE)
+    documented = {name: float(minutes) for names, minutes in rows for name in names.split(", ")}
+    assert documented == budgets

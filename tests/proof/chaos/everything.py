@@ -28,7 +28,7 @@ PARTS: Final = {
         "tests.proof.chaos",
         "the daemon is killed while logs are written: no event is lost or doubled",
         (),
-        ("--kills", "60"),
+        ("--kills", "40"),
     ),
     "restarts": Part(
         "tests.proof.chaos.restarts",
@@ -46,7 +46,7 @@ PARTS: Final = {
         "tests.proof.chaos.races",
         "fifty watchers, one ledger: one restart for each fault",
         ("--faults", "200"),
-        ("--faults", "50"),
+        ("--faults", "30"),
     ),
     "calls": Part(
         "tests.proof.chaos.calls",
@@ -58,7 +58,7 @@ PARTS: Final = {
         "tests.proof.chaos.fleet",
         "a day of a thousand nodes, with an outage: no restart for nothing, no budget exceeded",
         (),
-        ("--nodes", "400", "--troubles", "60", "--hours", "16"),
+        ("--nodes", "300", "--troubles", "50", "--hours", "12"),
     ),
 }
 
@@ -69,7 +69,7 @@ def main() -> int:
         prog="python -m tests.proof.chaos.everything", description="Break things on purpose."
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PARTS)}; all by default")
-    parser.add_argument("--short", action="store_true", help="fewer of everything: four minutes in all")
+    parser.add_argument("--short", action="store_true", help="fewer of everything: three minutes in all")
     args = parser.parse_args()
     if unknown := set(args.names) - set(PARTS):
         parser.error(f"nothing is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")

@@ -30,11 +30,11 @@ PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the en
     [
         (Checker(Budget(), 1), 9),
         (Checker(Budget(), 2), 10),
-        (Checker(alone("losses"), 1), WHOLE),
+        pytest.param(Checker(alone("losses"), 1), WHOLE, marks=pytest.mark.long),
         (Checker(alone("losses"), 2), WHOLE),
-        (Checker(alone("losses"), 1, watched=True), WHOLE),
+        pytest.param(Checker(alone("losses"), 1, watched=True), WHOLE, marks=pytest.mark.long),
         (Checker(Budget(turns=1), 1, watched=True), 9),
-        (Checker(alone("turns"), 1, watched=True), WHOLE),
+        pytest.param(Checker(alone("turns"), 1, watched=True), WHOLE, marks=pytest.mark.long),
         (Checker(alone("turns"), 2, watched=True), WHOLE),
         (Checker(alone("turns", "losses"), 1, watched=True), 14),
         (Checker(alone("turns", "refusals"), 1, watched=True), 14),
@@ -85,7 +85,15 @@ def _by_either_look(
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
-@pytest.mark.parametrize("fault", ["losses", "crashes", "failures", "people"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "losses",
+        "crashes",
+        pytest.param("failures", marks=pytest.mark.long),
+        pytest.param("people", marks=pytest.mark.long),
+    ],
+)
 def test_what_is_decided_without_operations_does_not_depend_on_them(fault: str, hosts: int) -> None:
     Checker(alone(fault), hosts, advance=_by_either_look, futures=False).run(WHOLE)
 

@@ -31,7 +31,12 @@ def advised(*words: str, python: bool = True) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", BATCHES)
+LARGE = {"transformer", "resnet", "unet"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name in LARGE else name for name in BATCHES]
+)
 def test_flops_are_those_that_are_counted_by_hand(name: str) -> None:
     batch = BATCHES[name]
     program = (f"{PUBLIC}:{name}", "--args", f"{PUBLIC}:{name}_arguments", "--batch", str(batch), "--tpu", "v5e-1")
@@ -41,6 +46,7 @@ def test_flops_are_those_that_are_counted_by_hand(name: str) -> None:
     assert trial["roofline"]["seconds"] >= trial["roofline"]["compute_seconds"]
 
 
+@pytest.mark.long
 def test_each_change_of_a_step_is_compiled_and_most_take_less_memory() -> None:
     result = run_preflight(
         Program(f"{PUBLIC}:transformer", f"{PUBLIC}:transformer_arguments"),
@@ -64,6 +70,7 @@ def test_each_change_of_a_step_is_compiled_and_most_take_less_memory() -> None:
     assert all(size is not None and size < whole for size in needed.values()), (whole, needed)
 
 
+@pytest.mark.long
 def test_a_keras_model_is_advised_on_by_its_parts() -> None:
     status, document = advised(f"{PROGRAMS}:model", "--tpu", "v5e-1", "--batch", "64", "--quick")
     result = only(document)

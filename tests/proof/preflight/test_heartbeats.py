@@ -15,7 +15,9 @@ STEPS = {"jax": 100, "torch": 8, "keras": 16}
 pytestmark = pytest.mark.skipif(not PYTHON, reason="TPUWATCH_PREFLIGHT_PYTHON names no environment with frameworks")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS)
+@pytest.mark.parametrize(
+    "framework", [name if name == "jax" else pytest.param(name, marks=pytest.mark.long) for name in FRAMEWORKS]
+)
 def test_an_example_sends_its_last_step(framework: str) -> None:
     if subprocess.run([PYTHON, "-c", f"import {framework}"], capture_output=True, check=False).returncode:
         pytest.skip(f"{framework} is not installed there")

@@ -72,6 +72,7 @@ def test_each_generation_gives_programs_what_it_is_known_to(name: str) -> None:
     assert only(document)["trial"]["available_bytes"] == int(AVAILABLE[name] * GIB)
 
 
+@pytest.mark.long
 def test_the_largest_batch_fits_and_the_next_does_not() -> None:
     program = (f"{PROGRAMS}:step", "--args", f"{PROGRAMS}:arguments", "--tpu", "v5e-1")
     status, document = preflight(*program, "--max-batch", "--batch-step", "64")
@@ -83,6 +84,7 @@ def test_the_largest_batch_fits_and_the_next_does_not() -> None:
     assert result["trial"]["needed_bytes"] <= result["trial"]["available_bytes"]
 
 
+@pytest.mark.long
 def test_a_batch_that_is_spread_over_the_devices_costs_each_its_part() -> None:
     program = (f"{PROGRAMS}:loss", "--tpu", "v6e-4", "--batch", "16")
     whole = only(preflight(*program, "--args", f"{PROGRAMS}:arguments")[1])
@@ -101,6 +103,7 @@ def test_a_mistake_in_the_program_is_shown_with_its_line() -> None:
     assert 'weights["none"]' in lines[problem["place"]["line"] - 1]
 
 
+@pytest.mark.long
 def test_the_step_of_a_keras_model() -> None:
     status, document = preflight(f"{PROGRAMS}:model", "--tpu", "v5e-1", "--batch", "64")
     trial = only(document)["trial"]
@@ -138,6 +141,7 @@ open({str(path)!r}, "wb").write(exported.mlir_module_serialized)
     assert (status, only(document)["trial"]["arguments_bytes"]) == (0, 1024 * 1024 * 4)
 
 
+@pytest.mark.long
 def test_what_is_said_before_the_code_is_made_is_what_it_needs_without_it() -> None:
     program = (f"{PROGRAMS}:step", "--args", f"{PROGRAMS}:arguments", "--tpu", "v5e-1", "--batch", "64")
     whole = only(preflight(*program)[1])["trial"]

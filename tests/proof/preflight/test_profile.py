@@ -18,9 +18,13 @@ from tests.proof.preflight.test_preflight import PYTHON
 XPROF = Path(os.environ.get("TPUWATCH_PROFILE_PYTHON", ROOT / ".venv-profile" / "bin" / "python"))
 SECONDS = 600
 
-pytestmark = pytest.mark.skipif(
-    not (PYTHON.is_file() and XPROF.is_file()), reason=f"{PYTHON} or {XPROF} is not there: make preflight makes them"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        not (PYTHON.is_file() and XPROF.is_file()),
+        reason=f"{PYTHON} or {XPROF} is not there: make preflight-all makes them",
+    ),
+]
 
 
 def traced(framework: str, directory: Path) -> Path:

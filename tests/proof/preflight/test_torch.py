@@ -27,7 +27,10 @@ def _has_torch() -> bool:
     return PYTHON.is_file() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-pytestmark = pytest.mark.skipif(not _has_torch(), reason=f"{PYTHON} has no PyTorch for a CPU with torchax")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not _has_torch(), reason=f"{PYTHON} has no PyTorch for a CPU with torchax"),
+]
 
 
 def torch_xla(directory: Path, init: str = "def sync(): pass\n") -> str:

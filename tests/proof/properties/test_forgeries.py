@@ -12,6 +12,7 @@ from tpuwatch.health.judge import judge_node
 from tpuwatch.model.verdict import DESTRUCTIVE, proven
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("word", FALSE)
 def test_no_two_forgeries_end_anything(word: str) -> None:
     cloud = CLOUDS[word]

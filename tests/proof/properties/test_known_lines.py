@@ -22,6 +22,7 @@ def test_in_real_texts(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> Non
     compare(scanner, (3 * text for text in real_texts()), random.Random(7), monkeypatch)
 
 
+@pytest.mark.long
 @needs_texts
 def test_in_storms_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(8)
@@ -30,6 +31,7 @@ def test_in_storms_of_their_lines(scanner: Scanner, monkeypatch: pytest.MonkeyPa
     assert compare(scanner, storms(rng, 300, known), rng, monkeypatch) > 1000
 
 
+@pytest.mark.long
 def test_in_storms_of_examples(scanner: Scanner, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(9)
     assert compare(scanner, storms(rng, 500, EXAMPLES), rng, monkeypatch) > 3000

@@ -26,6 +26,7 @@ def scanner() -> Scanner:
     return compiled
 
 
+@pytest.mark.long
 @needs_texts
 @pytest.mark.parametrize("patterns_first", [False, True])
 def test_in_real_texts(scanner: Scanner, monkeypatch: pytest.MonkeyPatch, *, patterns_first: bool) -> None:
