@@ -1,4 +1,4 @@
-"""`python -m tests.proof.bench [NAME …] [--smoke] [--json]`: measure and print the table.
+"""`python -m tests.proof.bench [NAME …] [--smoke] [--json | --markdown]`: measure and print the table.
 
 With --smoke it fails where a ratio of a benchmark in GUARDED is worse than half of its target, and for nothing else.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tests.proof.bench import catch_up, faults, fleet, follow, idle, kinds, memory, mtail, node, restarts, startup, tune
 from tests.proof.bench import exec as execution
-from tests.proof.bench.figures import FULL, SMOKE, Bench, Figure, heading, row, summary
+from tests.proof.bench.figures import FULL, SMOKE, Bench, Figure, heading, markdown, row, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,22 +51,25 @@ def main() -> int:
         action="store_true",
         help="small sizes: does every benchmark run, and is no speed of recognition lost?",
     )
-    parser.add_argument("--json", action="store_true", help="the figures as JSON, when all are there")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the figures as JSON, when all are there")
+    form.add_argument("--markdown", action="store_true", help="the table as docs/benchmarks.md has it")
     args = parser.parse_args()
     if unknown := set(args.names) - set(BENCHMARKS):
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     if not mtail.PROGRAM:
         print("mtail is not installed: figures against it are left out (apt-get install mtail).", file=sys.stderr)
     figures, lost = list[Figure](), list[Figure]()
+    show = markdown if args.markdown else row
     if not args.json:
-        print(heading())
+        print("| figure | value | target | reached |\n|---|---|---|---|" if args.markdown else heading())
     for name in args.names or BENCHMARKS:
         for figure in measure(BENCHMARKS[name], smoke=args.smoke):
             figures.append(figure)
             if args.smoke and name in GUARDED and figure.lost:
                 lost.append(figure)
             if not args.json:
-                print(row(figure), flush=True)
+                print(show(figure), flush=True)
     print(json.dumps([figure.document() for figure in figures], indent=2) if args.json else summary(figures))
     for figure in lost:
         print(f"worse than half of its target: {row(figure)}", file=sys.stderr)

@@ -117,6 +117,14 @@ def row(figure: Figure) -> str:
     return f"{figure.name:<58} {_short(figure.value):>10} {figure.unit:<6} {figure.target:<14} {verdict}".rstrip()
 
 
+def markdown(figure: Figure) -> str:
+    """A line of the table in docs/benchmarks.md."""
+    verdict = {True: "yes", False: "**no**", None: ""}[figure.reached]
+    value = f"{_short(figure.value)} {figure.unit}".rstrip()
+    target = figure.target.replace(">=", "≥").replace("<=", "≤").rstrip()
+    return f"| {figure.name} | {value} | {target} | {verdict} |".replace("  ", " ")
+
+
 def heading() -> str:
     """What stands above the table."""
     return f"{'figure':<58} {'value':>10} {'unit':<6} {'target':<14} reached"
