@@ -107,7 +107,7 @@ def test_ctrl_c_leaves_no_compiler_behind(tmp_path: Path) -> None:
     (tmp_path / "packages" / "jax.py").write_text(PAUSES)
     words = ("train:step", "--tpu", "v5e-1", "--python", sys.executable, "--memory-limit", "2GiB")
     with advise(tmp_path, *words) as process:
-        child = process_of(tmp_path / "pid")
+        child = process_of(tmp_path / "pid", process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=SECONDS)
     assert process.returncode == 130

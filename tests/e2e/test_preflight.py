@@ -25,7 +25,7 @@ def test_nothing_is_left_of_one_that_is_ended(tmp_path: Path, number: signal.Sig
     command = subprocess.Popen(
         [sys.executable, "-m", "tpuwatch", *words], env=environ, stderr=subprocess.PIPE, text=True
     )
-    child = process_of(started)
+    child = process_of(started, command)
     command.send_signal(number)
     _, errors = command.communicate(timeout=60)
     assert (command.returncode, "Traceback" in errors) == (130, False)

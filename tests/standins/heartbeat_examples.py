@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import select
 import socket
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from tests.paths import ROOT
@@ -23,15 +23,23 @@ EXAMPLES: Final = {
 
 
 def heartbeats_of(code: str, python: str, **environ: str) -> list[dict[str, Any]]:
-    """What a program says that ends well."""
-    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+    """What a program says that ends well. It is heard while it runs: the queue of the socket holds ten messages."""
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end,
+        ThreadPoolExecutor(1) as pool,
+    ):
         listener.bind(f"{directory}/socket")
+        end.connect(f"{directory}/socket")
         own = {"PYTHONPATH": str(ROOT), SOCKET_VARIABLE: f"{directory}/socket", "PATH": os.defpath, **environ}
-        done = subprocess.run(
-            [python, "-c", code], env=own, cwd=directory, capture_output=True, text=True, timeout=300, check=False
+        run = pool.submit(
+            subprocess.run, [python, "-c", code], env=own, cwd=directory, capture_output=True, text=True, timeout=300
         )
-        assert done.returncode == 0, done.stderr
+        run.add_done_callback(lambda _: end.send(b""))  # behind all that it has said
         said = []
-        while select.select([listener], [], [], 0)[0]:
-            said.append(json.loads(listener.recv(4096)))
+        while message := listener.recv(4096):
+            said.append(json.loads(message))
+        done = run.result()
+        assert done.returncode == 0, done.stderr
         return said

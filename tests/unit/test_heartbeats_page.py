@@ -21,8 +21,10 @@ def test_each_framework_has_its_example() -> None:
 @pytest.mark.parametrize("name", PLAIN)
 def test_an_example_sends_heartbeats(name: str) -> None:
     said = heartbeats_of(EXAMPLES[name], sys.executable)
-    assert said[-1]["step"] in (100, 999)
-    assert "loss" in said[-1]["numbers"]
+    last = said[-1]["step"]
+    assert last in (100, 999)
+    # Where a second has passed the last step has a message of its own, and what says that the loop is done no numbers.
+    assert any(one["step"] == last and "loss" in one["numbers"] for one in said)
 
 
 def test_the_page_has_the_numbers_of_the_code() -> None:

@@ -75,7 +75,8 @@ class ProgressService:
     # -- for the daemon
 
     def start(self) -> None:
-        """Let the loop begin."""
+        """Make the socket, and let the loop begin. What a job says once the daemon is ready is heard."""
+        self._open()
         self._group.start()
 
     def stop(self) -> None:

@@ -7,18 +7,21 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.standins.http_daemon import answering
+from tests.standins.machine import Machine
 from tests.standins.simulated import ZONE as SIM_ZONE
 from tests.standins.simulated import simulated
 from tests.unit.cli.restarting import PROJECT, ZONE, Site, flat, site, target
 from tests.unit.web import samples
 from tpuwatch.model.restart import Claim, Lease, Phase
 from tpuwatch.model.verdict import Verdict
+from tpuwatch.program import run_probe
 from tpuwatch.restart.operator.access import open_access
 from tpuwatch.restart.operator.targets import OwnNode
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
@@ -80,6 +83,8 @@ def test_the_own_node_is_probed_after_it(site: Site, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(site.state))
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     monkeypatch.setenv("TPU_SKIP_MDS_QUERY", "1")
+    machine = Machine(site.state / "machine")  # on this one a process may hold a TPU
+    monkeypatch.setattr("tpuwatch.program.run_probe", partial(run_probe, root=machine.root))
     code, (document,) = site.json("train-1", "--yes", "--probe", "--force-action", "restart_node")
     assert (document["outcome"], document["probe"]["verdict"]) == ("done", "stack_fault")
     assert "exit status 3" in document["probe"]["summary"]

@@ -125,3 +125,13 @@ def test_a_socket_that_cannot_be_made_is_a_problem_that_says_what_to_do(tmp_path
     assert words in scene.service.problem
     assert "`socket` under [workload]" in scene.service.problem
     assert (tmp_path / "file").read_text() == "kept"
+
+
+def test_the_socket_is_there_once_the_service_has_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may send at once, and a busy machine may let the loop's first turn wait."""
+    monkeypatch.setattr("tpuwatch.core.loop.LoopGroup.start", lambda _: None)
+    scene = Scene(tmp_path)
+    scene.service.start()
+    scene.say(step=7)
+    assert [loop.step for loop in scene.service.training] == [7]
+    scene.service.stop()
