@@ -403,7 +403,7 @@ class LogParser:
 
     def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record; they are remembered where no more than the record decides."""
-        unbiased = not (self._tentative or walk.ignored.union(self._enough).difference(self._scanner.facts))
+        unbiased = not (self._tentative or walk.ignored.union(self._enough).difference(self._scanner.settled))
         if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
             unbiased = False
         found = self._evaluate(record, position, rules)
@@ -466,11 +466,12 @@ class LogParser:
                 self._ended[match.rule.name] = stop + _REPORT_GAP
             if match.rule.cause is not None:
                 self._matched.clear()
-                self._enough &= self._scanner.facts
+                self._enough &= self._scanner.settled
             elif match.rule.enough:
                 self._matched[match.rule] += 1
                 if self._matched[match.rule] >= match.rule.enough:
                     self._enough.add(match.rule)
+                    self._enough |= self._scanner.clears.get(match.rule, frozenset())
 
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
         if rule.severities and header.severity not in rule.severities:

@@ -77,6 +77,12 @@ class Scanner:
         self.chain_marks = frozenset(rule for rule in catalogue.rules if rule.mark in exception_chains.MARKS)
         # Of the whole stream: where one is known, or cannot be, its literals are not searched.
         self.facts = self.chain_marks.union(rule for rule in catalogue.rules if rule.enough == 1)
+        # What a fact clears need not be looked at once that is known.
+        self.clears = {
+            fact: frozenset(rule for rule in catalogue.rules if rule.cleared_by == fact.mark)
+            for fact in self.facts - self.chain_marks
+        }
+        self.settled = self.facts.union(*self.clears.values())
         facts = [number for number, some in enumerate(self.literals.rules) if self.facts.issuperset(some)]
         self._lasting = self.literals.only(sorted({*self.literals.ids}.difference(facts)), kept)
         self._unknown: dict[frozenset[Rule], _LiteralSearch] = {frozenset(): self.literals.only(facts, kept)}

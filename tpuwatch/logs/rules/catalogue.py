@@ -89,11 +89,13 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: flo
 
 
 def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
-    """The rules for files that grow: only these marks, as each occurrence of a literal costs time, and no general rule.
+    """The rules for files that grow: only these marks, as each hit of a literal costs time, and no general rule.
 
-    Whether a general rule counts shows in the whole text only. The marks that the parser itself needs are kept.
+    Whether a general rule counts shows in the whole text only. The marks that the parser itself needs are kept, and those
+    that clear a rule which is kept.
     """
-    kept = {None, *marks, *exception_chains.MARKS}
+    faults = [rule for rule in catalogue.rules if not rule.general and rule.mark is None]
+    kept = {None, *marks, *exception_chains.MARKS, *(rule.cleared_by for rule in faults)}
     rules = (rule for rule in catalogue.rules if not rule.general and rule.mark in kept)
     return Catalogue(tuple(rules), catalogue.refused, catalogue.slow)
 

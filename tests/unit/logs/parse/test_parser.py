@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import for_programs, load_catalogue
+from tpuwatch.logs.rules.catalogue import for_programs, for_streams, load_catalogue
 from tpuwatch.model import Cause
 
 NOW = 1_790_000_000.0
@@ -228,6 +228,19 @@ def test_a_rule_of_which_one_match_is_enough_matches_once_per_stream(scanner: Sc
         assert ids([match for line in text.splitlines(keepends=True) for match in parser.feed(line.encode())]) == [
             "first-step"
         ]
+
+
+def test_what_a_known_fact_clears_is_no_match() -> None:
+    scanner = Scanner(for_streams(load_catalogue(), ()))
+    fault, fact = (
+        record("No hardware is found. Using default TPU version: x"),
+        record("CODE_GENERATION stage duration: 1s"),
+    )
+    other = record("Largest program allocations in hbm", source="b.cc:2")
+    parser = LogParser(scanner, StreamKind.LIBTPU, now=NOW)
+    assert ids(parser.feed((fault + fact + fault + other + fault + record("Ok.")).encode())) == [
+        *("no-tpu-default-version", "mark-compiled", "hbm-oom-report")
+    ]
 
 
 def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again_if_it_states_no_fact(
