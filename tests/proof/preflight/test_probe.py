@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
+from tests.standins.machine import Machine
 from tests.proof.preflight.test_preflight import PYTHON
 from tpuwatch.program import ChildLimits
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.skipif(not PYTHON.is_file(), reason=f"{PYTHON} is not t
 
 
 def probe(directory: Path, *words: str) -> tuple[int, Any]:
-    """Exit status and document of the command."""
-    command = [sys.executable, "-m", "tpuwatch", "probe", *words, "--python", str(PYTHON), "--json"]
+    """Exit status and document of the command, on a machine where no process holds a TPU."""
+    machine = Machine(directory / "machine")
+    elsewhere = [sys.executable, "-m", "tests.e2e.probe_elsewhere", str(machine.root)]
+    command = [*elsewhere, *words, "--python", str(PYTHON), "--json"]
     environ = {**os.environ, "XDG_STATE_HOME": str(directory), "TPU_SKIP_MDS_QUERY": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=900, check=False)
     assert done.stdout, done.stderr

@@ -467,11 +467,15 @@ class LogParser:
             if match.rule.cause is not None:
                 self._matched.clear()
                 self._enough &= self._scanner.settled
-            elif match.rule.enough:
+            elif enough := self._enough_of(match.rule):
                 self._matched[match.rule] += 1
-                if self._matched[match.rule] >= match.rule.enough:
+                if self._matched[match.rule] >= enough:
                     self._enough.add(match.rule)
                     self._enough |= self._scanner.clears.get(match.rule, frozenset())
+
+    def _enough_of(self, rule: Rule) -> int:
+        """How many matches of a mark are looked for in this stream; 0: all."""
+        return 1 if self._kind is StreamKind.LIBTPU and rule in self._scanner.of_process else rule.enough
 
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:
         if rule.severities and header.severity not in rule.severities:

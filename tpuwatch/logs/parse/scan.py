@@ -35,6 +35,7 @@ _FEW = 32  # literals in a block that cost less than a search for the patterns
 _SPARSE_BYTES = 4096  # the mean distance of literals that do
 _MANY = 200  # records without a match, after which the patterns are loaded, or compiled, which takes a second
 _ALIKE = 16  # blocks that are taken to be as the one before: in which of the two is searched first
+_BANNER = "banner"  # the mark of what a process says of itself, and a file of libtpu is of one process
 _DIGIT = re.compile(rb"[0-9]")
 _WRAPPED = 2048  # bytes that a sentence with line breaks takes at most
 
@@ -75,12 +76,14 @@ class Scanner:
                 called.setdefault((anchor.literal, anchor.ignore_case), []).append(rule)
         self.literals = _LiteralSearch(list(called), [tuple(rules) for rules in called.values()], range(len(called)))
         self.chain_marks = frozenset(rule for rule in catalogue.rules if rule.mark in exception_chains.MARKS)
+        self.of_process = frozenset(rule for rule in catalogue.rules if rule.mark == _BANNER)
         # Of the whole stream: where one is known, or cannot be, its literals are not searched.
-        self.facts = self.chain_marks.union(rule for rule in catalogue.rules if rule.enough == 1)
+        self.facts = self.chain_marks | self.of_process | {rule for rule in catalogue.rules if rule.enough == 1}
         # What a fact clears need not be looked at once that is known.
         self.clears = {
             fact: frozenset(rule for rule in catalogue.rules if rule.cleared_by == fact.mark)
-            for fact in self.facts - self.chain_marks
+            for fact in self.facts
+            if fact.enough == 1
         }
         self.settled = self.facts.union(*self.clears.values())
         facts = [number for number, some in enumerate(self.literals.rules) if self.facts.issuperset(some)]

@@ -91,11 +91,12 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: flo
 def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
     """The rules for files that grow: only these marks, as each hit of a literal costs time, and no general rule.
 
-    Whether a general rule counts shows in the whole text only. The marks that the parser itself needs are kept, and those
-    that clear a rule which is kept.
+    Whether a general rule counts shows in the whole text only. The marks that the parser itself needs are kept, and
+    facts of a stream that clear a rule.
     """
-    faults = [rule for rule in catalogue.rules if not rule.general and rule.mark is None]
-    kept = {None, *marks, *exception_chains.MARKS, *(rule.cleared_by for rule in faults)}
+    cleared_by = {rule.cleared_by for rule in catalogue.rules if not rule.general}
+    clear = (rule.mark for rule in catalogue.rules if rule.enough == 1 and rule.mark in cleared_by)
+    kept = {None, *marks, *exception_chains.MARKS, *clear}
     rules = (rule for rule in catalogue.rules if not rule.general and rule.mark in kept)
     return Catalogue(tuple(rules), catalogue.refused, catalogue.slow)
 

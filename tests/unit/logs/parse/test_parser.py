@@ -230,6 +230,13 @@ def test_a_rule_of_which_one_match_is_enough_matches_once_per_stream(scanner: Sc
         ]
 
 
+def test_a_file_of_libtpu_has_one_banner_and_a_jobs_output_one_of_each_process() -> None:
+    scanner = Scanner(for_streams(load_catalogue(), {"banner"}))
+    banners = "".join(record(f"Process id {pid}", severity="I") for pid in (4711, 4712))
+    found = {kind: [match.details["pid"] for match in parse(scanner, banners, kind)] for kind in StreamKind}
+    assert found == {StreamKind.LIBTPU: [4711], StreamKind.TEXT: [4711, 4712]}
+
+
 def test_what_a_known_fact_clears_is_no_match() -> None:
     scanner = Scanner(for_streams(load_catalogue(), ()))
     fault, fact = (

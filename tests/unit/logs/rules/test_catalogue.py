@@ -201,7 +201,6 @@ def test_files_that_grow_are_read_without_general_rules_and_with_the_marks_that_
     catalogue = load_catalogue()
     kept = for_streams(catalogue, {"banner"}).rules
     assert {rule.mark for rule in kept} == {None, "banner", "compiled", *exception_chains.MARKS}
-    assert {rule.cleared_by for rule in kept} == {None, "compiled"}
     assert not any(rule.general for rule in kept)
     assert any(rule.general for rule in catalogue.rules)
 
