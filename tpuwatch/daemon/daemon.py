@@ -9,6 +9,7 @@ counted by its absence; the next one begins where the store stands, so that noth
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -353,6 +354,26 @@ class Daemon:
             access=access,
         )
 
+    def _serve_instead(self, config: Config, access: Access) -> HttpServer:
+        """Serve at another address. Where this daemon itself has its port, as on another host, that is let go first.
+
+        Raises ConfigError; then the old address is served as before.
+        """
+        try:
+            return self._serve(config, access)
+        except ConfigError as error:
+            taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+            if not taken or config.http.address[1] != self._http.address[1]:
+                raise
+        before = self._http.access
+        self._http.close()
+        try:
+            return self._serve(config, access)
+        except ConfigError:
+            self._http = self._serve(self._config, before)
+            self._http.start()
+            raise
+
     def _apply_reload(self) -> None:
         """Apply a new configuration, or keep the old one and report why."""
         self._notifier.reloading()
@@ -369,7 +390,7 @@ class Daemon:
                 )
             restart = self._new_restart(config) if other else None
             access = Access(config.http)
-            http = None if config.http.listen == self._config.http.listen else self._serve(config, access)
+            http = None if config.http.listen == self._config.http.listen else self._serve_instead(config, access)
         except ConfigError as error:
             self.metrics.daemon.set_config(success=False, at=now)
             self._config_error = f"The configuration stays as it was: {error}"

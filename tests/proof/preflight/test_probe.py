@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
-from tests.standins.machine import Machine
 from tests.proof.preflight.test_preflight import PYTHON
+from tests.standins.machine import Machine
 from tpuwatch.program import ChildLimits
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import socket
+import urllib.request
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +14,7 @@ from tests.unit.store.make import NOW
 from tpuwatch.config import Config
 from tpuwatch.config.restart import LedgerConfig, RestartConfig
 from tpuwatch.config.schema import CloudConfig, HealthConfig, HttpConfig, LogsConfig, RuntimeConfig, StateConfig
+from tpuwatch.core import ConfigError
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.daemon import daemon as module
 from tpuwatch.daemon.daemon import Daemon
@@ -20,6 +23,7 @@ from tpuwatch.ingest import service
 from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS
 from tpuwatch.restart.service import RestartService
+from tpuwatch.web import Access, HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +39,7 @@ class Site:
         self.health = HealthConfig()
         self.runtime = RuntimeConfig(enabled=False)
         self.hosts: tuple[str, ...] = ()
+        self.listen = "127.0.0.1:0"
         self.clock = ManualClock()
         self.daemon = Daemon(self.config, clock=self.clock, environ={})
 
@@ -43,7 +48,7 @@ class Site:
             logs=LogsConfig(paths=(self.root / "logs",)),
             cloud=CloudConfig(enabled=False),
             runtime=self.runtime,
-            http=HttpConfig(listen="127.0.0.1:0", hosts=self.hosts),
+            http=HttpConfig(listen=self.listen, hosts=self.hosts),
             state=StateConfig(dir=self.root / "state"),
             health=self.health,
         )
@@ -129,6 +134,51 @@ def test_the_ledger_is_not_taken_from_a_restart_that_is_under_way(
     site.daemon._apply_reload()
     assert (site.daemon._restart is before) == drives
     assert ("[ledger] cannot change" in site.daemon._config_error) == drives
+
+
+def alive(address: str) -> bool:
+    """Whether a daemon answers there."""
+    with urllib.request.urlopen(f"http://{address}/healthz", timeout=30) as answer:  # loopback
+        return answer.status == 200
+
+
+def test_a_reload_moves_to_all_addresses_of_the_machine_with_the_same_port(site: Site) -> None:
+    site.daemon._http.start()
+    port = site.daemon._http.address[1]
+    site.listen = f"0.0.0.0:{port}"
+    site.daemon._apply_reload()
+    assert site.daemon._config_error == ""
+    assert site.daemon._http.address == (site.listen.partition(":")[0], port)
+    assert alive(f"127.0.0.1:{port}")
+    site.listen = f"127.0.0.1:{port}"  # and back
+    site.daemon._apply_reload()
+    assert site.daemon._config_error == ""
+    assert alive(f"127.0.0.1:{port}")
+
+
+def test_a_reload_to_a_port_that_another_has_leaves_the_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.daemon._http.start()
+    host, port = site.daemon._http.address
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        site.listen = f"127.0.0.1:{other.getsockname()[1]}"
+        site.daemon._apply_reload()
+    assert "another program has the port" in site.daemon._config_error
+    assert alive(f"{host}:{port}")
+    serve, calls = site.daemon._serve, [0]
+
+    def taken_twice(config: Config, access: Access) -> HttpServer:
+        """The new address cannot be had, whether the old one is let go or not."""
+        calls[0] += 1
+        if calls[0] <= 2:
+            raise ConfigError("Cannot listen") from OSError(errno.EADDRINUSE, "Address already in use")
+        return serve(config.model_copy(update={"http": HttpConfig(listen=f"{host}:{port}")}), access)
+
+    monkeypatch.setattr(site.daemon, "_serve", taken_twice)
+    site.listen = f"0.0.0.0:{port}"
+    site.daemon._apply_reload()
+    assert calls == [3]
+    assert "Cannot listen" in site.daemon._config_error
+    assert alive(f"{host}:{port}")
 
 
 def test_settings_in_vain_are_logged(
