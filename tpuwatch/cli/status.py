@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when nothing is wrong with this machine and the nodes watched from it, 1 when something is, 3 when the daemon
-    does not answer."""
+    """0 when nothing is wrong with this machine and the nodes watched from it, 1 when something is, 3 when that is not
+    known: the daemon does not answer, or has not judged a node since its start."""
     with options.config_to_look(args) as (config, _):
         address = daemon_address(config)
         with reading_documents(address):
@@ -47,7 +47,9 @@ def _run(args: argparse.Namespace, address: DaemonAddress) -> int:
         options.print_json({**status, "findings": findings, "launches": launches})
     else:
         _print(args, str(address), status, findings, nodes, launches)
-    return 1 if any(status["problem_counts"].values()) else 0
+    if any(status["problem_counts"].values()):
+        return 1
+    return 0 if status.get("judged", True) else 3
 
 
 def _print(

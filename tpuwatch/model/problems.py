@@ -13,6 +13,7 @@ from tpuwatch.model.display import is_bad, worst_first
 from tpuwatch.model.launches import CAME_UP
 from tpuwatch.model.progress import LOOP_FAULTS
 from tpuwatch.model.restart import Phase
+from tpuwatch.model.signals import Problem
 from tpuwatch.model.verdict import WELL, Verdict
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Problems:
     past: tuple[PastFinding, ...]
     watched: int  # nodes
     unknown: tuple[JudgedNode, ...]  # nodes of which it is not known how they are: no problem, and not well
+    judged: bool = True  # False: signals are read, and no node has a verdict yet, as after a start
 
     @property
     def counts(self) -> dict[str, int]:
@@ -63,6 +65,8 @@ class Problems:
     @property
     def headline(self) -> str:
         """What is wrong, in one line."""
+        if not self.total and not self.judged:
+            return "No node is judged yet"
         if not self.total:
             return f"Nothing is known to be wrong: {self._unknown()}" if self.unknown else "Nothing is wrong"
         parts = [part for part in (self._nodes(), self._findings(), self._daemon(), *self.restarts) if part]
@@ -112,6 +116,7 @@ def present_problems(
         past=tuple(past),
         watched=len(watched),
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),
+        judged=bool(watched) or all(one.problem is Problem.OFF for one in status.signals),
     )
 
 

@@ -79,7 +79,8 @@ def print_whole_status(
 
 def print_headline(console: Console, status: Mapping[str, Any]) -> None:
     wrong = any(status["problem_counts"].values())
-    style = "red" if wrong else "yellow" if status["unknown_nodes"] else "green"
+    well = status["judged"] and not status["unknown_nodes"]
+    style = "red" if wrong else "green" if well else "yellow"
     console.line(printable(status["headline"]), style=f"bold {style}")
     for line in [*status["not_ready"], *status["notices"], *status["restarts"]]:
         print_text(console, line, style="yellow")

@@ -215,6 +215,7 @@ def problems(found: Problems) -> dict[str, Any]:
     return {
         "headline": found.headline,
         "problem_counts": found.counts,
+        "judged": found.judged,
         "watched_nodes": found.watched,
         "unknown_nodes": len(found.unknown),
     }

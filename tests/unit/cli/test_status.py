@@ -19,6 +19,7 @@ from tests.unit.web import samples, test_tunes
 from tests.unit.web.samples import SampleView
 from tpuwatch.cli.main import main
 from tpuwatch.core import format_time
+from tpuwatch.model.status import SignalStatus
 from tpuwatch.model.verdict import Verdict
 
 Show = Callable[..., tuple[int, str]]
@@ -44,9 +45,17 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[DaemonPr
         yield daemon
 
 
+def test_before_the_first_verdict_it_is_not_known_how_all_is(show: Show) -> None:
+    started = samples.status(signals=(SignalStatus("runtime", None, None, None, ""),))
+    code, text = show(SampleView(started))
+    assert code == 3
+    assert text.startswith("No node is judged yet\n")
+
+
 @pytest.mark.slow
 def test_all_is_well_and_then_it_is_not(daemon: DaemonProcess, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.start()
+    wait_for(lambda: daemon.api("status")["judged"], "the first verdict")
     assert main(["status", "-v"]) == 0
     text = capsys.readouterr().out
     assert f"at http://{daemon.address}/, up since " in text

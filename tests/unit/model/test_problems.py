@@ -14,7 +14,7 @@ from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Breaker, Phase, Target
 from tpuwatch.model.signals import Host
-from tpuwatch.model.status import DaemonStatus, RestartsStatus
+from tpuwatch.model.status import DaemonStatus, RestartsStatus, SignalStatus
 from tpuwatch.model.verdict import JudgedNode, Verdict
 
 NOW = samples.NOW
@@ -88,6 +88,14 @@ def test_what_is_unknown_is_no_problem_and_is_not_well() -> None:
     assert (found.total, found.headline) == (0, "Nothing is known to be wrong: train-1 is unknown")
     nodes = [samples.node(), samples.node("a", Verdict.UNKNOWN), samples.node("b", Verdict.UNKNOWN)]
     assert problems(nodes=nodes).headline == "Nothing is known to be wrong: 2 of 3 nodes are unknown"
+
+
+def test_before_the_first_verdict_nothing_is_called_well() -> None:
+    starting = samples.status(signals=(SignalStatus("runtime", None, None, None, ""),))
+    found = problems(status=starting)
+    assert (found.total, found.judged, found.headline) == (0, False, "No node is judged yet")
+    assert problems(status=starting, nodes=[samples.node()]).headline == "Nothing is wrong"
+    assert problems(status=replace(starting, reading=False)).headline == "1 problem: tpuwatch is not ready"
 
 
 # -- findings that are over
