@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Finding, Launch
 
 _PROSE_BYTES = 256 << 10  # nobody writes longer texts; to search a log for what people write takes twice as long
+_EMPTY = "{} is empty: name the log of the launch, or paste what the job printed"
 _BAR_FROM_BYTES = 32 << 20
 _BAR_WIDTH = 40
 _BAR_SECONDS = 0.2
@@ -82,16 +83,22 @@ def _read_all(
     files: list[str], scanners: _Scanners, tracker: LaunchTracker, unreadable: dict[str, TpuwatchError]
 ) -> Iterator[RecognisedRecord]:
     """What the rules recognise in all files; a file that cannot be read does not keep the others from it."""
-    from tpuwatch.logs import UnreadableError, size_of
+    from tpuwatch.logs import STDIN, UnreadableError, size_of
 
-    bar = _Bar(sum(size_of(name) for name in files))
+    bar, empty = _Bar(sum(size_of(name) for name in files)), 0
     for name in files:
+        text = _Text(name, scanners, tracker)
         try:
-            yield from _Text(name, scanners, tracker).records(bar)
+            yield from text.records(bar)
         except UnreadableError as error:
             unreadable[name] = error
+        empty += text.is_empty
         bar.next_file()
     bar.clear()
+    if empty == len(files):  # beside others an empty log is usual: libtpu makes one for warnings
+        unreadable.update(
+            (name, UnreadableError(_EMPTY.format("standard input" if name == STDIN else name))) for name in files
+        )
 
 
 class _Text:
@@ -102,6 +109,7 @@ class _Text:
 
         self._name = name
         self._shown = "<stdin>" if name == STDIN else name
+        self.is_empty = False
         self._scanners = scanners
         self._tracker = tracker
         self._now = time.time()
@@ -124,6 +132,7 @@ class _Text:
             if parser is not None:  # it was read up to where it is damaged
                 yield from map(self._on_match, parser.finish())
             raise
+        self.is_empty = parser is None
         if parser is not None:
             yield from map(self._on_match, parser.finish())
         if whole and not self._faults:

@@ -157,14 +157,27 @@ def test_own_rules(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     "rubbish",
-    [b"", b"\r" * 100_000, b"\x1b[" * 50_000],
-    ids=["nothing", "returns", "escapes"],
+    [b"\r" * 100_000, b"\x1b[" * 50_000],
+    ids=["returns", "escapes"],
 )
 def test_rubbish_is_no_finding(here: Path, rubbish: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("job.log", "tpu_driver.vm.me.log.INFO.20261120-134414.7"):
         (here / name).write_bytes(rubbish)
         assert main(["diagnose", "--json", name]) == 0
         assert found(capsys) == []
+
+
+def test_of_an_empty_text_nothing_is_known(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").touch()
+    (here / "warnings").touch()
+    (here / "good").write_text("Everything is fine.\n")
+    assert main(["diagnose", "empty", "warnings"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert [line.partition(" is ")[0] for line in printed.err.splitlines()] == ["tpuwatch: empty", "tpuwatch: warnings"]
+    assert main(["diagnose", "empty", "--json"]) == 3
+    assert [one["file"] for one in json.loads(capsys.readouterr().out)["unreadable"]] == ["empty"]
+    assert main(["diagnose", "empty", "good"]) == 0  # libtpu makes one for warnings, too
 
 
 @pytest.mark.parametrize("data", [bytes(100_000), os.urandom(1 << 20)], ids=["zeros", "random"])

@@ -249,3 +249,13 @@ def test_control_c_ends_a_command_without_a_traceback(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_help_and_version_are_words_too(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, option in ((["help"], ["--help"]), (["help", "tune"], ["tune", "--help"]), (["version"], ["--version"])):
+        printed = []
+        for arguments in (words, option):
+            with pytest.raises(SystemExit, match="0"):
+                main(arguments)
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1] != ""
