@@ -57,7 +57,7 @@ class ActionExecutor:
         if isinstance(action, actions.OnNode):
             return self._execute_on_nodes(action)
         if isinstance(action, actions.StartLaunch):
-            return f"launch {action.launch}, process {self.launch(action).pid}"
+            return f"launch {action.launch}, process {self._launch(action).pid}"
         if isinstance(action, actions.SetFault):
             self.world.faults.set(action.fault(self.world.clock.time()))
             return f"{action.method}: {_describe_fault(action)}"
@@ -109,15 +109,19 @@ class ActionExecutor:
 
     def launch(self, action: actions.StartLaunch) -> subprocess.Popen[bytes]:
         """Start a launch on this machine, and set the phase of its worker until it ends. Raises ActionFailedError."""
+        with self.world.lock:
+            process = self._launch(action)
+        self.changed()  # without the lock: what is told takes locks of its own, before the world's
+        return process
+
+    def _launch(self, action: actions.StartLaunch) -> subprocess.Popen[bytes]:
         phase = LAUNCHES[action.launch].phase if action.phase is None else action.phase
         during = Workload(WorkloadPhase(phase), self.world.clock.time()) if phase else None
-        with self.world.lock:
-            process = self.launches.start(action.launch, lambda: self._launch_ended(during))
-            if process is None:
-                raise ActionFailedError("too many launches are running; wait until some have ended")
-            if during is not None and (own := self.own) is not None:
-                own.workloads[self.scenario.worker] = during
-        self.changed()
+        process = self.launches.start(action.launch, lambda: self._launch_ended(during))
+        if process is None:
+            raise ActionFailedError("too many launches are running; wait until some have ended")
+        if during is not None and (own := self.own) is not None:
+            own.workloads[self.scenario.worker] = during
         return process
 
     def _launch_ended(self, during: Workload | None) -> None:
