@@ -206,9 +206,10 @@ def test_the_phase_of_a_launch_is_there_from_its_beginning(tmp_path: Path) -> No
 
 
 def test_what_changes_is_told_without_the_worlds_lock(stage: Stage) -> None:
+    stage.launches.pace = 100.0  # it lasts, and nobody else wants the lock
     stage.do("launch", launch="healthy")
     stage.do("hang", "train-1")
-    assert stage.changes >= 2
+    assert stage.changes == 2
     assert not stage.held
 
 
