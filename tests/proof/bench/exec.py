@@ -89,7 +89,7 @@ def _until_first(command: Sequence[str], environ: Mapping[str, str]) -> float:
 
 def _throughput(bench: Bench, environ: Mapping[str, str]) -> Iterator[Figure]:
     """Both by turns, so that whatever else the machine does befalls both."""
-    size = bench.scale.log
+    size = bench.scale.output
     out, report = (bench.scratch / name for name in ("out", "report.json"))
     writer = f"{sys.executable} -S -c '{_quoted(_WRITER)}' {size}"
     under = f"{' '.join(_TPUWATCH)} exec"
@@ -145,10 +145,10 @@ def _ending(bench: Bench, environ: Mapping[str, str]) -> float:
 
 def _memory(bench: Bench, environ: Mapping[str, str]) -> int:
     """Bytes that the process at work has taken, most, after it has copied some output."""
-    writer = f"import os\nfor _ in range({max(1, bench.scale.log >> 18)}): os.write(1, b'x' * (1 << 18))\ninput()"
+    writer = f"import os\nfor _ in range({max(1, bench.scale.output >> 18)}): os.write(1, b'x' * (1 << 18))\ninput()"
     command = [*_EXEC, sys.executable, "-S", "-c", writer]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        left = max(1, bench.scale.log >> 18) << 18
+        left = max(1, bench.scale.output >> 18) << 18
         assert process.stdout is not None
         while left:
             left -= len(os.read(process.stdout.fileno(), 1 << 20))

@@ -51,6 +51,7 @@ class Scale:
     """How much is measured: in full, where nothing else is said. Sizes are bytes."""
 
     log: int = 128 << 20  # caught up on
+    output: int = 1 << 30  # of a command under `tpuwatch exec`
     peer_log: int = 2 << 20  # the part of it that mtail is given
     kind_log: int = 32 << 20  # of each kind; four times it as well
     storm: int = 32 << 20
@@ -75,6 +76,7 @@ class Scale:
 FULL = Scale()
 SMOKE = Scale(
     log=64 << 20,
+    output=4 << 20,
     peer_log=256 << 10,
     kind_log=4 << 20,
     storm=4 << 20,
