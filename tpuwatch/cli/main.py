@@ -44,7 +44,7 @@ COMMANDS = {
     "demo": "see it at work on a simulated TPU VM",
     "completion": "print what has bash or zsh complete commands and options",
 }
-WORDS = {"help": "--help", "version": "--version"}
+_WORDS = {"help": "--help", "version": "--version"}
 _EPILOG = (
     "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, "
     "3 could not find out"
@@ -76,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if arguments and arguments[0] in WORDS:  # as people know them from other programs
-        arguments = [*arguments[1:], WORDS[arguments[0]]]
+    if arguments and arguments[0] in _WORDS:  # as people know them from other programs
+        arguments = [*arguments[1:], _WORDS[arguments[0]]]
     if arguments and arguments[0] == "restarts":
         from tpuwatch.cli import restarts
 
