@@ -29,7 +29,7 @@ class Figure:
 
     @property
     def lost(self) -> bool:
-        """Whether it is worse than half of its target: then something has been lost, whatever the machine does."""
+        """True if it is worse than half of its target: then something has been lost, whatever the machine does."""
         if self.at_least is not None:
             return self.value < self.at_least / 2
         return self.at_most is not None and self.value > 2 * self.at_most

@@ -137,7 +137,7 @@ def test_the_ledger_is_not_taken_from_a_restart_that_is_under_way(
 
 
 def alive(address: str) -> bool:
-    """Whether a daemon answers there."""
+    """True if a daemon answers there."""
     with urllib.request.urlopen(f"http://{address}/healthz", timeout=30) as answer:  # loopback
         return answer.status == 200
 

@@ -262,7 +262,7 @@ class LogParser:
         return self._continue(rules, position) or self._is_cleared(rules, position, end)
 
     def _is_cleared(self, rules: Iterable[Rule], position: int, end: int) -> bool:
-        """Whether what is said later shows that no match of `rules` at `position` counts."""
+        """True if later text shows that no match of `rules` at `position` counts."""
         start = self._buffer.line_end(position, end)
         for rule in rules:
             if rule.tentative is None or not rule.tentative.is_cleared(self._buffer.data, start, end):
@@ -474,7 +474,7 @@ class LogParser:
                     self._enough |= self._scanner.clears.get(match.rule, frozenset())
 
     def _enough_of(self, rule: Rule) -> int:
-        """How many matches of a mark are looked for in this stream; 0: all."""
+        """The number of matches of a mark that this stream looks for; 0: all."""
         return 1 if self._kind is StreamKind.LIBTPU and rule in self._scanner.of_process else rule.enough
 
     def _match_framed(self, rule: Rule, start: int, header: Header, text: bytes) -> Match | None:

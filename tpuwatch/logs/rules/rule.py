@@ -92,7 +92,7 @@ class Tentative:
     clear: bytes
 
     def is_cleared(self, text: bytes, start: int, stop: int) -> bool:
-        """Whether `clear` comes first between these positions of the stream."""
+        """True if `clear` comes first between these positions of the stream."""
         cleared = text.find(self.clear, start, stop)
         return cleared >= 0 and text.find(self.confirm, start, cleared) < 0
 

@@ -111,7 +111,7 @@ class ActionExecutor:
         """Start a launch on this machine, and set the phase of its worker until it ends. Raises ActionFailedError."""
         with self.world.lock:
             process = self._launch(action)
-        self.changed()  # without the lock: what is told takes locks of its own, before the world's
+        self.changed()  # without the lock: the simulator takes locks of its own, before the world's
         return process
 
     def _launch(self, action: actions.StartLaunch) -> subprocess.Popen[bytes]:

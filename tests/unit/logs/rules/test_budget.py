@@ -1,4 +1,4 @@
-"""How often the literals of each rule stand in logs of what goes well: each time costs more than a kilobyte of log.
+"""The literals of each rule are counted in logs of what goes well: each one costs more than a kilobyte of log.
 
 A rule that spends more than its budget fails here with the literal. Match rarer words, or let the pattern hold more of
 them: `healthy.txt` is what the choice of a literal knows of such logs, and may lack a line.
@@ -50,7 +50,7 @@ def made(pieces: Iterable[str], size: int = 1 << 17) -> bytes:
 
 
 def spent(scanner: Scanner, text: bytes) -> tuple[dict[tuple[str, str], float], float]:
-    """How often a literal that calls a rule stands in a megabyte, by rule and literal; and all together.
+    """Count the literals that call a rule, in a megabyte, by rule and literal; and all together.
 
     Left out are those of facts that are known after the first 16 KiB: the parser looks for them no more.
     """

@@ -39,7 +39,7 @@ class Stage:
         self.executor = ActionExecutor(self.world, scenario, self.launches, changed=self._changed)
 
     def _changed(self) -> None:
-        """What is told takes locks of its own, before the world's: whoever tells must not hold that."""
+        """The simulator takes locks of its own, before the world's: the caller must not hold that."""
         self.changes += 1
         self.held |= not self.others.submit(self._lock_is_free).result()
 
