@@ -1,4 +1,4 @@
-"""The speed at which a log is read, in seconds of the processor: by the daemon's pipeline, and by `tpuwatch diagnose`."""
+"""The speed at which a log is read, in seconds of the processor: by the pipeline, and by `tpuwatch diagnose`."""
 
 from __future__ import annotations
 
