@@ -35,7 +35,10 @@ def _width_of(terminal: TextIO) -> int:
 
 
 class Console:
-    """Writes wrapped and indented text; every line is flushed, so that it appears at once."""
+    """Writes wrapped and indented text; every line is flushed, so that it appears at once.
+
+    No terminal obeys the text, whoever wrote it: each character that does not print is a space.
+    """
 
     def __init__(
         self, stream: TextIO, *, colour: bool | None = None, width: int | None = None, prefix: str = ""
@@ -64,7 +67,7 @@ class Console:
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            self._write(line, style)
+            self._write(printable(line), style)
 
     def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
         """Write one line that ends at the width, with an ellipsis where text is left out."""
@@ -73,8 +76,8 @@ class Console:
         self.row(f"{' ' * indent}{shown}", style=style)
 
     def row(self, text: str, *, style: str = "") -> None:
-        """Write one line as it is, however long: a row of a table."""
-        self._write(text.rstrip(), style)
+        """Write one line, however long: a row of a table."""
+        self._write(printable(text.rstrip()), style)
 
     def _write(self, line: str, style: str) -> None:
         self.stream.write(f"{self._prefix}{self._styled(line, style)}".rstrip() + "\n")

@@ -90,3 +90,13 @@ def test_a_command_has_a_line_of_its_own_that_is_not_wrapped() -> None:
         "      and end it with",
         "        kill 7",
     ]
+
+
+@pytest.mark.parametrize("write", ["line", "row", "cut"])
+def test_no_terminal_obeys_the_text(write: str) -> None:
+    stream = io.StringIO()
+    getattr(Console(stream, colour=True, width=80), write)("tpuwatch \x1b[2J0.1\u202e\x9b31m is here", style="bold")
+    text = stream.getvalue()
+    assert text.count("\x1b") == 2  # the style's own
+    assert not {"\u202e", "\x9b"} & {*text}
+    assert "is here" in text

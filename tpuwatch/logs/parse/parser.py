@@ -263,11 +263,11 @@ class LogParser:
 
     def _is_cleared(self, rules: Iterable[Rule], position: int, end: int) -> bool:
         """True if later text shows that no match of `rules` at `position` counts."""
+        waiting = [rule.tentative for rule in rules]
+        if None in waiting:
+            return False
         start = self._buffer.line_end(position, end)
-        for rule in rules:
-            if rule.tentative is None or not rule.tentative.is_cleared(self._buffer.data, start, end):
-                return False
-        return True
+        return all(one is not None and one.is_cleared(self._buffer.data, start, end) for one in waiting)
 
     def _continue(self, rules: Iterable[Rule], position: int) -> bool:
         """Whether a hit of `rules` only continues a report."""
