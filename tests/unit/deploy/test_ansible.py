@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import tomli
 import yaml
@@ -35,3 +41,25 @@ def test_each_host_gets_its_configuration_and_the_files_that_it_names(name: str)
     assert (secret["group"], secret["mode"]) == ("tpuwatch", "0640")
     hosts = (ANSIBLE / "inventory.ini").read_text(encoding="utf-8")
     assert f"tpuwatch_config={name} tpuwatch_tls=" in hosts
+
+
+@pytest.mark.slow  # it starts the command three times
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        ("[cloud]\nenabled = false\n", True),
+        ('[cloud]\nenabled = false\n[restart]\nmode = "act"\n', True),  # a warning: it has no effect
+        ("[cloud]\nenabeld = false\n", False),
+    ],
+)
+def test_a_configuration_is_refused_if_it_is_wrong_and_not_for_a_warning(
+    tmp_path: Path, text: str, *, taken: bool
+) -> None:
+    (play,) = yaml.safe_load((ANSIBLE / "playbook.yml").read_text(encoding="utf-8"))
+    (check,) = {
+        copy["validate"] for task in play["tasks"] if "validate" in (copy := task.get("ansible.builtin.copy", {}))
+    }
+    (tmp_path / "config.toml").write_text(text)
+    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(shlex.split(check % (tmp_path / "config.toml")), env=environ, check=False)
+    assert (done.returncode == 0) == taken
