@@ -98,6 +98,7 @@ class Daemon:
             self._progress_service = self._new_progress()
             self._connect()
             self._file_problems: list[str] = []  # of certificate and tokens
+            self._address_problem = ""  # a sentence, while the address could not be written
             self._view = DaemonView(self._store, self._logs.catalogue, clock, self._status(), self._config.peers)
             self._http = self._serve(self._config, Access(self._config.http))
             undo.pop_all()
@@ -206,6 +207,8 @@ class Daemon:
         if now >= self._next_status:
             self._next_status = now + STATUS_SECONDS
             self._look_at_certificate()
+            if self._address_problem:
+                self._announce()
             self._logs.on_host(self._node.signals.snapshot.host)
             if (answer := self._logs.new_answer()) is not None:
                 self._node.signals.post_logs(answer)
@@ -244,7 +247,7 @@ class Daemon:
             problems=problems,
             notices=[
                 *self._store.notices,
-                *filter(None, [self._config_error, self._logs.watch_problem]),
+                *filter(None, [self._config_error, self._logs.watch_problem, self._address_problem]),
                 *self._file_problems,
                 *self._logs.notices(),
                 *self._node.problems(),
@@ -445,7 +448,12 @@ class Daemon:
             new.chmod(0o644)  # who may ask the daemon may know where
             new.replace(path)
         except OSError as error:
-            _log.warning("The address %s is not written to %s: %s", self.url, path, error.strerror)
+            problem = f"The address {self.url} is not written to {path}: {error.strerror}. It is tried again."
+            if problem != self._address_problem:
+                _log.warning("%s", problem)
+            self._address_problem = problem
+        else:
+            self._address_problem = ""
 
     def _followed(self) -> str:
         return ", ".join(map(str, [*self._config.logs.paths, *self._config.logs.job_paths])) or "nothing"

@@ -22,6 +22,7 @@ from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.ingest import service
 from tpuwatch.launches.tracker import Origin
 from tpuwatch.logs.tail.fs_events import EXHAUSTED_SECONDS
+from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.restart.service import RestartService
 from tpuwatch.web import Access, HttpServer
 
@@ -179,6 +180,29 @@ def test_a_reload_to_a_port_that_another_has_leaves_the_address(site: Site, monk
     assert calls == [3]
     assert "Cannot listen" in site.daemon._config_error
     assert alive(f"{host}:{port}")
+
+
+def test_an_address_that_could_not_be_written_is_written_later(
+    site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    place = site.root / "state" / ADDRESS_FILE
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_text", full)
+        site.daemon._announce()
+        for _ in range(3):
+            site.clock.advance(module.STATUS_SECONDS)
+            site.daemon.turn()
+    assert not place.exists()
+    assert caplog.text.count("No space left on device") == 1  # said once
+    assert any("No space left" in notice for notice in site.daemon._view.status().notices)
+    site.clock.advance(module.STATUS_SECONDS)
+    site.daemon.turn()
+    host, port = site.daemon._http.address
+    assert place.read_text() == f"{host}:{port}\n"
+    assert not any("No space left" in notice for notice in site.daemon._view.status().notices)
 
 
 def test_settings_in_vain_are_logged(
