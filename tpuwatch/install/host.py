@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import re
 import stat
 import subprocess
+import sys
 import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +18,7 @@ from tpuwatch.core import InstallError
 from tpuwatch.install.units import SERVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+@:-]+")  # what a unit takes as it is
 _RUN_SECONDS: Final = 180.0  # the unit's TimeoutStartSec, with some room
@@ -25,6 +28,24 @@ _VENV: Final = "`sudo python3 -m venv /opt/tpuwatch`, install tpuwatch with /opt
 def _program() -> Path:
     """The `tpuwatch` command of the Python that runs this."""
     return Path(sysconfig.get_path("scripts")) / "tpuwatch"
+
+
+def _code() -> tuple[Path, ...]:
+    """The interpreter that runs this, as it is called and as it is, and the directories of all that it imports."""
+    import tpuwatch
+
+    interpreter = Path(sys.executable)
+    libraries = (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return tuple(dict.fromkeys((interpreter, interpreter.resolve(), *libraries, Path(tpuwatch.__file__).parent)))
+
+
+def _has_members(group: int) -> bool:
+    """True if any user but root is in the group: what it may write others may."""
+    users = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid}
+    try:
+        return bool(users.union(grp.getgrgid(group).gr_mem).difference({"root"}))
+    except KeyError:  # whoever gets the number
+        return True
 
 
 def _run(*command: str) -> str:
@@ -49,6 +70,8 @@ class InstallHost:
     run: Callable[..., str] = _run
     is_root: bool = field(default_factory=lambda: os.geteuid() == 0)
     trusted_uids: frozenset[int] = frozenset({0})
+    code: tuple[Path, ...] = field(default_factory=_code)
+    has_members: Callable[[int], bool] = _has_members
 
     def path(self, place: str) -> Path:
         """Where a file of the machine is."""
@@ -60,18 +83,41 @@ class InstallHost:
             raise InstallError(f"{self.program} has characters that have a meaning in units; {_VENV}")
         if not self.program.is_file():
             raise InstallError(f"there is no {self.program}; install the package with this Python's pip")
-        for path in (self.program, *self.program.parents):
-            entry = path.stat()
+        for path in self.program.parents:
             # uv marks its environments as a cache too; what matters is a cache that an environment lies in.
             if len(path.parts) < len(self.program.parts) - 2 and (path / "CACHEDIR.TAG").is_file():
                 raise InstallError(f"{self.program} is in a cache, {path}, which may be emptied; {_VENV}")
-            world_writable = entry.st_mode & stat.S_IWOTH and not entry.st_mode & stat.S_ISVTX
-            if entry.st_uid not in self.trusted_uids or world_writable:
-                who = "everybody" if world_writable else f"user {entry.st_uid}"
+        for path in self._places():
+            if who := self._may_change(path):
                 raise InstallError(
                     f"{path} can be changed by {who}, and so could what the service runs with the right to read every "
                     f"file; {_VENV}"
                 )
+
+    def _places(self) -> Iterator[Path]:
+        """Each file and directory by which what the service runs could be changed."""
+        seen = set[Path]()
+        for place in (self.program, self.program.resolve(), *self.code):
+            yield from (path for path in (place, *place.parents) if path not in seen)
+            seen.update((place, *place.parents))
+            for directory, directories, files in os.walk(place):
+                yield from (Path(directory, name) for name in (*directories, *files))
+
+    def _may_change(self, path: Path) -> str:
+        """The others who may change a file or what is in a directory; "" if there are none."""
+        try:
+            entry = path.lstat()
+        except OSError:  # it has just gone
+            return ""
+        if entry.st_uid not in self.trusted_uids:
+            return f"user {entry.st_uid}"
+        if stat.S_ISLNK(entry.st_mode) or entry.st_mode & stat.S_ISVTX:  # as /tmp: only the owner may replace a file
+            return ""
+        if entry.st_mode & stat.S_IWOTH:
+            return "everybody"
+        if entry.st_mode & stat.S_IWGRP and entry.st_gid and self.has_members(entry.st_gid):
+            return f"group {entry.st_gid}"
+        return ""
 
     def require_systemd(self) -> None:
         """Raises InstallError where units cannot be installed."""

@@ -26,8 +26,17 @@ class FakeHost:
         (self.root / "run/systemd/system").mkdir(parents=True)
         self.commands: list[str] = []
         self.failing: dict[str, str] = {}
+        self.package = directory / "venv" / "lib" / "tpuwatch"
+        self.package.mkdir(parents=True)
+        (self.package / "__init__.py").touch()
         self.host = InstallHost(
-            self.root, self.program, self._run, is_root=True, trusted_uids=frozenset({0, os.geteuid()})
+            self.root,
+            self.program,
+            self._run,
+            is_root=True,
+            trusted_uids=frozenset({0, os.geteuid()}),
+            code=(self.package.parent,),
+            has_members=lambda _: False,
         )
 
     def _run(self, *command: str) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+import tpuwatch
 from tests.unit.install.fake_host import FakeHost
 from tpuwatch.core import InstallError
 from tpuwatch.install import InstallHost
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -62,6 +62,35 @@ def test_what_others_can_change_does_not_become_a_service(fake: FakeHost) -> Non
     assert f"{fake.program.parent} can be changed by everybody" in refusal(fake.host)
     fake.program.parent.chmod(0o1777)  # as /tmp: nobody may replace what is another's
     fake.host.require_program()
+
+
+def test_what_the_program_imports_is_looked_at_too(fake: FakeHost) -> None:
+    module = fake.package / "__init__.py"
+    for path in (module, fake.package, fake.package.parent):
+        mode = path.stat().st_mode
+        path.chmod(0o777)
+        assert f"{path} can be changed by everybody" in refusal(fake.host)
+        path.chmod(mode)
+    fake.host.require_program()
+    if os.geteuid() == 0:
+        os.chown(module, 4711, -1)
+        assert f"{module} can be changed by user 4711" in refusal(fake.host)
+
+
+def test_a_group_that_has_members_can_change_what_it_may_write(fake: FakeHost) -> None:
+    place = fake.program.parent
+    if os.geteuid() == 0:
+        os.chown(place, -1, 4711)
+    place.chmod(0o775)
+    fake.host.require_program()  # as Debian's /usr/local, whose group has none
+    assert f"{place} can be changed by group " in refusal(replace(fake.host, has_members=lambda _: True))
+
+
+def test_the_code_of_this_interpreter_is_found() -> None:
+    code = InstallHost().code
+    assert Path(sys.executable) in code
+    assert Path(pytest.__file__).parents[1] in code
+    assert Path(tpuwatch.__file__).parent in code
 
 
 def test_an_environment_in_a_cache_does_not_last(fake: FakeHost) -> None:
