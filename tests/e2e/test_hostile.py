@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.daemon_process import DaemonProcess, libtpu_name
+from tests.e2e.daemon_process import DaemonProcess, libtpu_name, wait_for
 from tests.unit.daemon.test_daemon_reload import Site, site
 from tests.unit.ingest.test_ingest import Machine, machine
 from tests.unit.store.make import event
@@ -168,6 +168,7 @@ def test_impossible_numbers_that_an_earlier_version_stored_break_no_view(
         (shown,) = daemon.api("launches")["launches"]
         assert (shown["init_seconds"], shown["premapped_bytes"], shown["outcome"]) == (None, None, "slow")
         monkeypatch.setenv("TPUWATCH_CONFIG", str(daemon.config))
+        wait_for(lambda: daemon.api("status")["judged"], "the first verdict")
         for command in (["events"], ["events", "--json"], ["status"], ["status", "--json"]):
             assert main(command) in (0, 1)
         printed = capfd.readouterr().out
@@ -198,6 +199,7 @@ def test_no_view_executes_the_text_that_it_shows(
         assert "passwd" not in metrics
         assert "TESTEVENT" not in metrics
         monkeypatch.setenv("TPUWATCH_CONFIG", str(daemon.config))
+        wait_for(lambda: daemon.api("status")["judged"], "the first verdict")
         for command in (["events"], ["events", "--json"], ["status"], ["status", "--json"]):
             assert main(command) in (0, 1)
         printed = capfd.readouterr()
