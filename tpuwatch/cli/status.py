@@ -49,7 +49,7 @@ def _run(args: argparse.Namespace, address: DaemonAddress) -> int:
         _print(args, str(address), status, findings, nodes, launches)
     if any(status["problem_counts"].values()):
         return 1
-    return 0 if status.get("judged", True) else 3
+    return 0 if status["judged"] else 3
 
 
 def _print(

@@ -66,7 +66,7 @@ def _print_head(console: Console, subject: str, result: Mapping[str, Any]) -> No
     if result["fits"] is False:
         console.line("It does not fit in the HBM.", indent=3, style="red")
     for one in result["corrected"]:
-        console.line(printable(one), indent=3, hang=2, style="dim")
+        console.line(one, indent=3, hang=2, style="dim")
     for one in result["not_compiled"]:
         reason = printable(one["reason"].splitlines()[0], 120)
         console.line(f"{capital(one['change'])} could not be tried: {reason}", indent=3, hang=2, style="dim")
@@ -103,8 +103,8 @@ def _size(size: float) -> str:
 def _print_one(console: Console, one: Mapping[str, Any], place: int) -> None:
     gain = f", up to {one['gain']:.0%}" if one["gain"] >= _LEAST_SHOWN else ""
     console.line(f"{place}. {one['id']} ({one['of']}{gain})", style="bold yellow")
-    console.line(printable(one["number"]), indent=3, hang=2)
-    console.line(printable(one["reason"]), indent=3, hang=2)
+    console.line(one["number"], indent=3, hang=2)
+    console.line(one["reason"], indent=3, hang=2)
     print_text(console, one["change"], indent=3, hang=2, style="bold")
     if one["place"]:
         console.line(f"{printable(one['place']['file'])}, line {one['place']['line']}", indent=3, style="dim")

@@ -59,7 +59,7 @@ class Console:
     def line(self, text: str = "", *, style: str = "", indent: int = 0, hang: int = 0) -> None:
         """Write text, wrapped to the width; continuation lines are indented by `hang` more. Words are not broken."""
         lines = textwrap.wrap(
-            text,
+            printable(text),
             self.width,
             initial_indent=" " * indent,
             subsequent_indent=" " * (indent + hang),
@@ -67,7 +67,7 @@ class Console:
             break_on_hyphens=False,
         )
         for line in lines or [""]:
-            self._write(printable(line), style)
+            self._write(line, style)
 
     def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
         """Write one line that ends at the width, with an ellipsis where text is left out."""

@@ -25,9 +25,9 @@ def print_finding(console: Console, finding: Mapping[str, Any], *, number: int) 
     """A finding: its cause, numbers, place and remedy."""
     times = f", {finding['count']} times" if finding["count"] > 1 else ""
     console.line(f"{number}. {finding['cause']}{times}", style="bold red")
-    console.line(printable(finding["summary"]), indent=3)
+    console.line(finding["summary"], indent=3)
     for fact in facts(finding["details"], finding["summary"]):
-        console.line(printable(fact), indent=3, hang=2, style="dim")
+        console.line(fact, indent=3, hang=2, style="dim")
     _print_place(console, finding)
     print_remedy(console, finding, indent=3)
 
@@ -48,7 +48,7 @@ def print_remedy(console: Console, finding: Mapping[str, Any], *, indent: int, t
     for number, step in enumerate(finding["remedy"], 1):
         print_text(console, f"{number}. {step['do']}", indent=indent, hang=3)
         if step["source"]:
-            console.line(printable(step["source"]), indent=indent + 3, style="dim")
+            console.line(step["source"], indent=indent + 3, style="dim")
 
 
 def describe_launch(launch: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import format_age, format_seconds, format_size, format_time, printable
+from tpuwatch.core import format_age, format_seconds, format_size, format_time
 from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, tone, verdict_words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
@@ -51,13 +51,13 @@ def print_node(
         console.line("Why:", indent=3, style="bold")
     for reason in node["reasons"]:
         age = f", {_age(reason['at_epoch'], now)}" if reason["at_epoch"] is not None else ""
-        console.line(printable(f"- {reason['text']} ({_origin(reason)}{age})"), indent=3, hang=2)
+        console.line(f"- {reason['text']} ({_origin(reason)}{age})", indent=3, hang=2)
     for contradiction in node["contradictions"]:
-        console.line(printable(f"But: {contradiction}"), indent=3, hang=5, style="yellow")
+        console.line(f"But: {contradiction}", indent=3, hang=5, style="yellow")
     for missing in node["missing"]:
         if any(beginning in missing for beginning in printed):
             continue
-        console.line(printable(f"Not known: {missing}"), indent=3, hang=2, style="dim")
+        console.line(f"Not known: {missing}", indent=3, hang=2, style="dim")
     if node["remedy"]:
         aim = "" if node["action"] == Action.NONE.value else f" ({node['action']})"
         print_remedy(console, node, indent=3, title=f"What to do{aim}")
@@ -70,7 +70,7 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
     _print_verdict(console, node, now)
     if tone(node["verdict"]) in ("bad", "warn"):
         if node["reasons"]:
-            console.cut(printable(f"Why: {node['reasons'][0]['text']}"), indent=3)
+            console.cut(f"Why: {node['reasons'][0]['text']}", indent=3)
         if node["remedy"]:
             print_text(console, f"Do: {node['remedy'][0]['do']}", indent=3, hang=4)
         elif is_bad(node["verdict"]):
@@ -81,8 +81,8 @@ def _print_verdict(console: Console, node: Mapping[str, Any], now: float) -> Non
     verdict = node["verdict"]
     since = f" since {_when(node['since_epoch'], now)}" if node["since"] else ""
     headline = f"{_name(node)}: {verdict_words(verdict, node.get('kind'))}{since} ({node['confidence']})"
-    console.line(printable(headline), style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
-    console.line(printable(node["summary"]), indent=3)
+    console.line(headline, style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
+    console.line(node["summary"], indent=3)
 
 
 def _origin(reason: Mapping[str, Any]) -> str:
@@ -95,7 +95,7 @@ def print_machine(console: Console, status: Mapping[str, Any]) -> None:
     """The identity of this machine with the source of each value, its chips, their holders, and failing signals."""
     now = status["now_epoch"]
     for line in [*_identity(status.get("identity")), *_chips(status.get("runtime")), *_holders(status, now)]:
-        console.line(printable(line), indent=3, hang=2, style="dim")
+        console.line(line, indent=3, hang=2, style="dim")
     for signal in _failed(status.get("signals", ())):
         text = f"{signal['name']}: {signal['detail']}{_last_answer(signal, now)}"
         print_text(console, text, indent=3, hang=2, style="yellow")

@@ -107,12 +107,12 @@ def _print_devices(console: Console, trial: Mapping[str, Any]) -> None:
 
 def _print_refusal(console: Console, result: Mapping[str, Any]) -> None:
     for finding in result["findings"]:
-        console.line(printable(finding["summary"]), indent=3)
+        console.line(finding["summary"], indent=3)
         for fact in facts(finding["details"], finding["summary"]):
-            console.line(printable(fact), indent=3, hang=2, style="dim")
+            console.line(fact, indent=3, hang=2, style="dim")
         print_remedy(console, finding, indent=3)
     if not result["findings"]:
-        console.line(printable(result["trial"]["message"].splitlines()[0]), indent=3)
+        console.line(result["trial"]["message"].splitlines()[0], indent=3)
     _print_devices(console, result["trial"])
 
 

@@ -31,9 +31,9 @@ def print_probe(console: Console, document: Mapping[str, Any]) -> None:
     """The verdict, why, what was done where with its seconds, and what to do."""
     verdict = document["verdict"]
     console.line(f"{_WORDS[verdict]} ({verdict}).", style=f"bold {_STYLES.get(verdict, 'red')}")
-    console.line(printable(document["summary"]), indent=3)
+    console.line(document["summary"], indent=3)
     for difference in document["differences"][:_SHOWN_DIFFERENCES]:
-        console.line(printable(difference["what"]), indent=5, style="dim")
+        console.line(difference["what"], indent=5, style="dim")
     for attempt in document["attempts"]:
         console.line()
         _print_attempt(console, attempt)
@@ -63,7 +63,7 @@ def _print_attempt(console: Console, attempt: Mapping[str, Any]) -> None:
         printable(problem["message"].strip().splitlines()[0] if problem["message"].strip() else "", 400), indent=3
     )
     for finding in attempt["findings"][:_SHOWN_FINDINGS]:
-        console.line(printable(f"{finding['cause']}: {finding['summary']}"), indent=3)
+        console.line(f"{finding['cause']}: {finding['summary']}", indent=3)
     if not attempt["ended"]:
         console.line("Its process cannot be ended: a call in the kernel has blocked it.", indent=3)
     if not attempt["findings"]:

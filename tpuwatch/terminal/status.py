@@ -57,7 +57,7 @@ def print_whole_status(
         f"tpuwatch {status['version']} at http://{address}/, up since {format_time(status['started_epoch'])}",
         style="dim",
     )
-    console.line(printable(status["state"]), style="dim")
+    console.line(status["state"], style="dim")
     console.line()
     if status["node"]:
         print_node(console, status["node"], status["now_epoch"], signals=status["signals"])
@@ -81,7 +81,7 @@ def print_headline(console: Console, status: Mapping[str, Any]) -> None:
     wrong = any(status["problem_counts"].values())
     well = status["judged"] and not status["unknown_nodes"]
     style = "red" if wrong else "green" if well else "yellow"
-    console.line(printable(status["headline"]), style=f"bold {style}")
+    console.line(status["headline"], style=f"bold {style}")
     for line in [*status["not_ready"], *status["notices"], *status["restarts"]]:
         print_text(console, line, style="yellow")
 
@@ -91,7 +91,7 @@ def _print_training(console: Console, status: Mapping[str, Any], limit: int) -> 
     loops = status.get("training", ())
     for loop in loops[:limit]:
         style = "yellow" if loop["faults"] else "dim"
-        console.line(printable(f"Training: {loop['sentence']}"), indent=3, hang=2, style=style)
+        console.line(f"Training: {loop['sentence']}", indent=3, hang=2, style=style)
 
 
 def print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:
@@ -108,7 +108,7 @@ def print_brief_finding(console: Console, finding: Mapping[str, Any], now: float
     """A finding in one line, and the first thing to do."""
     times = f"{finding['count']} times, last " if finding["count"] > 1 else ""
     text = f"{finding['cause']} ({times}{format_age(now - finding['seen_epoch'])} ago): {finding['summary']}"
-    console.cut(printable(text), style="red")
+    console.cut(text, style="red")
     if finding["remedy"]:
         print_text(console, f"Do: {finding['remedy'][0]['do']}", indent=3, hang=4)
 

@@ -68,7 +68,7 @@ def print_chips(console: Console, documents: Mapping[str, Any]) -> None:
         _print_chip(console, chip, words.rjust(size), bar)
     holders = status["host"]["holders"] if status["host"] else []
     for holder in holders[:_MAX_HOLDERS]:
-        console.cut(printable(f"Held by process {holder['pid']} of {holder['user']}: {holder['command']}"), style="dim")
+        console.cut(f"Held by process {holder['pid']} of {holder['user']}: {holder['command']}", style="dim")
     if len(holders) > _MAX_HOLDERS:
         console.line(f"and by {len(holders) - _MAX_HOLDERS} more processes", style="dim")
 

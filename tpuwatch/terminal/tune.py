@@ -127,11 +127,11 @@ def print_prune(console: Console, result: PruneResult, *, dry_run: bool) -> None
     if len(result.removed) > _MAX_FILES:
         console.line(f"… and {len(result.removed) - _MAX_FILES} more", style="dim")
     for old in result.spared[:_MAX_FILES]:
-        console.line(printable(f"spared {old.path}: {old.spared.value if old.spared else ''}"), style="dim", hang=2)
+        console.line(f"spared {old.path}: {old.spared.value if old.spared else ''}", style="dim", hang=2)
     if len(result.spared) > _MAX_FILES:
         console.line(f"… and {len(result.spared) - _MAX_FILES} more spared", style="dim")
     for problem in result.problems:
-        console.line(printable(problem), style="yellow")
+        console.line(problem, style="yellow")
     console.line(result.summary().replace("Removed", "Would remove") if dry_run else result.summary())
 
 
@@ -189,7 +189,7 @@ _OUTCOMES: Final = {
 
 
 def _print(console: Console, text: str, *, style: str = "", indent: int = _INDENT, hang: int = 0) -> None:
-    console.line(printable(text), style=style, indent=indent, hang=hang)
+    console.line(text, style=style, indent=indent, hang=hang)
 
 
 def _section(console: Console, title: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import format_age, format_time, printable
+from tpuwatch.core import format_age, format_time
 from tpuwatch.terminal import STYLES, Lines, print_node
 from tpuwatch.top.parts import screen_lines
 from tpuwatch.top.rows import ORDERS, Row, merged, silent, wanted
@@ -179,7 +179,7 @@ class TopView:
             return []
         row = self._rows[self._place()]
         console = Lines(width)
-        console.line(printable(f"{row.name}: {row.summary}"))
+        console.line(f"{row.name}: {row.summary}")
         return [Line((("bold", cut(text, width)),)) for _, text in console.lines[:2]]
 
     def _head(self, title: str, readings: Sequence[Reading], width: int) -> Line:
