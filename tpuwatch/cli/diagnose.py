@@ -13,13 +13,13 @@ from tpuwatch.cli import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tpuwatch.core import TpuwatchError
     from tpuwatch.diagnose import RecognisedRecord
     from tpuwatch.launches import LaunchTracker
     from tpuwatch.logs import Catalogue, LogParser, Match, Scanner
-    from tpuwatch.model import Finding, Launch
+    from tpuwatch.model import Finding, Launch, TunePlan
 
 _PROSE_BYTES = 256 << 10  # nobody writes longer texts; to search a log for what people write takes twice as long
 _EMPTY = "{} is empty: name the log of the launch, or paste what the job printed"
@@ -67,9 +67,9 @@ def _run(args: argparse.Namespace) -> int:
     unreadable: dict[str, TpuwatchError] = {}  # by the file's name
     findings = fold(_read_all(files, _Scanners(catalogue), tracker, unreadable))
     if any(finding.cause is Cause.PREMAPPED_EXHAUSTED for finding in findings):
-        from tpuwatch.tune import with_sizes_of
+        from tpuwatch.tune import with_sizes
 
-        findings = with_sizes_of(findings, tracker.latest()[::-1])
+        findings = with_sizes(findings, tracker.latest()[::-1], *_decided_here())
     if findings or args.json or len(unreadable) < len(set(files)):  # else nothing is known
         _print(findings, tracker.latest(), unreadable, as_json=args.json)
     for error in unreadable.values():
@@ -77,6 +77,28 @@ def _run(args: argparse.Namespace) -> int:
     if unreadable:
         return 3
     return 1 if args.exit_code and findings else 0
+
+
+def _decided_here() -> tuple[Sequence[Launch], list[TunePlan]]:
+    """The launches that this machine knows, the newest first, and the plans that stand on it; none where that cannot be
+    looked at: a text may be of any machine, and is diagnosed all the same.
+    """
+    from tpuwatch.config import read_config
+    from tpuwatch.core import TpuwatchError
+    from tpuwatch.tune import plan_directory, standing_plans
+
+    try:
+        directory = plan_directory(read_config(None, os.environ).tune_dir, os.environ)
+        plans = standing_plans(directory)
+        if not plans:
+            return (), []
+        from tpuwatch.cli.tune import launch_history
+        from tpuwatch.config import load_config
+
+        known = launch_history(load_config(None, os.environ), directory).launches
+    except TpuwatchError:
+        return (), []
+    return sorted(known, key=lambda one: -one.started), plans
 
 
 def _read_all(

@@ -52,7 +52,13 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         args.misused("there is no command; give it after --")
     prepared = prepare_run(
-        args.workload, os.environ, time.time(), config=args.config, tune=not args.no_tune, kind=args.kind
+        args.workload,
+        os.environ,
+        time.time(),
+        config=args.config,
+        tune=not args.no_tune,
+        kind=args.kind,
+        command=command,
     )
     if args.dry_run:
         _show(prepared, command)

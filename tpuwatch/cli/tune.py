@@ -97,7 +97,7 @@ def _next_launch(args: argparse.Namespace, config: Config) -> int:
 
     now, environ = SystemClock().time(), os.environ
     directory = plan_directory(config.tune_dir, environ)
-    history = _history(config, directory)
+    history = launch_history(config, directory)
     changes = [reset(args.workload, directory, history, now, dry_run=args.dry_run)] if args.reset else []
     forgotten = {args.workload: now} if args.reset else {}
     outlooks = look_ahead(TuneContext(config, directory, environ, now), history, args.workload, forgotten)
@@ -122,7 +122,8 @@ def _next_launch(args: argparse.Namespace, config: Config) -> int:
     return int(any(outlook.is_wrong for outlook in outlooks))
 
 
-def _history(config: Config, directory: Path) -> History:
+def launch_history(config: Config, directory: Path) -> History:
+    """This machine's launches, from the store, the daemon or the tune directory. Raises TuneError."""
     from tpuwatch.tune import read_history
     from tpuwatch.web import ask_daemon, daemon_address
 

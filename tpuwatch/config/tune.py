@@ -43,8 +43,8 @@ class TuneConfig(Section):
         default=25.0,
         ge=1,
         le=90,
-        description="The largest premapped buffer, as a share of the memory that is available on the host. It is "
-        "pinned, and the input pipeline has to do without it.",
+        description="The largest premapped buffer, as a share of the host's memory, or of what a cgroup leaves of it. "
+        "It is pinned, and the input pipeline has to do without it.",
     )
     headroom_percent: Percent = Field(
         default=25.0, ge=0, le=400, description="What is added to the need that a failed transfer showed."

@@ -70,7 +70,7 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
         except TpuwatchError as error:
             trouble = f"{error}."
     if waits:
-        print_cause(with_decision(end, launches, plan))
+        print_cause(with_decision(end, launches, plan, prepared.command))
     if prepared.usable_config and not prepared.own:
         trouble = trouble or config_trouble(config)
     lines = tuning_lines(prepared, plan)
@@ -225,20 +225,24 @@ def await_answer(prepared: PreparedRun, launches: Sequence[Launch]) -> TunePlan 
     until = time.monotonic() + _DAEMON_SECONDS
     while time.monotonic() < until and not foreground.asked_to_end():
         plan = decided_since(prepared)
-        if plan is not None and _remedy((), launches, plan):
+        if plan is not None and _remedy((), launches, plan, ()):
             return plan
         time.sleep(_LOOK_SECONDS)
     return None
 
 
-def with_decision(end: RunResult, launches: Sequence[Launch], plan: TunePlan | None) -> RunResult:
+def with_decision(
+    end: RunResult, launches: Sequence[Launch], plan: TunePlan | None, command: Sequence[str]
+) -> RunResult:
     """The result with what is decided as the remedy of a buffer that had no room."""
     if plan is None or end.found is None:
         return end
     findings = [
         {
             **one,
-            "remedy": [asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan)],
+            "remedy": [
+                asdict(step) for step in _remedy([Remedy(**step) for step in one["remedy"]], launches, plan, command)
+            ],
         }
         if one["cause"] == Cause.PREMAPPED_EXHAUSTED.value
         else one
@@ -247,13 +251,17 @@ def with_decision(end: RunResult, launches: Sequence[Launch], plan: TunePlan | N
     return replace(end, found={**end.found, "findings": findings})
 
 
-def _remedy(remedy: Sequence[Remedy], launches: Sequence[Launch], plan: TunePlan) -> tuple[Remedy, ...]:
+def _remedy(
+    remedy: Sequence[Remedy], launches: Sequence[Launch], plan: TunePlan, command: Sequence[str]
+) -> tuple[Remedy, ...]:
+    import shlex
+
     from tpuwatch.tune import exec_words, with_size
 
     failed = next((launch for launch in reversed(launches) if launch.premapped_failures), None)
     if failed is None:
         return tuple(remedy)
-    return with_size(remedy, failed, plan.decision, exec_words(plan.workload))
+    return with_size(remedy, failed, plan.decision, exec_words(plan.workload, shlex.join(command) or "COMMAND"))
 
 
 def needs_decision(launches: Sequence[Launch]) -> bool:

@@ -11,7 +11,7 @@ from tpuwatch.model import KIND_VARIABLE, LAUNCH_VARIABLE, SET_VARIABLE, SIZE, W
 from tpuwatch.tune import LaunchEnvironment, launch_marks, own_directory, plan_directory, prepare, workload_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tpuwatch.config import StartConfig
@@ -32,6 +32,7 @@ class PreparedRun(NamedTuple):  # in a fifth of the time that a dataclass takes 
     directory: Path | None  # the tune directory; None where there is none
     own: bool  # whether that is the user's own, so that the daemon does not decide
     notes: tuple[str, ...]  # sentences for the operator
+    command: Sequence[str] = ()
     usable_config: bool = True  # False: the configuration could not be read, which a note says
 
 
@@ -43,8 +44,9 @@ def prepare_run(
     config: Path | None,
     tune: bool = True,
     kind: str | None = None,
+    command: Sequence[str] = (),
 ) -> PreparedRun:
-    """Prepare the environment. `now`: seconds since the epoch. `kind`: of the workload, if it is given.
+    """Prepare the environment of a command. `now`: seconds since the epoch. `kind`: of the workload, if it is given.
 
     A configuration that cannot be used is a note: the command runs all the same. Raises TuneError for a name that is
     none.
@@ -75,7 +77,7 @@ def prepare_run(
         whole.setdefault(SOCKET_VARIABLE, str(start.socket))
     own = directory is not None and directory == _own(environ)
     return PreparedRun(
-        launch, workload, whole, given, plan, directory, own, tuple(notes), usable_config=not start.trouble
+        launch, workload, whole, given, plan, directory, own, tuple(notes), command, usable_config=not start.trouble
     )
 
 

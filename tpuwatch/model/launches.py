@@ -69,7 +69,7 @@ class Launch:
         if self.outcome not in CAME_UP:
             return ""
         if self.faults:
-            return min(self.faults, key=lambda cause: self.faults[cause])
+            return min(self.faults, key=lambda cause: (self.faults[cause], cause))
         if self.cause is not None:
             return self.cause.value
         return "" if self.exit_status in _ENDED_WELL else f"exit status {self.exit_status}"

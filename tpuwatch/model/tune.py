@@ -62,8 +62,7 @@ class TuneHost:
 
     generation: str = ""  # "v5e", "v5p", "v6e", "7x", "v4" …; empty: not known
     total_bytes: int | None = None  # memory of the machine, or of the cgroup's limit
-    available_bytes: int | None = None  # what a new launch could take now: MemAvailable, cgroups counted in
-    taken_bytes: int = 0  # premapped buffers of launches that run now beside it
+    taken_bytes: int = 0  # premapped buffers, which are pinned, of launches that run now beside it
     bare: bool = False  # launches that set no size had no buffer, which counts where the generation is not known
 
     @property
@@ -79,7 +78,7 @@ class Bounds:
 
     min_bytes: int = 256 << 20
     max_bytes: int = 64 << 30
-    memory_share: float = 0.25  # of the memory that is available, the largest buffer
+    memory_share: float = 0.25  # of the host's memory, the largest buffer
     init_seconds: float = 15.0  # a launch that takes longer is slow
     headroom: float = 0.25  # on top of what a failure showed to be needed
     window: int = 50  # the latest runs of the workload that are looked at, of one process or several each
@@ -127,7 +126,7 @@ class SizeDecision:
     trial: bool = False  # the next launch is the first with this size
     conflict: str = ""  # a need that no size meets together with another, in one sentence
     need_bytes: int | None = None  # the largest that any failure in the window showed
-    ceiling_bytes: int | None = None  # the largest buffer that bounds and memory allow now
+    ceiling_bytes: int | None = None  # the largest buffer that bounds and memory allow
     fast_bytes: int | None = None  # the largest that still initialises in time, by the fit
     fit: Fit | None = None
     advice: tuple[Advice, ...] = ()

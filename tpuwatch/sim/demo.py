@@ -57,9 +57,9 @@ class Demo:
         self.console.line("tpuwatch demo: the real daemon and commands, on a simulated TPU VM and cloud", style="bold")
         self.machine.start_daemon()
         scenes: tuple[Scene, ...] = (*TUNING, *RESTARTING)
-        if (available := read_host().available_bytes or 0) < MEMORY_BYTES:
+        if (memory := read_host().total_bytes or 0) < MEMORY_BYTES:
             self._line(
-                f"Tuning is left out: this machine has {format_size(available)} of memory available, and a buffer of "
+                f"Tuning is left out: this machine has {format_size(memory)} of memory, and a buffer of "
                 f"the size that would be shown takes a machine with {format_size(MEMORY_BYTES)}.",
                 style="yellow",
             )

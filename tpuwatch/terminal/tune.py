@@ -263,11 +263,11 @@ def _bounds(decision: SizeDecision, host: TuneHost, bounds: Bounds) -> Iterator[
     yield f"Configured: {format_size(bounds.min_bytes)} to {format_size(bounds.max_bytes)}" + (
         ", powers of two." if bounds.power_of_two else "."
     )
-    if host.available_bytes is None:
-        yield "How much memory is available is not known."
+    if host.total_bytes is None:
+        yield "How much memory the host has is not known."
     else:
-        share = f"{bounds.memory_share * 100:g} % of {format_size(host.available_bytes)} that are available"
-        taken = f", {format_size(host.taken_bytes)} taken by other launches" if host.taken_bytes else ""
+        share = f"{bounds.memory_share * 100:g} % of the host's {format_size(host.total_bytes)}"
+        taken = f", less {format_size(host.taken_bytes)} of other launches' buffers" if host.taken_bytes else ""
         yield f"Memory: {share}{taken}."
     if decision.ceiling_bytes is not None:
         yield f"So at most {format_size(decision.ceiling_bytes)}."

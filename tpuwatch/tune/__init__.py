@@ -8,7 +8,7 @@ from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
     from tpuwatch.tune import environment
-    from tpuwatch.tune.advice import exec_words, with_plans, with_size, with_sizes_of
+    from tpuwatch.tune.advice import exec_words, with_plans, with_size, with_sizes
     from tpuwatch.tune.environment import LaunchEnvironment, Prepared, environment_path, prepare
     from tpuwatch.tune.host import read_host
     from tpuwatch.tune.marks import launch_marks
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         plan_directory,
         read_plan,
         read_resets,
+        standing_plans,
         workload_name,
         write_plan,
     )
@@ -29,7 +30,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "advice": ["exec_words", "with_plans", "with_size", "with_sizes_of"],
+            "advice": ["exec_words", "with_plans", "with_size", "with_sizes"],
             "environment": ["LaunchEnvironment", "Prepared", "environment_path", "prepare"],
             "host": ["read_host"],
             "marks": ["launch_marks"],
@@ -41,6 +42,7 @@ else:
                 "plan_directory",
                 "read_plan",
                 "read_resets",
+                "standing_plans",
                 "workload_name",
                 "write_plan",
             ],

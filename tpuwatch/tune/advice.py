@@ -17,6 +17,7 @@ from tpuwatch.model import (
     TuneHost,
     workload_of,
 )
+from tpuwatch.tune.host import generation_of
 from tpuwatch.tune.policy import decide
 from tpuwatch.tune.proposal import GUIDE
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _GENERAL: Final = f"Raise {SIZE} "  # how the step begins that a rule gives, which knows no number
 _UNBOUNDED: Final = 1 << 50  # bytes of memory: how much the host of a text has is not known
+_SAME: Final = 60.0  # seconds by which two accounts of the start of one process may differ
 
 
 def with_plans(findings: Iterable[Finding], launches: Sequence[Launch], plans: Sequence[TunePlan]) -> list[Finding]:
@@ -34,12 +36,19 @@ def with_plans(findings: Iterable[Finding], launches: Sequence[Launch], plans: S
 
     `launches`: the newest first.
     """
-    return [_with_plan(finding, launches, plans) for finding in findings]
+    return [_with_plan(finding, launches, plans) or finding for finding in findings]
 
 
-def with_sizes_of(findings: Iterable[Finding], launches: Sequence[Launch]) -> list[Finding]:
-    """The same where nothing is known but the launches of a text: as tuning would decide by them alone."""
-    return [_with_size(finding, launches) for finding in findings]
+def with_sizes(
+    findings: Iterable[Finding], launches: Sequence[Launch], known: Sequence[Launch], plans: Sequence[TunePlan]
+) -> list[Finding]:
+    """The same for the launches of a text. Those that this machine knows too get what is decided for their workload;
+    others what tuning would decide by the text alone.
+
+    `launches`: of the text, `known`: of this machine, both the newest first.
+    """
+    here = [one for one in known if any(_is_same(one, seen) for seen in launches)]
+    return [_with_plan(finding, here, plans) or _with_size(finding, launches) for finding in findings]
 
 
 def with_size(remedy: Sequence[Remedy], failed: Launch, decision: SizeDecision, how: str = "") -> tuple[Remedy, ...]:
@@ -50,17 +59,22 @@ def with_size(remedy: Sequence[Remedy], failed: Launch, decision: SizeDecision, 
     return (Remedy(step, GUIDE), *(one for one in remedy if not one.do.startswith(_GENERAL)))
 
 
-def exec_words(workload: str) -> str:
-    """How a launch of the workload gets what is decided."""
+def exec_words(workload: str, command: str = "COMMAND") -> str:
+    """How a launch of the workload gets what is decided. `command`: quoted for a shell, where it is known."""
     name = "" if workload == DEFAULT_WORKLOAD else f" --workload {workload}"
-    return f": both are done by `tpuwatch exec{name} -- COMMAND`"
+    return f": both are done by `tpuwatch exec{name} -- {command}`"
 
 
-def _with_plan(finding: Finding, launches: Sequence[Launch], plans: Sequence[TunePlan]) -> Finding:
+def _is_same(one: Launch, other: Launch) -> bool:
+    return one.pid == other.pid and abs(one.started - other.started) <= _SAME
+
+
+def _with_plan(finding: Finding, launches: Sequence[Launch], plans: Sequence[TunePlan]) -> Finding | None:
+    """None where nothing is decided for the workload of a launch that failed."""
     failed = _failed(finding, launches)
     plan = next((one for one in plans if failed is not None and one.workload == workload_of(failed)), None)
     if failed is None or plan is None:
-        return finding
+        return None
     return replace(finding, remedy=with_size(finding.remedy, failed, plan.decision, exec_words(plan.workload)))
 
 
@@ -68,8 +82,16 @@ def _with_size(finding: Finding, launches: Sequence[Launch]) -> Finding:
     failed = _failed(finding, launches)
     if failed is None:
         return finding
-    decision = decide([failed], TuneHost(available_bytes=_UNBOUNDED), Bounds())
+    host = TuneHost(generation_of(launches), total_bytes=_UNBOUNDED)
+    decision = decide([_as_set(launch) for launch in launches], host, Bounds())
     return replace(finding, remedy=with_size(finding.remedy, failed, decision))
+
+
+def _as_set(launch: Launch) -> Launch:
+    """The launch with its size in its environment: a text does not show it, and what tpuwatch set has a plan."""
+    if launch.premapped_bytes is None:
+        return launch
+    return replace(launch, environment={**launch.environment, SIZE: str(launch.premapped_bytes)})
 
 
 def _failed(finding: Finding, launches: Sequence[Launch]) -> Launch | None:

@@ -20,7 +20,7 @@ from tpuwatch.tune.proposal import (
     unsatisfiable,
     worked,
 )
-from tpuwatch.tune.sizes import MAX_BYTES, down, pages_down, up
+from tpuwatch.tune.sizes import MAX_BYTES, down, up
 
 if TYPE_CHECKING:
     from tpuwatch.tune.history import LaunchSample
@@ -127,12 +127,9 @@ def _grown(situation: TuneSituation, failed: LaunchSample, need: int | None, wan
 
 
 def _grow_to_limit(situation: TuneSituation, failed: LaunchSample, need: int | None, wanted: int) -> SizeProposal:
-    most, bounds = situation.room.most, situation.bounds
-    varies = most < pages_down(bounds.max_bytes, bounds)  # as the memory does that is available
-    spared = down(most - most // WORTH, bounds) if varies else most
-    size = spared if spared >= max(need or 0, failed.size + failed.size // WORTH) else most
+    most, size = situation.room.most, situation.room.most
     if situation.refused and need is not None:
-        size = min(up((need + most) // 2, bounds), most)
+        size = min(up((need + most) // 2, situation.bounds), most)
     limit = f"{format_size(most)} are the most that is allowed: {situation.room.why}"
     needed = f"{format_size(need)} are needed, with headroom {format_size(wanted)}, but " if need is not None else ""
     text = f"{lacked_room(failed)}: {needed}{limit}. {format_size(size)} are tried."

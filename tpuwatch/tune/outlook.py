@@ -183,7 +183,6 @@ def _host(
         launches=[one for several in found.values() for one in several],
         environ=context.environ,
         pids=[os.getpid(), *(one.pid for one in alive.get(name, ()))],
-        own=alive.get(name, ()),
         others=[one for other, several in alive.items() for one in several if other != name],
         stored=stored,
     )

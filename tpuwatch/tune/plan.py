@@ -166,6 +166,15 @@ def read_plan(directory: Path, workload: str) -> TunePlan | None:
     return plan
 
 
+def standing_plans(directory: Path) -> list[TunePlan]:
+    """The plans in a tune directory that can be used."""
+    plans = []
+    for workload in plan_times(directory):
+        with contextlib.suppress(TuneError):
+            plans.append(read_plan(directory, workload))
+    return [plan for plan in plans if plan is not None]
+
+
 # -- resets
 
 

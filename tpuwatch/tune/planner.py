@@ -214,7 +214,6 @@ class Planner:
             launches=launches,
             accelerator=snapshot.identity.accelerator.value,
             pids=[one.pid for one in own],
-            own=own,
             others=[one for one in alive if one not in own],
             stored=stored_generation,
         )
@@ -223,8 +222,7 @@ class Planner:
         limit = self._limits.get(workload)  # of the cgroup that is gone with its processes
         if limit is None or host.total_bytes is None or limit >= host.total_bytes:
             return host
-        available = None if host.available_bytes is None else min(limit, host.available_bytes)
-        return replace(host, total_bytes=limit, available_bytes=available)
+        return replace(host, total_bytes=limit)
 
     def _standing(self, workload: str) -> TunePlan | None:
         try:

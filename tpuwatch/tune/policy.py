@@ -37,7 +37,7 @@ def decide(launches: Sequence[Launch], host: TuneHost, bounds: Bounds) -> SizeDe
     changes = proposal.step in (SizeStep.GROW, SizeStep.SHRINK, SizeStep.UNSATISFIABLE) and before is not None
     tried = any((one.size, one.threshold) == (proposal.size, proposal.threshold) for one in situation.informative)
     return SizeDecision(
-        step=proposal.step,
+        step=_direction(proposal, before),
         size_bytes=None if left else proposal.size,
         threshold_bytes=proposal.threshold,
         reasons=(*proposal.reasons, *_besides(situation)),
@@ -50,6 +50,15 @@ def decide(launches: Sequence[Launch], host: TuneHost, bounds: Bounds) -> SizeDe
         fit=situation.fit,
         advice=proposal.advice,
     )
+
+
+def _direction(proposal: SizeProposal, before: LaunchSample | None) -> SizeStep:
+    """The step against what the last launch had, whatever the proposal was reckoned from."""
+    if proposal.step not in (SizeStep.GROW, SizeStep.SHRINK) or before is None:
+        return proposal.step
+    if proposal.size == before.size:
+        return SizeStep.KEEP
+    return SizeStep.GROW if proposal.size > before.size else SizeStep.SHRINK
 
 
 def _proposed(situation: TuneSituation) -> SizeProposal:

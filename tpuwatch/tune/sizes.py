@@ -71,28 +71,23 @@ def room(host: TuneHost, bounds: Bounds, *, worked: int, refused: Iterable[int],
     will have such a buffer at once.
     """
     limits = [(pages_down(bounds.max_bytes, bounds), "the configuration's largest size")]
-    limits += [(max(size, _floor(bounds)), why) for size, why in _memory(host, bounds, worked, processes)]
+    size, why = _memory(host, bounds, worked, processes)
+    limits.append((max(size, _floor(bounds)), why))
     limits += [(_below(size, bounds), f"less than the {format_size(size)} that failed") for size in refused]
     most, why = min(limits, key=lambda limit: limit[0])
     most = max(most, PAGE_BYTES)
     return Room(min(pages_up(bounds.min_bytes, bounds), most), most, why)
 
 
-def _memory(host: TuneHost, bounds: Bounds, worked: int, processes: int) -> Iterable[tuple[int, str]]:
-    """What the memory allows. Buffers that are held now are out of what is available: they are not taken off twice."""
+def _memory(host: TuneHost, bounds: Bounds, worked: int, processes: int) -> tuple[int, str]:
+    """What the memory allows: a share of all of it, less what other launches have pinned."""
     share, total = bounds.memory_share, host.total_bytes
+    if total is None:
+        return max(host.default_bytes, worked), "what has worked or is libtpu's default, as the memory is not known"
     each = f", for {processes} processes together" if processes > 1 else ""
-    if host.available_bytes is None:
-        known = max(host.default_bytes, worked)
-        yield known, "what has worked or is libtpu's default, as the available memory is not known"
-    else:
-        available = min(host.available_bytes, MAX_BYTES if total is None else total)
-        why = f"{100 * share:.3g} % of the {format_size(max(0, available))} of memory that is available{each}"
-        yield down(int(share * available) // processes, bounds), why
-    if total is not None:
-        beside = f" less the {format_size(host.taken_bytes)} of other launches' buffers" if host.taken_bytes > 0 else ""
-        why = f"{100 * share:.3g} % of the host's {format_size(total)} of memory{beside}{each}"
-        yield down((int(share * min(total, MAX_BYTES)) - max(0, host.taken_bytes)) // processes, bounds), why
+    beside = f" less the {format_size(host.taken_bytes)} of other launches' buffers" if host.taken_bytes > 0 else ""
+    why = f"{100 * share:.3g} % of the host's {format_size(total)} of memory{beside}{each}"
+    return down((int(share * min(total, MAX_BYTES)) - max(0, host.taken_bytes)) // processes, bounds), why
 
 
 def _floor(bounds: Bounds) -> int:

@@ -90,7 +90,12 @@ class Machine:
     @property
     def default_bytes(self) -> int:
         """The buffer that libtpu makes when nothing is set."""
-        return TuneHost(self.shape.generation).default_bytes
+        return self.host.default_bytes
+
+    @property
+    def host(self) -> TuneHost:
+        """What tuning sees of it."""
+        return TuneHost(self.shape.generation, self.shape.memory_bytes, sum(self.neighbours))
 
     @property
     def free_bytes(self) -> int:

@@ -9,7 +9,7 @@ from tests.proof.bench.simulated_host import LIMIT_SECONDS
 from tpuwatch.core.units import parse_size
 from tpuwatch.model.events import Cause
 from tpuwatch.model.launches import Launch, Outcome
-from tpuwatch.model.tune import SET_VARIABLE, SIZE, THRESHOLD, WORKLOAD_VARIABLE, TuneHost
+from tpuwatch.model.tune import SET_VARIABLE, SIZE, THRESHOLD, WORKLOAD_VARIABLE
 from tpuwatch.sim.host import report
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 WORKLOAD: Final = "train"
 _BEGIN: Final = 1_790_000_000.0
-_MEMORY_SPREAD: Final = 0.02  # what the rest of the host holds is a little different each time
 _FIRST, _BOOT = 0.5, 0.06  # how often a launch is the first of a boot: the first that is seen, and the others
 _BUSY, _METADATA, _SLOW, _STOPPED = 0.02, 0.04, 0.025, 0.02  # how often, of all launches
 _KILLED_STATUS, _STOPPED_STATUS = 128 + 9, 128 + 15
@@ -34,13 +33,6 @@ class TunedHost:
         self._rng = rng
         self._now = _BEGIN
         self._boot = rng.getrandbits(32)
-
-    def host(self) -> TuneHost:
-        """The machine as it is between two launches."""
-        machine = self.world.machine
-        rng = random.Random(self._now)
-        free = int(machine.free_bytes * (1 - rng.uniform(0.0, _MEMORY_SPREAD)))
-        return TuneHost(machine.shape.generation, machine.shape.memory_bytes, free, sum(machine.neighbours))
 
     def launch(self, size: int | None, threshold: int | None = None, *, by_operator: bool = False) -> Launch:
         """Start the job with a buffer of `size` bytes (None: left to libtpu) and see it end; kept in `launches`."""

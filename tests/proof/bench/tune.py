@@ -84,13 +84,10 @@ POLICIES: dict[str, Policy] = {
 
 
 def bound(world: World) -> int:
-    """The largest buffer that is allowed whatever else the host does."""
-    return limit(int(world.machine.free_bytes * 0.98))
-
-
-def limit(available: int) -> int:
-    """The largest buffer that is allowed with so much of the host's memory available."""
-    return max(BOUNDS.min_bytes, min(BOUNDS.max_bytes, int(available * BOUNDS.memory_share)))
+    """The largest buffer that is allowed."""
+    host = world.machine.host
+    share = int((host.total_bytes or 0) * BOUNDS.memory_share) - host.taken_bytes
+    return max(BOUNDS.min_bytes, min(BOUNDS.max_bytes, share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +116,9 @@ def play(seed: int, policy: Policy, launches: int = LAUNCHES) -> Course:
     used: list[bool] = []
     beyond = lost = 0
     for _ in range(launches):
-        state = host.host()
-        choice = policy(world, host.launches, state)
+        choice = policy(world, host.launches, world.machine.host)
         choices.append(choice)
-        beyond += world.size(choice[0]) > limit(state.available_bytes or 0)
+        beyond += world.size(choice[0]) > bound(world)
         faults = host.launch(*choice).faults
         used.append(UNUSED.isdisjoint(faults))
         lost += not MEMORY_FAULTS.isdisjoint(faults)

@@ -96,7 +96,7 @@ class Machine:
 
 def _roomy(**facts: Any) -> TuneHost:
     """The host as it is, but with 100 GiB of memory."""
-    return replace(read_host(**facts), total_bytes=100 * GIB, available_bytes=100 * GIB)
+    return replace(read_host(**facts), total_bytes=100 * GIB)
 
 
 def flat(text: str) -> str:

@@ -10,8 +10,8 @@ from tpuwatch.model.tune import SET_VARIABLE, SIZE, THRESHOLD, TuneHost
 
 MIB, GIB = 1 << 20, 1 << 30
 BEGIN = 1_790_000_520.0  # 14:22 UTC
-HOST = TuneHost("v5e", 192 * GIB, 160 * GIB)  # a buffer of at most 40 GiB
-V4 = TuneHost("v4", 400 * GIB, 320 * GIB)
+HOST = TuneHost("v5e", 160 * GIB)  # a buffer of at most 40 GiB
+V4 = TuneHost("v4", 320 * GIB)
 
 
 def gib(size: float) -> int:

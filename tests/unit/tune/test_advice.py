@@ -12,7 +12,7 @@ from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.events import Finding
 from tpuwatch.model.launches import Launch
 from tpuwatch.model.tune import Bounds, TunePlan
-from tpuwatch.tune.advice import with_plans, with_sizes_of
+from tpuwatch.tune.advice import with_plans, with_sizes
 from tpuwatch.tune.policy import decide
 
 EXHAUSTED = (
@@ -81,11 +81,32 @@ def test_the_operators_own_size_below_libtpus_is_to_be_left_out() -> None:
     )
 
 
+def of_text(launches: list[Launch], known: list[Launch] = [], *plans: TunePlan) -> str:  # noqa: B006 (not changed)
+    (advised,) = with_sizes([finding()], launches[::-1], known[::-1], plans)
+    return advised.remedy[0].do
+
+
 def test_of_a_text_it_is_what_its_launches_show() -> None:
-    (advised,) = with_sizes_of([finding()], history(lacked(**LACKED)))
-    assert advised.remedy[0].do == (
-        f"Raise TPU_PREMAPPED_BUFFER_SIZE to {gib(5.5)} (5.5 GiB), as a need of 4.25 GiB was seen, and start the "
-        "program again."
-    )
+    assert f"to {gib(5.5)} (5.5 GiB), as a need of 4.25 GiB was seen" in of_text(history(lacked(**LACKED)))
+    twice = history(lacked(**LACKED), lacked(5.5, 6, 1))
+    assert str(decide(twice, replace(HOST, total_bytes=1 << 50), Bounds()).size_bytes) in of_text(twice)
     found = finding()
-    assert with_sizes_of([found], history(launch(4))) == [found]
+    assert with_sizes([found], history(launch(4)), [], []) == [found]
+
+
+def test_of_a_text_a_size_below_libtpus_own_was_set_by_somebody() -> None:
+    """What tuning decides for the same launch where its environment is known."""
+    launches = history(lacked(0.25, 0.5, 0.25, own=True, premapped_bytes=gib(0.25)))
+    shown = [replace(one, environment={}) for one in launches]
+    assert of_text(shown).startswith("Leave TPU_PREMAPPED_BUFFER_SIZE unset, which gives libtpu's own 4 GiB")
+    on_v4 = [replace(one, environment={}, chip_kind="TPU v4") for one in launches]
+    assert of_text(on_v4).startswith(f"Raise TPU_PREMAPPED_BUFFER_SIZE to {gib(0.625)} (640 MiB)")
+
+
+def test_of_a_launch_that_this_machine_knows_it_is_its_workloads_plan() -> None:
+    known = history(lacked(4, 5, 1, workload="big"), lacked(**LACKED, workload="big"))
+    shown = [replace(known[-1], environment={}, workload="", started=known[-1].started + 1.0)]
+    decided = plan(known, "big")
+    (same,) = with_plans([finding()], known[::-1], [decided])
+    assert of_text(shown, known, decided) == same.remedy[0].do
+    assert of_text(shown, [replace(one, pid=one.pid + 1) for one in known], decided) == of_text(shown)

@@ -12,7 +12,7 @@ from tpuwatch.model.tune import SIZE, SizeStep, TuneHost
 from tpuwatch.tune.planner import bounds_of, launches_by_workload, make_plan
 
 GIB = 1 << 30
-HOST = TuneHost("v5e", 256 * GIB, 200 * GIB)
+HOST = TuneHost("v5e", 200 * GIB)
 LOGS = (LogFacts("/tmp/tpu_logs", LogDirectoryState.READY, 100 * GIB),)  # noqa: S108 (where libtpu writes)
 
 

@@ -117,7 +117,7 @@ def _run(*launches: Launch, at: float = 0.0) -> list[Launch]:
 def test_one_process_of_a_run_speaks_for_all(place: int, one: Callable[[], Launch], step: SizeStep, says: str) -> None:
     ranks = [launch(8) for _ in range(4)]
     ranks[place] = one()
-    made = decide(_run(*ranks), TuneHost("v5e", 800 * GIB, 700 * GIB), Bounds())
+    made = decide(_run(*ranks), TuneHost("v5e", 700 * GIB), Bounds())
     assert (made.step, says in made.reasons[0]) == (step, True)
 
 
@@ -148,7 +148,7 @@ def test_processes_that_run_together_share_the_memory() -> None:
     assert (alone.ceiling_bytes, four.ceiling_bytes) == (40 * GIB, 10 * GIB)
     eight = decide(_run(*(launch(8) for _ in range(8))), HOST, Bounds())
     assert (eight.step, eight.size_bytes) == (SizeStep.SHRINK, 5 * GIB)
-    assert "25 % of the 160 GiB of memory that is available, for 8 processes together" in eight.reasons[0]
+    assert "25 % of the host's 160 GiB of memory, for 8 processes together" in eight.reasons[0]
 
 
 def test_what_has_no_buffer_takes_no_share() -> None:
@@ -160,13 +160,13 @@ def test_the_window_counts_runs_and_not_their_processes() -> None:
     short = _run(*(lacked(2, 6, 4) for _ in range(8)))
     later = [one for number in range(1, 9) for one in _run(*(launch(7.5) for _ in range(8)), at=3600.0 * number)]
     bounds = Bounds(window=10)
-    assert decide([*short, *later], TuneHost("v5e", 800 * GIB, 700 * GIB), bounds).need_bytes == 6 * GIB
+    assert decide([*short, *later], TuneHost("v5e", 700 * GIB), bounds).need_bytes == 6 * GIB
     assert latest_runs([*short, *later], HOST, 2) == later[-16:]
 
 
 def test_one_slow_run_is_one_slow_launch_however_many_processes_it_has() -> None:
     slow = [launch(4, 17.8) for _ in range(4)]
-    host = TuneHost("v5e", 800 * GIB, 700 * GIB)
+    host = TuneHost("v5e", 700 * GIB)
     first = decide(_run(*slow), host, Bounds())
     assert (first.step, "one launch alone" in first.reasons[0]) == (SizeStep.KEEP, True)
     assert (
@@ -177,7 +177,7 @@ def test_one_slow_run_is_one_slow_launch_however_many_processes_it_has() -> None
 
 def test_the_first_run_after_a_boot_has_cold_caches_in_all_its_processes() -> None:
     cold = _run(*(launch(8, 25.0, boot_id="b") for _ in range(4)))
-    made = decide(cold, TuneHost("v5e", 800 * GIB, 700 * GIB), Bounds())
+    made = decide(cold, TuneHost("v5e", 700 * GIB), Bounds())
     assert made.reasons[0].endswith("explained by something else: the first since the machine started.")
 
 
@@ -195,7 +195,7 @@ def test_a_run_took_what_its_middle_process_took(last: Launch, seconds: float) -
 
 def test_a_run_that_lacked_room_and_memory_says_both() -> None:
     run = _run(launch(8), lacked(8, 9, 1), killed(8), lacked(8, 8.5, 0.5))
-    made = decide(run, TuneHost("v5e", 800 * GIB, 700 * GIB), Bounds())
+    made = decide(run, TuneHost("v5e", 700 * GIB), Bounds())
     assert (made.step, made.need_bytes) == (SizeStep.UNSATISFIABLE, 9 * GIB)
     assert "ran out of memory" in made.reasons[0]
 

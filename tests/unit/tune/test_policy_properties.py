@@ -58,7 +58,6 @@ HOSTS = st.builds(
     TuneHost,
     generation=st.sampled_from(["", "v2", "v4", "v5e", "7x"]),
     total_bytes=st.one_of(st.none(), st.integers(0, 2000 * GIB)),
-    available_bytes=st.one_of(st.none(), st.integers(-GIB, 2000 * GIB)),
     taken_bytes=st.integers(0, 64 * GIB),
 )
 BOUNDS = st.builds(
@@ -93,10 +92,8 @@ def test_any_history_is_decided_within_the_bounds(launches: list[Launch], host: 
     assert is_allowed(decision, host, bounds)
     assert decision.reasons
     assert decision.threshold_bytes is None or decision.threshold_bytes > 0
-    memory = [host.available_bytes, host.total_bytes]
-    known = min((share for share in memory if share is not None), default=None)
-    if known is not None and decision.size_bytes is not None:
-        assert decision.size_bytes <= max(bounds.memory_share * known, 16 * MIB)
+    if host.total_bytes is not None and decision.size_bytes is not None:
+        assert decision.size_bytes <= max(bounds.memory_share * host.total_bytes, 16 * MIB)
 
 
 @given(st.lists(NONSENSE, max_size=8), HOSTS, BOUNDS, st.randoms(use_true_random=False))
@@ -131,7 +128,7 @@ class Truth:
 
     @property
     def host(self) -> TuneHost:
-        return TuneHost("v5e", self.total * GIB, (self.total - 4) * GIB)
+        return TuneHost("v5e", (self.total - 4) * GIB)
 
     def launch(self, size: float | None, threshold: float | None, rng: random.Random) -> Launch:
         """One launch, and what it shows."""

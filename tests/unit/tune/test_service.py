@@ -163,13 +163,13 @@ def test_a_running_launch_of_another_workload_is_beside_it(advising: Side, monke
 
     def read(**given: Any) -> TuneHost:
         seen.append(given)
-        return TuneHost("v5e", 100 * GIB, 90 * GIB)
+        return TuneHost("v5e", 90 * GIB)
 
     monkeypatch.setattr(planner, "read_host", read)
     advising.alive = (launch(ended=None), launch(pid=5, workload="other", ended=None))
     advising.launched(launch())
     advising.settle()
-    assert [one.pid for one in seen[-1]["own"]] == seen[-1]["pids"] == [4711]
+    assert seen[-1]["pids"] == [4711]
     assert [one.pid for one in seen[-1]["others"]] == [5]
     advising.launched(launch(pid=6, started=NOW + 5))
     advising.settle()
@@ -183,7 +183,7 @@ def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(
     real = make_plan
 
     def read(**given: Any) -> TuneHost:
-        return TuneHost("v5e", 32 * GIB, 30 * GIB) if given["own"] else TuneHost("v5e", 400 * GIB, 300 * GIB)
+        return TuneHost("v5e", 32 * GIB) if given["pids"] else TuneHost("v5e", 300 * GIB)
 
     def made(*given: Any) -> Any:
         hosts.append(given[2])
@@ -197,4 +197,4 @@ def test_the_limit_of_a_workloads_cgroup_holds_after_its_process_has_gone(
     advising.alive = ()
     advising.launched(launch())
     advising.settle()
-    assert [(one.total_bytes, one.available_bytes) for one in hosts] == [(32 * GIB, 30 * GIB), (32 * GIB, 32 * GIB)]
+    assert [one.total_bytes for one in hosts] == [32 * GIB, 32 * GIB]

@@ -33,7 +33,7 @@ GIB = 1 << 30
 
 def large_host(patch: pytest.MonkeyPatch) -> None:
     """A machine with memory for what is decided, whatever it is that the test runs on."""
-    patch.setattr(planner, "read_host", lambda **_: TuneHost("v5e", 400 * GIB, 300 * GIB))
+    patch.setattr(planner, "read_host", lambda **_: TuneHost("v5e", 300 * GIB))
 
 
 class Side:
