@@ -23,7 +23,7 @@ LITERALS := tpuwatch/logs/rules/rule_literals.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
+.PHONY: help demo first-hour test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -144,6 +144,15 @@ booted: $(VENV)/.run-stamp ## Prove the systemd unit on a Debian that is booted 
 
 monitoring: $(VENV)/.dev-stamp ## From fault to webhook, each alert, with a real Prometheus and Alertmanager
 	$(BIN)/python -m tests.proof.monitoring
+
+# What the user installs beside the wheel, and nothing else.
+$(VENV)-first-hour/.stamp: requirements.lock
+	$(PYTHON) -m venv $(VENV)-first-hour
+	$(VENV)-first-hour/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r requirements.lock
+	@touch $@
+
+first-hour: $(VENV)-first-hour/.stamp $(VENV)/.dev-stamp ## A user's first hour, from the wheel: all views at each stage must agree
+	$(BIN)/python -m tests.proof.first_hour $(VENV)-first-hour
 
 page: $(VENV)/.dev-stamp ## The status page in Chromium: of a node, and of five thousand
 	$(BIN)/python -m pytest tests/proof/page $(PYTEST_ARGS)

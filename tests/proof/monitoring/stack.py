@@ -24,6 +24,7 @@ from tests.paths import ROOT
 PROGRAMS: Final = ("prometheus", "prometheus-alertmanager")
 EVERY: Final = "1s"  # scrapes, evaluations, messages
 WINDOW: Final = "8s"  # in place of minutes and hours
+TARGETS: Final = "targets.json"  # in the directory of both
 SHORT: Final = "> 3"  # seconds, in place of minutes and hours
 _RULES: Final = ROOT / "deploy" / "prometheus" / "tpuwatch.rules.yml"
 _ROUTES: Final = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
@@ -140,7 +141,7 @@ def hastened_routes(url: str) -> dict[str, Any]:
 
 
 class Stack:
-    """Both programs. `discovery` are the addresses of daemons that say where all daemons are."""
+    """Both programs. `discovery` are the addresses of daemons that say where all daemons are; others are in TARGETS."""
 
     def __init__(self, root: Path, inbox: Inbox) -> None:
         self.inbox = inbox
@@ -167,6 +168,7 @@ class Stack:
                             {"url": f"http://{address}/api/v1/targets", "refresh_interval": EVERY}
                             for address in discovery
                         ],
+                        "file_sd_configs": [{"files": [TARGETS], "refresh_interval": EVERY}],
                     }
                 ],
             },
@@ -190,6 +192,13 @@ class Stack:
     def range(self, text: str, since: float, until: float, step: float) -> list[dict[str, Any]]:
         """The result of a query over a time, in seconds since the epoch; series without a point in it are not in it."""
         return self._ask("query_range", query=text, start=since, end=until, step=step)
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """The alerts that fire now, with their labels and annotations."""
+        status, body = get(f"127.0.0.1:{self._port}", "/api/v1/alerts")
+        assert status == 200, body
+        found: list[dict[str, Any]] = json.loads(body)["data"]["alerts"]
+        return [one for one in found if one["state"] == "firing"]
 
     def _ask(self, what: str, **given: Any) -> list[dict[str, Any]]:
         status, body = get(f"127.0.0.1:{self._port}", f"/api/v1/{what}?{urlencode(given)}")
