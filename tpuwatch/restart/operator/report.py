@@ -89,6 +89,14 @@ class NodeReporter:
         """The daemon's verdict if it watches the node, else a verdict on what the Cloud TPU API says now."""
         return self._from_daemon(target) or self._from_cloud(target, observation)
 
+    def daemon_answers(self) -> bool:
+        """Whether a daemon runs on this machine, as far as is known."""
+        try:
+            self.ask_status()
+        except TpuwatchError:
+            return False
+        return True
+
     def judge_again(self, record: RestartRecord) -> PresentEvidence:
         """What the daemon says now of a node whose restart was asked for. An operator's word stands: it is shown."""
         if record.phase is Phase.VERIFYING:
