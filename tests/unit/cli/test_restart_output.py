@@ -289,13 +289,3 @@ def test_the_live_line_says_what_control_c_would_leave(terminal: Site) -> None:
     assert any("3 tries, next in 0:40; Ctrl-C leaves it STOPPED" in line for line in live)
     assert any(line.endswith("verifying 0:00; Ctrl-C leaves it as it is") for line in live)
     assert max(map(len, live)) < 80
-
-
-def test_a_misspelt_node_is_asked_about_first(site: Site) -> None:
-    site.add()
-    code, out, _ = site.run("trian-1", "--yes")
-    assert code == 1
-    first, command, *rest = out.splitlines()
-    assert first == "There is no node trian-1 in zone us-east5-a of project lab. Is train-1 meant?"
-    assert command == "  tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1"
-    assert any("tpu-vm create trian-1" in line for line in rest)

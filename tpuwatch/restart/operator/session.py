@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended, length
+from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, capital, clean, ended, length
 from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, ledger_down
 from tpuwatch.restart.driver import Driver, NoRecordError, UnrecordedEndError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
@@ -44,6 +44,8 @@ _EXIT_CODES: Final = {"done": 0, "dry_run": 0, "misused": 2, "unknown": 3, "not_
 _FINAL: Final = frozenset({"interrupted", "unknown", "held"})
 SUCCESSOR_SECONDS: Final = 15.0  # a daemon on this machine takes over at its next turn, of which it does one in 5 s
 _SUCCESSOR_LOOK_SECONDS: Final = 0.5
+_MAX_NAMES: Final = 20
+_LISTED_CHARS: Final = 400
 
 
 class SessionDisplay(Protocol):
@@ -210,8 +212,8 @@ class RestartSession:
             return RestartResult(target, "unknown", f"The node's state could not be found out. {observation.fault}")
         local = stored.record if stored is not None and stored.record.open else None
         plan = self._plan(target, observation, stored.record if stored is not None else None)
-        if (headline := self._misspelt(plan)) is not None:
-            self.display.show_headline(headline)
+        if observation.gone and stored is None and not plan.report.document["cloud"]:
+            return self._refuse(plan, "misused", self._no_such_node(target), None)
         self.display.show_report(plan.report, target)
         if local is not None:
             self.display.show_note(describe_local_action(local, self.clock.time()), warning=True)
@@ -226,13 +228,21 @@ class RestartSession:
             return self._refuse(plan, "declined", "Nothing was done.", use)
         return self._record_and_drive(plan, stored, use)
 
-    def _misspelt(self, plan: RestartPlan) -> Headline | None:
-        """That another node is meant, perhaps: then nothing else matters."""
-        target, other = plan.record.target, plan.report.suggestion
-        if not (plan.observation.gone and other):
-            return None
-        text = f"There is no node {target.node} in zone {target.zone} of project {target.project}. Is {other} meant?"
-        return Headline(text, (self.access.command("restart", replace(target, node=other).path),))
+    def _no_such_node(self, target: Target) -> str:
+        """That the API knows no such node, and neither the ledger nor the daemon has known one: a wrong name, likely.
+
+        So no command is offered, neither against another node nor to create this one.
+        """
+        text = f"There is no node {target.node} in zone {target.zone} of project {target.project}."
+        try:
+            names = self.reporter.nodes_near(target)
+        except TpuwatchError as error:
+            return f"{text} The nodes there could not be listed: {clean(ended(str(error)), _LISTED_CHARS)}"
+        if not names:
+            return f"{text} The zone has no nodes: check --zone and --project."
+        more = len(names) - _MAX_NAMES
+        listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        return f"{text} Nodes there: {listed}."
 
     def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
         """`previous` is the node's record so far; if it is open, the restart ends it."""
