@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 2.0  # between two readings of the record
 
 
 @dataclass(frozen=True, slots=True)
-class Follower:
+class RestartFollower:
     """Reads a record again and again. Writes nothing."""
 
     ledger: Ledger

@@ -13,7 +13,7 @@ from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.follow import Follower
+from tpuwatch.restart.operator.follow import RestartFollower
 from tpuwatch.restart.operator.headline import Headline, left, trouble
 from tpuwatch.restart.operator.plan import RestartPlan
 from tpuwatch.restart.operator.wording import action_words, describe_local_action, phase_words
@@ -350,7 +350,9 @@ class RestartSession:
     def _see_through(self, stored: Stored) -> RestartResult:
         """Follow the restart while another process drives it, and drive it where none does."""
         target = stored.record.target
-        follower = Follower(self.access.ledger, self.clock, self.display.wait, self._show_driver, self._on_progress)
+        follower = RestartFollower(
+            self.access.ledger, self.clock, self.display.wait, self._show_driver, self._on_progress
+        )
         with self.display.driving():
             followed = follower.follow(stored)
         if followed is None:
