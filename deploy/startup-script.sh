@@ -51,7 +51,7 @@ configure() {
     local new=$CONFIG.new code=0
     printf '%s\n' "$config" >"$new"
     tpuwatch config check --config "$new" || code=$?
-    if ((code > 1)); then # 1 is valid, with a warning
+    if ((code > 1)); then # 1: a rule is refused, and left out
         rm -f "$new"
         fail "tpuwatch-config is wrong, and is not used"
     fi

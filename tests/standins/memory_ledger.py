@@ -44,6 +44,9 @@ class MemoryLedger:
             self._fleet = StoredFleet(decode_fleet(text, "memory"), self._next(self._fleet.version, version))
             return self._fleet
 
+    def stamp(self) -> None:
+        """Only a reading tells."""
+
     def server_time(self) -> float | None:
         return None
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from tpuwatch.advise import ProgramAdvice, Subject
     from tpuwatch.program import CompileTarget, Preflight, ProfileFigures
 
-_STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
@@ -98,7 +96,7 @@ def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     from tpuwatch.program import target
 
     figures = _profile(args)
-    if args.program is not None and (":" in args.program or args.program.endswith(_STABLEHLO)):
+    if args.program is not None and (":" in args.program or args.program.endswith(preflight.STABLEHLO)):
         if not args.tpu:
             raise ConfigError("--tpu: say for which TPU, such as --tpu v6e-4")
         return _of_program(args, figures)
@@ -134,13 +132,15 @@ def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tup
 def _of_log(path: str, one: CompileTarget) -> Subject:
     """What the report in a log names, in the HBM of the target."""
     from tpuwatch.advise import of_report
-    from tpuwatch.core import ConfigError
+    from tpuwatch.core import ConfigError, TpuwatchError
     from tpuwatch.program import findings_of
 
     try:
         findings = findings_of(Path(path))
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
+    except OSError as error:
+        raise TpuwatchError(f"{path}: {error.strerror}") from error
     subject = of_report(findings, one)
     if not subject.tensors:
         raise ConfigError(f"{path}: no compiler's report of allocations is in it; tpuwatch diagnose says what else is")

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from tpuwatch.diagnose import fold
     from tpuwatch.launches import LaunchTracker
-    from tpuwatch.logs import STDIN, load_catalogue
+    from tpuwatch.logs import STDIN, NoSuchFileError, load_catalogue
     from tpuwatch.model import Cause
 
     files = args.files or [STDIN]
@@ -74,6 +74,8 @@ def _run(args: argparse.Namespace) -> int:
         _print(findings, tracker.latest(), unreadable, as_json=args.json)
     for error in unreadable.values():
         print(f"tpuwatch: {error}", file=sys.stderr)
+    if any(isinstance(error, NoSuchFileError) for error in unreadable.values()):
+        return 2
     if unreadable:
         return 3
     return 1 if args.exit_code and findings else 0

@@ -46,8 +46,8 @@ COMMANDS = {
 }
 _WORDS = {"help": "--help", "version": "--version"}
 _EPILOG = (
-    "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, "
-    "3 could not find out"
+    "exit codes: 0 done, 1 something is wrong (where a command judges), 2 wrong use or configuration, or a file that "
+    "does not exist, 3 could not find out"
 )
 
 

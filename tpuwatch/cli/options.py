@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tpuwatch.core import DeniedError, TpuwatchError
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
+def add_config(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--config",
         type=Path,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.program import Change, CompileTarget, Preflight, Trial
 
+STABLEHLO = (".mlir", ".stablehlo", ".mlirbc")  # how a file's name ends that holds it
 _TIMEOUT_SECONDS = 1800.0
 _MAX_BATCH = 65536
 
@@ -134,12 +136,15 @@ def compiled(
     code: bool = True,
     changes: Callable[[Trial], Iterable[Change]] | None = None,
 ) -> list[Preflight]:
-    """What the compiler says for each target, with progress on a terminal."""
+    """What the compiler says for each target, with progress on a terminal. Raises ConfigError for a missing file."""
+    from tpuwatch.core import ConfigError
     from tpuwatch.program import ChildLimits, Program, interpreter, memory_limit, run_preflight
     from tpuwatch.terminal import StageLine
 
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: the child is ended, and its directory removed
         signal.signal(number, signal.default_int_handler)
+    if function.endswith(STABLEHLO) and not Path(function).is_file():
+        raise ConfigError(f"{function}: there is no such file")
     python = interpreter(args.python, os.environ)
     limits = ChildLimits(args.timeout, memory_limit(args.memory_limit))
     program = Program(function, args.args, tuple(args.shape), args.donate)

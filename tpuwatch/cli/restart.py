@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _FORCED = ("restart_node", "reset_queued_resource")
 _RESTARTED = ("done", "not_verified")
 _EPILOG = (
-    "Each step is in a ledger before it is done. Ctrl-C leaves the restart as it is; the same command continues it. "
+    "Each step is in a ledger before it is done. A restart that runs already is followed to its end. Ctrl-C ends the "
+    "command, which says who continues the restart; the same command follows it, or continues it. "
     "`tpuwatch restarts` shows and cancels restarts. Exit codes: 0 done, 1 not restarted, or an operator is needed, "
     "2 wrong use, 3 could not find out, or restarted and not verified."
 )

@@ -11,6 +11,7 @@ from tpuwatch.doctor.environment import MAX_BYTES, cut, once
 from tpuwatch.doctor.users import User, user_of_status
 from tpuwatch.host import ProcFs, parse_environ, shown_command
 from tpuwatch.libtpu import is_tpu_name
+from tpuwatch.program import OWN_CHILD
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,11 +100,13 @@ def tpu_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _examine(environment: Environment, pid: int) -> Job | str | None:
-    """The process if it uses a TPU; _UNREADABLE if that is unknown, None if it does not, is this one, or has ended."""
+    """The process if it uses a TPU; None if it does not, is tpuwatch's own, or has ended; else _UNREADABLE."""
     if pid == os.getpid():
         return None
     try:
         environ = _environ(environment, pid)
+        if OWN_CHILD in environ:
+            return None
         return _job(environment, pid, environ) if any(_TPU_VARIABLE.match(name) for name in environ) else None
     except PermissionError:
         return _UNREADABLE

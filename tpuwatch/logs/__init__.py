@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.followed_file import FileMatch, FileProgress
     from tpuwatch.logs.tail.job_glob import JobGlob
     from tpuwatch.logs.tail.sources import Discovery
-    from tpuwatch.logs.text_input import STDIN, UnreadableError, size_of, text_chunks
+    from tpuwatch.logs.text_input import STDIN, NoSuchFileError, UnreadableError, size_of, text_chunks
 else:
     __getattr__, __all__ = public_face(
         __name__,
@@ -40,6 +40,6 @@ else:
             "tail.followed_file": ["FileMatch", "FileProgress"],
             "tail.job_glob": ["JobGlob"],
             "tail.sources": ["Discovery"],
-            "text_input": ["STDIN", "UnreadableError", "size_of", "text_chunks"],
+            "text_input": ["STDIN", "NoSuchFileError", "UnreadableError", "size_of", "text_chunks"],
         },
     )

@@ -69,6 +69,10 @@ class UnreadableError(TpuwatchError):
     """A text cannot be read, or not to its end; the message names it and says why."""
 
 
+class NoSuchFileError(UnreadableError):
+    """There is no file of that name: a wrong name, likely."""
+
+
 class _PackedError(Exception):
     """Compressed data end early, are damaged, or unpack to too much."""
 
@@ -98,6 +102,8 @@ def text_chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
         raise UnreadableError(f"cannot read {shown}: it is {error}") from error
     except _PackedError as error:
         raise UnreadableError(f"cannot read all of {shown}: {error}") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoSuchFileError(f"cannot read {shown}: {error.strerror}") from error
     except (OSError, ImportError) as error:  # Python may have been built without lzma
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UnreadableError(f"cannot read {shown}: {reason}") from error
@@ -106,7 +112,7 @@ def text_chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
 def _open(name: str) -> BufferedReader:
     if name == STDIN:
         if sys.stdin is None:  # Python was started without it
-            raise FileNotFoundError(0, "it is closed")
+            raise OSError(0, "it is closed")
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     if Path(name).is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a directory; name the files in it")

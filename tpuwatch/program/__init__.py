@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.program.child import ChildLimits, available_memory
+    from tpuwatch.program.child import OWN_CHILD, ChildLimits, available_memory
     from tpuwatch.program.layout import (
         LANES,
         Layout,
@@ -48,7 +48,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "child": ["ChildLimits", "available_memory"],
+            "child": ["OWN_CHILD", "ChildLimits", "available_memory"],
             "layout": [
                 "LANES",
                 "Layout",

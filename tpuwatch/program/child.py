@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.core import Clock
 
+OWN_CHILD: Final = "TPUWATCH_CHILD"  # a variable of all its processes: they are no jobs, whatever TPU_* they have
 MAX_LINE: Final = 1 << 20  # of a report; a child that writes more is broken
 MAX_OUTPUT: Final = 256 << 20  # bytes that it may print
 _LOOK_SECONDS: Final = 0.2
@@ -73,7 +74,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=subprocess.STDOUT,
-                env=dict(environ),
+                env={**environ, OWN_CHILD: "1"},
                 pass_fds=(report[1], *keep),
                 start_new_session=True,
             )

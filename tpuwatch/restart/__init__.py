@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tpuwatch.restart.driver import Progress
     from tpuwatch.restart.ledger.owner import has_ended, owner_words
     from tpuwatch.restart.operator.access import LedgerAccess, ledger_problem, open_access
-    from tpuwatch.restart.operator.headline import RETRYING, Headline, trouble, unattended
+    from tpuwatch.restart.operator.headline import RETRYING, Headline, left, trouble
     from tpuwatch.restart.operator.report import NodeReport, NodeReporter
     from tpuwatch.restart.operator.reported import reported_history, reported_status
     from tpuwatch.restart.operator.restarts import (
@@ -36,7 +36,7 @@ else:
             "driver": ["Progress"],
             "ledger.owner": ["has_ended", "owner_words"],
             "operator.access": ["LedgerAccess", "ledger_problem", "open_access"],
-            "operator.headline": ["RETRYING", "Headline", "trouble", "unattended"],
+            "operator.headline": ["RETRYING", "Headline", "left", "trouble"],
             "operator.report": ["NodeReport", "NodeReporter"],
             "operator.reported": ["reported_history", "reported_status"],
             "operator.restarts": [

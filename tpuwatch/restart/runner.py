@@ -97,6 +97,10 @@ class RestartRunner:
                 raise
             return read_ledger(self._ledger)
 
+    def stamp(self) -> object:
+        """Something that differs after a write by any process; None where only a reading tells."""
+        return self._ledger.stamp()
+
     def purge(self) -> None:
         """Remove what the ledger need not hold any more. Raises LedgerError."""
         self._ledger.purge()

@@ -2,7 +2,8 @@
 
 A `RestartService` serves one configuration. When that changes the service is stopped, and a new one finishes what it
 has begun. While all nodes are healthy it only compares verdicts: the ledger is read at the start and once an hour, when
-a node becomes unhealthy, and while an action is needed or under way, or the breaker is open.
+a node becomes unhealthy, and while an action is needed or under way, or the breaker is open. One that is a file is read
+too once another process has written it: an operator's command may have left a restart to be finished.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ class RestartService:
         self._candidates = Candidates(cloud_seconds=cloud_seconds, watching_since=watching_since, host=host)
         self._reading: LedgerReading | None = None
         self._read_at = float("-inf")  # by the monotonic clock
+        self._stamp: object = None  # of the ledger, before that reading
         self._read_time: float | None = None
         self._tried_at = float("-inf")  # when it was tried last whether it can be written, by the monotonic clock
         self._purge_at = clock.monotonic() + PURGE_SECONDS
@@ -219,9 +221,11 @@ class RestartService:
         is_open = any(record.open for record in self._reading.view.records.values())
         broken = self._reading.fleet.fleet.breaker.opened is not None
         is_late = age >= min(self._pace, IDLE_SECONDS)
-        return has_new or is_late or (is_open and age >= OPEN_SECONDS) or (broken and age >= BREAKER_SECONDS)
+        is_pending = (is_open and age >= OPEN_SECONDS) or (broken and age >= BREAKER_SECONDS)
+        return has_new or is_late or is_pending or self._runner.stamp() != self._stamp
 
     def _read(self) -> None:
+        self._stamp = self._runner.stamp()
         try:
             self._reading, self._read_time = self._runner.read(), self._clock.time()
         except LedgerError as error:

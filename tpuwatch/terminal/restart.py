@@ -58,6 +58,7 @@ class RestartDisplay:
         self.console = console
         self.verbose = verbose
         self.interrupted = False
+        self._alone = False  # whether nobody would continue the restart, as far as is known
         self._clock = clock
         self._live = console.stream.isatty() and os.environ.get("TERM") != "dumb"
         self._waker = Waker()
@@ -204,9 +205,17 @@ class RestartDisplay:
             self._refresh()
         return self.interrupted
 
+    def linger(self, seconds: float) -> None:
+        """Wait after an interruption; a second one raises KeyboardInterrupt."""
+        self._waker.wait(seconds)
+
     @contextlib.contextmanager
-    def driving(self) -> Iterator[None]:
-        """While a restart is driven: Ctrl-C ends it in an orderly way, and a lost connection does not end it."""
+    def driving(self, *, alone: bool = False) -> Iterator[None]:
+        """While a restart is driven: Ctrl-C ends it in an orderly way, and a lost connection does not end it.
+
+        `alone`: after Ctrl-C nobody continues it, as far as is known.
+        """
+        self._alone = alone
         before = {number: signal.signal(number, self._interrupt) for number in _INTERRUPTS}
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the node must not be left stopped
         handler, logger = _WarningHandler(self), logging.getLogger("tpuwatch")
@@ -249,11 +258,17 @@ class RestartDisplay:
 
     def _print_live_line(self, latest: Progress) -> None:
         total = latest.elapsed + self._clock.monotonic() - self._latest_at
-        text = f"{elapsed(total):>7}  … {_waiting(latest.record, self._clock.time())}"
+        waiting = _waiting(latest.record, self._clock.time())
+        text = f"{elapsed(total):>7}  … {waiting}; {self._on_interrupt(latest.record)}"
         columns = min(WIDTH, shutil.get_terminal_size().columns)
         self.console.stream.write(f"\r\x1b[K{text[: columns - 1]}")
         self.console.stream.flush()
         self._live_line = True
+
+    def _on_interrupt(self, record: RestartRecord) -> str:
+        if not self._alone:
+            return "Ctrl-C ends only this command"
+        return f"Ctrl-C leaves it {'STOPPED' if record.phase in _DOWN else 'as it is'}"
 
     def _clear(self) -> None:
         if self._live_line:
@@ -307,11 +322,11 @@ def _details(record: RestartRecord) -> tuple[object, ...]:
 
 
 def _waiting(record: RestartRecord, now: float) -> str:
-    """The live line: for how long what has lasted, and what Ctrl-C would leave."""
+    """The live line: for how long what has lasted."""
     since = record.down if _is_retried(record) and record.down else record.entered
     parts = [f"{phase_words(record.phase)} {elapsed(now - since)}"]
     if _is_retried(record):
         parts.append("1 try" if record.tries == 1 else f"{record.tries} tries")
         if record.not_before > now:
             parts.append(f"next in {elapsed(record.not_before - now)}")
-    return f"{', '.join(parts)}; Ctrl-C leaves it {'STOPPED' if record.phase in _DOWN else 'as it is'}"
+    return ", ".join(parts)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import counted, format_time, length
 from tpuwatch.model import Phase
-from tpuwatch.restart import action_words, phase_words, unattended
+from tpuwatch.restart import action_words, left, phase_words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.restart import STYLES
 
@@ -63,7 +63,7 @@ def _print_unfinished(console: Console, state: RestartState, access: LedgerAcces
         style="red" if state.needs_attention else "",
     )
     if state.is_alone:
-        headline = unattended(record, access.command("restart", record.target.path))
+        headline = left(record, "", access.command("restart", record.target.path))
         print_text(console, f"{headline}", indent=4, style="bold red")
     requested = f"Requested by {record.actor} {length(now - record.requested)} ago: {record.reason}"
     print_text(console, requested, indent=4)

@@ -51,6 +51,8 @@ class Site:
         self.config.write_text(toml(cloud.server.address, self.state))
         self.ledger = SqliteLedger(self.state, cloud.clock)
         self.on_wait: Callable[[RestartDisplay], None] = lambda _: None  # called after each wait
+        self.on_linger: Callable[[], None] = lambda: None  # called after each wait for who continues
+        self.on_confirm: Callable[[], None] | None = None  # called in place of the question, whose answer is yes
         self.present = PresentEvidence(within=Within.ANSWERS, heard="its own tpuwatch answers")
         self._capsys = capsys
 
@@ -129,6 +131,20 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             site.on_wait(display)
             return display.interrupted
 
+        def linger(_: RestartDisplay, seconds: float) -> None:
+            cloud.pass_time(seconds)
+            site.on_linger()
+
+        confirm = RestartDisplay.confirm
+
+        def confirmed(display: RestartDisplay, target: Target, *, healthy: bool) -> bool:
+            if site.on_confirm is None:
+                return confirm(display, target, healthy=healthy)
+            site.on_confirm()
+            return True
+
+        monkeypatch.setattr(RestartDisplay, "linger", linger)
+        monkeypatch.setattr(RestartDisplay, "confirm", confirmed)
         monkeypatch.setattr(restart, "make_clock", lambda: cloud.clock)
         monkeypatch.setattr(RestartDisplay, "wait", wait)
         monkeypatch.setattr(NodeReporter, "judge_again", lambda *_: site.present)

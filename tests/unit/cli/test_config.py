@@ -84,11 +84,22 @@ def test_a_bad_one_is_explained(file: Path, content: bytes, answer: str, capsys:
     assert printed.out == ""
 
 
-def test_settings_in_vain_are_warnings_and_wrong(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_without_effect_are_warnings_and_no_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file.write_text(file.read_text() + '[restart]\nmode = "act"\n')
-    assert main(["config", "check", "--config", str(file)]) == 1
+    assert main(["config", "check", "--config", str(file)]) == 0
     first, warning = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{file}: valid, 1 warning; ")
     assert warning.startswith('Warning: restart.mode = "act" has no effect')
-    assert main(["config", "check", "--json", "--config", str(file)]) == 1
+    assert main(["config", "check", "--json", "--config", str(file)]) == 0
     assert json.loads(capsys.readouterr().out)["warnings"] == [warning.removeprefix("Warning: ")]
+
+
+@pytest.mark.parametrize("action", ["check", "show"])
+def test_the_file_may_be_named_without_its_option(file: Path, action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+    for words in (["--config", str(file)], [str(file)]):
+        assert main(["config", action, *words, "--json"]) == 0
+        printed.append(json.loads(capsys.readouterr().out))
+    assert printed[0] == printed[1]
+    assert printed[0]["source"] == str(file)
+    assert main(["config", action, str(file), "--config", str(file)]) == 2

@@ -195,7 +195,7 @@ def test_no_standard_output(tmp_path: Path) -> None:
     done = shell("tpuwatch diagnose --exit-code a.log >&-", tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     done = shell("tpuwatch diagnose b.log >&-", tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (3, False)
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
 def test_a_terminal_that_lacks_letters(tmp_path: Path) -> None:
@@ -259,3 +259,29 @@ def test_help_and_version_are_words_too(capsys: pytest.CaptureFixture[str]) -> N
                 main(arguments)
             printed.append(capsys.readouterr().out)
         assert printed[0] == printed[1] != ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["diagnose"],
+        ["profile"],
+        ["preflight", "--tpu", "v6e-4"],
+        ["advise", "--tpu", "v6e-4"],
+        ["advise", "--profile"],
+        ["advise", "--source"],
+        ["sim", "--dir", "sim"],
+        ["status", "--config"],
+        ["config", "check"],
+        ["config", "show"],
+        ["restart", "train-1", "--config"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("name", ["none.mlir", "file/none.mlir"])
+def test_a_file_that_is_not_there_is_wrong_use(
+    words: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert main([*words, name]) == 2

@@ -217,11 +217,36 @@ def test_a_node_that_cannot_be_restarted_gets_the_commands_that_help(
     assert site.audit()[-1]["result"] == "needs_operator"
 
 
-def test_a_misspelt_node_gets_a_suggestion(site: Site) -> None:
-    site.add()
-    code, out, _ = site.run("trian-1", "--yes")
+def test_a_misspelt_node_gets_the_nodes_that_exist_and_no_command(site: Site) -> None:
+    for name in ("other", "train-3", "train-33"):
+        site.add(name, bad=False)
+    code, (document,) = site.json("train-9", "--yes")
+    assert (code, document["outcome"], site.calls(), site.ledger.records()) == (2, "misused", [], [])
+    note = document["note"]
+    assert "no node train-9 in zone us-east5-a of project lab" in note
+    assert re.findall(r"train-3+|other", note) == ["train-3", "train-33", "other"]
+    assert not re.search("create|gcloud|tpuwatch restart", note)
+    code, out, err = site.run("train-9", "--dry-run")
+    assert code == 2
+    assert not re.search("create|gcloud|tpuwatch restart", out + err)
+
+
+def test_the_nodes_that_exist_are_as_many_as_can_be_read(site: Site) -> None:
+    for number in range(50):
+        site.add(f"node-{number}", bad=False)
+    assert "and 30 more" in site.json("train-9", "--yes")[1][0]["note"]
+    site.cloud.world.faults.set(InjectedFault("ListNodes", code="PERMISSION_DENIED"))
+    code, (document,) = site.json("train-9", "--yes")
+    assert (code, document["outcome"]) == (2, "misused")
+    assert "could not be listed" in document["note"]
+
+
+def test_a_node_that_was_known_and_is_gone_gets_the_commands_that_create_it(site: Site) -> None:
+    site.add("train-2")
+    site.put("train-1", phase=Phase.DONE)
+    code, out, _ = site.run("train-1", "--yes")
     assert code == 1
-    assert "Is train-1 meant?" in flat(out)
+    assert "tpu-vm create train-1" in flat(out)
 
 
 def test_a_healthy_node_is_restarted_only_if_confirmed(site: Site) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, site, target
 from tpuwatch.model.restart import Lease, Phase
 from tpuwatch.model.verdict import Action
+from tpuwatch.restart.operator.report import NodeReporter
 from tpuwatch.sim.cloud.faults import InjectedFault
 from tpuwatch.terminal.restart import RestartDisplay
 
@@ -31,18 +32,111 @@ def test_a_restart_whose_driver_is_gone_is_continued_without_a_question(site: Si
     assert (code, site.calls(), node.state) == (0, ["StartNode"], "READY")
     text = flat(out)
     assert "A restart of it is in progress, which someone@vm-1 requested" in text
-    assert "driven by process 12 on elsewhere" in text
+    assert "Process 12 on elsewhere drives it, as far as is known." in text
 
 
-def test_a_restart_with_a_live_driver_is_left_alone_and_its_driver_is_named(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("ending", "code"), [(Phase.DONE, 0), (Phase.NOT_VERIFIED, 3), (Phase.FAILED, 1), (Phase.CANCELLED, 1)]
+)
+def test_a_restart_with_a_live_driver_is_followed_to_its_end(site: Site, ending: Phase, code: int) -> None:
+    """Longer than a lease, and nothing is called or written from here."""
+    site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED)
+    end = site.clock.monotonic() + 300
+
+    def drive(_: RestartDisplay) -> None:
+        if site.clock.monotonic() < end:
+            site.renew()
+        elif site.record().open:
+            site.put(phase=ending, note="That was it.", stops=1)
+
+    site.on_wait = drive
+    ended, (document,) = site.json("train-1", "--yes")
+    assert (ended, document["outcome"], document["phase"], document["note"]) == (code, ending, ending, "That was it.")
+    assert document["seconds"] >= 300
+    assert (site.calls(), site.audit()) == ([], [])
+
+
+def test_each_phase_of_a_restart_that_is_followed_is_a_line_and_its_driver_is_named(site: Site) -> None:
+    site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPING)
+    phases = iter([Phase.STOPPED, Phase.STARTING, Phase.VERIFYING, Phase.DONE])
+    site.on_wait = lambda _: begun(site, next(phases), note="It is well.")
+    code, out, _ = site.run("train-1")
+    assert code == 0
+    assert "Process 12 on elsewhere drives it" in flat(out)
+    shown = [line.split()[1] for line in out.splitlines() if line.lstrip().startswith("0:")]
+    assert shown == ["stopping", "stopped", "starting", "verifying", "done"]
+
+
+def test_a_restart_whose_driver_dies_while_it_is_followed_is_continued(site: Site) -> None:
+    node = site.add(bad=False, state="STOPPED")
+    begun(site, Phase.STOPPED)
+    end = site.clock.monotonic() + 120
+    site.on_wait = lambda _: site.renew() if site.clock.monotonic() < end else None
+    code, (document,) = site.json("train-1")
+    assert (code, document["outcome"], site.calls(), node.state) == (0, "done", ["StartNode"], "READY")
+    assert [one["result"] for one in site.audit()] == ["resumed", "done"]
+
+
+def test_what_nothing_was_done_about_is_confirmed_once_its_driver_is_gone(site: Site) -> None:
+    node = site.add()
+    begun(site, Phase.REQUESTED, stops=0)
+    code, _, err = site.run("train-1")
+    assert (code, site.calls(), node.boots) == (2, [], 1)
+    assert "no terminal to ask on" in err
+    assert site.run("train-1", "--yes")[0] == 0
+    assert node.boots == 2
+
+
+def test_who_interrupts_following_is_told_who_continues(site: Site) -> None:
     site.add(bad=False, state="STOPPED")
     begun(site, Phase.STOPPED)
 
-    site.on_wait = lambda _: site.renew()
+    def interrupt(display: RestartDisplay) -> None:
+        display.interrupted = True
+
+    site.on_wait = interrupt
     code, (document,) = site.json("train-1", "--yes")
-    assert (code, document["outcome"], document["phase"], site.calls()) == (1, "held", "stopped", [])
-    assert [one["result"] for one in site.audit()] == ["resumed", "held"]
-    assert "driven by process 12 on elsewhere" in document["note"]
+    assert (code, document["outcome"], document["phase"], site.calls()) == (130, "interrupted", "stopped", [])
+    assert document["note"].startswith("Process 12 on elsewhere continues the restart of train-1 (phase stopped).")
+    assert f"`tpuwatch restart {target().path}`" in document["note"]
+    assert site.record().lease.owner == OTHER_OWNER
+
+
+def test_of_two_who_begin_at_once_the_second_follows(site: Site) -> None:
+    """The other one has written its record while this one was asked."""
+    node = site.add()
+    phases = iter([Phase.STOPPED, Phase.DONE])
+    site.on_wait = lambda _: begun(site, next(phases))
+    site.on_confirm = lambda: begun(site, Phase.STOPPING)
+    code, out, _ = site.run("train-1")
+    assert (code, site.calls(), node.boots) == (0, [], 1)
+    assert "Process 12 on elsewhere drives it" in flat(out)
+
+
+@pytest.mark.parametrize("takes_over", [True, False])
+def test_who_interrupts_beside_a_daemon_is_told_whether_it_continues(
+    site: Site, monkeypatch: pytest.MonkeyPatch, takes_over: bool
+) -> None:
+    site.add()
+    monkeypatch.setattr(NodeReporter, "daemon_answers", lambda _: True)
+
+    def interrupt(display: RestartDisplay) -> None:
+        display.interrupted = site.record().phase is Phase.STOPPING
+
+    def take_over() -> None:
+        if takes_over:
+            site.put(phase=Phase.STOPPING, lease=Lease(OTHER_OWNER, 60.0))
+
+    site.on_wait, site.on_linger = interrupt, take_over
+    began = site.clock.monotonic()
+    code, (document,) = site.json("train-1", "--yes")
+    assert (code, document["outcome"], document["phase"]) == (130, "interrupted", "stopping")
+    assert ("Process 12 on elsewhere continues" in document["note"]) is takes_over
+    assert ("train-1 IS BEING STOPPED, and no process drives its restart now." in document["note"]) is not takes_over
+    assert f"`tpuwatch restart {target().path}`" in document["note"]
+    assert (site.clock.monotonic() - began < 15) is takes_over
 
 
 def test_a_restart_that_a_daemon_decided_and_did_not_begin_is_taken_over(site: Site) -> None:

@@ -81,7 +81,7 @@ end. By hand:
    1:02  stopped         The start was refused (RESOURCE_EXHAUSTED). The
                          message: "There is no more capacity in the zone
                          us-east5-a; you can try another zone, or later."
-train-1 IS STOPPED. Start it:
+train-1 IS STOPPED, and no process drives its restart now. To start it:
   tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
    Interrupted; its record is in the ledger, in
    /state."""
@@ -206,7 +206,7 @@ def test_control_c_while_the_node_stops(terminal: Site) -> None:
         == """\
    0:00  intent          Node train-1 is stopped now, to be started again.
    0:00  stopping        The stop was accepted.
-train-1 IS BEING STOPPED, and nobody starts it again. To go on with its restart:
+train-1 IS BEING STOPPED, and no process drives its restart now. To continue it:
   tpuwatch restart --config c.toml projects/lab/locations/us-east5-a/nodes/train-1
    Interrupted; its record is in the ledger, in
    /state."""
@@ -227,7 +227,7 @@ def test_a_stop_that_hangs(terminal: Site) -> None:
 train-1 IS BEING STOPPED since 12:34:56 UTC, which is too long. tpuwatch goes on
 waiting, and starts it by itself. Look:
   gcloud compute tpus tpu-vm describe train-1 --zone=us-east5-a --project=lab
-train-1 IS BEING STOPPED, and nobody starts it again. To go on with its restart:
+train-1 IS BEING STOPPED, and no process drives its restart now. To continue it:
   tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
    Interrupted; its record is in the ledger, in
    /state."""
@@ -262,7 +262,7 @@ end. By hand:
 train-1 IS STOPPED, as far as is known. The Cloud TPU API has not said how
 train-1 is since 12:34:56 UTC. tpuwatch goes on asking by itself. By hand:
   gcloud compute tpus tpu-vm start train-1 --zone=us-east5-a --project=lab
-train-1 IS STOPPED. Start it:
+train-1 IS STOPPED, and no process drives its restart now. To start it:
   tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1
    Interrupted; its record is in the ledger, in
    /state."""
@@ -289,13 +289,3 @@ def test_the_live_line_says_what_control_c_would_leave(terminal: Site) -> None:
     assert any("3 tries, next in 0:40; Ctrl-C leaves it STOPPED" in line for line in live)
     assert any(line.endswith("verifying 0:00; Ctrl-C leaves it as it is") for line in live)
     assert max(map(len, live)) < 80
-
-
-def test_a_misspelt_node_is_asked_about_first(site: Site) -> None:
-    site.add()
-    code, out, _ = site.run("trian-1", "--yes")
-    assert code == 1
-    first, command, *rest = out.splitlines()
-    assert first == "There is no node trian-1 in zone us-east5-a of project lab. Is train-1 meant?"
-    assert command == "  tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-1"
-    assert any("tpu-vm create trian-1" in line for line in rest)

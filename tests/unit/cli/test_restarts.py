@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, site
+from tests.unit.cli.restarting import OTHER_OWNER, Site, flat, site, target
 from tpuwatch.model.restart import Attempt, Breaker, Fleet, Lease, Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 
@@ -42,7 +42,8 @@ def test_status_shows_restarts_in_progress_and_ended_ones(site: Site) -> None:
     assert "Driven by process 12 on elsewhere, as far as is known." in text
     start = "tpuwatch restart projects/lab/locations/us-east5-a/nodes/train-2"
     # First what nobody carries on, and what to do about it.
-    assert text.startswith(f"In progress train-2 (us-east5-a): stopped for 30 s train-2 IS STOPPED. Start it: {start} ")
+    assert text.startswith("In progress train-2 (us-east5-a): stopped for 30 s train-2 IS STOPPED")
+    assert text.index(start) < text.index("train-1 (us-east5-a)")
     assert "It has no driver." in text
     assert "train-3 (us-east5-a): needs operator 30 s ago Create it again." in text
     assert "Restarts of all nodes within 1 h: 4; tpuwatch itself does at most 10" in text
@@ -134,6 +135,15 @@ def test_a_restart_that_may_have_begun_cannot_be_cancelled(site: Site, phase: Ph
     assert (code, document["outcome"], document["phase"]) == (1, "not_cancelled", phase.value)
     assert "can no longer be cancelled" in document["note"]
     assert site.record() == before
+
+
+@pytest.mark.parametrize(("owner", "drives"), [(OTHER_OWNER, True), ("", False)])
+def test_who_cannot_cancel_is_told_who_continues(site: Site, owner: str, drives: bool) -> None:
+    site.put(phase=Phase.STOPPING, lease=Lease(owner))
+    _, (document,) = site.restarts_json("cancel", "train-1")
+    assert ("Process 12 on elsewhere continues the restart of train-1" in document["note"]) is drives
+    assert ("no process drives its restart now" in document["note"]) is not drives
+    assert document["note"].endswith(f"`tpuwatch restart {target().path}`")
 
 
 def test_a_restart_that_is_not_recorded_cannot_be_cancelled(site: Site) -> None:

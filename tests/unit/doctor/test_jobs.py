@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests.standins.doctor_machine import Place
 from tpuwatch.doctor.jobs import find_jobs, job_users, tpu_variables, variable_sets
+from tpuwatch.program.child import Child, ChildLimits
 
 
 def test_processes_with_tpu_variables_are_jobs(place: Place) -> None:
@@ -16,6 +21,22 @@ def test_processes_with_tpu_variables_are_jobs(place: Place) -> None:
     jobs = find_jobs(place.environment())
     assert [job.pid for job in jobs.seen] == [11, 12]
     assert {user.uid for user in job_users(place.environment())} == {job.user.uid for job in jobs.seen}
+
+
+def test_what_tpuwatch_itself_compiles_or_probes_with_is_no_job(tmp_path: Path, place: Place) -> None:
+    output = tmp_path / "output"
+    command = [sys.executable, "-c", "import pathlib; print(pathlib.Path('/proc/self/environ').read_text())"]
+    report = os.pipe()
+    own = {"TPU_LOG_DIR": str(tmp_path), "TPU_SKIP_MDS_QUERY": "1"}
+    child = Child(command, report=report, environ=own, output=output, limits=ChildLimits(60.0, 1 << 30))
+    for _ in child.reports():
+        pass
+    child.close()
+    environ = dict(word.split("=", 1) for word in output.read_text().strip("\0\n").split("\0"))
+    assert environ.items() >= own.items()
+    place.process(10, environ=environ)
+    assert find_jobs(place.environment()).seen == ()
+    assert [job.pid for job in find_jobs(place.environment(pids=(10,))).seen] == [10]  # who names it means it
 
 
 def test_processes_with_the_same_variables_are_grouped(place: Place) -> None:

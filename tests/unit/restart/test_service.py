@@ -29,6 +29,22 @@ def test_the_ledger_is_read_once_and_never_again_while_all_is_well(side: Side) -
     assert not (side.root / "audit.jsonl").exists()
 
 
+def test_a_ledger_that_another_process_has_written_is_read_at_the_next_turn(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator has left the restart of a node that nobody watches: it is not left half done for an hour."""
+    stamps = iter([1, 1, 1, 2, 2, 2, 2, 2])
+    monkeypatch.setattr(side.ledger, "stamp", lambda: next(stamps))
+    watch = side.watch()
+    watch.turn()
+    side.ledger.put(replace(record("left", phase=Phase.STOPPED, stops=1), lease=Lease()))
+    for _ in range(2):
+        watch.turn()
+    assert (side.ledger.reads, side.driven) == (1, [])
+    watch.turn()
+    assert (side.ledger.reads, side.driven) == (2, [("left", Action.RESTART_NODE)])
+
+
 def test_a_node_that_somebody_stopped_for_good_costs_one_reading(side: Side) -> None:
     watch = side.watch()
     watch.turn()

@@ -49,6 +49,11 @@ class Ledger(Protocol):
     def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
         """Store it, as `write` does, and with the same errors."""
 
+    def stamp(self) -> object:
+        """Something that differs after a write by any process, for the price of a look at a file; None where only a
+        reading tells.
+        """
+
     def server_time(self) -> float | None:
         """The time by the ledger's server, as far as it has answered; None for a ledger without a server."""
 

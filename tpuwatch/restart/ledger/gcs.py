@@ -125,6 +125,9 @@ class GcsLedger:
         name = self._settings.prefix + _FLEET
         return StoredFleet(fleet, self._put(name, encode(fleet), version, self._deadline()))
 
+    def stamp(self) -> None:
+        """Only a request would tell."""
+
     def server_time(self) -> float | None:
         """The time by Cloud Storage; None before its first answer."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tpuwatch.core import Clock
-    from tpuwatch.model import Target
+    from tpuwatch.model import RestartRecord, Target
     from tpuwatch.restart.ledger.base import Stored
 
 _BOOT_ID: Final = "sys/kernel/random/boot_id"
@@ -52,7 +53,9 @@ def parse(text: str) -> Owner | None:
 def owner_words(text: str) -> str:
     """Who that is, in words."""
     owner = parse(text)
-    return owner.text if owner is not None else f'"{text}"'
+    if owner is None:
+        return f'"{text}"'
+    return f"the daemon ({owner.text})" if ThisMachine().is_daemon(owner) else owner.text
 
 
 def has_ended(text: str) -> bool:
@@ -91,6 +94,20 @@ class ThisMachine:
             pass  # it is there, and another process's
         stat = self._files.stat(owner.pid)
         return stat is not None and stat.started_ticks != owner.started
+
+    def driver_of(self, record: RestartRecord) -> str:
+        """The process that drives the record, in words; "" if it is this one, has ended for sure, or there is none."""
+        name = record.lease.owner
+        owner = parse(name)
+        is_own = owner is not None and (owner.boot, owner.pid) == (self._boot(), os.getpid())
+        return "" if not name or is_own or self.is_gone(name) else owner_words(name)
+
+    def is_daemon(self, owner: Owner) -> bool:
+        """Whether that driver's process is seen to be a `tpuwatch run` of this machine."""
+        if owner.boot != self._boot():
+            return False
+        words = [os.path.basename(word) for word in self._files.arguments(owner.pid)]  # noqa: PTH119 (no paths)
+        return ("tpuwatch", "run") in itertools.pairwise(words)
 
     def _boot(self) -> str:
         """This boot and this namespace of processes: in both of them a number means the same. "" if not known."""

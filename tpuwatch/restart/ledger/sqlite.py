@@ -96,6 +96,15 @@ class SqliteLedger:
         """Store it, as `write` does, and with the same errors."""
         return StoredFleet(fleet, self._put(_FLEET, version, None, encode(fleet)))
 
+    def stamp(self) -> object:
+        """Size and time of the file and of the log beside it. A reader makes an empty log, which is no difference."""
+        found = []
+        for path in (self.path, self.path.with_name(f"{FILE_NAME}-wal")):
+            with contextlib.suppress(OSError):
+                entry = path.stat()
+                found += [(entry.st_ino, entry.st_mtime_ns, entry.st_size)] if entry.st_size else []
+        return tuple(found)
+
     def server_time(self) -> None:
         """A file has no clock."""
 

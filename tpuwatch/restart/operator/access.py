@@ -31,6 +31,11 @@ class LedgerAccess:
     config: str = ""  # the configuration that was named on the command line
 
     @property
+    def is_shared(self) -> bool:
+        """Whether tpuwatch on other machines may use the ledger too."""
+        return self.location.startswith("gs://")
+
+    @property
     def actor(self) -> str:
         """The operator: "user@host"."""
         return self.audit.actor

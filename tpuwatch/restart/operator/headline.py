@@ -6,7 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import capital
 from tpuwatch.model import Phase
+from tpuwatch.restart.operator.wording import phase_words
 from tpuwatch.restart.workflow import commands
 
 if TYPE_CHECKING:
@@ -33,19 +35,21 @@ class Headline:
         return " ".join([self.text, *(f"`{command}`" for command in self.commands)])
 
 
-def unattended(record: RestartRecord, command: str) -> Headline:
-    """Of an unfinished restart that nobody carries on. `command` is what does: `tpuwatch restart …`."""
+def left(record: RestartRecord, driver: str, command: str) -> Headline:
+    """Of an unfinished restart that this process does not carry on: who does, and what follows or continues it.
+
+    `driver` is the process that drives it, in words, "" if none does now. `command` is `tpuwatch restart …`.
+    """
     node, phase = record.target.node, record.phase
+    if driver:
+        text = f"{capital(driver)} continues the restart of {node} (phase {phase_words(phase)}). To follow it:"
+        return Headline(text, (command,))
     if phase is Phase.REQUESTED:
         return Headline(f"Nothing has been done to {node} yet. To restart it:", (command,))
     if phase is Phase.VERIFYING:
-        return Headline(f"{node} runs again; whether it stays well has not been verified. To verify it:", (command,))
-    if phase is Phase.STOPPED:
-        return Headline(f"{node} IS STOPPED. Start it:", (command,))
-    if phase is Phase.STARTING:
-        text = f"{node} IS STARTING, and stays stopped if that fails. To go on with its restart:"
-        return Headline(text, (command,))
-    return Headline(f"{node} {DOWN[phase]}, and nobody starts it again. To go on with its restart:", (command,))
+        return Headline(f"{node} runs again, and no process verifies now that it stays well. To verify it:", (command,))
+    what = "start it" if phase is Phase.STOPPED else "continue it"
+    return Headline(f"{node} {DOWN[phase]}, and no process drives its restart now. To {what}:", (command,))
 
 
 def trouble(record: RestartRecord, now: float, limits: PhaseLimits) -> Headline | None:

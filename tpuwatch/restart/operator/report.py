@@ -47,7 +47,6 @@ class NodeReport:
     document: Mapping[str, Any]  # as /api/v1/nodes serves a node
     source: str  # of the verdict
     holders: tuple[str, ...] | None = None  # processes that hold the TPU, a line each; None if unknown
-    suggestion: str = ""  # for a node that does not exist: a similar name that does
 
     @property
     def verdict(self) -> str:
@@ -88,6 +87,14 @@ class NodeReporter:
     def report(self, target: Target, observation: NodeObservation) -> NodeReport:
         """The daemon's verdict if it watches the node, else a verdict on what the Cloud TPU API says now."""
         return self._from_daemon(target) or self._from_cloud(target, observation)
+
+    def daemon_answers(self) -> bool:
+        """Whether a daemon runs on this machine, as far as is known."""
+        try:
+            self.ask_status()
+        except TpuwatchError:
+            return False
+        return True
 
     def judge_again(self, record: RestartRecord) -> PresentEvidence:
         """What the daemon says now of a node whose restart was asked for. An operator's word stands: it is shown."""
@@ -135,7 +142,7 @@ class NodeReporter:
         return NodeReport(document, f"the daemon at {self.daemon_address}", holders)
 
     def _from_cloud(self, target: Target, observation: NodeObservation) -> NodeReport:
-        answer, suggestion = self._ask_cloud(target, observation)
+        answer = self._ask_cloud(target, observation)
         evidence = Evidence(
             node_label(target.zone, target.node), self.clock.time(), identity=_identity(target), cloud=answer
         )
@@ -143,33 +150,34 @@ class NodeReporter:
         status = JudgedNode(
             target.node, target.project, target.zone, own=False, judgement=judgement, cloud=answer.value
         )
-        return NodeReport(self.serialize(status), "what the Cloud TPU API says now", suggestion=suggestion)
+        return NodeReport(self.serialize(status), "what the Cloud TPU API says now")
 
-    def _ask_cloud(self, target: Target, observation: NodeObservation) -> tuple[Answer[CloudNode], str]:
+    def nodes_near(self, target: Target) -> list[str]:
+        """The names of all nodes in the target's zone, those most like its own first.
+
+        Raises TpuwatchError if they cannot be listed.
+        """
+        import difflib
+
+        listed, _ = self._list(target, "*")
+        if listed.value is None or listed.problem is not None:
+            raise TpuwatchError(listed.detail)
+
+        def likeness(name: str) -> float:
+            return difflib.SequenceMatcher(None, name, target.node).ratio()
+
+        return sorted((node.name for node in listed.value), key=lambda name: (-likeness(name), name))
+
+    def _ask_cloud(self, target: Target, observation: NodeObservation) -> Answer[CloudNode]:
         """The API's list of the zone, which has more than the observation, but needs one more permission."""
-        from tpuwatch.signals import CloudSignal
-
-        identity = _identity(target)
-        nodes = ("*",) if observation.gone else (target.node,)
-        signal = CloudSignal(
-            self.config.cloud.model_copy(update={"nodes": nodes, "enabled": True}),
-            lambda: identity,
-            clock=self.clock,
-            rng=random.Random(),  # noqa: S311 (spreads polls, of which there is one)
-            on_call=lambda *_: None,
-        )
-        try:
-            listed = signal.ask()
-        finally:
-            signal.close()
         at = observation.at
         if observation.gone:
-            gone: Answer[CloudNode] = Answer(problem=Problem.GONE, tried=at, detail="The API knows no such node.")
-            return gone, _similar_name(target.node, [node.name for node in listed.value or ()])
-        answer = signal.answers.get(node_label(target.zone, target.node))
+            return Answer(problem=Problem.GONE, tried=at, detail="The API knows no such node.")
+        _, answers = self._list(target, target.node)
+        answer = answers.get(node_label(target.zone, target.node))
         if answer is not None and answer.value is not None and answer.problem is None:
             node = replace(answer.value, state=observation.state, health=observation.health)
-            return replace(answer, value=node), ""
+            return replace(answer, value=node)
         node = CloudNode(
             target.project,
             target.zone,
@@ -180,7 +188,24 @@ class NodeReporter:
             spot=observation.spot,
             queued_resource=observation.queued_resource,
         )
-        return Answer(node, at, None, "", at), ""
+        return Answer(node, at, None, "", at)
+
+    def _list(self, target: Target, name: str) -> tuple[Answer[tuple[CloudNode, ...]], Mapping[str, Answer[CloudNode]]]:
+        """The nodes of the target's zone that have this name, and the answer on each."""
+        from tpuwatch.signals import CloudSignal
+
+        identity = _identity(target)
+        signal = CloudSignal(
+            self.config.cloud.model_copy(update={"nodes": (name,), "enabled": True}),
+            lambda: identity,
+            clock=self.clock,
+            rng=random.Random(),  # noqa: S311 (spreads polls, of which there is one)
+            on_call=lambda *_: None,
+        )
+        try:
+            return signal.ask(), signal.answers
+        finally:
+            signal.close()
 
 
 def _identity(target: Target) -> Identity:
@@ -204,9 +229,3 @@ def _holders(status: Mapping[str, Any]) -> tuple[str, ...] | None:
     if not status.get("host"):
         return None
     return tuple(f"process {one['pid']} of {one['user']}: {one['command']}" for one in status["host"]["holders"])
-
-
-def _similar_name(name: str, names: list[str]) -> str:
-    import difflib
-
-    return next(iter(difflib.get_close_matches(name, names, 1)), "")

@@ -9,7 +9,7 @@ from tpuwatch.core import ConflictError, LedgerError, times
 from tpuwatch.model import Lease, Phase, RestartBudget, Target, ledger_down
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
-from tpuwatch.restart.operator.headline import unattended
+from tpuwatch.restart.operator.headline import left
 from tpuwatch.restart.operator.plan import UNKNOWN_FLEET_SIZE
 from tpuwatch.restart.operator.wording import full_name, phase_words
 from tpuwatch.restart.policy import budgets
@@ -274,7 +274,8 @@ def _cancel_refusal(access: LedgerAccess, target: Target, record: RestartRecord 
     if record.phase is not Phase.REQUESTED or record.stops:
         return (
             f"The restart of {target.node} can no longer be cancelled: its phase is {phase_words(record.phase)!r}. "
-            f"A node is never left half restarted. {unattended(record, access.command('restart', target.path))}"
+            "A node is never left half restarted. "
+            f"{left(record, ThisMachine().driver_of(record), access.command('restart', target.path))}"
         )
     return ""
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tpuwatch.core import ConflictError, LedgerError, capital, clean, ended
-from tpuwatch.model import Action, Grounds, Lease, Phase, ledger_down
+from tpuwatch.core import ConflictError, LedgerError, TpuwatchError, capital, clean, ended, length
+from tpuwatch.model import TOUCHED, Action, Grounds, Lease, Phase, ledger_down
 from tpuwatch.restart.driver import Driver, NoRecordError, UnrecordedEndError, unrecorded_alarm
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import phase_limits
-from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, owner_words
+from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine
 from tpuwatch.restart.ledger.reading import read_ledger
-from tpuwatch.restart.operator.headline import Headline, trouble, unattended
+from tpuwatch.restart.operator.follow import RestartFollower
+from tpuwatch.restart.operator.headline import Headline, left, trouble
 from tpuwatch.restart.operator.plan import RestartPlan
-from tpuwatch.restart.operator.wording import describe_local_action, phase_words
+from tpuwatch.restart.operator.wording import action_words, describe_local_action, phase_words
 from tpuwatch.restart.policy.budgets import is_request
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.policy.situation import OF_THE_NODE
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 _EXIT_CODES: Final = {"done": 0, "dry_run": 0, "misused": 2, "unknown": 3, "not_verified": 3, "interrupted": 130}
 # After these the remaining nodes are skipped: the operator wants to stop, or they would fare no better.
 _FINAL: Final = frozenset({"interrupted", "unknown", "held"})
+SUCCESSOR_SECONDS: Final = 15.0  # a daemon on this machine takes over at its next turn, of which it does one in 5 s
+_SUCCESSOR_LOOK_SECONDS: Final = 0.5
+_MAX_NAMES: Final = 20
+_LISTED_CHARS: Final = 400
 
 
 class SessionDisplay(Protocol):
@@ -75,8 +81,14 @@ class SessionDisplay(Protocol):
     def wait(self, seconds: float) -> bool:
         """Wait; return whether the operator wants to stop."""
 
-    def driving(self) -> AbstractContextManager[None]:
-        """Around everything that the operator may interrupt in an orderly way: `wait` then returns True."""
+    def linger(self, seconds: float) -> None:
+        """Wait after an interruption. Raises KeyboardInterrupt if the operator interrupts this too."""
+
+    def driving(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        """Around everything that the operator may interrupt in an orderly way: `wait` then returns True.
+
+        `alone`: after an interruption nobody continues the restart, as far as is known.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +179,8 @@ class RestartSession:
         began = self.clock.monotonic()
         try:
             result = self._restart(target)
-        except KeyboardInterrupt:
-            result = self._interrupted(target)
+        except KeyboardInterrupt:  # at the question, or the second one
+            result = self._interrupted(target, self._record(target))
         except LedgerError as error:
             result = RestartResult(target, "unknown", _sentence(error), headline=self._stopped(target))
         result = replace(result, seconds=self.clock.monotonic() - began)
@@ -187,7 +199,7 @@ class RestartSession:
                 f"{self.config.ledger.lease_seconds:g} s. See `{self.access.command('restarts')}` then, and ask again."
             )
             return RestartResult(target, "unknown", note, headline=self._stopped(target))
-        if stored is not None and stored.record.open and stored.record.action in OF_THE_NODE:
+        if stored is not None and _is_restart(stored.record):
             return self._continue(stored)
         return self._begin(target, stored)
 
@@ -200,8 +212,8 @@ class RestartSession:
             return RestartResult(target, "unknown", f"The node's state could not be found out. {observation.fault}")
         local = stored.record if stored is not None and stored.record.open else None
         plan = self._plan(target, observation, stored.record if stored is not None else None)
-        if (headline := self._misspelt(plan)) is not None:
-            self.display.show_headline(headline)
+        if observation.gone and stored is None and not plan.report.document["cloud"]:
+            return self._refuse(plan, "misused", self._no_such_node(target), None)
         self.display.show_report(plan.report, target)
         if local is not None:
             self.display.show_note(describe_local_action(local, self.clock.time()), warning=True)
@@ -216,13 +228,21 @@ class RestartSession:
             return self._refuse(plan, "declined", "Nothing was done.", use)
         return self._record_and_drive(plan, stored, use)
 
-    def _misspelt(self, plan: RestartPlan) -> Headline | None:
-        """That another node is meant, perhaps: then nothing else matters."""
-        target, other = plan.record.target, plan.report.suggestion
-        if not (plan.observation.gone and other):
-            return None
-        text = f"There is no node {target.node} in zone {target.zone} of project {target.project}. Is {other} meant?"
-        return Headline(text, (self.access.command("restart", replace(target, node=other).path),))
+    def _no_such_node(self, target: Target) -> str:
+        """That the API knows no such node, and neither the ledger nor the daemon has known one: a wrong name, likely.
+
+        So no command is offered, neither against another node nor to create this one.
+        """
+        text = f"There is no node {target.node} in zone {target.zone} of project {target.project}."
+        try:
+            names = self.reporter.nodes_near(target)
+        except TpuwatchError as error:
+            return f"{text} The nodes there could not be listed: {clean(ended(str(error)), _LISTED_CHARS)}"
+        if not names:
+            return f"{text} The zone has no nodes: check --zone and --project."
+        more = len(names) - _MAX_NAMES
+        listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+        return f"{text} Nodes there: {listed}."
 
     def _plan(self, target: Target, observation: NodeObservation, previous: RestartRecord | None) -> RestartPlan:
         """`previous` is the node's record so far; if it is open, the restart ends it."""
@@ -249,12 +269,15 @@ class RestartSession:
             if stored is not None and stored.record.open:
                 stored = self._end_local_action(stored)
                 if stored is None:
-                    return self._interrupted(target)
+                    return self._interrupted(target, self._record(target))
             # Daemons count what operators do, so none may decide by what the ledger held before.
             claim_budget(self.access.ledger, target, PolicySettings.of(self.config), plan.record.requested)
             self.access.ledger.write(plan.record, stored.version if stored is not None else 0)
         except ConflictError:
-            return self._refuse(plan, "held", self._held(target), use)
+            stored = self.access.ledger.read(target)
+            if stored is not None and _is_restart(stored.record):
+                return self._continue(stored)
+            return self._refuse(plan, "held", self._held(stored), use)
         self._audit_plan(plan, "begun", plan.record.reason, use)
         return self._drive(target)
 
@@ -322,22 +345,54 @@ class RestartSession:
         if may_be_own and not self.request.forced_action and not record.stops:
             note = f"This machine belongs, or may belong, to {target.node}: continue from another machine."
             return RestartResult(target, "misused", note, record)
-        not_begun = record.phase is Phase.REQUESTED and not record.lease.owner
-        if not_begun and not self._is_confirmed(target, healthy=False):
-            self._audit_record(record, "declined")
-            return RestartResult(target, "declined", "Nothing was done; the request remains.", record)
-        if not_begun and record.signals:
-            source = "The node's own daemon requested it" if is_request(record) else "Another daemon decided it"
-            self.display.show_note(f"{source}; this command takes it over.")
-            try:
-                record = self._take_over(stored)
-            except ConflictError:
-                self._audit_record(record, "held")
-                return RestartResult(target, "held", self._held(target))
-        self._audit_record(record, "resumed")
-        return self._drive(target)
+        return self._see_through(stored)
 
-    def _take_over(self, stored: Stored) -> RestartRecord:
+    def _see_through(self, stored: Stored) -> RestartResult:
+        """Follow the restart while another process drives it, and drive it where none does."""
+        target = stored.record.target
+        follower = RestartFollower(
+            self.access.ledger, self.clock, self.display.wait, self._show_driver, self._on_progress
+        )
+        with self.display.driving():
+            followed = follower.follow(stored)
+        if followed is None:
+            return self._interrupted(target, self._after_interruption(target))
+        record = followed.record
+        if not record.open:
+            return RestartResult(target, record.phase.value, record=record)
+        if record.phase is Phase.REQUESTED:
+            if not self._is_confirmed(target, healthy=False):
+                self._audit_record(record, "declined")
+                return RestartResult(target, "declined", "Nothing was done; the request remains.", record)
+            if record.signals:
+                source = "The node's own daemon requested it" if is_request(record) else "Another daemon decided it"
+                self.display.show_note(f"{source}; this command takes it over.")
+                try:
+                    followed = self._take_over(followed)
+                except ConflictError:
+                    return self._after_conflict(target)
+        self._audit_record(followed.record, "resumed")
+        return self._drive(target, free=followed.version)
+
+    def _after_conflict(self, target: Target) -> RestartResult:
+        """Another process has written the record: if it restarts the node, that is followed."""
+        stored = self.access.ledger.read(target)
+        if stored is not None and _is_restart(stored.record):
+            return self._see_through(stored)
+        record = stored.record if stored is not None else None
+        if record is not None and not record.open:
+            return RestartResult(target, record.phase.value, record.note, record)
+        if record is not None:
+            self._audit_record(record, "held")
+        return RestartResult(target, "held", self._held(stored), record)
+
+    def _show_driver(self, driver: str) -> None:
+        self.display.show_note(
+            f"{capital(driver)} drives it, as far as is known. This command follows it to its end, and continues it if "
+            "that process does not."
+        )
+
+    def _take_over(self, stored: Stored) -> Stored:
         """Make the request the operator's own: if they leave it before anything is done, no daemon continues it."""
         now = self.clock.time()
         record = replace(
@@ -350,12 +405,12 @@ class RestartSession:
             signals=(),
         )
         claim_budget(self.access.ledger, record.target, PolicySettings.of(self.config), now)
-        return self.access.ledger.write(record, stored.version).record
+        return self.access.ledger.write(record, stored.version)
 
     def _dry_run(self, record: RestartRecord) -> RestartResult:
         observation = self.api.look(record.target, since=None)
-        if record.lease.owner and not ThisMachine().is_gone(record.lease.owner):
-            note = f"{capital(owner_words(record.lease.owner))} drives it, as far as is known."
+        if driver := ThisMachine().driver_of(record):
+            note = f"{capital(driver)} drives it, as far as is known. This command would follow it."
         else:
             note = "This command would continue it."
         state = f"The API shows the node as {observation.shown}." if observation.shown else observation.fault
@@ -364,7 +419,8 @@ class RestartSession:
 
     # -- driving
 
-    def _drive(self, target: Target) -> RestartResult:
+    def _drive(self, target: Target, *, free: int = 0) -> RestartResult:
+        """`free` is the version of the record that may be taken at once, if one is known."""
         driver = Driver(
             self.access.ledger,
             target,
@@ -378,24 +434,24 @@ class RestartSession:
             on_refusal=self.display.on_refusal,
             lease_seconds=self.config.ledger.lease_seconds,
         )
-        with self.display.driving():
+        with self.display.driving(alone=not self.reporter.daemon_answers()):
             try:
-                record = driver.drive()
-            except ConflictError as error:
-                if (current := self._record(target)) is not None:
-                    self._audit_record(current, "held")
-                return RestartResult(target, "held", f"{_sentence(error)} {self._see()}", current)
+                record = driver.drive(free=free)
+            except ConflictError:  # another process has it
+                record = None
             except UnrecordedEndError as error:
                 return self._ended_unrecorded(error)
             except LedgerError as error:
                 current = self._record(target)
                 headline = self._left(current) or self._stopped(target)
                 return RestartResult(target, "unknown", _sentence(error), current, headline=headline)
+        if record is None:
+            return self._after_conflict(target)
         if record.open and driver.unrecorded:
             note = f"Interrupted. {capital(ended(driver.unrecorded))}"
             return RestartResult(target, "interrupted", note, record, headline=Headline(unrecorded_alarm(record)))
         if record.open:
-            return self._interrupted(target)
+            return self._interrupted(target, self._after_interruption(target))
         if driver.has_held:  # else the audit of the one that had it says so
             self._audit_record(record, record.phase.value)
         return RestartResult(target, record.phase.value, record=record)
@@ -413,18 +469,41 @@ class RestartSession:
             headline = trouble(progress.record, self.clock.time(), phase_limits(self.config.restart))
         self.display.on_progress(progress, headline)
 
-    def _interrupted(self, target: Target) -> RestartResult:
-        record = self._record(target)
+    def _interrupted(self, target: Target, record: RestartRecord | None) -> RestartResult:
         if record is None or not record.open:
             return RestartResult(target, "interrupted", "Interrupted: nothing was done.")
         note = f"Interrupted; its record is in the ledger, in {self.access.location}."
+        if self.access.is_shared and record.phase in TOUCHED:
+            note += f" A tpuwatch on another machine that uses this ledger and watches {target.node} continues it too."
         return RestartResult(target, "interrupted", note, record, headline=self._left(record))
 
+    def _after_interruption(self, target: Target) -> RestartRecord | None:
+        """The record once it is known who continues it: a daemon on this machine takes it over at its next turn."""
+        record = self._record(target)
+        if record is None or record.phase not in TOUCHED or self._driver_of(record):
+            return record
+        if not self.reporter.daemon_answers():
+            return record
+        self.display.show_note(
+            f"Interrupted. Waiting up to {length(SUCCESSOR_SECONDS)} for the daemon on this machine to continue the "
+            "restart; Ctrl-C ends the wait."
+        )
+        end = self.clock.monotonic() + SUCCESSOR_SECONDS
+        with self.display.driving(), suppress(KeyboardInterrupt):
+            while record.open and not self._driver_of(record) and self.clock.monotonic() < end:
+                self.display.linger(_SUCCESSOR_LOOK_SECONDS)
+                record = self._record(target) or record
+        return record
+
     def _left(self, record: RestartRecord | None) -> Headline | None:
-        """What a restart that nobody carries on leaves the node in, and what carries it on."""
+        """Who continues an unfinished restart, and the command that follows it or continues it."""
         if record is None or not record.open:
             return None
-        return unattended(record, self.access.command("restart", record.target.path))
+        return left(record, self._driver_of(record), self.access.command("restart", record.target.path))
+
+    @staticmethod
+    def _driver_of(record: RestartRecord) -> str:
+        return ThisMachine().driver_of(record)
 
     def _stopped(self, target: Target) -> Headline | None:
         """What has to be known first of a node that is stopped, where the ledger does not say why."""
@@ -432,11 +511,17 @@ class RestartSession:
             return None
         return Headline(f"{target.node} IS STOPPED. Start it:", (commands.plain(commands.start(target)),))
 
-    def _held(self, target: Target) -> str:
-        return f"Another process drives a restart of {target.node} now. {self._see()}"
-
-    def _see(self) -> str:
-        return f"To see what it does: `{self.access.command('restarts')}`"
+    def _held(self, stored: Stored | None) -> str:
+        """Why the restart was not begun, or not continued: the record is another process's."""
+        see = f"To see what it does: `{self.access.command('restarts')}`"
+        if stored is None or not stored.record.open:
+            return f"Another process has written the node's record meanwhile. {see}"
+        record = stored.record
+        driver = capital(self._driver_of(record) or "The node's own tpuwatch")
+        return (
+            f"{driver} is at work on the node itself ({action_words(record.action)}), which a restart would cut off. "
+            f"Ask again when that has ended. {see}"
+        )
 
     def _record(self, target: Target) -> RestartRecord | None:
         try:
@@ -461,6 +546,11 @@ class RestartSession:
 
     def _audit_record(self, record: RestartRecord, result: str) -> None:
         self.access.audit.note_record(record, result, record.note or record.reason)
+
+
+def _is_restart(record: RestartRecord) -> bool:
+    """Whether a restart of the node is in progress, which any process can follow or continue."""
+    return record.open and record.action in OF_THE_NODE
 
 
 def _sentence(error: LedgerError) -> str:

@@ -28,6 +28,15 @@ def here() -> ThisMachine:
     return ThisMachine()
 
 
+def test_the_daemon_of_this_machine_is_called_so() -> None:
+    python = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    for words, is_daemon in ((["/usr/bin/tpuwatch", "run"], True), (["tpuwatch", "restart", "run"], False)):
+        with subprocess.Popen([*python, *words], stdin=subprocess.PIPE) as process:
+            owner = replace(ThisMachine().new_owner(), pid=process.pid)
+            assert owner_words(str(owner)).startswith("the daemon (process ") is is_daemon
+            assert owner_words(str(replace(owner, boot="another"))) == owner.text
+
+
 def test_a_name_is_read_back(here: ThisMachine) -> None:
     owner = here.new_owner()
     assert parse(str(owner)) == owner

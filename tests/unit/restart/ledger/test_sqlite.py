@@ -65,6 +65,18 @@ class TestContract(LedgerContract):
     """SQLite as any other ledger."""
 
 
+def test_its_stamp_differs_after_a_write_by_another_and_not_after_a_reading(opened: Open) -> None:
+    ledger, another = opened(), opened()
+    stamps = [ledger.stamp()]
+    version = 0
+    for tries in range(3):
+        version = another.write(record(tries=tries), version).version
+        stamps.append(ledger.stamp())
+        assert ledger.read(TARGET)
+        assert ledger.stamp() == another.stamp() == stamps[-1]
+    assert len(set(stamps)) == 4
+
+
 def test_reading_makes_nothing(tmp_path: Path, clock: ManualClock) -> None:
     ledger = SqliteLedger(tmp_path / "state", clock)
     assert ledger.read(TARGET) is None
