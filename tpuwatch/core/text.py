@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 TEXT_LIMIT: Final = 200
+_LOOSE: Final = " ,;:(-"  # what no text ends with
 _MAX_SECONDS: Final = 100 * 365 * 86_400.0  # a longer duration is shown as this one
 
 # The end of a name whose value is a secret: WANDB_API_KEY, hubToken, "password". Much is called "key" and no secret.
@@ -55,10 +56,10 @@ _SECRETS: Final = (
 def printable(text: str, limit: int | None = None) -> str:
     """Text with a space for each character that does not print, so it is one line and no terminal obeys it.
 
-    With a `limit` it is cut after that many characters.
+    With a `limit` it is cut after at most that many characters.
     """
     if limit is not None and len(text) > limit:
-        return printable(text[:limit]) + "…"
+        return cut(printable(text[: limit + 1]), limit)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
@@ -67,7 +68,23 @@ def printable(text: str, limit: int | None = None) -> str:
 def clean(text: str, limit: int = TEXT_LIMIT) -> str:
     """Printable text on one line, without superfluous spaces, of at most `limit` characters."""
     line = " ".join(printable(text[: 4 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return line if len(line) <= limit else cut(line, limit - 1)
+
+
+def cut(text: str, room: int) -> str:
+    """At most the first `room` characters, and an ellipsis: a text is cut only where it is longer.
+
+    It ends with a whole word, not within a command in backquotes, and not with a number whose unit may follow. Only a
+    text that is one word so far is cut within it.
+    """
+    end = room if text[room : room + 1].isspace() else max(text.rfind(" ", 0, room), 0)
+    if text.count("`", 0, end) % 2:
+        end = text.rfind("`", 0, end)
+    kept = text[:end].rstrip()
+    before, _, last = kept.rpartition(" ")
+    if last.lstrip("([")[:1].isdigit():
+        kept = before
+    return f"{kept.rstrip(_LOOSE) or text[:room].rstrip()}…"
 
 
 def redact(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Lines for a terminal, as wide as it is up to 80 columns, in colour where it has that; in a pipe each line is whole.
+"""Lines for a terminal, as wide as it is, in colour where it has that; in a pipe each line is whole.
 
 A command in a text, between backticks, has a line of its own that is never wrapped, to be copied.
 """
@@ -11,9 +11,9 @@ import re
 import textwrap
 from typing import Final, TextIO
 
-from tpuwatch.core import printable
+from tpuwatch.core import cut, printable
 
-WIDTH = 80
+WIDTH = 80  # of a terminal that does not tell its own
 LEAST_WIDTH = 40
 UNWRAPPED = 1 << 30
 # Not every text between backticks is a command: `poll_seconds` and `enabled = false` are settings.
@@ -31,7 +31,7 @@ def _width_of(terminal: TextIO) -> int:
         columns = os.get_terminal_size(terminal.fileno()).columns
     except (OSError, ValueError):  # it has none, as in tests
         return WIDTH
-    return min(WIDTH, max(columns, LEAST_WIDTH)) if columns else WIDTH
+    return max(columns, LEAST_WIDTH) if columns else WIDTH
 
 
 class Console:
@@ -70,9 +70,9 @@ class Console:
             self._write(line, style)
 
     def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
-        """Write one line that ends at the width, with an ellipsis where text is left out."""
+        """Write one line that ends at the width, with an ellipsis where words are left out."""
         room = self.width - indent
-        shown = text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
+        shown = text if len(text) <= room else cut(text, room - 1)
         self.row(f"{' ' * indent}{shown}", style=style)
 
     def row(self, text: str, *, style: str = "") -> None:
