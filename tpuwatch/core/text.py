@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 TEXT_LIMIT: Final = 200
+_WHOLE: Final = frozenset("0123456789/`")  # what numbers, paths and commands have
 _LOOSE: Final = " ,;:(-"  # what no text ends with
 _MAX_SECONDS: Final = 100 * 365 * 86_400.0  # a longer duration is shown as this one
 
@@ -72,17 +73,19 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
 
 
 def cut(text: str, room: int) -> str:
-    """At most the first `room` characters, and an ellipsis: a text is cut only where it is longer.
+    """At most the first `room` characters of a longer text, and an ellipsis.
 
-    It ends with a whole word, not within a command in backquotes, and not with a number whose unit may follow. Only a
-    text that is one word so far is cut within it.
+    It ends with a whole word, not within a command in backquotes, and not with a number whose unit may follow. Cut is
+    only a word that takes more than half of the room and is neither a number nor a path, or is all of the text.
     """
     end = room if text[room : room + 1].isspace() else max(text.rfind(" ", 0, room), 0)
+    if end < room // 2 and not _WHOLE.intersection(text[end:room]):
+        end = room
     if text.count("`", 0, end) % 2:
         end = text.rfind("`", 0, end)
     kept = text[:end].rstrip()
     before, _, last = kept.rpartition(" ")
-    if last.lstrip("([")[:1].isdigit():
+    if not last.strip("([0123456789.,"):
         kept = before
     return f"{kept.rstrip(_LOOSE) or text[:room].rstrip()}…"
 

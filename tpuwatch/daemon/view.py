@@ -66,10 +66,11 @@ class DaemonView:
         return self._store.last_id()
 
     def findings(self) -> Sequence[Finding]:
-        now, known, held = self._clock.time(), _known(self.status()), _held(self.status())
+        now, status = self._clock.time(), self.status()
+        known, held = _known(status), _held(status)
         basis = (self._store.last_id(), known, held)
         if self._folded is None or self._folded[0] != basis or not 0 <= now - self._folded[1] < 60:
-            seconds = max(FINDING_SECONDS, self.status().finding_seconds)
+            seconds = max(FINDING_SECONDS, status.finding_seconds)
             events = self._store.events(since=now - seconds, history=False, limit=_FINDING_EVENTS, newest_first=True)
             self._folded = (basis, now, findings_of(reversed(events), self.catalogue, known, held))
         return self._with_plans(self._folded[2])

@@ -81,7 +81,7 @@ class TrainingLoop:
         step = f"step {self.step}{of}, {length(max(0.0, now - self.stepped))} ago"
         parts = [f"{who}: {step}"]
         if not self.is_running:
-            parts = [f"{who}: {'no sign of life' if self.silent else 'ended'}", f"last {step}"]
+            parts = [f"{who}: {'not known to run' if self.silent else 'ended'}", f"last {step}"]
         elif self.step_seconds is not None:
             usual = self.usual_step_seconds if Cause.SLOW_STEPS in self.faults else None
             parts.append(f"{self.step_seconds:.3g} s a step" + (f", usually {usual:.3g} s" if usual else ""))

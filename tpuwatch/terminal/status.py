@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import format_age, format_time, printable
+from tpuwatch.core import counted, format_age, format_time, printable
 from tpuwatch.model import is_bad
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import describe_launch, print_finding
@@ -92,8 +92,8 @@ def print_training(console: Console, status: Mapping[str, Any], limit: int) -> N
     for loop in loops[:limit]:
         title = "Training" if loop["running"] else "Last training"
         console.line(f"{title}: {loop['sentence']}", indent=3, hang=2, style="yellow" if loop["faults"] else "dim")
-    if len(loops) > limit and any(loop["running"] for loop in loops[limit:]):
-        console.line(f"and {len(loops) - limit} more: tpuwatch status --json", indent=3, style="dim")
+    if any(loop["running"] for loop in loops[limit:]):
+        console.line(f"{counted(len(loops) - limit, 'more training loop')}; --json lists them.", indent=3, style="dim")
 
 
 def print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
 import struct
 import termios
 
@@ -24,8 +25,8 @@ def test_wraps_at_80_columns_with_a_hanging_indent() -> None:
     assert [len(line) - len(line.lstrip()) for line in lines] == [4, 7, 7]
 
 
-@pytest.mark.parametrize(("columns", "width"), [(0, 80), (20, 40), (50, 50), (200, 80)])
-def test_the_width_is_that_of_the_terminal_within_bounds(columns: int, width: int) -> None:
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (20, 40), (50, 50), (120, 120), (200, 200)])
+def test_the_width_is_that_of_the_terminal(columns: int, width: int) -> None:
     master, slave = os.openpty()
     with open(master, "rb"), open(slave, "w") as terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -77,6 +78,15 @@ def test_in_a_pipe_each_line_is_whole() -> None:
     stream = io.StringIO()
     Console(stream).line("word " * 40)
     assert stream.getvalue() == "word " * 39 + "word\n"
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_a_line_that_is_cut_ends_within_the_width_with_a_word(width: int) -> None:
+    stream = io.StringIO()
+    Console(stream, width=width).cut("It needs 20.5 GiB, see /var/log/jobs/train.log; `kill -9 4711`. " * 4, indent=2)
+    (line,) = stream.getvalue().splitlines()
+    assert len(line) <= width
+    assert re.search(r"(It|needs|see|train\.log|4711`\.?|GiB)…$", line)
 
 
 def test_a_command_has_a_line_of_its_own_that_is_not_wrapped() -> None:
