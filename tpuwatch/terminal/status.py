@@ -1,4 +1,4 @@
-"""The daemon's status for a person at a terminal: ten lines, or all of it.
+"""The daemon's status for a person at a terminal: in brief, or all of it.
 
 Printed from the JSON documents of the daemon (tpuwatch.web.serializers).
 """

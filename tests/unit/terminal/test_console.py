@@ -4,12 +4,13 @@ import fcntl
 import io
 import os
 import re
+import shlex
 import struct
 import termios
 
 import pytest
 
-from tpuwatch.terminal.console import Console, print_text, wants_colour
+from tpuwatch.terminal.console import Console, Lines, print_text, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -100,6 +101,17 @@ def test_a_command_has_a_line_of_its_own_that_is_not_wrapped() -> None:
         "      and end it with",
         "        kill 7",
     ]
+
+
+def test_on_a_screen_a_command_goes_on_as_a_shell_reads_it() -> None:
+    command = "gcloud compute tpus tpu-vm ssh train-1 --zone=us-central2-b --command='tpuwatch status --verbose'"
+    lines = Lines(50)
+    print_text(lines, f"Look: `{command}`")
+    assert max(len(text) for _, text in lines.lines) <= 50
+    (_, title), *shown = lines.lines
+    assert title == "Look:"
+    assert len(shown) > 1
+    assert shlex.split("\n".join(text for _, text in shown).replace("\\\n", "")) == shlex.split(command)
 
 
 @pytest.mark.parametrize("write", ["line", "row", "cut"])
