@@ -314,3 +314,12 @@ def test_nobody_is_told_to_look_for_a_holder_that_is_seen_and_every_list_of_hold
         if situation.evidence.host.value is not None and situation.evidence.host.value.holders:
             assert not any("that tpuwatch cannot see" in step for step in steps), situation.name
         assert all("libtpu_lockfile" in step for step in steps if "lsof" in step), situation.name
+
+
+def test_what_a_signal_says_of_its_own_failure_is_whole() -> None:
+    advice = (
+        "The token has no scope. " + "Read what follows. " * 20 + "Then set key_file = /etc/tpuwatch/keys/account.json."
+    )
+    evidence = own(cloud=silent(Problem.SCOPE, advice))
+    (sentence,) = [one for one in judge_node(evidence, JudgeLimits()).missing if "lacks a scope" in one]
+    assert advice in sentence
