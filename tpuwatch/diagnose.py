@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs import StreamKind
-from tpuwatch.model import Cause, Finding, values_together
+from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -88,8 +88,13 @@ class RecognisedRecord:
         return cls(match.rule, event, match.details, line, match.again, match.repeats, match.header)
 
 
-def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
+def fold(
+    records: Iterable[RecognisedRecord], known: Mapping[str, str] | None = None, pids: Collection[int] = ()
+) -> list[Finding]:
     """The findings of one text, in the order in which to act: a cause before its consequences.
+
+    `known`: words for their remedies (tpuwatch.model.filled_in). `pids`: processes that the host itself has seen to
+    hold the TPU.
 
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
     the text explains, texts about another accelerator or service, guides that list errors, and lines of source code.
@@ -120,7 +125,16 @@ def fold(records: Iterable[RecognisedRecord]) -> list[Finding]:
     for finding in ordered:
         if finding.cause in _HINTED:
             finding.remedy += tuple(hints)
+        finding.remedy = filled_in(finding.remedy, {**(known or {}), "PID": _pid(finding, pids)})
     return ordered
+
+
+def _pid(finding: Finding, pids: Collection[int]) -> str:
+    """The process of the finding, if not only a text names it: anybody can write that."""
+    for event in (finding.last, *finding.latest):
+        if event.pid is not None and (event.pid in pids or event.file == HEARTBEATS):
+            return str(event.pid)
+    return ""
 
 
 def _each(records: Iterable[RecognisedRecord], groups: Mapping[Cause, _Group]) -> Iterator[RecognisedRecord]:

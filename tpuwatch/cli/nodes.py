@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from fnmatch import fnmatchcase
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tpuwatch.web import DaemonAddress
 
 WATCH_SECONDS: Final = 5.0
+_WILD: Final = re.compile(r"[*?\[]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "names",
         nargs="*",
         metavar="NODE",
-        help="only these nodes, as NODE or ZONE/NODE, each with why and what to do; * and ? stand for any",
+        help="only these nodes, as NODE or ZONE/NODE, each with why and what to do; * and ? stand for any, and several "
+        "nodes that they find have a line each",
     )
     parser.add_argument("--zone", metavar="ZONE", help="only nodes of this zone")
     parser.add_argument("--problems", action="store_true", help="only nodes with which something is wrong")
-    parser.add_argument("--verbose", action="store_true", help="under the table, each node that is bad in full")
+    parser.add_argument(
+        "--verbose", action="store_true", help="under the table, each node that is bad in full, or each that is named"
+    )
     parser.add_argument("--watch", action="store_true", help="go on: a line for each node that changes, until Ctrl-C")
     parser.add_argument(
         "-o",
@@ -157,7 +162,6 @@ def _nearest(name: str, known: set[str]) -> str:
 
 
 def _print(console: Console, document: Any, args: argparse.Namespace, *, more: bool) -> None:
-    from tpuwatch.model import is_bad
     from tpuwatch.terminal import print_node, print_nodes
 
     nodes, now = document["nodes"], document["now_epoch"]
@@ -166,13 +170,27 @@ def _print(console: Console, document: Any, args: argparse.Namespace, *, more: b
         return
     if nodes:
         print_nodes(console, nodes, now, wide=args.output == "wide", header=not more)
-    for node in nodes:
-        if (args.names and not args.watch) or (args.verbose and is_bad(node["verdict"])):
-            console.line()
-            print_node(console, node, now)
-    if not args.names and not more and document["watched"] > 1:
+    elif args.names and args.problems:
+        console.line("None of these nodes is bad.")
+    for node in _in_full(nodes, args):
         console.line()
+        print_node(console, node, now)
+    if not args.names and not more and document["watched"] > 1:
+        if nodes:
+            console.line()
         console.line(_summary(document), style="dim")
+
+
+def _in_full(nodes: Sequence[Any], args: argparse.Namespace) -> list[Any]:
+    """The nodes that are shown with why and what to do: those that are named, but not all that a pattern finds."""
+    from tpuwatch.model import is_bad
+
+    named = args.names and not args.watch
+    if named and (args.verbose or len(nodes) == 1):
+        return list(nodes)
+    if args.verbose:
+        return [node for node in nodes if is_bad(node["verdict"])]
+    return list(nodes) if named and not any(_WILD.search(name) for name in args.names) else []
 
 
 def _summary(document: Any) -> str:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.median import median, median_low
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
-    from tpuwatch.core.text import REDACTED, capital, clean, counted, ended, length, listed, printable, redact
+    from tpuwatch.core.text import REDACTED, capital, clean, counted, cut, ended, length, listed, printable, redact
     from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.units import (
         format_age,
@@ -74,7 +74,18 @@ else:
             "median": ["median", "median_low"],
             "reloaded": ["Reloaded"],
             "share": ["installed"],
-            "text": ["REDACTED", "capital", "clean", "counted", "ended", "length", "listed", "printable", "redact"],
+            "text": [
+                "REDACTED",
+                "capital",
+                "clean",
+                "counted",
+                "cut",
+                "ended",
+                "length",
+                "listed",
+                "printable",
+                "redact",
+            ],
             "token_file": ["read_tokens", "require_private"],
             "units": [
                 "format_age",

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 REDACTED: Final = "[redacted]"
 TEXT_LIMIT: Final = 200
+_WHOLE: Final = frozenset("0123456789/`")  # what numbers, paths and commands have
+_LOOSE: Final = " ,;:(-"  # what no text ends with
 _MAX_SECONDS: Final = 100 * 365 * 86_400.0  # a longer duration is shown as this one
 
 # The end of a name whose value is a secret: WANDB_API_KEY, hubToken, "password". Much is called "key" and no secret.
@@ -55,10 +57,10 @@ _SECRETS: Final = (
 def printable(text: str, limit: int | None = None) -> str:
     """Text with a space for each character that does not print, so it is one line and no terminal obeys it.
 
-    With a `limit` it is cut after that many characters.
+    With a `limit` it is cut after at most that many characters.
     """
     if limit is not None and len(text) > limit:
-        return printable(text[:limit]) + "…"
+        return cut(printable(text[: limit + 1]), limit)
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else " " for char in text)
@@ -67,7 +69,25 @@ def printable(text: str, limit: int | None = None) -> str:
 def clean(text: str, limit: int = TEXT_LIMIT) -> str:
     """Printable text on one line, without superfluous spaces, of at most `limit` characters."""
     line = " ".join(printable(text[: 4 * limit]).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+    return line if len(line) <= limit else cut(line, limit - 1)
+
+
+def cut(text: str, room: int) -> str:
+    """At most the first `room` characters of a longer text, and an ellipsis.
+
+    It ends with a whole word, not within a command in backquotes, and not with a number whose unit may follow. Cut is
+    only a word that takes more than half of the room and is neither a number nor a path, or is all of the text.
+    """
+    end = room if text[room : room + 1].isspace() else max(text.rfind(" ", 0, room), 0)
+    if end < room // 2 and not _WHOLE.intersection(text[end:room]):
+        end = room
+    if text.count("`", 0, end) % 2:
+        end = text.rfind("`", 0, end)
+    kept = text[:end].rstrip()
+    before, _, last = kept.rpartition(" ")
+    if not last.strip("([0123456789.,"):
+        kept = before
+    return f"{kept.rstrip(_LOOSE) or text[:room].rstrip()}…"
 
 
 def redact(text: str) -> str:

@@ -137,4 +137,4 @@ def _socket_address(address: str) -> str | None:
 
 def _status(status: str) -> str:
     """A status as one line: a line break would begin another assignment."""
-    return "STATUS=" + printable(status[:_STATUS_CHARS])
+    return "STATUS=" + printable(status, _STATUS_CHARS)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
+from tpuwatch.core import printable
 from tpuwatch.daemon.targets import scrape_targets
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.model import FINDING_SECONDS, Cause
 from tpuwatch.tune import with_plans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from tpuwatch.config import PeersConfig
     from tpuwatch.core import Clock
@@ -34,7 +36,7 @@ class DaemonView:
         self.scheme = "http"  # and how it is asked there
         self._store = store
         self._clock = clock
-        self._folded: tuple[int, float, list[Finding]] | None = None  # last event, time, findings
+        self._folded: tuple[object, float, list[Finding]] | None = None  # what they follow from, time, findings
 
     def update(self, status: DaemonStatus, nodes: Sequence[JudgedNode]) -> None:
         self._current = (status, nodes)
@@ -64,11 +66,13 @@ class DaemonView:
         return self._store.last_id()
 
     def findings(self) -> Sequence[Finding]:
-        now, last = self._clock.time(), self._store.last_id()
-        if self._folded is None or self._folded[0] != last or not 0 <= now - self._folded[1] < 60:
-            seconds = max(FINDING_SECONDS, self.status().finding_seconds)
+        now, status = self._clock.time(), self.status()
+        known, held = _known(status), _held(status)
+        basis = (self._store.last_id(), known, held)
+        if self._folded is None or self._folded[0] != basis or not 0 <= now - self._folded[1] < 60:
+            seconds = max(FINDING_SECONDS, status.finding_seconds)
             events = self._store.events(since=now - seconds, history=False, limit=_FINDING_EVENTS, newest_first=True)
-            self._folded = (last, now, findings_of(reversed(events), self.catalogue))
+            self._folded = (basis, now, findings_of(reversed(events), self.catalogue, known, held))
         return self._with_plans(self._folded[2])
 
     def launches(self, limit: int = 100) -> Sequence[Launch]:
@@ -87,8 +91,35 @@ class DaemonView:
         return with_plans(findings, self.launches(), [one.plan for one in tuned.workloads])
 
 
-def findings_of(events: Iterable[Event], catalogue: Catalogue) -> list[Finding]:
-    """The findings of stored events. Events that are no faults, or whose rule no longer exists, are left out."""
+def _known(status: DaemonStatus) -> dict[str, str]:
+    """What remedies need to know of this machine, as a shell takes it."""
+    identity = status.identity
+    if identity is None:
+        return {}
+    known = {
+        "NODE": identity.node.value or identity.kubernetes.value,
+        "ZONE": identity.zone.value,
+        "PROJECT": identity.project.value,
+        "TYPE": identity.accelerator.value,
+    }
+    return {word: shlex.quote(printable(value)) for word, value in known.items() if value}
+
+
+def _held(status: DaemonStatus) -> frozenset[int]:
+    return frozenset(holder.pid for holder in status.host.holders) if status.host is not None else frozenset()
+
+
+def findings_of(
+    events: Iterable[Event],
+    catalogue: Catalogue,
+    known_words: Mapping[str, str] | None = None,
+    pids: Collection[int] = (),
+) -> list[Finding]:
+    """The findings of stored events. Events that are no faults, or whose rule no longer exists, are left out.
+
+    `known_words` and `pids` as for `fold`.
+    """
     known = {rule.id: rule for rule in catalogue.rules}
     faults = (event for event in events if event.cause.is_fault and event.rule in known)
-    return fold(RecognisedRecord(known[event.rule], event, event.details) for event in faults)
+    records = (RecognisedRecord(known[event.rule], event, event.details) for event in faults)
+    return fold(records, known_words, pids)

@@ -82,7 +82,7 @@ def _from_file(environment: Environment, path: str, fix: str) -> FoundCredential
         _SIGN_IN
         if kind == "authorized_user"
         else "Set the clock right, or make a new key: "
-        "`gcloud iam service-accounts keys create KEY.json --iam-account=ACCOUNT`"
+        f"`gcloud iam service-accounts keys create KEY.json --iam-account={account or 'ACCOUNT'}`"
     )
     return FoundCredentials(
         shown, account, problem=f"{shown} is refused: {cut(problem, 200)}", fix=renew, certain=certain

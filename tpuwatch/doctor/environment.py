@@ -6,6 +6,7 @@ import contextlib
 import functools
 import http.client
 import platform
+import shlex
 import shutil
 import subprocess
 import threading
@@ -195,6 +196,11 @@ def once(look: Callable[[Environment], T]) -> Callable[[Environment], T]:
 def expand_home(path: str, environ: Mapping[str, str]) -> str:
     """A path with a leading ~ replaced by HOME."""
     return environ.get("HOME", "") + path[1:] if path.startswith("~/") else path
+
+
+def export(name: str, value: str) -> str:
+    """The command that sets a variable to exactly that."""
+    return f"`export {name}={shlex.quote(printable(value))}`"
 
 
 def cut(text: str, length: int = 100) -> str:

@@ -96,7 +96,8 @@ _SENTENCES: Final = {
     ),
     Problem.DENIED: (
         "The {api} refused {what}: the caller needs the permission {permission}. Grant it a role that has it, such as "
-        "{role}: `gcloud projects add-iam-policy-binding {project} --member=serviceAccount:EMAIL --role={role}`."
+        "{role}: `gcloud projects add-iam-policy-binding {project} --member=serviceAccount:ACCOUNT --role={role}`. "
+        "ACCOUNT is the account whose credentials tpuwatch has: `tpuwatch doctor`."
     ),
     Problem.NOT_FOUND: (
         "The {api} knows no {place}, or none that the caller may see. Check `project` and `zone` under [cloud]; "

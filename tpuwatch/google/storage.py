@@ -64,12 +64,13 @@ _PERMISSIONS: Final = {
 _SENTENCES: Final = {
     Problem.NOT_FOUND: (
         "there is no bucket {bucket}, or none that the caller may see. Check `bucket` under [ledger], or create it: "
-        "`gcloud storage buckets create gs://{bucket} --location=REGION --uniform-bucket-level-access`."
+        "`gcloud storage buckets create gs://{bucket} --location=REGION --uniform-bucket-level-access`. "
+        "REGION is the nodes' zone without its last letter."
     ),
     Problem.DENIED: (
         "the caller needs the permission {permission} on bucket {bucket}. Grant it a role that has it: `gcloud storage "
-        "buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:EMAIL --role={role}`. A bucket with a "
-        "retention policy or with holds cannot keep a ledger."
+        "buckets add-iam-policy-binding gs://{bucket} --member=serviceAccount:ACCOUNT --role={role}`; `tpuwatch "
+        "doctor` names ACCOUNT. A bucket with a retention policy or with holds cannot keep a ledger."
     ),
     Problem.THROTTLED: (
         "bucket {bucket} gets too many requests. tpuwatch tries again; if it lasts, check what else uses this bucket."

@@ -198,12 +198,12 @@ def _not_covered(facts: Facts) -> Iterator[str]:
             why = "no process holds the TPU" if not facts.holders else "others than who holds the TPU listen there"
             yield f"Port {port.port} does not answer, and {why}: it is not libtpu's."
         elif port.problem is not None and port.problem is not Problem.TIMEOUT:
-            why = clean(port.detail) or f"the problem is {port.problem.value}"
+            why = clean(port.detail, reason.ADVICE_LIMIT) or f"the problem is {port.problem.value}"
             yield ended(f"Port {port.port} serves no runtime metrics: {why}")
     if facts.runtime is not None and facts.runtime.chips and not facts.chips:
         yield "The runtime answers, and does not report what the chips do."
     for what in facts.host.unseen if facts.host else ():
-        yield ended(capital(clean(what)))
+        yield ended(capital(clean(what, reason.ADVICE_LIMIT)))
     if facts.own and facts.holders and facts.runtime_absent and facts.lacks_metrics:
         yield "This type of TPU serves no runtime metrics, so it is unknown what runs on the chips."
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.model import Event, Launch, Maintenance, Reason, TrainingLoop
 
 _MAX_HOLDERS = 3
+ADVICE_LIMIT: Final = 1000  # of what a signal says of its own failure, with what to do at the end
 _OUTCOMES = {
     Outcome.STARTING: "is initialising",
     Outcome.OK: "came up",
@@ -276,7 +277,7 @@ def peer_verdict(facts: Facts) -> Reason | None:
     if peer is None or verdict is None:
         return None
     text = f"Its own tpuwatch calls it {verdict.verdict.value} ({verdict.confidence.value})"
-    return facts.reason_of(Signal.PEER, _with(text, clean(verdict.summary)), peer.answered, sources=verdict.sources)
+    return facts.reason_of(Signal.PEER, _with(text, verdict.summary), peer.answered, sources=verdict.sources)
 
 
 def peer_silent(facts: Facts) -> Reason | None:
@@ -296,7 +297,7 @@ def present(*reasons: Reason | None) -> tuple[Reason, ...]:
 def no_answer(signal: Signal, problem: Problem, detail: str, last_age: float | None) -> str:
     """A sentence: a signal gave no answer, why, and how old its last good one is."""
     sentence = f"{capital(SIGNAL_NAMES[signal])} {_FAILURES[problem]}"
-    sentence = ended(f"{sentence}: {clean(detail)}" if detail else sentence)
+    sentence = ended(f"{sentence}: {clean(detail, ADVICE_LIMIT)}" if detail else sentence)
     return sentence + (f" Its last answer is {length(last_age)} old." if last_age is not None else "")
 
 

@@ -1,32 +1,33 @@
 """What an operator does about a verdict: steps as data, with the public page that each comes from.
 
-Fields in braces are filled in with what is known of the node, quoted for a shell; what is not known stays in capitals.
+Words in capitals in their commands are filled in with what is known of the node, quoted for a shell.
 """
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from enum import Enum, unique
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import clean
-from tpuwatch.model import Remedy
+from tpuwatch.core import printable
+from tpuwatch.model import Remedy, filled_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tpuwatch.health.facts import Facts
 
 _GCLOUD = "https://cloud.google.com/sdk/gcloud/reference/compute/tpus"
 _DOCS = "https://cloud.google.com/tpu/docs"
-_WHERE = "--zone={zone} --project={project}"
-_RESTART = "`tpuwatch restart {zone}/{node} --project={project}`"
+_WHERE = "--zone=ZONE --project=PROJECT"
+_RESTART = "`tpuwatch restart ZONE/NODE --project=PROJECT`"
 _MAX_PIDS = 8
-_CREATE = (
-    "`gcloud compute tpus tpu-vm create {node} " + _WHERE + " --accelerator-type={type} --version={version}{spot}`"
-)
+_CREATE = "`gcloud compute tpus tpu-vm create NODE " + _WHERE + " --accelerator-type=TYPE --version=VERSION`"
 _CREATE_QUEUED = (
-    "`gcloud compute tpus queued-resources create {queued} --node-id={node} "
+    "`gcloud compute tpus queued-resources create QUEUED_RESOURCE --node-id=NODE "
     + _WHERE
-    + " --accelerator-type={type} --runtime-version={version}{spot}`"
+    + " --accelerator-type=TYPE --runtime-version=VERSION`"
 )
 
 
@@ -35,40 +36,40 @@ class RemedyStep(Enum):
     """Something to do, as a template of its remedy. The order has no meaning."""
 
     DESCRIBE = Remedy(
-        "Look at state, health and symptoms: `gcloud compute tpus tpu-vm describe {node} " + _WHERE + "`",
+        "Look at state, health and symptoms: `gcloud compute tpus tpu-vm describe NODE " + _WHERE + "`",
         f"{_GCLOUD}/tpu-vm/describe",
     )
     DESCRIBE_IN_KUBERNETES = Remedy(
-        "Look at its conditions, taints and labels: `kubectl describe node {node}`. GKE's nodes are never restarted "
-        "through the Cloud TPU API: to renew this one, have its pods run elsewhere, `kubectl drain {node} "
+        "Look at its conditions, taints and labels: `kubectl describe node NODE`. GKE's nodes are never restarted "
+        "through the Cloud TPU API: to renew this one, have its pods run elsewhere, `kubectl drain NODE "
         "--ignore-daemonsets --delete-emptydir-data`, and delete its VM, which GKE makes again: `gcloud compute "
-        "instances delete {node} " + _WHERE + "`",
+        "instances delete NODE " + _WHERE + "`",
         "https://docs.cloud.google.com/kubernetes-engine/docs/how-to/node-auto-repair",
     )
     STATUS = Remedy(
-        "Look at what its own tpuwatch reports: `gcloud compute tpus tpu-vm ssh {node} " + _WHERE + " --worker=0 "
+        "Look at what its own tpuwatch reports: `gcloud compute tpus tpu-vm ssh NODE " + _WHERE + " --worker=0 "
         "--command='tpuwatch status'`",
         f"{_GCLOUD}/tpu-vm/ssh",
     )
     CHECKPOINT = Remedy("Let the program write a checkpoint now, and go on from it later.", f"{_DOCS}/preemptible")
     MAINTENANCE = Remedy(
         "Wait: the service goes on by itself when the maintenance is over. What is announced is shown by `gcloud "
-        "compute tpus tpu-vm describe {node} " + _WHERE + "`",
+        "compute tpus tpu-vm describe NODE " + _WHERE + "`",
         f"{_DOCS}/view-maintenance-notifications",
     )
     REPAIR = Remedy(
         "A repair has failed: ask Google's support, or delete the node and create it again: `gcloud compute tpus "
-        "tpu-vm delete {node} " + _WHERE + "`, then " + _CREATE,
+        "tpu-vm delete NODE " + _WHERE + "`, then " + _CREATE,
         f"{_DOCS}/managing-tpus-tpu-vm",
     )
     END_HOLDER = Remedy(
         "End the process that holds the TPU; `sudo lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile` shows it: "
-        "`kill {pid}`, and if it stays: `kill -9 {pid}`. Then start the program again.",
+        "`kill PID`, and if it stays: `kill -9 PID`. Then start the program again.",
         "https://github.com/jax-ml/jax/issues/22070",
     )
     LOOK = Remedy(
-        "Ask the user of the program that holds the TPU ({pid}) whether it waits for them, as a notebook does "
-        "between two cells. Where in its code it is, is shown by `sudo py-spy dump --pid PID`",
+        "Ask the user of the program that holds the TPU whether it waits for them, as a notebook does between two "
+        "cells. Where it is in its code: `sudo py-spy dump --pid PID`",
         "https://github.com/benfred/py-spy",
     )
     ASK_SERVER = Remedy(
@@ -96,7 +97,7 @@ class RemedyStep(Enum):
         "https://github.com/google/glog",
     )
     RESTART_RUNTIME = Remedy(
-        "End the program with its runtime, `kill -9 {pid}`, and start it again. Where the runtime is a service of "
+        "End the program with its runtime, `kill -9 PID`, and start it again. Where the runtime is a service of "
         "its own: `sudo systemctl restart tpu-runtime`",
         "https://github.com/GoogleCloudPlatform/ml-auto-solutions/blob/master/dags/solutions_team/configs/"
         "tensorflow/common.py",
@@ -106,21 +107,20 @@ class RemedyStep(Enum):
         f"{_DOCS}/reference/rest/v2/projects.locations.nodes/stop",
     )
     RESET_QUEUED_RESOURCE = Remedy(
-        "A slice of several hosts cannot be stopped; reset its queued resource {queued}, from another machine: "
-        + _RESTART,
+        "A slice of several hosts cannot be stopped; reset its queued resource `QUEUED_RESOURCE`, from another "
+        "machine: " + _RESTART,
         f"{_GCLOUD}/queued-resources/reset",
     )
     DELETE = Remedy(
-        "Delete the node, which gives its capacity and its disk away: `gcloud compute tpus tpu-vm delete {node} "
+        "Delete the node, which gives its capacity and its disk away: `gcloud compute tpus tpu-vm delete NODE "
         + _WHERE
         + "`",
         f"{_DOCS}/managing-tpus-tpu-vm",
     )
     CREATE = Remedy("Create it again: " + _CREATE, f"{_DOCS}/managing-tpus-tpu-vm")
     DELETE_QUEUED = Remedy(
-        "Delete the queued resource with its nodes: `gcloud compute tpus queued-resources delete {queued} --force "
-        + _WHERE
-        + "`",
+        "Delete the queued resource with its nodes: `gcloud compute tpus queued-resources delete QUEUED_RESOURCE "
+        "--force " + _WHERE + "`",
         f"{_GCLOUD}/queued-resources/delete",
     )
     CREATE_QUEUED = Remedy("Ask for it again: " + _CREATE_QUEUED, f"{_GCLOUD}/queued-resources/create")
@@ -138,7 +138,7 @@ class RemedyStep(Enum):
     )
     OTHER_WORKERS = Remedy(
         "Look at the other workers first: which of them does not run, and what its log holds. One after another: "
-        "`gcloud compute tpus tpu-vm ssh {node} --worker=0 " + _WHERE + "`",
+        "`gcloud compute tpus tpu-vm ssh NODE --worker=0 " + _WHERE + "`",
         "https://docs.jax.dev/en/latest/multi_process.html",
     )
     ABUSE = Remedy(
@@ -152,11 +152,11 @@ class RemedyStep(Enum):
     )
     PLACE = Remedy(
         "Correct project and zone in [cloud]; in which zones there are TPUs is shown by `gcloud compute tpus "
-        "locations list --project={project}`",
+        "locations list --project=PROJECT`",
         f"{_DOCS}/regions-zones",
     )
     ENABLE = Remedy(
-        "Enable the API: `gcloud services enable tpu.googleapis.com --project={project}`", f"{_DOCS}/setup-gcp-account"
+        "Enable the API: `gcloud services enable tpu.googleapis.com --project=PROJECT`", f"{_DOCS}/setup-gcp-account"
     )
     CREDENTIALS = Remedy(
         "On Google Cloud give the machine a service account; elsewhere `gcloud auth application-default login`, or "
@@ -169,7 +169,7 @@ class RemedyStep(Enum):
         f"{_DOCS}/reference/rest/v2/projects.locations.nodes/list",
     )
     PERMISSION = Remedy(
-        "Grant the account the role that lets it see nodes: `gcloud projects add-iam-policy-binding {project} "
+        "Grant the account the role that lets it see nodes: `gcloud projects add-iam-policy-binding PROJECT "
         "--member=serviceAccount:ACCOUNT --role=roles/tpu.viewer`",
         "https://docs.cloud.google.com/iam/docs/roles-permissions/tpu",
     )
@@ -188,32 +188,40 @@ _IN_KUBERNETES: Final = {
 
 def remedy(steps: tuple[RemedyStep, ...], facts: Facts, pids: tuple[int, ...] = ()) -> tuple[Remedy, ...]:
     """The steps with what is known of the node filled in, each once. `pids` are those of the program at fault."""
-    fields = _fields(facts, pids) if steps else {}
+    if not steps:
+        return ()
+    words, held = _words(facts), _held(facts, pids)
     fitting = (_IN_KUBERNETES.get(step, step) if facts.in_kubernetes else step for step in steps)
-    return tuple(Remedy(step.value.do.format_map(fields), step.value.source) for step in dict.fromkeys(fitting))
+    forms = (_form(step, held, spot=facts.is_spot) for step in dict.fromkeys(fitting))
+    return filled_in(forms, {**words, "PID": " ".join(map(str, held))})
 
 
-def _fields(facts: Facts, pids: tuple[int, ...]) -> dict[str, str]:
+def _form(step: RemedyStep, held: Sequence[int], *, spot: bool) -> Remedy:
+    """The step for a spot node, and with a command for each process where it takes only one."""
+    do = step.value.do.replace("version=VERSION", "version=VERSION --spot") if spot else step.value.do
+    if step is RemedyStep.LOOK and held:
+        do = do.replace("holds the TPU", f"holds the TPU ({' '.join(map(str, held))})")
+        before, command, after = do.split("`")
+        do = before + ", ".join(f"`{command.replace('PID', str(pid))}`" for pid in held) + after
+    return replace(step.value, do=do)
+
+
+def _held(facts: Facts, pids: tuple[int, ...]) -> list[int]:
+    """Those of the pids that the host itself has seen: one out of a log's name may be of a container, or made up."""
+    return [holder.pid for holder in facts.main_holders if holder.pid in pids][:_MAX_PIDS]
+
+
+def _words(facts: Facts) -> dict[str, str]:
     node, identity = facts.cloud or facts.evidence.cloud.value, facts.identity
-    # Only pids that the host itself has seen: one out of a log's name may be of a container, or made up.
-    held = [holder.pid for holder in facts.main_holders if holder.pid in pids]
-    return {
-        "node": _quoted(
-            (node.name if node else "")
-            or identity.node.value
-            or identity.kubernetes.value
-            or facts.evidence.node.rpartition("/")[2],
-            "NODE",
-        ),
-        "zone": _quoted((node.zone if node else "") or identity.zone.value, "ZONE"),
-        "project": _quoted((node.project if node else "") or identity.project.value, "PROJECT"),
-        "queued": _quoted(node.queued_resource if node else "", "QUEUED_RESOURCE"),
-        "type": _quoted((node.accelerator if node else "") or identity.accelerator.value, "TYPE"),
-        "version": _quoted(node.runtime_version if node else "", "VERSION"),
-        "spot": " --spot" if facts.is_spot else "",
-        "pid": " ".join(str(pid) for pid in held[:_MAX_PIDS]) or "PID",
+    known = {
+        "NODE": (node.name if node else "")
+        or identity.node.value
+        or identity.kubernetes.value
+        or facts.evidence.node.rpartition("/")[2],
+        "ZONE": (node.zone if node else "") or identity.zone.value,
+        "PROJECT": (node.project if node else "") or identity.project.value,
+        "QUEUED_RESOURCE": node.queued_resource if node else "",
+        "TYPE": (node.accelerator if node else "") or identity.accelerator.value,
+        "VERSION": node.runtime_version if node else "",
     }
-
-
-def _quoted(known: str, unknown: str) -> str:
-    return shlex.quote(clean(known, 100)) if known else unknown
+    return {word: shlex.quote(printable(value).strip()) for word, value in known.items() if value}

@@ -324,4 +324,4 @@ def shown_command(raw: bytes) -> str:
     text = printable(text).strip()
     for secret in _SECRETS:
         text = secret.sub(r"\1…", text)
-    return text if len(text) <= MAX_COMMAND_CHARS else text[: MAX_COMMAND_CHARS - 1] + "…"
+    return printable(text, MAX_COMMAND_CHARS - 1)

@@ -6,6 +6,7 @@ import codecs
 import errno
 import os
 import re
+import shlex
 import sys
 import zlib
 from functools import partial
@@ -99,7 +100,8 @@ def text_chunks(name: str, progress: Callable[[int], None]) -> Iterator[bytes]:
         with _open(name) as file:
             yield from _decoded(_plain(file, progress))
     except _NoTextError as error:
-        raise UnreadableError(f"cannot read {shown}: it is {error}") from error
+        kind = str(error).replace("FILE", shlex.quote(name))
+        raise UnreadableError(f"cannot read {shown}: it is {kind}") from error
     except _PackedError as error:
         raise UnreadableError(f"cannot read all of {shown}: {error}") from error
     except (FileNotFoundError, NotADirectoryError) as error:

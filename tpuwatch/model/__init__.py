@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from tpuwatch.model.labels import node_label, split_label
     from tpuwatch.model.launches import CAME_UP, Launch, Outcome
+    from tpuwatch.model.placeholders import HOW_TO_FIND, filled_in
     from tpuwatch.model.probe import Probe, ProbeVerdict
     from tpuwatch.model.problems import (
         FINDING_SECONDS,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
         Problems,
         present_problems,
     )
-    from tpuwatch.model.progress import LOOP_FAULTS, ProgressSource, StepReport, TrainingLoop
+    from tpuwatch.model.progress import HEARTBEATS, LOOP_FAULTS, ProgressSource, StepReport, TrainingLoop
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -166,8 +167,9 @@ else:
                 "Problems",
                 "present_problems",
             ],
+            "placeholders": ["HOW_TO_FIND", "filled_in"],
             "probe": ["Probe", "ProbeVerdict"],
-            "progress": ["LOOP_FAULTS", "StepReport", "ProgressSource", "TrainingLoop"],
+            "progress": ["HEARTBEATS", "LOOP_FAULTS", "StepReport", "ProgressSource", "TrainingLoop"],
             "restart": [
                 "Attempt",
                 "Blocked",

@@ -6,13 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, length
-from tpuwatch.model import Cause, Event, ProgressSource
+from tpuwatch.model import HEARTBEATS, Cause, Event, ProgressSource
 
 if TYPE_CHECKING:
     from tpuwatch.model import TrainingLoop
     from tpuwatch.progress.tracker import LoopFault
 
-SOURCE: Final = "heartbeats"  # in place of the file that a log's event has
 RULES: Final = {
     Cause.NUMERIC_FAULT: "loop-nan",
     Cause.STEPS_STALLED: "loop-stalled",
@@ -36,7 +35,7 @@ def loop_event(fault: LoopFault, boot_id: str) -> Event | None:
         time=fault.at,
         severity="W",
         pid=loop.pid,
-        file=SOURCE if loop.source is ProgressSource.HEARTBEAT else clean(loop.name, 200),
+        file=HEARTBEATS if loop.source is ProgressSource.HEARTBEAT else clean(loop.name, 200),
         offset=0,
         text=f"The training loop of {_who(loop)} {sentence}",
         details=details,

@@ -25,7 +25,7 @@ RECENT_STEPS: Final = 5  # or of so many usual step times, and not fewer than so
 USUAL_TO_RECENT: Final = 3  # so many times as many messages must have been heard before the median means something
 MAX_LOOPS: Final = 256
 MAX_OF_USER: Final = 64
-FORGET_SECONDS: Final = 3600.0  # after which a loop is forgotten that has ended, or of which nothing is known
+FORGET_SECONDS: Final = 3600.0  # after its last word, after which a loop that does not run is forgotten
 RESUMED_STEPS: Final = 10  # a step that is further back than this is one of another run in the same output
 _MAX_RECENT: Final = 600
 _MAX_USUAL: Final = 512
@@ -66,6 +66,7 @@ class _Loop:
     recent: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
     usual: _Samples = field(default_factory=_Samples)
     alive: bool | None = None
+    silent: bool = False
     step_seconds: float | None = None
     input_share: float | None = None
     since: dict[Cause, float] = field(default_factory=dict)  # of the faults that hold: since when
@@ -134,7 +135,8 @@ class ProgressTracker:
         for key, loop in list(self._loops.items()):
             if loop.pid is not None and loop.alive is not False:
                 loop.alive = is_there(loop.pid, loop.process)
-            if now - loop.heard > FORGET_SECONDS and loop.alive is not True:
+            loop.silent = loop.alive is None and now - loop.heard >= _still_seconds(loop, self.stall_seconds)
+            if now - loop.heard > FORGET_SECONDS and not _shown(loop).is_running:
                 del self._loops[key]
                 continue
             held = set(_faults(loop, now, self.stall_seconds))
@@ -188,6 +190,11 @@ def _is_another_run(before: StepReport, now: StepReport) -> bool:
     return now.total is None and now.step < before.step - RESUMED_STEPS
 
 
+def _still_seconds(loop: _Loop, stall_seconds: float) -> float:
+    """For how long a loop makes no step that stands still."""
+    return max(stall_seconds, STALLED_STEPS * (loop.usual.median or 0.0))
+
+
 def _faults(loop: _Loop, now: float, stall_seconds: float) -> Iterator[Cause]:
     shown = _shown(loop)
     if loop.latest.nan:
@@ -195,7 +202,7 @@ def _faults(loop: _Loop, now: float, stall_seconds: float) -> Iterator[Cause]:
     if not shown.is_running:
         return
     usual = loop.usual.median
-    if loop.alive and now - loop.stepped >= max(stall_seconds, STALLED_STEPS * (usual or 0.0)):
+    if loop.alive and now - loop.stepped >= _still_seconds(loop, stall_seconds):
         yield Cause.STEPS_STALLED
         return
     enough = len(loop.recent) >= RECENT_STEPS
@@ -229,5 +236,6 @@ def _shown(loop: _Loop) -> TrainingLoop:
         input_share=loop.input_share,
         done=latest.done,
         alive=loop.alive,
+        silent=loop.silent,
         faults=tuple(cause for cause in LOOP_FAULTS if cause in loop.since),
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import clean, times
-from tpuwatch.model import Blocked, Phase
+from tpuwatch.model import Blocked, Phase, Remedy, filled_in
 from tpuwatch.restart.operator.wording import own_command
 from tpuwatch.restart.policy.situation import OF_THE_NODE
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _COMMAND: Final = re.compile(r"`([^`]+)`")
 _MAX: Final = 10  # of each list
 _TEXT: Final = 600  # characters
+_STEP: Final = 2000  # no command is longer
 # tpuwatch restarts such a node for an operator, though not by itself.
 _RESTARTED: Final = frozenset(
     {
@@ -72,14 +74,23 @@ class Call:
             return [own_command("nodes", config=self.config)]
         steps = [] if self.judged is None or decision is None else [one.do for one in self.judged.judgement.remedy]
         if decision is None and self.record is not None:
-            steps = _COMMAND.findall(self.record.note)
+            steps = _COMMAND.findall(self._note(self.record))
             if self.record.phase is Phase.FAILED:
                 steps.append(own_command("restart", self.target.path, config=self.config))
         if blocked is Blocked.NO_LEDGER:
             steps = [own_command("doctor", config=self.config), *steps]
-        return [clean(one, _TEXT) for one in steps[:_MAX]] or [
+        return [clean(one, _STEP) for one in steps[:_MAX]] or [
             own_command("restarts", self.target.path, config=self.config)
         ]
+
+    def _note(self, record: RestartRecord) -> str:
+        """The record's note, its commands with what the cloud says of the node."""
+        cloud = self.judged.cloud if self.judged is not None else None
+        if cloud is None:
+            return record.note
+        known = {"TYPE": cloud.accelerator, "VERSION": cloud.runtime_version}
+        quoted = {word: shlex.quote(value) for word, value in known.items() if value}
+        return filled_in([Remedy(record.note, "")], quoted)[0].do
 
 
 def _done(record: RestartRecord) -> dict[str, Any]:

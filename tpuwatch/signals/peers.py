@@ -65,6 +65,7 @@ MAX_REPLY_BYTES: Final = 1 << 20  # with the head
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"tpuwatch/{__version__}", "Connection": "close"}
 _MAX_NAME: Final = 64
 _MAX_REASONS: Final = 50
+_MAX_SUMMARY: Final = 500
 _REFUSED: Final = (errno.ECONNREFUSED, errno.ECONNRESET, errno.EPIPE)  # the machine is there: its kernel answers
 _NO_WAY: Final = (errno.EHOSTUNREACH, errno.EHOSTDOWN)  # the machine is not
 _log = logging.getLogger(__name__)
@@ -371,7 +372,7 @@ def _verdict(node: dict[str, Any], now: float) -> PeerVerdict | None:
         verdict=verdict,
         action=_one_of(Action, node.get("action")) or Action.MANUAL,
         confidence=_one_of(Confidence, node.get("confidence")) or Confidence.LOW,
-        summary=_text(node, "summary", 200),
+        summary=_text(node, "summary", _MAX_SUMMARY),
         signals=frozenset(one for one in named if one is not None),
         age=max(0.0, now - judged),
         sources=_sources(node.get("sources")),

@@ -1,4 +1,4 @@
-"""Lines for a terminal, as wide as it is up to 80 columns, in colour where it has that; in a pipe each line is whole.
+"""Lines for a terminal, as wide as it is, in colour where it has that; in a pipe each line is whole.
 
 A command in a text, between backticks, has a line of its own that is never wrapped, to be copied.
 """
@@ -11,13 +11,14 @@ import re
 import textwrap
 from typing import Final, TextIO
 
-from tpuwatch.core import printable
+from tpuwatch.core import cut, printable
 
-WIDTH = 80
+WIDTH = 80  # of a terminal that does not tell its own
 LEAST_WIDTH = 40
 UNWRAPPED = 1 << 30
 # Not every text between backticks is a command: `poll_seconds` and `enabled = false` are settings.
 _COMMAND: Final = re.compile(r"`([a-z][\w./-]* (?!= )[^`]+)`")
+_SHELL_WORD: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
 
 
@@ -31,7 +32,7 @@ def _width_of(terminal: TextIO) -> int:
         columns = os.get_terminal_size(terminal.fileno()).columns
     except (OSError, ValueError):  # it has none, as in tests
         return WIDTH
-    return min(WIDTH, max(columns, LEAST_WIDTH)) if columns else WIDTH
+    return max(columns, LEAST_WIDTH) if columns else WIDTH
 
 
 class Console:
@@ -70,14 +71,18 @@ class Console:
             self._write(line, style)
 
     def cut(self, text: str, *, style: str = "", indent: int = 0) -> None:
-        """Write one line that ends at the width, with an ellipsis where text is left out."""
+        """Write one line that ends at the width, with an ellipsis where words are left out."""
         room = self.width - indent
-        shown = text if len(text) <= room else f"{text[: room - 1].rstrip()}…"
+        shown = text if len(text) <= room else cut(text, room - 1)
         self.row(f"{' ' * indent}{shown}", style=style)
 
     def row(self, text: str, *, style: str = "") -> None:
         """Write one line, however long: a row of a table."""
         self._write(printable(text.rstrip()), style)
+
+    def command(self, text: str, *, indent: int = 0) -> None:
+        """Write a command, whole, on a line of its own."""
+        self.row(f"{' ' * indent}{text}", style="bold")
 
     def _write(self, line: str, style: str) -> None:
         self.stream.write(f"{self._prefix}{self._styled(line, style)}".rstrip() + "\n")
@@ -96,6 +101,16 @@ class Lines(Console):
         super().__init__(io.StringIO(), colour=False, width=width)
         self.lines: list[tuple[str, str]] = []
 
+    def command(self, text: str, *, indent: int = 0) -> None:
+        """Keep a command, continued on further lines as a shell reads it: a screen ends at its width."""
+        line = " " * indent
+        for word in _SHELL_WORD.findall(printable(text)):
+            if line.strip() and len(line) + len(word) + 2 > self.width:
+                self.row(f"{line}\\", style="bold")
+                line = " " * (indent + 2)
+            line += f"{word} "
+        self.row(line, style="bold")
+
     def _write(self, line: str, style: str) -> None:
         self.lines.append((style, line))
 
@@ -108,6 +123,6 @@ def print_text(console: Console, text: str, *, style: str = "", indent: int = 0,
     if words.strip() or not rest:
         console.line(words.rstrip(), style=style, indent=indent, hang=hang)
     for command, words in zip(rest[::2], rest[1::2], strict=True):
-        console.row(f"{' ' * (indent + hang + 2)}{command}", style="bold")
+        console.command(command, indent=indent + hang + 2)
         if after := words.strip(" ,;").removeprefix(".").lstrip():
             console.line(after, style=style, indent=indent + hang)

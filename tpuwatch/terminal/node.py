@@ -70,7 +70,7 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
     _print_verdict(console, node, now)
     if tone(node["verdict"]) in ("bad", "warn"):
         if node["reasons"]:
-            console.cut(f"Why: {node['reasons'][0]['text']}", indent=3)
+            console.line(f"Why: {node['reasons'][0]['text']}", indent=3, hang=5)
         if node["remedy"]:
             print_text(console, f"Do: {node['remedy'][0]['do']}", indent=3, hang=4)
         elif is_bad(node["verdict"]):

@@ -11,10 +11,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import Waker, clean, length, printable
+from tpuwatch.core import Waker, clean, cut, length, printable
 from tpuwatch.model import Phase
 from tpuwatch.restart import RETRYING, UsageError, full_name, phase_words
-from tpuwatch.terminal.console import WIDTH, Console, print_text
+from tpuwatch.terminal.console import Console, print_text
 from tpuwatch.terminal.node import print_node
 
 if TYPE_CHECKING:
@@ -137,16 +137,14 @@ class RestartDisplay:
         text = progress.sentence
         if record.open and not self.verbose:
             waits = text.startswith("Node ")  # with it begins what the driver says of a node that goes its way
-            text = self._short(_PHASES.get(record.phase, text) if waits else text, len(heading))
+            text = self._short(_PHASES.get(record.phase, text) if waits else text)
             text = self._why(record, record.failure, len(heading)) if _is_retried(record) else text
         style = STYLES.get(record.phase, "yellow" if _is_retried(record) else "")
         self._line(heading + text, style=style, hang=len(heading))
 
-    def _short(self, text: str, indent: int) -> str:
-        """The text's first sentence, cut to a line of a terminal; in a pipe all of it."""
-        if not self.console.wraps:
-            return text
-        return clean(_SENTENCE_END.split(text, maxsplit=1)[0], self.console.width - indent)
+    def _short(self, text: str) -> str:
+        """The text's first sentence on a terminal; in a pipe all of it."""
+        return _SENTENCE_END.split(text, maxsplit=1)[0] if self.console.wraps else text
 
     def _why(self, record: RestartRecord, failure: str, indent: int) -> str:
         """Why a call failed, cut to three lines of a terminal; the node is known."""
@@ -260,8 +258,8 @@ class RestartDisplay:
         total = latest.elapsed + self._clock.monotonic() - self._latest_at
         waiting = _waiting(latest.record, self._clock.time())
         text = f"{elapsed(total):>7}  … {waiting}; {self._on_interrupt(latest.record)}"
-        columns = min(WIDTH, shutil.get_terminal_size().columns)
-        self.console.stream.write(f"\r\x1b[K{text[: columns - 1]}")
+        room = shutil.get_terminal_size().columns - 1
+        self.console.stream.write(f"\r\x1b[K{text if len(text) <= room else cut(text, room - 1)}")
         self.console.stream.flush()
         self._live_line = True
 

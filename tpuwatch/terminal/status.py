@@ -1,4 +1,4 @@
-"""The daemon's status for a person at a terminal: ten lines, or all of it.
+"""The daemon's status for a person at a terminal: in brief, or all of it.
 
 Printed from the JSON documents of the daemon (tpuwatch.web.serializers).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import format_age, format_time, printable
+from tpuwatch.core import counted, format_age, format_time, printable
 from tpuwatch.model import is_bad
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import describe_launch, print_finding
@@ -30,7 +30,7 @@ def print_status(console: Console, status: Mapping[str, Any], findings: Sequence
     print_headline(console, status)
     if status["node"]:
         print_brief_node(console, status["node"], status["now_epoch"])
-    _print_training(console, status, _BRIEF_LOOPS)
+    print_training(console, status, _BRIEF_LOOPS)
     print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for finding in present[:_MAX_FINDINGS]:
@@ -62,7 +62,7 @@ def print_whole_status(
     if status["node"]:
         print_node(console, status["node"], status["now_epoch"], signals=status["signals"])
     print_machine(console, status)
-    _print_training(console, status, _MAX_LOOPS)
+    print_training(console, status, _MAX_LOOPS)
     print_others(console, status, nodes)
     present = [one for one in findings if not one["over"]]
     for number, finding in enumerate(present, 1):
@@ -86,12 +86,14 @@ def print_headline(console: Console, status: Mapping[str, Any]) -> None:
         print_text(console, line, style="yellow")
 
 
-def _print_training(console: Console, status: Mapping[str, Any], limit: int) -> None:
-    """How far the training loops have come, a line each."""
+def print_training(console: Console, status: Mapping[str, Any], limit: int) -> None:
+    """How far the training loops have come, a line each, those that run first."""
     loops = status.get("training", ())
     for loop in loops[:limit]:
-        style = "yellow" if loop["faults"] else "dim"
-        console.line(f"Training: {loop['sentence']}", indent=3, hang=2, style=style)
+        title = "Training" if loop["running"] else "Last training"
+        console.line(f"{title}: {loop['sentence']}", indent=3, hang=2, style="yellow" if loop["faults"] else "dim")
+    if any(loop["running"] for loop in loops[limit:]):
+        console.line(f"{counted(len(loops) - limit, 'more training loop')}; --json lists them.", indent=3, style="dim")
 
 
 def print_others(console: Console, status: Mapping[str, Any], nodes: Sequence[Any]) -> None:
@@ -108,7 +110,7 @@ def print_brief_finding(console: Console, finding: Mapping[str, Any], now: float
     """A finding in one line, and the first thing to do."""
     times = f"{finding['count']} times, last " if finding["count"] > 1 else ""
     text = f"{finding['cause']} ({times}{format_age(now - finding['seen_epoch'])} ago): {finding['summary']}"
-    console.cut(text, style="red")
+    console.line(text, hang=3, style="red")
     if finding["remedy"]:
         print_text(console, f"Do: {finding['remedy'][0]['do']}", indent=3, hang=4)
 

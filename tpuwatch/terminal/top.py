@@ -8,7 +8,7 @@ from tpuwatch.core import format_age, format_seconds, format_size, printable
 from tpuwatch.model import Problem
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.node import print_brief_node
-from tpuwatch.terminal.status import print_brief_finding, print_headline, print_others
+from tpuwatch.terminal.status import print_brief_finding, print_headline, print_others, print_training
 from tpuwatch.web import tune_sentences
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tpuwatch.terminal.console import Console
 
 _MAX_FINDINGS: Final = 10
+_MAX_LOOPS: Final = 4
 _MAX_LAUNCHES: Final = 8
 _MAX_RESTARTS: Final = 5
 _MAX_WORKLOADS: Final = 3
@@ -30,11 +31,12 @@ _LAUNCH_STYLES: Final = {"ok": "green", "starting": "", "slow": "yellow"}
 
 
 def print_now(console: Console, documents: Mapping[str, Any]) -> None:
-    """What is wrong, the verdict on the own node, what to do first, and other nodes that are bad."""
+    """What is wrong, the verdict on the own node, what to do first, training, and other nodes that are bad."""
     status = documents["status"]
     print_headline(console, status)
     if status["node"]:
         print_brief_node(console, status["node"], status["now_epoch"])
+    print_training(console, status, _MAX_LOOPS)
     print_others(console, status, documents["nodes"]["nodes"])
 
 
@@ -68,7 +70,7 @@ def print_chips(console: Console, documents: Mapping[str, Any]) -> None:
         _print_chip(console, chip, words.rjust(size), bar)
     holders = status["host"]["holders"] if status["host"] else []
     for holder in holders[:_MAX_HOLDERS]:
-        console.cut(f"Held by process {holder['pid']} of {holder['user']}: {holder['command']}", style="dim")
+        console.line(f"Held by process {holder['pid']} of {holder['user']}: {holder['command']}", hang=3, style="dim")
     if len(holders) > _MAX_HOLDERS:
         console.line(f"and by {len(holders) - _MAX_HOLDERS} more processes", style="dim")
 
@@ -146,7 +148,7 @@ def print_recent_restarts(console: Console, documents: Mapping[str, Any]) -> Non
     console.line(f"Restarts: {printable(words)}", style="bold")
     lines = sorted(_restarts(restarts["restarts"]), reverse=True)
     for began, style, text in lines[:_MAX_RESTARTS]:
-        console.cut(f"{format_age(restarts['now_epoch'] - began)} ago  {printable(text)}", style=style)
+        console.line(f"{format_age(restarts['now_epoch'] - began)} ago  {text}", hang=3, style=style)
 
 
 def _restarts(records: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, str, str]]:

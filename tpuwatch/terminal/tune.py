@@ -32,11 +32,11 @@ _NAMED: Final = 3  # causes of one launch
 
 
 def console_for(stream: TextIO) -> Console:
-    """A console as wide as the terminal, within what is readable; in a pipe or a file each line is whole."""
+    """A console as wide as the terminal; in a pipe or a file each line is whole."""
     if not stream.isatty():
         return Console(stream)
     columns = shutil.get_terminal_size().columns
-    return Console(stream, width=max(MIN_WIDTH, min(columns, MAX_COLUMNS)))
+    return Console(stream, width=max(MIN_WIDTH, columns))
 
 
 def headline(decision: SizeDecision, host: TuneHost) -> str:

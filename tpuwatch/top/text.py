@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
+from tpuwatch.core import cut as cut_after
 from tpuwatch.core import printable
 
 
@@ -25,7 +26,7 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """The text, printable, in at most `width` cells, with an ellipsis where something is left out."""
+    """The text, printable, in at most `width` cells, with an ellipsis where words are left out."""
     text = printable(text)
     if cells(text) <= width:
         return text
@@ -35,7 +36,7 @@ def cut(text: str, width: int) -> str:
         if used > width - 1:
             break
         taken += 1
-    return f"{text[:taken]}…" if width > 0 else ""
+    return cut_after(text, taken) if width > 0 else ""
 
 
 def padded(text: str, width: int) -> str:

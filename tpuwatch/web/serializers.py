@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from tpuwatch.core import clean, format_size, length, redact, times
+from tpuwatch.core import clean, format_size, length, printable, redact, times
 from tpuwatch.model import Blocked, Breaker, Phase, split_label
 from tpuwatch.restart import has_ended, owner_words
 from tpuwatch.web.fields import fields, rows
@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 
 _MAX_SENTENCES: Final = 10  # of a kind, for people
-_RESTART_TEXT: Final = 300
-_LEDGER_TEXT: Final = 1000  # what to do about it stands at its end
+_ADVICE: Final = 1000  # what to do stands at its end
 _PHASES: Final = {
     Phase.REQUESTED: "is asked for",
     Phase.INTENT: "is about to begin",
@@ -56,7 +55,6 @@ _PHASES: Final = {
 }
 
 
-_TUNE_TEXT: Final = 500
 _MAX_REASONS: Final = 20
 _MAX_LOOPS: Final = 20  # in the status document
 _STATUS_WORKLOADS: Final = 10  # in the status document
@@ -168,6 +166,7 @@ def training_loop(loop: TrainingLoop, now: float) -> dict[str, Any]:
     return {
         **fields(loop, "source name pid user began step total stepped heard loss tokens_per_second step_seconds"),
         **fields(loop, "usual_step_seconds input_share done alive"),
+        "running": loop.is_running,
         "faults": [cause.value for cause in loop.faults],
         "sentence": loop.sentence(now),
     }
@@ -283,10 +282,10 @@ def restart_sentences(status: RestartsStatus, now: float) -> list[str]:
     if breaker.opened is not None:
         sentences.append(
             f"The breaker has been open for {length(now - breaker.opened)}: tpuwatch restarts nothing by itself. "
-            f"{clean(breaker.reason, _RESTART_TEXT)} When that is seen to: `tpuwatch restarts reset-breaker`."
+            f"{clean(breaker.reason, _ADVICE)} When that is seen to: `tpuwatch restarts reset-breaker`."
         )
     if status.problem:
-        sentences.append(clean(status.ledger_problem, _LEDGER_TEXT))
+        sentences.append(clean(status.ledger_problem, _ADVICE))
     sentences += _truncated([_under_way(one, now) for one in status.records if one.open], "restarts are under way")
     return sentences + _truncated(list(_blocked(status.decisions)), "nodes need a person")
 
@@ -294,7 +293,7 @@ def restart_sentences(status: RestartsStatus, now: float) -> list[str]:
 def _under_way(record: RestartRecord, now: float) -> str:
     what = clean(record.action.value.replace("_", " "), 40)
     sentence = f"{clean(record.target.node, 80)}: {what} {_PHASES[record.phase]}, for {length(now - record.entered)}."
-    return f"{sentence} {clean(record.note, _RESTART_TEXT)}".rstrip()
+    return f"{sentence} {clean(record.note, _ADVICE)}".rstrip()
 
 
 def _blocked(decisions: Sequence[tuple[str, RestartDecision]]) -> Iterator[str]:
@@ -317,7 +316,7 @@ def tune(status: TuneStatus, now: float, limit: int) -> dict[str, Any]:
         **times("now", now),
         "mode": "act" if status.acts else "observe",
         "directory": status.directory,
-        "problems": [clean(one, _TUNE_TEXT) for one in status.problems],
+        "problems": [clean(one, _ADVICE) for one in status.problems],
         "workloads": [workload(one) for one in status.workloads[:limit]],
     }
 
@@ -331,9 +330,9 @@ def workload(one: TunedStatus) -> dict[str, Any]:
         "launches": one.launches,
         **times("last_launch", one.last_launch),
         "environment_file": one.file or None,
-        "problem": clean(one.problem, _TUNE_TEXT) or None,
+        "problem": clean(one.problem, _ADVICE) or None,
         "settings": [
-            {"name": setting.name, "value": clean(setting.value, _TUNE_TEXT), "why": clean(setting.why, _TUNE_TEXT)}
+            {"name": setting.name, "value": printable(setting.value), "why": clean(setting.why, _ADVICE)}
             for setting in plan.settings
         ],
         "decision": size_decision(plan.decision),
@@ -345,8 +344,8 @@ def size_decision(decision: SizeDecision) -> dict[str, Any]:
     return {
         **asdict(decision),
         "step": decision.step.value,
-        "reasons": [clean(one, _TUNE_TEXT) for one in decision.reasons[:_MAX_REASONS]],
-        "conflict": clean(decision.conflict, _TUNE_TEXT) or None,
+        "reasons": [clean(one, _ADVICE) for one in decision.reasons[:_MAX_REASONS]],
+        "conflict": clean(decision.conflict, _ADVICE) or None,
     }
 
 

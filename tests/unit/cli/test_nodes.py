@@ -133,6 +133,25 @@ def test_named_nodes_alone_whatever_they_are(capsys: Capture) -> None:
     assert main(["nodes", "train-3"]) == 1
 
 
+def test_of_many_nodes_that_a_pattern_finds_each_has_a_line(view: SampleView, capsys: Capture) -> None:
+    view.watched.extend(samples.node(f"train-{number}", Verdict.NODE_STUCK) for number in range(5, 301))
+    assert main(["nodes", "train-*"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 1 + 300
+    assert main(["nodes", "train-*", "--verbose"]) == 1
+    assert capsys.readouterr().out.count(": node_stuck since") == 297
+    assert main(["nodes", "train-4*", "--problems", "--zone", "us-central2-b"]) == 1
+    assert "Why:" not in capsys.readouterr().out
+    assert main(["nodes", "train-[4]"]) == 1
+    assert "Why:" in capsys.readouterr().out
+
+
+def test_no_view_begins_with_an_empty_line(view: SampleView, capsys: Capture) -> None:
+    view.watched[:] = [samples.node(), samples.node("train-2")]
+    for words in (["--problems"], ["--problems", "train-*"], ["train-*"], []):
+        assert main(["nodes", *words]) == 0
+        assert capsys.readouterr().out.splitlines()[0]
+
+
 def test_a_node_that_is_not_watched(view: SampleView, capsys: Capture) -> None:
     assert main(["nodes", "train-1", "tran-4"]) == 3
     assert capsys.readouterr() == ("", "tpuwatch: no node 'tran-4' is watched; did you mean 'train-4'?\n")

@@ -167,8 +167,10 @@ def test_a_stop_that_may_not_be_called_has_a_failed_line(terminal: Site) -> None
                          zone us-east5-a in project lab: the caller needs the
                          permission tpu.nodes.stop. Grant it a role that has it,
                          such as roles/tpu.admin:
-                           gcloud projects add-iam-policy-binding lab --member=serviceAccount:EMAIL \
+                           gcloud projects add-iam-policy-binding lab --member=serviceAccount:ACCOUNT \
 --role=roles/tpu.admin
+                         ACCOUNT is the account whose credentials tpuwatch has:
+                           tpuwatch doctor
                          The reply was: "A fault is set: PERMISSION_DENIED.".
                          Nothing was done: node train-1 is as it was."""
     )

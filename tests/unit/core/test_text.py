@@ -29,6 +29,26 @@ def test_a_long_text_is_cut_after_the_limit(text: str, limit: int, shown: str) -
     assert printable(text, limit) == shown
 
 
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        ("It does not fit: it needs 20.5 GiB of HBM", 31, "It does not fit: it needs…"),
+        ("It does not fit: it needs 20.5 GiB of HBM", 28, "It does not fit: it needs…"),
+        ("The limit (15.75 GiB) is reached", 18, "The limit…"),
+        ("Look into /var/log/jobs/train.log, then go on", 30, "Look into…"),
+        ("Run `kill -9 4711`, then start the program again", 12, "Run…"),
+        ("Run `kill -9 4711`, then start the program again", 24, "Run `kill -9 4711`, then…"),
+        ("Run `kill -9 4711`, then start the program again", 19, "Run `kill -9 4711`…"),
+        ("words of the same length", 12, "words of the…"),
+        ("word " + "x" * 100, 20, "word xxxxxxxxxxxxxxx…"),
+        ("/a/path/" + "x" * 100, 12, "/a/path/xxxx…"),
+    ],
+)
+def test_no_number_path_or_command_is_cut(text: str, limit: int, shown: str) -> None:
+    assert printable(text, limit) == shown
+    assert clean(text, limit + 1) == shown
+
+
 SECRET = "0c6f1e5d0e7b4d5fa0aa6a1f3b2c9d8e7f6a5b4c"  # noqa: S105 # nobody's
 
 

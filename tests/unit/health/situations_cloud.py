@@ -92,7 +92,7 @@ SITUATIONS = (
         "elsewhere: a slice of several hosts with a queued resource",
         elsewhere(node(health="TIMEOUT", hosts=4, queued_resource="q-1"), SICK),
         "node_stuck manual medium",
-        remedy=("reset its queued resource q-1, from another machine: `tpuwatch restart us-central2-b/trainer",),
+        remedy=("reset its queued resource `q-1`, from another machine: `tpuwatch restart us-central2-b/trainer",),
     ),
     Situation(
         "elsewhere: a symptom under READY and HEALTHY",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +36,6 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.health.judge import SHORT_SILENCE_SECONDS, following, judge_node
 from tpuwatch.health.limits import JudgeLimits
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model.signals import Host, Problem
 from tpuwatch.model.verdict import BAD, DESTRUCTIVE, Action, Confidence, Judgement, Source, Verdict
 from tpuwatch.signals.host import HostSignal
@@ -116,11 +114,6 @@ def test_every_destructive_action_is_proven_and_every_one_occurs() -> None:
         assert judgement.confidence is Confidence.HIGH, situation.name
 
 
-def test_steps_fill_only_what_is_known() -> None:
-    fields = {field for step in RemedyStep for _, field, _, _ in string.Formatter().parse(step.value.do) if field}
-    assert fields == {"node", "zone", "project", "queued", "type", "version", "spot", "pid"}
-
-
 def test_names_from_outside_are_quoted_in_commands() -> None:
     situation = next(one for one in SITUATIONS if one.name == "stopped by a user")
     cloud = situation.evidence.cloud
@@ -133,7 +126,7 @@ def test_names_from_outside_are_quoted_in_commands() -> None:
 def test_what_signals_word_is_cleaned_and_cut() -> None:
     evidence = own(cloud=silent(Problem.SERVER, "line\nline\x1b[31m" + "x" * 10_000))
     (sentence,) = [one for one in judge_node(evidence, JudgeLimits()).missing if "error on its side" in one]
-    assert len(sentence) < 300
+    assert len(sentence) < 1200
     assert sentence.isprintable()
 
 
@@ -321,3 +314,12 @@ def test_nobody_is_told_to_look_for_a_holder_that_is_seen_and_every_list_of_hold
         if situation.evidence.host.value is not None and situation.evidence.host.value.holders:
             assert not any("that tpuwatch cannot see" in step for step in steps), situation.name
         assert all("libtpu_lockfile" in step for step in steps if "lsof" in step), situation.name
+
+
+def test_what_a_signal_says_of_its_own_failure_is_whole() -> None:
+    advice = (
+        "The token has no scope. " + "Read what follows. " * 20 + "Then set key_file = /etc/tpuwatch/keys/account.json."
+    )
+    evidence = own(cloud=silent(Problem.SCOPE, advice))
+    (sentence,) = [one for one in judge_node(evidence, JudgeLimits()).missing if "lacks a scope" in one]
+    assert advice in sentence

@@ -162,12 +162,12 @@ def test_what_is_cut_or_damaged_is_read_up_to_there_and_named(tmp_path: Path, pa
 
 
 NO_TEXTS = {
-    "zstd": (b"\x28\xb5\x2f\xfd" + os.urandom(100), "compressed by zstd; `zstd -dc FILE"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + os.urandom(100), "compressed by zstd; `zstd -dc "),
     "zip": (b"PK\x03\x04\x14\0\0\0" + os.urandom(100), "a zip archive; unpack it"),
     "program": (b"\x7fELF\2\1\1" + bytes(9) + b"\3\0\x3e\0" + bytes(100), "a program or library"),
     "core": (b"\x7fELF\2\1\1" + bytes(9) + b"\4\0\x3e\0" + bytes(100), "a core dump"),
     "core of another order": (b"\x7fELF\2\2\1" + bytes(9) + b"\0\4\0\x3e" + bytes(100), "a core dump"),
-    "tar": (b"a.log".ljust(257, b"\0") + b"ustar\x0000" + TEXT.encode(), "a tar archive; `tar -xOf FILE"),
+    "tar": (b"a.log".ljust(257, b"\0") + b"ustar\x0000" + TEXT.encode(), "a tar archive; `tar -xOf "),
     "tar.gz": (gzip.compress(b"a.log".ljust(257, b"\0") + b"ustar\x0000" + TEXT.encode()), "a tar archive"),
     "pickle": (pickle.dumps([*range(1000)]), "an object that Python pickled"),
     "protobuf": (

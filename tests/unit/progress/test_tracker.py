@@ -174,3 +174,27 @@ def test_output_of_an_unknown_process_never_stands_still() -> None:
     lines = tracker()
     lines.output("/jobs/a.log", StepReport(1), pid=None, process=None, at=NOW)
     assert lines.tick(NOW + 3000, lambda _pid, _process: True) == []
+
+
+def test_a_loop_of_an_unknown_process_runs_as_long_as_a_step_may_take_and_is_forgotten_later() -> None:
+    heard = tracker()
+    heard.output("/x/a.log", StepReport(9, step_seconds=0.1), pid=None, process=None, at=NOW)
+    running = []
+    for seconds in (599.0, 601.0, FORGET_SECONDS):
+        heard.tick(NOW + seconds, lambda *_: False)
+        running += [loop.is_running for loop in heard.loops]
+    assert running == [True, False, False]
+    heard.output("/x/a.log", StepReport(10, step_seconds=0.1), pid=None, process=None, at=NOW + FORGET_SECONDS)
+    heard.tick(NOW + FORGET_SECONDS, lambda *_: False)
+    assert [loop.is_running for loop in heard.loops] == [True]
+    heard.tick(NOW + 2 * FORGET_SECONDS + 1, lambda *_: False)
+    assert heard.loops == ()
+
+
+def test_a_loop_that_is_done_is_forgotten_though_its_process_lives() -> None:
+    run = Run(tracker())
+    run.steps(3, 1.0, done=True)
+    run.tick(FORGET_SECONDS)
+    assert [loop.is_running for loop in run.tracker.loops] == [False]
+    run.tick(1.0)
+    assert run.tracker.loops == ()

@@ -3,12 +3,14 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import re
+import shlex
 import struct
 import termios
 
 import pytest
 
-from tpuwatch.terminal.console import Console, print_text, wants_colour
+from tpuwatch.terminal.console import Console, Lines, print_text, wants_colour
 
 
 class Terminal(io.StringIO):
@@ -24,8 +26,8 @@ def test_wraps_at_80_columns_with_a_hanging_indent() -> None:
     assert [len(line) - len(line.lstrip()) for line in lines] == [4, 7, 7]
 
 
-@pytest.mark.parametrize(("columns", "width"), [(0, 80), (20, 40), (50, 50), (200, 80)])
-def test_the_width_is_that_of_the_terminal_within_bounds(columns: int, width: int) -> None:
+@pytest.mark.parametrize(("columns", "width"), [(0, 80), (20, 40), (50, 50), (120, 120), (200, 200)])
+def test_the_width_is_that_of_the_terminal(columns: int, width: int) -> None:
     master, slave = os.openpty()
     with open(master, "rb"), open(slave, "w") as terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -79,6 +81,15 @@ def test_in_a_pipe_each_line_is_whole() -> None:
     assert stream.getvalue() == "word " * 39 + "word\n"
 
 
+@pytest.mark.parametrize("width", [60, 80, 120, 160])
+def test_a_line_that_is_cut_ends_within_the_width_with_a_word(width: int) -> None:
+    stream = io.StringIO()
+    Console(stream, width=width).cut("It needs 20.5 GiB, see /var/log/jobs/train.log; `kill -9 4711`. " * 4, indent=2)
+    (line,) = stream.getvalue().splitlines()
+    assert len(line) <= width
+    assert re.search(r"(It|needs|see|train\.log|4711`\.?|GiB)…$", line)
+
+
 def test_a_command_has_a_line_of_its_own_that_is_not_wrapped() -> None:
     stream = io.StringIO()
     command = "gcloud compute tpus tpu-vm describe train-1 --zone=us-central2-b --project=a-project-with-a-long-name"
@@ -90,6 +101,17 @@ def test_a_command_has_a_line_of_its_own_that_is_not_wrapped() -> None:
         "      and end it with",
         "        kill 7",
     ]
+
+
+def test_on_a_screen_a_command_goes_on_as_a_shell_reads_it() -> None:
+    command = "gcloud compute tpus tpu-vm ssh train-1 --zone=us-central2-b --command='tpuwatch status --verbose'"
+    lines = Lines(50)
+    print_text(lines, f"Look: `{command}`")
+    assert max(len(text) for _, text in lines.lines) <= 50
+    (_, title), *shown = lines.lines
+    assert title == "Look:"
+    assert len(shown) > 1
+    assert shlex.split("\n".join(text for _, text in shown).replace("\\\n", "")) == shlex.split(command)
 
 
 @pytest.mark.parametrize("write", ["line", "row", "cut"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.standins.http_daemon import answering
 from tests.unit.web import samples
 from tests.unit.web.samples import SampleView
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.signals import Chip, Runtime, RuntimePort
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.top import Reading, TopView, WatchedDaemon, read_daemon
@@ -161,3 +163,14 @@ def test_no_text_of_a_daemon_reaches_the_screen_as_it_is_not_printable(
         ):
             assert all(line.isprintable() for line in lines)
         assert "owned" in shown.press("escape")
+
+
+def test_the_training_of_a_node_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = TrainingLoop(
+        ProgressSource.OUTPUT, "job.log", None, "", samples.NOW - 60, 1200, samples.NOW - 1440, samples.NOW - 1440
+    )
+    shown = Shown(read(SampleView(samples.watching(training=(loop,))), tmp_path, monkeypatch))
+    assert any(line.startswith(f"   Training: {loop.sentence(samples.NOW)}") for line in shown.lines)
+    silent = replace(loop, silent=True)
+    shown = Shown(read(SampleView(samples.watching(training=(silent,))), tmp_path, monkeypatch))
+    assert any(line.startswith(f"   Last training: {silent.sentence(samples.NOW)}") for line in shown.lines)

@@ -43,7 +43,7 @@ class Marked(Environment):
 
 
 @pytest.fixture
-def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[set[str], set[str]]]:
+def marked(monkeypatch: pytest.MonkeyPatch) -> tuple[set[str], set[str]]:
     """The templates' branches, and those that have been taken."""
     branches: set[str] = set()
     taken: set[str] = set()
@@ -51,7 +51,7 @@ def marked(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[set[str], set[str]
     environment.__class__ = Marked
     environment.globals.update(branches=branches, seen=lambda key: taken.add(key) or "")
     monkeypatch.setattr(document, "_environment", lambda: environment)
-    yield branches, taken
+    return branches, taken
 
 
 def every_page() -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import format_size, installed
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, warn, wrong
-from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.environment import cut, export
 from tpuwatch.doctor.jobs import job_users, variable_sets
 from tpuwatch.libtpu import ARGUMENTS, MEASURED, UNBUFFERED, leading_integer, unbuffered
 from tpuwatch.logs import JobGlob
@@ -163,11 +163,10 @@ def buffering(environment: Environment) -> Iterator[Result]:
             continue  # a shell without TPU variables starts no TPU job
         given = setting.variables.get(ARGUMENTS, "")
         if not unbuffered(given):
-            arguments = " ".join([*given.split(), UNBUFFERED])  # the last one applies
             yield warn(
                 f"INFO lines are written in blocks of 4096 bytes in {setting.where}: the last lines of a launch that "
                 "hangs or is killed are lost.",
-                f'`export LIBTPU_INIT_ARGS="{cut(arguments, 400)}"`',
+                export(ARGUMENTS, " ".join([*given.split(), UNBUFFERED])),  # the last one applies
                 MEASURED,
             )
 

@@ -115,7 +115,8 @@ def _of_bucket(environment: Environment) -> Iterator[Result]:
         if error.problem is Problem.NOT_FOUND:
             yield wrong(
                 f"There is no bucket {name} for the ledger, or none that {_account(environment)} may see.",
-                f"`gcloud storage buckets create gs://{name} --location=REGION --uniform-bucket-level-access`",
+                f"`gcloud storage buckets create gs://{name} --location={_region(environment)} "
+                "--uniform-bucket-level-access`",
                 _BUCKETS,
             )
         else:
@@ -132,6 +133,11 @@ def _of_bucket(environment: Environment) -> Iterator[Result]:
         )
     else:
         yield ok(f"The ledger's bucket {name} can be read and written.")
+
+
+def _region(environment: Environment) -> str:
+    """That of this machine's zone."""
+    return identity(environment).zone.value.rpartition("-")[0] or "REGION"
 
 
 def _client(environment: Environment) -> PermissionsClient | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import format_seconds
 from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, warn, wrong
 from tpuwatch.doctor.environment import expand_home
+from tpuwatch.doctor.google_apis import identity
 from tpuwatch.doctor.metadata import value
 from tpuwatch.doctor.packages import find_on_path, resolve_links
 
@@ -110,10 +111,12 @@ def _expiry(environment: Environment, public: str) -> Iterator[Result]:
         if ours == [key]
     ]
     if expiries and all(expiry is not None and expiry < now for expiry in expiries):
+        known = identity(environment)
         latest = max(expiry for expiry in expiries if expiry is not None)
         yield wrong(
             f"{_KEY} is in the metadata and expired there {format_seconds(now - latest)} ago.",
-            "`gcloud compute tpus tpu-vm ssh NODE --zone ZONE`, from where you sign in; it uploads the key again",
+            f"`gcloud compute tpus tpu-vm ssh {known.node.value or 'NODE'} --zone {known.zone.value or 'ZONE'}`, from "
+            "where you sign in; it uploads the key again",
             _KEYS,
         )
 
@@ -151,7 +154,8 @@ def os_login(environment: Environment) -> Iterator[Result]:
     elif "block-project-ssh-keys" in on and not value(environment, "instance/attributes/ssh-keys"):
         yield warn(
             "The project's ssh keys are blocked for this VM, and it has no keys: nobody can sign in with a key.",
-            "`gcloud compute instances add-metadata VM --metadata block-project-ssh-keys=FALSE`, or turn OS Login on",
+            f"`gcloud compute instances add-metadata {value(environment, 'instance/name') or 'VM'} --metadata "
+            "block-project-ssh-keys=FALSE`, or turn OS Login on",
             _KEYS,
         )
     else:

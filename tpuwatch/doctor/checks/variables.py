@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tpuwatch.core import format_size, installed
+from tpuwatch.core import format_size, installed, printable
 from tpuwatch.doctor.check import Area, Check, CheckStatus, Result, ok, skipped, unknown, warn, wrong
-from tpuwatch.doctor.environment import cut
+from tpuwatch.doctor.environment import cut, export
 from tpuwatch.doctor.jobs import find_jobs, variable_sets
 from tpuwatch.libtpu import MEASURED, items, judge_value, leading_integer, meant, premapped_bytes, product
 from tpuwatch.model import SIZE, THRESHOLD
@@ -39,7 +39,7 @@ def names(environment: Environment) -> Iterator[Result]:
             text = f"{cut(name)} in {setting.where}: nothing reads that name; "
             text += f"it is {known}." if certain else f"{known} is probably meant."
             fault = judge_value(known, cut(value))
-            fix = f"`unset {cut(name)}`; {fault.fix if fault else f'`export {known}={cut(value)}`'}"
+            fix = f"`unset {printable(name)}`; {fault.fix if fault else export(known, value)}"
             yield wrong(text, fix, MEASURED) if certain else warn(text, fix, MEASURED)
     if not seen:
         yield skipped("No TPU variables are set in this shell or in any process that can be seen.")

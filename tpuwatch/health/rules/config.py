@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import capital, clean, ended
+from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import never_seen
@@ -44,7 +45,7 @@ def misconfigured(facts: Facts) -> Proposal | None:
         return None
     summary, step = found
     answer = facts.evidence.cloud
-    text = ended(capital(clean(answer.detail))) if answer.detail.strip() else summary
+    text = ended(capital(clean(answer.detail, reason.ADVICE_LIMIT))) if answer.detail.strip() else summary
     reasons = (facts.reason_of(Signal.CLOUD, text, answer.tried),)
     return Proposal(Verdict.MISCONFIGURED, Confidence.HIGH, Action.MANUAL, summary, reasons, (step,))
 

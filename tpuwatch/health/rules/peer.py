@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import clean, length
+from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.remedies import RemedyStep
@@ -59,5 +59,5 @@ def silent(facts: Facts) -> Proposal | None:
 
 
 def _summary(facts: Facts) -> str:
-    summary = clean(facts.peer_verdict.summary) if facts.peer_verdict else ""
+    summary = facts.peer_verdict.summary if facts.peer_verdict else ""
     return f"Its own tpuwatch reports: {summary}" if summary else "Its own tpuwatch reports it."

@@ -23,6 +23,7 @@ MAINTENANCE: Final = "UNHEALTHY_MAINTENANCE"
 _ROUNDING: Final = 0.001  # seconds: of times that the API sends in nanoseconds
 _UNSEEN: Final = "It is not known how node "
 _TEXT: Final = 300
+_NOTE: Final = 1000  # what to do about it stands at its end
 _EVIDENCE: Final = 10  # sentences
 _BOOTING_VERBS: Final = frozenset({"start", "reset"})  # after these it is another boot
 
@@ -113,7 +114,7 @@ def ended(record: RestartRecord, phase: Phase, note: str, now: float) -> Restart
         stops=record.stops,
         actor=record.actor,
         reason=record.reason,
-        note=clean(note, _TEXT),
+        note=clean(note, _NOTE),
     )
     history = (attempt, *record.history)[:HISTORY]
     return replace(record, phase=phase, entered=now, not_before=0.0, note=note, history=history)

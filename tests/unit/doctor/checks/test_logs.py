@@ -130,7 +130,7 @@ def test_buffered_info(place: Place) -> None:
     place.process(11, environ={"LIBTPU_INIT_ARGS": "--xla_tpu_x=true"})
     (result,) = results("log_buffering", place.environment())
     assert result.status is CheckStatus.WARN
-    assert result.fix == '`export LIBTPU_INIT_ARGS="--xla_tpu_x=true --logbuflevel=-1"`'
+    assert result.fix == "`export LIBTPU_INIT_ARGS='--xla_tpu_x=true --logbuflevel=-1'`"
 
 
 @pytest.mark.parametrize("flag", ["--logbuflevel=-1", "-logbuflevel=-1", "--x --logbufsecs=1"])

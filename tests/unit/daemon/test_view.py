@@ -1,0 +1,29 @@
+"""Findings as the daemon shows them: with what it knows of its machine in their commands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.unit.store.make import NOW, event
+from tests.unit.web import samples
+from tpuwatch.config import PeersConfig
+from tpuwatch.core.clock import ManualClock
+from tpuwatch.daemon.view import DaemonView
+from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.store import EventStore
+
+
+def test_commands_have_the_process_and_the_place_as_far_as_the_host_knows_them(tmp_path: Path) -> None:
+    clock, catalogue = ManualClock(), load_catalogue()
+    hang = next(rule for rule in catalogue.rules if any("kill -QUIT PID" in step.remedy.do for step in rule.steps))
+    store = EventStore.open(tmp_path, clock)
+    store.commit([event("a", rule=hang.id, cause=hang.cause, pid=4242, observed=NOW, time=NOW)], [])
+    view = DaemonView(store, catalogue, clock, samples.status(), PeersConfig())
+
+    def steps() -> str:
+        return " ".join(step.do for finding in view.findings() for step in finding.remedy)
+
+    assert "`kill -QUIT PID`" in steps()  # a log alone names the process
+    view.update(samples.status(host=samples.host(), identity=samples.identity()), ())
+    assert "`kill -QUIT 4242`" in steps()
+    store.close()
