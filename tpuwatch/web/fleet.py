@@ -139,7 +139,7 @@ def _is_wanted(node: JudgedNode, query: FleetQuery) -> bool:
     if not query.find:
         return True
     text = (
-        f"{node.node} {node.zone} {verdict_words(verdict, node.judgement.kind)} {_cloud(node)} {node.judgement.summary}"
+        f"{node.node} {node.zone} {verdict_words(verdict, node.judgement.kind, last_known=node.judgement.is_last_known)} {_cloud(node)} {node.judgement.summary}"
     )
     text = text.casefold()
     return all(word in text for word in query.find.casefold().split())
