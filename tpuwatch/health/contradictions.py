@@ -10,7 +10,7 @@ from tpuwatch.health import reason
 from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
 from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules.idle import failing
-from tpuwatch.model import STUCK, Problem, Signal, Verdict
+from tpuwatch.model import STUCK, Problem, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -136,7 +136,9 @@ class RestartMetrics:
         for node, record in labels:
             entered.add_sample(entered.name, {**node, "phase": record.phase.value}, record.entered)
         needed = Metric(
-            "tpuwatch_restart_person_needed", "1 for a node that only a person can help now, as far as is decided.", "gauge"
+            "tpuwatch_restart_person_needed",
+            "1 for a node that only a person can help now, as far as is decided.",
+            "gauge",
         )
         for node, _ in node_labels((*split_label(label), label) for label in self._operators_needed[:MAX_NODES]):
             needed.add_sample(needed.name, node, 1)

@@ -97,11 +97,18 @@ class Problems:
     def _nodes(self) -> str:
         if len(self.nodes) == 1:
             judgement = self.nodes[0].judgement
-            return f"{_name(self.nodes[0])} is {verdict_words(judgement.verdict, None, last_known=judgement.is_last_known)}"
+            words = verdict_words(judgement.verdict, None, last_known=judgement.is_last_known)
+            return f"{_name(self.nodes[0])} is {words}"
         if not self.nodes:
             return ""
         last_known = sum(node.judgement.is_last_known for node in self.nodes)
-        words = "" if not last_known else " (last known)" if last_known == len(self.nodes) else f" ({last_known} last known)"
+        words = (
+            ""
+            if not last_known
+            else " (last known)"
+            if last_known == len(self.nodes)
+            else f" ({last_known} last known)"
+        )
         return f"{len(self.nodes)} of {self.watched} nodes are bad{words}"
 
     def _findings(self) -> str:

@@ -171,7 +171,7 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
             Scene(
                 "preempted",
                 lambda: watch.fault_of_node("preempt", "job-2"),
-                {"TpuwatchNodePreempted": node(2), "TpuwatchPersonNeeded": {"instance": watch.listen[watch.outside]}},
+                {"TpuwatchNodePreempted": node(2), "TpuwatchPersonNeeded": node(2)},
             ),
             Scene(
                 "hang",

@@ -103,9 +103,7 @@ def test_one_cause_for_which_many_nodes_are_out_of_sight_is_one_problem() -> Non
     assert found.counts == {"node": 18, "finding": 0, "daemon": 0, "signal": 1}
     (spot,) = found.blind_spots
     assert (spot.signal, spot.problem, spot.last_known, spot.unknown) == (Signal.CLOUD, Problem.DENIED, 18, 9)
-    assert found.headline == (
-        "19 problems: 18 of 28 nodes are bad (last known), the signal cloud fails (denied)"
-    )
+    assert found.headline == ("19 problems: 18 of 28 nodes are bad (last known), the signal cloud fails (denied)")
 
 
 def test_two_causes_are_two_and_a_part_of_the_nodes_is_seen() -> None:
@@ -124,7 +122,9 @@ def test_two_causes_are_two_and_a_part_of_the_nodes_is_seen() -> None:
 
 
 @pytest.mark.parametrize(("watches", "number"), [(True, 1), (False, 0)])
-def test_after_a_start_without_sight_it_is_said_that_the_watched_nodes_are_not_known(watches: bool, number: int) -> None:
+def test_after_a_start_without_sight_it_is_said_that_the_watched_nodes_are_not_known(
+    watches: bool, number: int
+) -> None:
     """Nodes that match a pattern are not known before the first list: without a word on it all would seem well."""
     failing = SignalStatus("cloud", None, NOW, Problem.DENIED, "The account may not list the nodes.")
     status = replace(samples.watching(), signals=(failing,), watches_others=watches)
