@@ -1,4 +1,4 @@
-"""A daemon that may not list the nodes any more: what was bad stays as last known, for one cause, and nothing is well."""
+"""A daemon that may not list the nodes any more: what was bad stays as last known, for one cause; nothing is well."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_each_alert_tells_what_to_do(name: str) -> None:
     assert set(notes) == {"summary", "description", "runbook_url"}
     assert notes["runbook_url"] == RUNBOOK_URL + name
     assert len(notes["summary"]) < 100
-    assert re.search(r"\. First|Nothing has to be done", notes["description"]), "what to do first"
+    assert re.search(r"(\.|{{ end }}) First|Nothing has to be done", notes["description"]), "what to do first"
     values = "{{ $" in notes["description"]
     assert values or name in ("TpuwatchAbsent", "TpuwatchBreakerOpen"), "how much, or of what"
 
