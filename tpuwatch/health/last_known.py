@@ -32,6 +32,7 @@ _FIELDS: Final = {
 }
 ON_THE_NODE: Final = frozenset({Signal.RUNTIME, Signal.HOST, Signal.LOGS, Signal.SERVER, Signal.PEER})
 _HARMLESS: Final = frozenset({Action.NONE, Action.WAIT, Action.FIX_PROGRAM})
+_DETAIL: Final = 1000  # characters: it ends with a command to run
 _NOTHING_TO_ASK: Final = frozenset({Problem.OFF, Problem.ABSENT, Problem.GONE})
 
 
@@ -118,7 +119,7 @@ def _is_lost(signal: Signal, seen: Judgement, facts: Facts) -> bool:
 def _unseen(signal: Signal, facts: Facts) -> Unseen:
     answer = facts.answer(signal)
     problem = answer.problem or Problem.TIMEOUT  # it is too old, or the node's own tpuwatch has fallen silent
-    detail = clean(answer.detail) if answer.detail.strip() else capital(reason.failure(signal, problem))
+    detail = clean(answer.detail, _DETAIL) if answer.detail.strip() else capital(reason.failure(signal, problem))
     return Unseen(signal, problem, ended(detail))
 
 

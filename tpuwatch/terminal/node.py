@@ -147,7 +147,7 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
         "ZONE": node["zone"],
         "ACCELERATOR": cloud.get("accelerator"),
         "CLOUD": cloud_words(cloud["state"], cloud["health"]) if cloud else "",
-        "VERDICT": verdict_words(node["verdict"], None, last_known=bool(node.get("last_known"))),
+        "VERDICT": f"{node['verdict']}{',last_known' if node.get('last_known') else ''}",
         "KIND": node.get("kind"),
         "CONFIDENCE": node["confidence"],
         "AGE": "" if node["since_epoch"] is None else format_age(now - node["since_epoch"]),

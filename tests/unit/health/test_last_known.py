@@ -213,9 +213,13 @@ def test_it_says_what_it_was_how_old_that_is_and_why_it_is_not_known_now() -> No
     assert any("roles/tpu.viewer" in step.do for step in after.remedy)
 
 
-def test_answers_are_fresh_again_after_a_while() -> None:
-    before = seen(HUNG_NODE)
-    then(before, beside(LOST_CLOUD, fell_silent()))
-    after = then(before, HUNG_NODE)
+def test_the_command_that_gives_sight_back_is_whole() -> None:
+    detail = f"It was refused. Grant the role: `gcloud projects {'x' * 400} --role=roles/tpu.viewer`."
+    lost = then(seen(HUNG_NODE), beside(silent(Problem.DENIED, detail, last=DEAD), fell_silent()))
+    assert lost.unseen is not None
+    assert lost.unseen.detail == detail
+
+
+def test_when_answers_are_fresh_again_its_action_may_be_advised_again() -> None:
+    after = then(seen(HUNG_NODE), HUNG_NODE)
     assert (after.verdict, after.is_last_known, after.action) == (Verdict.NODE_STUCK, False, Action.RESTART_NODE)
-    assert answered(1).problem is None

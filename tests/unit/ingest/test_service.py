@@ -207,10 +207,17 @@ def test_logs_that_cannot_be_read_are_a_problem_of_the_answer(scene: Scene) -> N
     scene.turn()
     answer = scene.service.answer()
     assert (answer.value, answer.problem) == (None, Problem.DENIED)
-    (scene.logs / "tpu_driver.vm.alice.log.INFO.20260901-000000.43").write_text("")
+    log = scene.logs / "tpu_driver.vm.alice.log.INFO.20260901-000000.43"
+    log.write_text("")
     scene.clock.advance(60)
     scene.turn()
-    assert scene.service.answer().problem is None
+    good = scene.service.answer()
+    assert good.problem is None
+    log.unlink()
+    scene.clock.advance(600)
+    scene.turn()
+    lost = scene.service.answer()
+    assert (lost.value, lost.at, lost.problem) == (good.value, good.at, Problem.DENIED)  # what they showed last is kept
 
 
 def test_an_oom_kill_of_the_host_is_assigned_to_the_launch_that_vanished(scene: Scene) -> None:
