@@ -2,7 +2,8 @@
 """`python3 deploy/gke/rules.py PrometheusRule|Rules`: the rules of deploy/prometheus as an object of Kubernetes.
 
 PrometheusRule is the Prometheus operator's, Rules that of Google Cloud Managed Service for Prometheus. The text is
-wrapped as it is, so nothing but Python is needed, and there is one file of rules.
+wrapped as it is, so nothing but Python is needed, and there is one file of rules. A rule of Rules cannot have
+`keep_firing_for`: there it is left out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def wrapped(kind: str, name: str, rules: str) -> str:
     head = f"apiVersion: {API_VERSIONS[kind]}\nkind: {kind}\nmetadata:\n  name: {name}\n  namespace: tpuwatch\nspec:\n"
     if kind == "Rules" and not re.search(r"^ +interval:", rules, re.MULTILINE):
         rules = re.sub(r"^( *)- name: .*$", rf"\g<0>\n\1  interval: {INTERVAL}", rules, flags=re.MULTILINE)
+    if kind == "Rules":
+        rules = re.sub(r"^ +keep_firing_for: .*\n", "", rules, flags=re.MULTILINE)
     return head + indent(rules, "  ")
 
 

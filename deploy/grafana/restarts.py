@@ -30,7 +30,7 @@ def operator_stats() -> list[Any]:
         stat_panel(
             "Need an operator",
             "Nodes for which tpuwatch does nothing more by itself.",
-            Query("max(tpuwatch_restart_person_needed)"),
+            Query("count(max by (zone, node) (tpuwatch_restart_person_needed)) or vector(0)"),
             "runbooks/TpuwatchPersonNeeded.md",
             limit=Limit(bad=1),
             span=3,

@@ -125,7 +125,7 @@ def _key(node: Any) -> tuple[str, str]:
 
 def _state(node: Any) -> tuple[Any, ...]:
     cloud = node["cloud"] or {}
-    return node["verdict"], node["action"], cloud.get("state"), cloud.get("health")
+    return node["verdict"], node.get("last_known"), node["action"], cloud.get("state"), cloud.get("health")
 
 
 def _named(nodes: Sequence[Any], patterns: Sequence[str]) -> list[Any]:

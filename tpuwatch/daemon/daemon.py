@@ -270,6 +270,7 @@ class Daemon:
             tune=self._tune.status,
             training=self._progress_service.training,
             host_name=socket.gethostname(),
+            watches_others=bool(self._config.cloud.nodes),
             finding_seconds=self._config.health.finding_seconds,
         )
 

@@ -10,7 +10,7 @@ from tpuwatch.health import reason
 from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
 from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules.idle import failing
-from tpuwatch.model import STUCK, Problem, Signal, Verdict
+from tpuwatch.model import STUCK, Problem, Signal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,8 @@ def find_contradictions(proposal: Proposal, facts: Facts) -> tuple[str, ...]:
 
 def missing_signals(proposal: Proposal, facts: Facts) -> tuple[str, ...]:
     """Return the signals without an answer, and why, and what the others do not cover. Omits the summary's."""
-    known: tuple[Signal, ...] = (Signal.CLOUD,) if proposal.verdict is Verdict.MISCONFIGURED else ()
+    told = facts.cloud is None and any(one.signal is Signal.CLOUD for one in proposal.reasons)
+    known: tuple[Signal, ...] = (Signal.CLOUD,) if told else ()
     if facts.outside_cloud:
         known = (Signal.CLOUD, Signal.METADATA)
     return tuple(dict.fromkeys((*_without_answer(facts, known), *_silent_peer(proposal, facts), *_not_covered(facts))))

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health import contradictions
 from tpuwatch.health.facts import Facts
+from tpuwatch.health.last_known import ON_THE_NODE, as_last_seen, last_known, lost_sight, unseen_by_cloud
 from tpuwatch.health.proposal import Proposal, allowed_action, confidence, remedy_steps
 from tpuwatch.health.remedies import remedy
 from tpuwatch.health.rules import cloud, config, idle, job, peer, serving
-from tpuwatch.model import Action, Confidence, Held, Judgement, Verdict
+from tpuwatch.model import BAD, Action, Confidence, Held, Judgement, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,7 @@ def judge_node(evidence: Evidence, limits: JudgeLimits) -> Judgement:
         kind=facts.kind,
         suspect_since=proposal.suspect_since,
         counts_from=proposal.counts_from,
+        unseen=unseen_by_cloud(proposal, facts),
     )
 
 
@@ -89,6 +91,22 @@ def _undisputed(facts: Facts) -> Judgement:
         proposal.summary,
         proposal.reasons,
     )
+
+
+def keep_last_known(seen: Judgement, new: Judgement, evidence: Evidence, limits: JudgeLimits) -> Judgement | None:
+    """The bad verdict that was `seen` last, if `new` is better only because a signal gives no answer; else None."""
+    if seen.verdict not in BAD or new.verdict in BAD:
+        return None
+    facts = Facts(evidence, limits)
+    unseen = lost_sight(seen, facts)
+    if unseen is None:
+        return None
+    then = as_last_seen(seen, facts)
+    if then is not None:
+        stays = judge_node(then, limits).verdict in BAD
+    else:  # what was reported then is not known any more
+        stays = new.verdict is Verdict.UNKNOWN or not any(one.signal in ON_THE_NODE for one in new.reasons)
+    return last_known(seen, new, unseen) if stays else None
 
 
 def following(previous: Judgement | None, new: Judgement) -> Judgement:

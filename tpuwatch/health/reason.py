@@ -294,9 +294,14 @@ def present(*reasons: Reason | None) -> tuple[Reason, ...]:
     return tuple(reason for reason in reasons if reason is not None)
 
 
+def failure(signal: Signal, problem: Problem) -> str:
+    """That a signal gives no answer, and why, as the second half of a sentence."""
+    return f"{SIGNAL_NAMES[signal]} {_FAILURES[problem]}"
+
+
 def no_answer(signal: Signal, problem: Problem, detail: str, last_age: float | None) -> str:
     """A sentence: a signal gave no answer, why, and how old its last good one is."""
-    sentence = f"{capital(SIGNAL_NAMES[signal])} {_FAILURES[problem]}"
+    sentence = capital(failure(signal, problem))
     sentence = ended(f"{sentence}: {clean(detail, ADVICE_LIMIT)}" if detail else sentence)
     return sentence + (f" Its last answer is {length(last_age)} old." if last_age is not None else "")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError, printable
-from tpuwatch.health.judge import following, judge_node
+from tpuwatch.health.judge import following, judge_node, keep_last_known
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class JudgeService:
         self._boot_id = boot_id
         self._first_wait = first_wait
         self._on_verdicts: Callable[[], None] = lambda: None
-        self._last: dict[str, Judgement] = self._stored_verdicts()
+        self._last: dict[str, Judgement] = self._stored_verdicts()  # by the signals' own answers, not the last known
+        self._unseen: set[str] = set()  # the labels of nodes whose verdict is the last known one
         self._changes: dict[str, _Changes] = {}
         self._to_store: dict[str, Judgement] = {}  # the latest of each node that the store has not accepted yet
         self._to_log: list[Judgement] = []
@@ -92,10 +93,15 @@ class JudgeService:
         self._metrics.node.count_verdict_seconds(self.nodes, self._judged_at - before)
 
     def _judge(self, evidence: Evidence) -> JudgedNode:
-        before = self._last.get(evidence.node)
-        judgement = following(before, judge_node(evidence, self.limits))
-        self._last[evidence.node] = judgement
-        self._record(before, judgement)
+        before, new = self._last.get(evidence.node), judge_node(evidence, self.limits)
+        judgement = keep_last_known(before, new, evidence, self.limits) if before is not None else None
+        if judgement is None or before is None:
+            judgement = self._last[evidence.node] = following(before, new)
+            self._unseen.discard(evidence.node)
+            self._record(before, judgement)
+        elif evidence.node not in self._unseen:
+            self._unseen.add(evidence.node)
+            self._to_store[evidence.node] = before  # the next run has to know when it was seen last
         cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
         project = cloud.project if cloud else evidence.identity.project.value
         in_api = not evidence.own or bool(evidence.identity.node.value)
@@ -120,6 +126,7 @@ class JudgeService:
             for known in (self._last, self._changes, self._to_store):
                 for node in known.keys() - watched:
                     del known[node]
+            self._unseen &= watched
 
     def _stored_verdicts(self) -> dict[str, Judgement]:
         """The verdicts before the daemon started or reloaded. Without them every verdict holds since now."""

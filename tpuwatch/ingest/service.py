@@ -71,6 +71,7 @@ class LogService:
         self._files_as_of: tuple[Follower, int] | None = None  # the follower and its changes
         self._answered = (-1, -1)  # events stored and version of the launches at the last answer
         self._answer_due = float("-inf")  # when an unchanged answer is due again
+        self._answer: Answer[Logs] = Answer()  # the last good one
         self._living: list[Launch] = []  # launches that the last answer called alive
         self.catalogue = self._load_rules()
         self.ingest = Ingest(
@@ -187,7 +188,7 @@ class LogService:
         self._living = []
         if not self.reads():
             detail = "No log can be read; `tpuwatch status` names the files and the reasons."
-            return Answer(problem=Silence.DENIED, detail=detail, tried=now)
+            return replace(self._answer, problem=Silence.DENIED, detail=detail, tried=now)
         launches, started = [], {}
         for launch in tracker.latest()[: -_OBSERVED_LAUNCHES - 1 : -1]:
             life, process = tracker.life(launch), tracker.process(launch)
@@ -202,7 +203,8 @@ class LogService:
         events = tuple(_with_host_pid(event, started) for event in reversed(self._recent))
         processes = map(tracker.process, self._living)
         alive = frozenset(process.pid for process in processes if process is not None)
-        return Answer(Logs(tuple(launches), events, alive), now, None, tried=now)
+        self._answer = Answer(Logs(tuple(launches), events, alive), now, None, tried=now)
+        return self._answer
 
     def _on_events(self, events: list[Event]) -> None:
         """Log stored faults, a line each, unless they are history or too many."""

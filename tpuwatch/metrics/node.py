@@ -206,6 +206,10 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
     since = _gauge(
         "tpuwatch_verdict_since_timestamp_seconds", "Since when the verdict on a node has held, as far as tpuwatch saw."
     )
+    last_known = _gauge(
+        "tpuwatch_verdict_last_known_timestamp_seconds",
+        "When the signals last showed the verdict on a node, of one that is only the last known.",
+    )
     kind = _gauge("tpuwatch_workload_kind", "1 for the kind of workload that a node has.")
     for labels, status in nodes:
         cloud, judgement = status.cloud, status.judgement
@@ -214,8 +218,9 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
         _add_state(health, labels, "health", HEALTHS, given, full=full)
         _add_state(verdict, labels, "verdict", VERDICTS, judgement.verdict.value, full=full)
         _add_known(since, labels, judgement.since)
+        _add_known(last_known, labels, judgement.at if judgement.is_last_known else None)
         _add_state(kind, labels, "kind", KINDS, judgement.kind.value if judgement.kind else "", full=full)
-    yield from (state, health, verdict, since, kind)
+    yield from (state, health, verdict, since, last_known, kind)
 
 
 def _count_family(verdicts: Mapping[str, int]) -> Metric:

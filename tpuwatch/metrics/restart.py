@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import Histogram, Metric
 
 from tpuwatch.metrics.families import Families, FamilyCollector, node_labels
-from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase
+from tpuwatch.model import ENDED, SWITCHED, Blocked, Phase, split_label
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,6 +31,7 @@ class RestartMetrics:
 
     def __init__(self, new: Families) -> None:
         self._open_records: tuple[RestartRecord, ...] = ()
+        self._operators_needed: Sequence[str] = ()
         self._restarts = new.counter_pairs(
             "tpuwatch_restarts_total",
             "What was done about nodes from here and has ended, by what it was and how it ended.",
@@ -65,9 +66,6 @@ class RestartMetrics:
             "tpuwatch_breaker_open",
             "1 while too many restarts have failed and none is begun, until a person closes the breaker.",
         )
-        self.set_operators_needed = new.gauge(
-            "tpuwatch_restart_person_needed", "Watched nodes that only a person can help now, as far as is decided."
-        ).set
         self.set_unrecorded = new.gauge(
             "tpuwatch_restarts_unrecorded",
             "Restarts that go on in memory alone, because their records cannot be written: nobody else would start "
@@ -109,6 +107,10 @@ class RestartMetrics:
         self._open_records = tuple(record for record in records if record.open)
         self._breaker_open.set(breaker_open)
 
+    def set_operators_needed(self, labels: Sequence[str]) -> None:
+        """The nodes that need an operator, by their labels."""
+        self._operators_needed = labels
+
     def set_ledger(self, *, works: bool) -> None:
         """The ledger was read or written, or could not be."""
         self._ledger_up.set(works)
@@ -133,4 +135,11 @@ class RestartMetrics:
         labels = node_labels((record.target.zone, record.target.node, record) for record in records[:MAX_NODES])
         for node, record in labels:
             entered.add_sample(entered.name, {**node, "phase": record.phase.value}, record.entered)
-        yield from (count, waiting, entered)
+        needed = Metric(
+            "tpuwatch_restart_person_needed",
+            "1 for a node that only a person can help now, as far as is decided.",
+            "gauge",
+        )
+        for node, _ in node_labels((*split_label(label), label) for label in self._operators_needed[:MAX_NODES]):
+            needed.add_sample(needed.name, node, 1)
+        yield from (count, waiting, entered, needed)

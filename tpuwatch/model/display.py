@@ -60,11 +60,14 @@ def tone(verdict: str) -> Tone:
     return _TONES.get(verdict, "plain")
 
 
-def verdict_words(verdict: str, kind: str | None) -> str:
-    """A verdict with the kind of workload where its rules are others than training's: `idle (serving)`."""
+def verdict_words(verdict: str, kind: str | None, *, last_known: bool = False) -> str:
+    """A verdict with the kind of workload where its rules are others than training's: `idle (serving)`. One that is
+    only the `last_known` says so: `node_stuck (last known)`."""
     word = verdict.value if isinstance(verdict, Verdict) else verdict
     named = kind.value if isinstance(kind, WorkloadKind) else kind
-    return word if named in (None, WorkloadKind.TRAINING.value) else f"{word} ({named})"
+    notes = [named] if named and named != WorkloadKind.TRAINING.value else []
+    notes += ["last known"] if last_known else []
+    return f"{word} ({', '.join(notes)})" if notes else word
 
 
 def cloud_words(state: str, health: str) -> str:

@@ -5,15 +5,15 @@ A finding that is over (what failed has worked since, or the finding is old) is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import format_seconds
-from tpuwatch.model.display import is_bad, worst_first
+from tpuwatch.core import ended, format_seconds
+from tpuwatch.model.display import is_bad, verdict_words, worst_first
 from tpuwatch.model.launches import CAME_UP
 from tpuwatch.model.progress import LOOP_FAULTS
 from tpuwatch.model.restart import Phase
-from tpuwatch.model.signals import Problem
+from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import WELL, Verdict
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tpuwatch.model.status import DaemonStatus
     from tpuwatch.model.verdict import JudgedNode
 
-PROBLEM_KINDS: Final = ("node", "finding", "daemon")
+PROBLEM_KINDS: Final = ("node", "finding", "daemon", "signal")
 FINDING_SECONDS: Final = 86_400.0  # older events are in no finding, present or past, unless the configuration has more
 LOOP_RULES: Final = "loop-"  # what the ids of the rules for training loops begin with
 _SLACK_SECONDS: Final = 5.0  # a process's own clock, and what it writes while it ends
@@ -39,6 +39,25 @@ class PastFinding:
 
 
 @dataclass(frozen=True, slots=True)
+class BlindSpot:
+    """A signal that gives no answer, so that it is not known how nodes are: one problem, however many they are."""
+
+    signal: Signal
+    problem: Problem
+    detail: str  # a sentence, with what to do
+    last_known: int = 0  # nodes that keep their last known verdict for it
+    unknown: int = 0  # nodes that are unknown for it
+
+    @property
+    def sentence(self) -> str:
+        """What does not answer, why, and what follows for the nodes."""
+        stay = f"{self.last_known} {'nodes keep their' if self.last_known > 1 else 'node keeps its'} last known verdict"
+        unknown = f"{self.unknown} {'are' if self.unknown > 1 else 'is'} unknown"
+        follows = ", ".join([stay] * (self.last_known > 0) + [unknown] * (self.unknown > 0))
+        return f"{self.signal.value}: {self.detail}{f' For this {follows}.' if follows else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class Problems:
     """What is wrong now, and apart from it what was."""
 
@@ -49,13 +68,15 @@ class Problems:
     past: tuple[PastFinding, ...]
     watched: int  # nodes
     unknown: tuple[JudgedNode, ...]  # nodes of which it is not known how they are: no problem, and not well
+    blind_spots: tuple[BlindSpot, ...] = ()  # why that is so of nodes, or why their verdict is the last known one
     judged: bool = True  # False: signals are read, and no node has a verdict yet, as after a start
 
     @property
     def counts(self) -> dict[str, int]:
         """How many there are of each of PROBLEM_KINDS."""
         own = len(self.daemon) + len(self.restarts)
-        return dict(zip(PROBLEM_KINDS, (len(self.nodes), len(self.findings), own), strict=True))
+        numbers = (len(self.nodes), len(self.findings), own, len(self.blind_spots))
+        return dict(zip(PROBLEM_KINDS, numbers, strict=True))
 
     @property
     def total(self) -> int:
@@ -69,13 +90,26 @@ class Problems:
             return "No node is judged yet"
         if not self.total:
             return f"Nothing is known to be wrong: {self._unknown()}" if self.unknown else "Nothing is wrong"
-        parts = [part for part in (self._nodes(), self._findings(), self._daemon(), *self.restarts) if part]
+        blind = [f"the signal {one.signal.value} fails ({one.problem.value})" for one in self.blind_spots]
+        parts = [part for part in (self._nodes(), *blind, self._findings(), self._daemon(), *self.restarts) if part]
         return f"{self.total} problem{'s' * (self.total > 1)}: {', '.join(parts)}"
 
     def _nodes(self) -> str:
         if len(self.nodes) == 1:
-            return f"{_name(self.nodes[0])} is {self.nodes[0].judgement.verdict.value}"
-        return f"{len(self.nodes)} of {self.watched} nodes are bad" if self.nodes else ""
+            judgement = self.nodes[0].judgement
+            words = verdict_words(judgement.verdict, None, last_known=judgement.is_last_known)
+            return f"{_name(self.nodes[0])} is {words}"
+        if not self.nodes:
+            return ""
+        last_known = sum(node.judgement.is_last_known for node in self.nodes)
+        words = (
+            ""
+            if not last_known
+            else " (last known)"
+            if last_known == len(self.nodes)
+            else f" ({last_known} last known)"
+        )
+        return f"{len(self.nodes)} of {self.watched} nodes are bad{words}"
 
     def _findings(self) -> str:
         if len(self.findings) == 1:
@@ -116,8 +150,25 @@ def present_problems(
         past=tuple(past),
         watched=len(watched),
         unknown=tuple(node for node in watched if node.judgement.verdict is Verdict.UNKNOWN),
+        blind_spots=_blind_spots(status, watched),
         judged=bool(watched) or all(one.problem is Problem.OFF for one in status.signals),
     )
+
+
+def _blind_spots(status: DaemonStatus, nodes: Iterable[JudgedNode]) -> tuple[BlindSpot, ...]:
+    """The signals that keep tpuwatch from seeing nodes, by why they fail."""
+    found: dict[tuple[Signal, Problem], BlindSpot] = {}
+    if status.watches_others:  # before its first answer nothing is known of nodes that match a pattern
+        for one in status.signals:
+            if one.name == Signal.CLOUD.value and one.at is None and one.problem is not None and one.tried is not None:
+                found[Signal.CLOUD, one.problem] = BlindSpot(Signal.CLOUD, one.problem, ended(one.detail))
+    for judgement in (node.judgement for node in nodes):
+        if (unseen := judgement.unseen) is not None:
+            key = (unseen.signal, unseen.problem)
+            spot = found.get(key) or BlindSpot(*key, unseen.detail)
+            stays = judgement.is_last_known
+            found[key] = replace(spot, last_known=spot.last_known + stays, unknown=spot.unknown + (not stays))
+    return tuple(found.values())
 
 
 def _why_over(finding: Finding, status: DaemonStatus, launches: Sequence[Launch]) -> str:

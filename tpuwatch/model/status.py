@@ -167,6 +167,7 @@ class DaemonStatus:
     tune: TuneStatus | None = None
     training: Sequence[TrainingLoop] = ()  # those that run come first
     host_name: str = ""  # of this machine
+    watches_others: bool = False  # [cloud] names nodes to watch
     finding_seconds: float = 86_400.0  # a finding that was last seen longer ago is a past one
 
     @property

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tpuwatch.model.events import Remedy
-    from tpuwatch.model.signals import CloudNode, Peer, Signal
+    from tpuwatch.model.signals import CloudNode, Peer, Problem, Signal
     from tpuwatch.model.workload import WorkloadKind
 
 
@@ -130,12 +130,21 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Unseen:
+    """Why no signal shows how a node is now: the first of those that would, and why it gives no answer."""
+
+    signal: Signal
+    problem: Problem
+    detail: str  # a sentence, with what to do
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """A verdict on one node with all that an operator needs to check it."""
 
     node: str
     verdict: Verdict
-    at: float  # when it was judged
+    at: float  # when it was judged; of the last known verdict, when the signals last showed it
     confidence: Confidence
     action: Action
     summary: str  # one sentence: what is wrong
@@ -149,6 +158,12 @@ class Judgement:
     counts_from: float | None = None  # when that will count
     since: float | None = None  # since when the verdict holds, as far as tpuwatch has seen; `following` fills it in
     interrupted: Held | None = None  # while no source reports: what held before; `following` fills it in
+    unseen: Unseen | None = None  # while nothing shows how the node is: the verdict is unknown, or the last known one
+
+    @property
+    def is_last_known(self) -> bool:
+        """Whether this bad verdict is the last known one: nothing shows any more that it holds, or that it does not."""
+        return self.unseen is not None and self.verdict is not Verdict.UNKNOWN
 
     @property
     def sources(self) -> frozenset[Source]:

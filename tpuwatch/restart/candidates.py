@@ -84,7 +84,7 @@ class Candidates:
                 changed = memory.judged.judgement.verdict is not judged.judgement.verdict
                 has_new |= changed and judged.judgement.verdict not in WELL
                 _take(memory, judged)
-            if judged.judgement.action not in _IDLE:
+            if _calls(judged):
                 calling.append(memory)
         if len(self._known) > len(nodes):
             for label in self._known.keys() - {judged.label for judged in nodes}:
@@ -155,6 +155,11 @@ def may_be_own(target: Target, snapshot: Snapshot) -> bool:
     return me.node.value == target.node and not elsewhere
 
 
+def _calls(judged: JudgedNode) -> bool:
+    """Whether something is to be decided about it. The last known verdict is no evidence of how it is."""
+    return judged.judgement.action not in _IDLE and not judged.judgement.is_last_known
+
+
 def _queue(judged: JudgedNode) -> tuple[str, str, str] | None:
     """The queued resource to which the node belongs, if any."""
     name = judged.cloud.queued_resource if judged.cloud is not None else ""
@@ -163,13 +168,13 @@ def _queue(judged: JudgedNode) -> tuple[str, str, str] | None:
 
 def _is_spared(judged: JudgedNode) -> bool:
     """Whether it must not be restarted along with another node of its queued resource."""
-    return judged.own or judged.judgement.verdict not in STUCK
+    judgement = judged.judgement
+    return judged.own or judgement.verdict not in STUCK or judgement.is_last_known
 
 
 def _take(memory: _Memory, judged: JudgedNode) -> None:
     memory.judged = judged
-    calls = judged.judgement.action not in _IDLE
-    memory.confirmation = confirm(memory.confirmation, judged.judgement) if calls else None
+    memory.confirmation = confirm(memory.confirmation, judged.judgement) if _calls(judged) else None
     memory.ready_since = _ready_since(memory.ready_since, judged.cloud)
 
 

@@ -181,7 +181,9 @@ class RestartService:
         self._acts_left = MAX_ACTS
         undone = [one for one in candidates if not self._is_done_unseen(one)]
         decisions = [made for one in undone if (made := self._decide(one, snapshot)) is not None]
-        self._notifier.end_turn({one.judged.label for one in candidates})
+        unseen = {node.label for node in nodes if node.judgement.is_last_known}
+        decisions += [one for one in self.status.decisions if one[0] in unseen]  # they stand until they are made anew
+        self._notifier.end_turn({one.judged.label for one in candidates} | unseen)
         self._show(decisions)
         return min(TURN_SECONDS, self._pace)
 
@@ -345,7 +347,7 @@ class RestartService:
         )
         alarms = tuple(one.alarm for one in self._runner.drivers.progress if one.unrecorded)
         self._metrics.restart.set_unrecorded(len(alarms))
-        self._metrics.restart.set_operators_needed(sum(decision.needs_operator for _, decision in decisions))
+        self._metrics.restart.set_operators_needed([label for label, one in decisions if one.needs_operator])
         self.status = RestartsStatus(
             acts=self._settings.act,
             read=self._read_time,

@@ -80,9 +80,13 @@ def print_brief_node(console: Console, node: Mapping[str, Any], now: float) -> N
 def _print_verdict(console: Console, node: Mapping[str, Any], now: float) -> None:
     verdict = node["verdict"]
     since = f" since {_when(node['since_epoch'], now)}" if node["since"] else ""
-    headline = f"{_name(node)}: {verdict_words(verdict, node.get('kind'))}{since} ({node['confidence']})"
+    headline = f"{_name(node)}: {_verdict_words(node)}{since} ({node['confidence']})"
     console.line(headline, style=f"bold {STYLES[tone(verdict)]}".strip(), hang=3)
     console.line(node["summary"], indent=3)
+
+
+def _verdict_words(node: Mapping[str, Any]) -> str:
+    return verdict_words(node["verdict"], node.get("kind"), last_known=bool(node.get("last_known")))
 
 
 def _origin(reason: Mapping[str, Any]) -> str:
@@ -92,11 +96,15 @@ def _origin(reason: Mapping[str, Any]) -> str:
 
 
 def print_machine(console: Console, status: Mapping[str, Any]) -> None:
-    """The identity of this machine with the source of each value, its chips, their holders, and failing signals."""
+    """The identity of this machine with the source of each value, its chips, their holders, and failing signals but
+    those that are blind spots, which the headline has."""
     now = status["now_epoch"]
     for line in [*_identity(status.get("identity")), *_chips(status.get("runtime")), *_holders(status, now)]:
         console.line(line, indent=3, hang=2, style="dim")
+    blind = {spot["signal"] for spot in status.get("blind_spots", ())}
     for signal in _failed(status.get("signals", ())):
+        if signal["name"] in blind:
+            continue
         text = f"{signal['name']}: {signal['detail']}{_last_answer(signal, now)}"
         print_text(console, text, indent=3, hang=2, style="yellow")
 
@@ -118,7 +126,8 @@ def _last_answer(signal: Mapping[str, Any], now: float) -> str:
 def print_other_nodes(console: Console, nodes: Iterable[Mapping[str, Any]]) -> None:
     """Nodes that are watched from here and are bad, a line each."""
     for node in nodes:
-        text = f"Other node {_name(node)}: {node['verdict']}. {node['summary']}"
+        words = verdict_words(node["verdict"], None, last_known=bool(node.get("last_known")))
+        text = f"Other node {_name(node)}: {words}. {node['summary']}"
         print_text(console, f"{text} The reasons: `tpuwatch nodes {_name(node)}`", indent=3, hang=2, style="red")
 
 
@@ -138,7 +147,7 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
         "ZONE": node["zone"],
         "ACCELERATOR": cloud.get("accelerator"),
         "CLOUD": cloud_words(cloud["state"], cloud["health"]) if cloud else "",
-        "VERDICT": node["verdict"],
+        "VERDICT": f"{node['verdict']}{',last_known' if node.get('last_known') else ''}",
         "KIND": node.get("kind"),
         "CONFIDENCE": node["confidence"],
         "AGE": "" if node["since_epoch"] is None else format_age(now - node["since_epoch"]),

@@ -82,7 +82,8 @@ def print_headline(console: Console, status: Mapping[str, Any]) -> None:
     well = status["judged"] and not status["unknown_nodes"]
     style = "red" if wrong else "green" if well else "yellow"
     console.line(status["headline"], style=f"bold {style}")
-    for line in [*status["not_ready"], *status["notices"], *status["restarts"]]:
+    blind = [spot["sentence"] for spot in status.get("blind_spots", ())]
+    for line in [*blind, *status["not_ready"], *status["notices"], *status["restarts"]]:
         print_text(console, line, style="yellow")
 
 

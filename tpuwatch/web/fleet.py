@@ -138,10 +138,8 @@ def _is_wanted(node: JudgedNode, query: FleetQuery) -> bool:
         return False
     if not query.find:
         return True
-    text = (
-        f"{node.node} {node.zone} {verdict_words(verdict, node.judgement.kind)} {_cloud(node)} {node.judgement.summary}"
-    )
-    text = text.casefold()
+    words = verdict_words(verdict, node.judgement.kind, last_known=node.judgement.is_last_known)
+    text = f"{node.node} {node.zone} {words} {_cloud(node)} {node.judgement.summary}".casefold()
     return all(word in text for word in query.find.casefold().split())
 
 

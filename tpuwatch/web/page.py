@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.model import present_problems, tone, worst_first
+from tpuwatch.model import present_problems, tone, verdict_words, worst_first
 from tpuwatch.web.document import document
 from tpuwatch.web.fleet import FleetQuery, fleet_table
 from tpuwatch.web.launch_chart import launch_chart
@@ -72,7 +72,7 @@ def render(
             "past": problems.past,
             "restarts": restart_sentences(restarts, status.now) if restarts else [],
             "restart_rows": restart_rows(restarts.records) if restarts else [],
-            "own_problems": _own_problems(status),
+            "own_problems": [*(spot.sentence for spot in problems.blind_spots), *_own_problems(status)],
             "fleet": fleet_table(nodes, fleet or FleetQuery()) if any(not node.own for node in nodes) else None,
             "launches": launches[:_MAX_LAUNCHES],
             "chart": launch_chart(launches),
@@ -86,6 +86,7 @@ def render(
 def render_nodes(status: DaemonStatus, nodes: Sequence[JudgedNode], targets: Sequence[ScrapeTarget]) -> str:
     """The page about one watched node; about several where a name is given in two zones."""
     worst = worst_first(nodes)[0]
+    words = verdict_words(worst.judgement.verdict, None, last_known=worst.judgement.is_last_known)
     labels = {(node.zone, node.node) for node in nodes}
     records = status.restarts.records if status.restarts else ()
     decisions = dict(status.restarts.decisions) if status.restarts else {}
@@ -94,7 +95,7 @@ def render_nodes(status: DaemonStatus, nodes: Sequence[JudgedNode], targets: Seq
         {
             **_frame(
                 status,
-                f"{worst.node or 'This machine'} is {worst.judgement.verdict.value}",
+                f"{worst.node or 'This machine'} is {words}",
                 tone(worst.judgement.verdict),
             ),
             "first": _first_of([worst]),

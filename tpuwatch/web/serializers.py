@@ -73,6 +73,7 @@ def node(node: JudgedNode) -> dict[str, Any]:
 def _judgement(judgement: Judgement) -> dict[str, Any]:
     return {
         "verdict": judgement.verdict.value,
+        "last_known": judgement.is_last_known,
         **times("judged", judgement.at),
         **fields(judgement, "since confidence action summary"),
         "kind": judgement.kind.value if judgement.kind else None,
@@ -81,6 +82,7 @@ def _judgement(judgement: Judgement) -> dict[str, Any]:
             {**fields(one, "signal text at idle"), "sources": _values(one.sources)} for one in judgement.reasons
         ],
         **fields(judgement, "suspect_since counts_from contradictions missing"),
+        "unseen": judgement.unseen and fields(judgement.unseen, "signal problem detail"),
         "remedy": rows(judgement.remedy, "do source"),
     }
 
@@ -217,6 +219,7 @@ def problems(found: Problems) -> dict[str, Any]:
         "judged": found.judged,
         "watched_nodes": found.watched,
         "unknown_nodes": len(found.unknown),
+        "blind_spots": rows(found.blind_spots, "signal problem detail last_known unknown sentence"),
     }
 
 

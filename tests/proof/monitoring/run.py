@@ -171,7 +171,7 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
             Scene(
                 "preempted",
                 lambda: watch.fault_of_node("preempt", "job-2"),
-                {"TpuwatchNodePreempted": node(2), "TpuwatchPersonNeeded": {"instance": watch.listen[watch.outside]}},
+                {"TpuwatchNodePreempted": node(2), "TpuwatchPersonNeeded": node(2)},
             ),
             Scene(
                 "hang",
@@ -208,10 +208,11 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
                 {"TpuwatchNodeMaintenance": node(1), "TpuwatchMaintenanceAhead": own},
             ),
             Scene(
-                "silent API",
-                watch.silent_api,
-                {"TpuwatchSignalFailing": {"signal": "cloud"}, "TpuwatchNodeUnknown": node(2)},
+                "hide", lambda: watch.fault_of_node("set", "job-2", state="HIDDEN"), {"TpuwatchNodeUnknown": node(2)}
             ),
+        ],
+        [
+            Scene("silent API", watch.silent_api, {"TpuwatchSignalFailing": {"signal": "cloud"}}),
         ],
         [Scene("no state directory", watch.no_state_directory, {"TpuwatchNotReady": own})],
         # These let the clock jump: some loops are not fresh for a while afterwards.

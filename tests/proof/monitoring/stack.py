@@ -124,8 +124,9 @@ def hastened_rules() -> dict[str, Any]:
         for rule in group["rules"]:
             rule["expr"] = re.sub(r"\[\d+[mh]\]", f"[{WINDOW}]", rule["expr"])
             rule["expr"] = re.sub(r"> (?:300|3600)\b", SHORT, rule["expr"])
-            if "for" in rule:
-                rule["for"] = EVERY
+            for waits in ("for", "keep_firing_for"):
+                if waits in rule:
+                    rule[waits] = EVERY
     return document
 
 

@@ -32,8 +32,6 @@ _ALL: Final = ("cloud", "metadata", "runtime", "monitoring")
 _LISTS: Final = "ListNodes"
 _RUNTIME: Final = "*RuntimeMetric*"
 _SUPPORTED: Final = "ListSupportedMetrics"
-# What an operator has to correct, and is reported as such. All other codes show nothing of a node.
-_MISCONFIGURED: Final = ("PERMISSION_DENIED", "UNAUTHENTICATED", "NOT_FOUND")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +67,13 @@ def quick_troubles() -> list[Trouble]:
 
 def _of_the_api() -> Iterator[Trouble]:
     for code in GRPC_CODES[1:]:
-        verdict = Verdict.MISCONFIGURED if code in _MISCONFIGURED else Verdict.UNKNOWN
-        yield Trouble(f"API: {code}", _calls(InjectedFault(_LISTS, code)), verdict)
+        yield Trouble(f"API: {code}", _calls(InjectedFault(_LISTS, code)))
     for code, reason in (
         ("PERMISSION_DENIED", "ACCESS_TOKEN_SCOPE_INSUFFICIENT"),
         ("PERMISSION_DENIED", "SERVICE_DISABLED"),
         ("UNAUTHENTICATED", "ACCESS_TOKEN_EXPIRED"),
     ):
-        yield Trouble(f"API: {reason}", _calls(InjectedFault(_LISTS, code, reason=reason)), Verdict.MISCONFIGURED)
+        yield Trouble(f"API: {reason}", _calls(InjectedFault(_LISTS, code, reason=reason)))
     throttled = InjectedFault(_LISTS, "RESOURCE_EXHAUSTED", retry_after_seconds=RETRY_AFTER_SECONDS)
     yield Trouble("API: 429 with Retry-After", _calls(throttled), others_within=POLL_SECONDS + RETRY_AFTER_SECONDS)
     yield Trouble("API: half of the calls fail", _calls(InjectedFault(_LISTS, "UNAVAILABLE", share=0.5)), None)

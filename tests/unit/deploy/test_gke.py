@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from deploy.gke.rules import wrapped
 from tests.paths import ROOT
@@ -73,6 +74,14 @@ def test_managed_rules_have_an_interval_in_each_group() -> None:
     assert managed.startswith("apiVersion: monitoring.googleapis.com/v1\nkind: Rules\n")
     assert re.findall(r"- name: (\w+)\n      interval: 30s\n", managed) == ["one", "two"]
     assert dedent(managed.partition("spec:\n")[2]).replace("    interval: 30s\n", "") == RULES
+
+
+def test_managed_rules_are_without_the_field_that_they_do_not_have() -> None:
+    shipped = (ROOT / "deploy" / "prometheus" / "tpuwatch.rules.yml").read_text()
+    assert yaml.safe_load(wrapped("PrometheusRule", "tpuwatch", shipped))["spec"] == yaml.safe_load(shipped)
+    managed = yaml.safe_load(wrapped("Rules", "tpuwatch", shipped))["spec"]
+    fields = {field for group in managed["groups"] for rule in group["rules"] for field in rule}
+    assert fields == {"record", "alert", "expr", "for", "labels", "annotations"}
 
 
 @pytest.mark.parametrize("words", [[], ["Rule"], ["Rules", "more"]])

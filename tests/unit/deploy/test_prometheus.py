@@ -65,9 +65,23 @@ def test_each_alert_tells_what_to_do(name: str) -> None:
     assert set(notes) == {"summary", "description", "runbook_url"}
     assert notes["runbook_url"] == RUNBOOK_URL + name
     assert len(notes["summary"]) < 100
-    assert re.search(r"\. First|Nothing has to be done", notes["description"]), "what to do first"
+    assert re.search(r"(\.|{{ end }}) First|Nothing has to be done", notes["description"]), "what to do first"
     values = "{{ $" in notes["description"]
     assert values or name in ("TpuwatchAbsent", "TpuwatchBreakerOpen"), "how much, or of what"
+
+
+def test_a_gap_of_sight_resolves_no_alert_about_a_node() -> None:
+    about_nodes = {name for name, alert in ALERTS.items() if "(zone, node" in alert["expr"]}
+    bridged = {name for name, alert in ALERTS.items() if "keep_firing_for" in alert}
+    assert about_nodes - bridged == {"TpuwatchNodeUnknown"}
+    assert {ALERTS[name]["keep_firing_for"] for name in bridged} == {"10m"}
+
+
+def test_what_is_counted_and_its_noun_agree_whatever_the_number() -> None:
+    """A number stands before no noun in the plural: there may be one."""
+    for name, alert in ALERTS.items():
+        found = re.findall(r'\{\{ \$value(?: \| printf "%.0f")? \}\} (\w+)', alert["annotations"]["description"])
+        assert found == [], name
 
 
 def test_each_alert_has_its_runbook_and_each_runbook_its_alert() -> None:

@@ -72,7 +72,7 @@ SITUATIONS = (
         remedy=("tpu-vm list --zone=us-central2-b --project=acme",),
     ),
     *(
-        Situation(name, elsewhere(silent(problem)), "misconfigured manual", remedy=(step,))
+        Situation(name, elsewhere(silent(problem)), "unknown none low cloud", remedy=(step,))
         for name, problem, step in (
             ("a wrong zone", Problem.NOT_FOUND, "locations list --project=acme"),
             ("the API is not enabled", Problem.DISABLED, "gcloud services enable tpu.googleapis.com --project=acme"),
@@ -105,14 +105,14 @@ SITUATIONS = (
     Situation(
         "no metadata server, and only the zone configured",
         own(**{**LAPTOP, "identity": Identity(zone=Known("us-central2-b", "config"))}),
-        "misconfigured manual high",
+        "unknown none low",
         remedy=("Set project, zone and nodes in [cloud]",),
         missing=("The metadata server is not there",),
     ),
     Situation(
         "a metadata server that hangs, and nothing configured",
         own(**{**LAPTOP, "notices": silent(Problem.TIMEOUT)}),
-        "misconfigured manual",
+        "unknown none",
         missing=("The metadata server did not answer",),
     ),
     Situation(

@@ -225,7 +225,7 @@ SITUATIONS = (
     Situation(
         "elsewhere: well three polls ago, and all since were denied",
         elsewhere(lost(node(), Problem.DENIED, age=91.0)),
-        "misconfigured manual",
+        "unknown none",
     ),
     Situation(
         "elsewhere: well three polls ago, and none since was answered",

@@ -213,6 +213,17 @@ def test_logs_that_cannot_be_read_are_a_problem_of_the_answer(scene: Scene) -> N
     assert scene.service.answer().problem is None
 
 
+def test_what_the_logs_showed_last_is_kept_while_they_cannot_be_read(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.launch(Origin(PID, "alice", "vm"))
+    good = scene.service.answer()
+    monkeypatch.setattr(scene.service, "reads", lambda: False)
+    scene.clock.advance(600)
+    lost = scene.service.answer()
+    assert (lost.value, lost.at, lost.problem) == (good.value, good.at, Problem.DENIED)
+
+
 def test_an_oom_kill_of_the_host_is_assigned_to_the_launch_that_vanished(scene: Scene) -> None:
     scene.launch()
     scene.processes.alive.clear()

@@ -21,7 +21,8 @@ from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.events import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Phase
-from tpuwatch.model.signals import Answer, Peer
+from tpuwatch.model.signals import Answer, Peer, Problem, Signal
+from tpuwatch.model.verdict import Unseen, Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"
@@ -72,12 +73,15 @@ def new() -> Metrics:
 def filled() -> Metrics:
     """Metrics that have something to say in every family."""
     metrics = new()
-    metrics.node.set_nodes([given.node()])
+    lost = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    out_of_sight = given.judgement(Verdict.NODE_STUCK, node="train-3", unseen=lost)
+    metrics.node.set_nodes([given.node(), given.node("train-3", judgement=out_of_sight)])
     metrics.node.set_runtime(given.runtime())
     metrics.node.set_runtime_response_pending(lambda: {8431: 0.5})
     metrics.node.set_host(given.host())
     metrics.node.set_signal("cloud", at=1.0, ok=True)
     metrics.peers.set_answers({"train-2": Answer(Peer(1.0), 1.0, None)})
+    metrics.restart.set_operators_needed(["us-east5-a/train-1"])
     metrics.restart.set_state(records=[records.record(phase=Phase.STOPPED)], breaker_open=False)
     loop = TrainingLoop(ProgressSource.HEARTBEAT, "", 7, "alice", 1.0, 9, 2.0, 2.0, alive=True)
     measured = replace(

@@ -13,9 +13,9 @@ from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Breaker, Phase, Target
-from tpuwatch.model.signals import Host
+from tpuwatch.model.signals import Host, Problem, Signal
 from tpuwatch.model.status import DaemonStatus, RestartsStatus, SignalStatus
-from tpuwatch.model.verdict import JudgedNode, Verdict
+from tpuwatch.model.verdict import JudgedNode, Unseen, Verdict
 
 NOW = samples.NOW
 
@@ -52,7 +52,7 @@ def problems(
 def test_another_node_counts_as_the_own_one_does(verdict: Verdict) -> None:
     own = problems(status=samples.watching(verdict))
     other = problems(status=samples.watching(), nodes=[samples.node(), samples.node("train-2", verdict)])
-    assert own.counts == other.counts == {"node": 1, "finding": 0, "daemon": 0}
+    assert own.counts == other.counts == {"node": 1, "finding": 0, "daemon": 0, "signal": 0}
     assert own.headline == f"1 problem: train-1 is {verdict.value}"
     assert other.headline == f"1 problem: us-central2-b/train-2 is {verdict.value}"
 
@@ -88,6 +88,47 @@ def test_what_is_unknown_is_no_problem_and_is_not_well() -> None:
     assert (found.total, found.headline) == (0, "Nothing is known to be wrong: train-1 is unknown")
     nodes = [samples.node(), samples.node("a", Verdict.UNKNOWN), samples.node("b", Verdict.UNKNOWN)]
     assert problems(nodes=nodes).headline == "Nothing is known to be wrong: 2 of 3 nodes are unknown"
+
+
+def out_of_sight(name: str, verdict: Verdict, problem: Problem = Problem.DENIED) -> JudgedNode:
+    """A node that the cloud does not show any more."""
+    unseen = Unseen(Signal.CLOUD, problem, "The account may not list the nodes: grant it roles/tpu.viewer.")
+    return samples.node(name, judgement=samples.judgement(verdict, node=name, unseen=unseen))
+
+
+def test_one_cause_for_which_many_nodes_are_out_of_sight_is_one_problem() -> None:
+    stuck = [out_of_sight(f"bad-{number}", Verdict.NODE_STUCK) for number in range(18)]
+    unknown = [out_of_sight(f"good-{number}", Verdict.UNKNOWN) for number in range(9)]
+    found = problems(nodes=[samples.node(), *stuck, *unknown])
+    assert found.counts == {"node": 18, "finding": 0, "daemon": 0, "signal": 1}
+    (spot,) = found.blind_spots
+    assert (spot.signal, spot.problem, spot.last_known, spot.unknown) == (Signal.CLOUD, Problem.DENIED, 18, 9)
+    assert found.headline == ("19 problems: 18 of 28 nodes are bad (last known), the signal cloud fails (denied)")
+
+
+def test_two_causes_are_two_and_a_part_of_the_nodes_is_seen() -> None:
+    found = problems(
+        nodes=[
+            samples.node("seen", Verdict.NODE_STUCK),
+            out_of_sight("here", Verdict.NODE_STUCK),
+            out_of_sight("there", Verdict.UNKNOWN, Problem.TIMEOUT),
+        ]
+    )
+    assert [(spot.problem, spot.last_known, spot.unknown) for spot in found.blind_spots] == [
+        (Problem.DENIED, 1, 0),
+        (Problem.TIMEOUT, 0, 1),
+    ]
+    assert found.headline.startswith("4 problems: 2 of 3 nodes are bad (1 last known), ")
+
+
+@pytest.mark.parametrize(("watches", "number"), [(True, 1), (False, 0)])
+def test_after_a_start_without_sight_it_is_said_that_the_watched_nodes_are_not_known(
+    watches: bool, number: int
+) -> None:
+    """Nodes that match a pattern are not known before the first list: without a word on it all would seem well."""
+    failing = SignalStatus("cloud", None, NOW, Problem.DENIED, "The account may not list the nodes.")
+    status = replace(samples.watching(), signals=(failing,), watches_others=watches)
+    assert problems(status=status).counts["signal"] == number
 
 
 def test_before_the_first_verdict_nothing_is_called_well() -> None:

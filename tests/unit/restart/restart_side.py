@@ -206,6 +206,11 @@ class Side:
         text = self.metrics.exposition()[0].decode()
         return next(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith(f"{series} "))
 
+    def needed(self) -> list[str]:
+        """The series of nodes that need an operator."""
+        lines = self.metrics.exposition()[0].decode().splitlines()
+        return [line for line in lines if line.startswith("tpuwatch_restart_person_needed{")]
+
     def audited(self) -> list[tuple[str, str, str | None]]:
         try:
             lines = (self.root / "audit.jsonl").read_text().splitlines()

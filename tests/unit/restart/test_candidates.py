@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.restart.restart_side import NOW, Side
-from tpuwatch.model.signals import HERE
-from tpuwatch.model.verdict import Verdict
+from tests.unit.restart.restart_side import NOW, Side, cloud
+from tpuwatch.model.signals import HERE, Problem, Signal
+from tpuwatch.model.verdict import Action, Unseen, Verdict
 from tpuwatch.restart.candidates import Candidates
 from tpuwatch.restart.policy.mass_failure import BadCount
 
@@ -26,3 +26,18 @@ def test_the_machine_of_no_node_that_watches_is_not_counted_among_the_nodes(
     nodes[-1] = replace(nodes[-1], node=name, own=True, cloud=None, in_api=False)
     candidates, _ = Candidates(cloud_seconds=60, watching_since=NOW, host="vm").update(nodes, side.posted, NOW)
     assert [one.situation.bad_counts.fleet for one in candidates] == [BadCount(watched=2, bad=1)]
+
+
+def test_a_node_that_is_out_of_sight_is_no_candidate_and_is_spared(side: Side) -> None:
+    """Its queued resource is not reset either on the word of another node: it may be well by now."""
+    for name in ("train-1", "train-2"):
+        shown = cloud(name, health="TIMEOUT", queued_resource="q")
+        side.judge(name, Verdict.NODE_STUCK, Action.RESET_QUEUED_RESOURCE, Signal.CLOUD, shown=shown)
+    seen, lost = side.nodes.values()
+    unseen = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    blind = replace(lost, judgement=replace(lost.judgement, unseen=unseen))
+    candidates = Candidates(cloud_seconds=60, watching_since=NOW, host="vm")
+    both, _ = candidates.update([seen, lost], side.posted, NOW)
+    assert [one.situation.spared for one in both] == [0, 0]
+    (one,), _ = candidates.update([seen, blind], side.posted, NOW)
+    assert (one.target.node, one.situation.spared) == ("train-1", 1)

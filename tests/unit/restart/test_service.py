@@ -7,12 +7,14 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.restart.records import record
-from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, target
+from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, target, turned
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
-from tpuwatch.model.signals import Signal
-from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.model.signals import Problem, Signal
+from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.restart.notify import MAX_LINES
 from tpuwatch.restart.runner import LEFT_SECONDS
+
+NEEDED = f'tpuwatch_restart_person_needed{{node="train-1",zone="{ZONE}"}}'
 
 # -- while nothing is wrong
 
@@ -124,18 +126,46 @@ def test_observing_says_once_what_would_have_been_done(side: Side, caplog: pytes
     assert side.ledger.writes == 0
     assert side.audited() == [("restart_node", "blocked", "observe")]
     assert side.metric('tpuwatch_restarts_blocked_total{reason="observe"}') == 1
-    assert side.metric("tpuwatch_restart_person_needed") == 1
+    assert side.metric(NEEDED) == 1
     (call,) = side.called
     assert (call["event"], call["node"], call["verdict"]) == ("person_needed", "train-1", "node_stuck")
     assert caplog.text.count("Would stop and start the node") == 1
     assert watch.status.decisions[0][0] == f"{ZONE}/train-1"
     side.judge("train-1")
     watch.turn()
-    assert side.metric("tpuwatch_restart_person_needed") == 0
+    assert side.needed() == []
     side.stuck("train-1")
     watch.turn()
     assert side.metric('tpuwatch_restarts_blocked_total{reason="observe"}') == 2
     assert len(side.called) == 1  # a person knows
+
+
+def test_the_last_known_verdict_is_no_evidence_and_what_was_decided_before_stands(side: Side) -> None:
+    """A node that is out of sight is not restarted on what was seen of it, however long that has held."""
+    watch = side.watch()
+    for _ in range(300):
+        side.clock.advance(5)
+        side.judge("train-2", Verdict.NODE_STUCK, Action.MANUAL, Signal.CLOUD)
+        watch.turn()
+    assert len(side.needed()) == len(side.called) == 1
+    lost = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    side.stuck("train-1")
+    for name in ("train-1", "train-2"):
+        node = side.nodes[name]
+        side.nodes[name] = replace(node, judgement=replace(node.judgement, unseen=lost))
+    for _ in range(300):
+        watch.turn()
+        side.clock.advance(5)
+    assert side.driven == []
+    assert side.ledger.writes == 0
+    assert [label for label, _ in watch.status.decisions] == [f"{ZONE}/train-2"]
+    assert len(side.needed()) == 1
+    side.judge("train-2")
+    side.stuck("train-1")  # sight is back
+    turned(watch)
+    assert side.driven == [("train-1", Action.RESTART_NODE)]
+    assert side.needed() == []
+    assert len(side.called) == 1
 
 
 def test_what_concerns_all_nodes_is_one_call_and_few_lines(side: Side, caplog: pytest.LogCaptureFixture) -> None:
@@ -239,7 +269,7 @@ def test_nobody_is_called_before_the_second_signal_had_its_time(side: Side) -> N
         else:
             side.stuck("train-1")
         watch.turn()
-        assert side.metric("tpuwatch_restart_person_needed") == (seconds >= 300 + 120 + 600)
+        assert bool(side.needed()) == (seconds >= 300 + 120 + 600)
         side.clock.advance(10)
     assert [one[:2] for one in side.audited()] == [
         ("manual", "nothing"),

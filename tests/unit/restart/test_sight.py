@@ -10,7 +10,7 @@ from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Side, cloud, target
 from tpuwatch.model.restart import Breaker, Fleet, Phase, RestartRecord
 from tpuwatch.model.signals import OFF, Answer, Peer, Problem, Signal
-from tpuwatch.model.verdict import Action, Verdict
+from tpuwatch.model.verdict import Action, Unseen, Verdict
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
 
@@ -43,6 +43,20 @@ def test_what_is_judged_counts_before_the_loop_has_looked_at_it(side: Side, watc
     assert now(side, watch).standing is Standing.RECOVERED
     side.judge("train-1", Verdict.RUNTIME_STUCK, Action.RESTART_RUNTIME, Signal.CLOUD)
     assert now(side, watch).standing is Standing.LAPSED
+    side.go.set()
+
+
+def test_a_node_that_is_out_of_sight_is_not_taken_down_and_not_given_up(side: Side, watch: RestartService) -> None:
+    """The verdict is the same, and is the last known one: nobody sees whether it holds."""
+    unseen = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    node = side.nodes["train-1"]
+    for action in (Action.RESTART_NODE, Action.MANUAL):
+        blind = replace(node.judgement, action=action, unseen=unseen)
+        side.nodes["train-1"] = replace(node, judgement=blind)
+        watch.turn()
+        for seconds in (5, 300):
+            side.clock.advance(seconds)
+            assert now(side, watch).standing is Standing.UNKNOWN
     side.go.set()
 
 

@@ -14,7 +14,7 @@ from tpuwatch.core.json_text import dumps
 from tpuwatch.model.events import Remedy
 from tpuwatch.model.signals import Holder, Identity, Known, Problem, Runtime, Signal
 from tpuwatch.model.status import SignalStatus
-from tpuwatch.model.verdict import Action, Reason, Verdict
+from tpuwatch.model.verdict import Action, Reason, Unseen, Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.terminal.console import Console
 from tpuwatch.terminal.node import print_machine, print_node, print_nodes, print_other_nodes
@@ -48,6 +48,16 @@ def table_text(*nodes: JudgedNode) -> list[str]:
     stream = io.StringIO()
     print_nodes(Console(stream, width=80), [as_received(serializers.node(node)) for node in nodes], samples.NOW)
     return stream.getvalue().splitlines()
+
+
+def test_a_last_known_verdict_is_marked_wherever_it_is_printed() -> None:
+    unseen = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    node = samples.node("train-2", judgement=samples.judgement(Verdict.NODE_STUCK, node="train-2", unseen=unseen))
+    assert "node_stuck,last_known" in table_text(node)[1].split()
+    assert "us-central2-b/train-2: node_stuck (last known) since " in node_text(node)
+    stream = io.StringIO()
+    print_other_nodes(Console(stream, width=80), [as_received(serializers.node(node))])
+    assert "us-central2-b/train-2: node_stuck (last known)." in stream.getvalue()
 
 
 def test_a_bad_node_is_printed_with_reasons_then_remedy() -> None:

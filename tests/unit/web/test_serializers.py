@@ -7,9 +7,20 @@ from dataclasses import fields, replace
 
 from tests.unit.web import samples
 from tpuwatch.core.json_text import dumps
-from tpuwatch.model.signals import Chip, CloudNode, Holder, Host, Identity, Peer, PeerVerdict, RuntimePort, Signal
+from tpuwatch.model.signals import (
+    Chip,
+    CloudNode,
+    Holder,
+    Host,
+    Identity,
+    Peer,
+    PeerVerdict,
+    Problem,
+    RuntimePort,
+    Signal,
+)
 from tpuwatch.model.status import SignalStatus
-from tpuwatch.model.verdict import Action, Confidence, Verdict
+from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.web import serializers
 
 
@@ -19,7 +30,9 @@ def test_a_node_has_the_promised_form() -> None:
         *("node", "project", "zone", "own", "verdict", "judged", "judged_epoch", "since", "since_epoch", "confidence"),
         *("action", "summary", "sources", "reasons", "contradictions", "missing", "remedy", "cloud", "peer"),
         *("suspect_since", "suspect_since_epoch", "counts_from", "counts_from_epoch", "kind"),
+        *("last_known", "unseen"),
     }
+    assert (document["last_known"], document["unseen"]) == (False, None)
     assert (document["node"], document["project"], document["zone"]) == ("train-1", "research-7", "us-central2-b")
     assert (document["verdict"], document["confidence"], document["action"]) == (
         "runtime_stuck",
@@ -46,6 +59,19 @@ def test_a_node_has_the_promised_form() -> None:
     assert cloud["labels"] == {"team": "vision"}
     assert (cloud["symptoms"][0]["kind"], cloud["symptoms"][0]["at_epoch"]) == ("LOW_MEMORY", samples.NOW - 900)
     assert cloud["maintenance"]["start"] == "2026-11-20T14:44:14.250Z"
+
+
+def test_a_verdict_that_is_only_the_last_known_one_says_so_and_why() -> None:
+    unseen = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    lost = samples.judgement(Verdict.NODE_STUCK, unseen=unseen, at=samples.NOW - 480)
+    document = json.loads(dumps(serializers.node(samples.node(judgement=lost))))
+    assert (document["verdict"], document["last_known"]) == ("node_stuck", True)
+    assert document["judged_epoch"] == samples.NOW - 480
+    assert document["unseen"] == {
+        "signal": "cloud",
+        "problem": "denied",
+        "detail": "The account may not list the nodes.",
+    }
 
 
 def test_the_answer_of_a_nodes_own_tpuwatch_is_included() -> None:

@@ -39,7 +39,10 @@ def fault(facts: Facts) -> tuple[str, RemedyStep] | None:
 
 
 def misconfigured(facts: Facts) -> Proposal | None:
-    """No signal can report on the node, because of how things are set up."""
+    """No signal can report on the node, because of how things are set up.
+
+    Only a wrong name is a fault of this node. Whatever else is wrong keeps tpuwatch from all nodes alike.
+    """
     found = fault(facts)
     if found is None or facts.cloud is not None:  # the cloud's last answer still counts
         return None
@@ -47,7 +50,9 @@ def misconfigured(facts: Facts) -> Proposal | None:
     answer = facts.evidence.cloud
     text = ended(capital(clean(answer.detail, reason.ADVICE_LIMIT))) if answer.detail.strip() else summary
     reasons = (facts.reason_of(Signal.CLOUD, text, answer.tried),)
-    return Proposal(Verdict.MISCONFIGURED, Confidence.HIGH, Action.MANUAL, summary, reasons, (step,))
+    if never_seen(facts):
+        return Proposal(Verdict.MISCONFIGURED, Confidence.HIGH, Action.MANUAL, summary, reasons, (step,))
+    return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.NONE, summary, reasons, (step,))
 
 
 def nothing_known(facts: Facts) -> Proposal | None:

@@ -62,6 +62,8 @@ def _verdict(situation: RestartSituation, _action: Action, _settings: PolicySett
 
 
 def _old(situation: RestartSituation, _action: Action, _settings: PolicySettings) -> Hold | None:
+    if (unseen := situation.judgement.unseen) is not None:
+        return Hold(Blocked.STALE, f"the verdict is the last known one: {unseen.detail}")
     if not is_stale(situation.judgement, situation.now):
         return None
     age = situation.now - situation.judgement.at

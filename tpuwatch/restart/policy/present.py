@@ -39,9 +39,11 @@ def present_evidence(
     judgement calls for no action.
     """
     verdict = judgement.verdict
-    if objections.is_stale(judgement, now):
+    if not judgement.is_last_known and objections.is_stale(judgement, now):
         return PresentEvidence(Standing.UNKNOWN, "The latest verdict on it is too old.")
     summary = f"It is {verdict.value} now: {ended(judgement.summary)}"
+    if judgement.is_last_known:
+        return PresentEvidence(Standing.UNKNOWN, ended(judgement.summary))
     if verdict in WELL:
         return PresentEvidence(Standing.RECOVERED, summary)
     if verdict is Verdict.UNKNOWN:

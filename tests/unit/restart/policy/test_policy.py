@@ -24,12 +24,17 @@ from tests.unit.restart.policy_scenes import (
 from tests.unit.restart.policy_table import ALONE, ASKED, ROWS, Row
 from tests.unit.restart.policy_table_asking import ASKING
 from tpuwatch.model.restart import FOR_OPERATOR, Blocked, Breaker, Fleet, Phase
-from tpuwatch.model.verdict import Action, Verdict
+from tpuwatch.model.signals import Problem, Signal
+from tpuwatch.model.verdict import STUCK, Action, Unseen, Verdict
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
 
 
-@pytest.mark.parametrize("row", [*ROWS, *ASKING], ids=lambda row: row.name)
+def named(row: Row) -> str:
+    return row.name
+
+
+@pytest.mark.parametrize("row", [*ROWS, *ASKING], ids=named)
 def test_situations(row: Row) -> None:
     decision = decide(row.situation, row.settings)
     assert (decision.act or decision.blocked) == row.expected, decision.sentence
@@ -39,6 +44,18 @@ def test_situations(row: Row) -> None:
     assert decision.sentence[0].isupper()
     assert decision.sentence.endswith(".")
     assert decide(row.situation, row.settings) == decision, "it is not a function"
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in [*ROWS, *ASKING] if row.situation.judgement.verdict in STUCK], ids=named
+)
+def test_nothing_at_all_is_done_on_the_last_known_verdict(row: Row) -> None:
+    """However fresh its time looks, whatever is allowed, and whoever asks for it."""
+    lost = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
+    blind = replace(row.situation, judgement=replace(row.situation.judgement, unseen=lost))
+    decision = decide(blind, replace(row.settings, act=True, allowed=ALL_ON.allowed))
+    assert decision.act is None
+    assert not decision.request
 
 
 def test_every_reason_that_there_is_stands_in_the_table() -> None:
