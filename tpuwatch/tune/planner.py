@@ -217,6 +217,7 @@ class Planner:
             own=own,
             others=[one for one in alive if one not in own],
             stored=stored_generation,
+            root=self._config.host.root,
         )
         if own and host.total_bytes is not None:
             self._limits[workload] = host.total_bytes
