@@ -165,3 +165,7 @@ def test_a_run_of_exec_is_recorded_on_the_simulated_machine(site: SimulatedSite)
 
 def test_probe_leaves_the_real_tpu_alone(site: SimulatedSite) -> None:
     assert site.command("probe")[0] == 3
+
+
+def test_the_configuration_is_valid_and_consistent(site: SimulatedSite) -> None:
+    assert site.command("config", "check")[0] == 0

@@ -174,7 +174,7 @@ class Simulator:
             },
             "tune": {"log_dir": str(self.launches.logs)},
             "runtime": {"ports": list(self.runtime.ports), "poll_seconds": 2.0},
-            "monitoring": {"endpoint": self.cloud.address},
+            "monitoring": {"read": True, "endpoint": self.cloud.address},
             "health": {"boot_grace_seconds": 0.0},  # the real machine may have booted just now
             "http": {"listen": f"{HOST}:0"},  # another daemon may have the usual port
             "state": {"dir": str(self.directory.path / "state")},
