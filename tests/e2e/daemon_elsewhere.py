@@ -59,8 +59,9 @@ def run(root: Path, skip: Path, patience: float, command: list[str]) -> int:
     service.FIRST_SECONDS = max(service.FIRST_SECONDS, patience)
     host.LOOK_SECONDS = LOOK_SECONDS  # type: ignore[misc]
     daemon.STATUS_SECONDS = STATUS_SECONDS
-    host.HostSignal = functools.partial(host.HostSignal, root=root)  # type: ignore[misc,assignment]
-    runner.Linux = functools.partial(Linux, root=root)  # type: ignore[misc,assignment]
+    signal = host.HostSignal
+    host.HostSignal = lambda **more: signal(**{**more, "root": root})  # type: ignore[misc,assignment]
+    runner.Linux = lambda clock, _: Linux(clock, root)  # type: ignore[misc,assignment]
     metadata.MetadataClient = functools.partial(metadata.MetadataClient, timeout_seconds=patience)  # type: ignore[misc,assignment]
     runtime.RuntimeSignal = functools.partial(  # type: ignore[misc,assignment]
         runtime.RuntimeSignal, timeout_seconds=patience

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.standins.decoy import MARK, decoy
 from tpuwatch.core.errors import TpuwatchError
 from tpuwatch.sim import demo
 from tpuwatch.sim.host.machine import SimulatedMachine
@@ -39,8 +40,16 @@ server.serve_forever()
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a whole fast demo prints."""
+def other() -> Iterator[int | None]:
+    """Another program on the machine, which looks like a TPU job."""
+    with decoy() as pid:
+        yield pid
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory, other: int | None) -> str:
+    """What a whole fast demo prints beside it."""
+    assert other is None or other > 0
     directory = tmp_path_factory.mktemp("demo")
     environment = {**os.environ, "TMPDIR": str(directory)}
     done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=DEADLINE, check=False)
@@ -117,6 +126,13 @@ def test_metrics_are_shown_at_the_end(story: str) -> None:
     assert re.search(r'tpuwatch_verdict\{.*node="train-1".*verdict="idle".*\} 1\.0', story)
 
 
+def test_other_programs_of_the_machine_are_not_mentioned(story: str, other: int | None) -> None:
+    if other is None:
+        pytest.skip("no mount may be made here")
+    assert MARK not in story
+    assert not re.search(rf"\b{other}\b", story)
+
+
 def test_is_plain_where_there_is_no_terminal(story: str) -> None:
     assert "\x1b" not in story
 
@@ -165,7 +181,6 @@ def test_a_daemon_that_sees_nothing_is_no_success(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scenes: tuple[demo.Scene, ...], fault: str
 ) -> None:
     monkeypatch.setattr(demo, "READY_SECONDS", 0.1)
-    monkeypatch.setattr(demo, "MEMORY_BYTES", 0)
     monkeypatch.setattr(demo, "TUNING", ())
     monkeypatch.setattr(demo, "RESTARTING", scenes)
     with (
@@ -174,16 +189,3 @@ def test_a_daemon_that_sees_nothing_is_no_success(
         pytest.raises(TpuwatchError, match=fault),
     ):
         demo.Demo(machine, Console(output), pause_seconds=0).run()
-
-
-def test_a_machine_with_little_memory_sees_the_rest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(demo, "MEMORY_BYTES", 1 << 60)
-    monkeypatch.setattr(demo, "RESTARTING", ())
-    with (
-        SimulatedMachine(pace=0, command=(sys.executable, "-c", BLIND)) as machine,
-        (tmp_path / "out").open("w") as output,
-    ):
-        demo.Demo(machine, Console(output), pause_seconds=0).run()
-    text = (tmp_path / "out").read_text()
-    assert "Tuning is left out: this machine has " in text
-    assert "tpuwatch exec" not in text

@@ -183,7 +183,6 @@ def test_it_says_where_it_listens_and_what_happens(tmp_path: Path) -> None:
         note = json.loads((tmp_path / "sim" / "sim.json").read_text())
         for address in (note["tpu"], note["control"], note["metadata"], f"127.0.0.1:{note['runtime_ports'][0]}"):
             assert address in text
-        assert f"export GCE_METADATA_HOST={note['metadata']}" in text
         assert f"tpuwatch run --config {tmp_path / 'sim' / 'tpuwatch.toml'}" in text
         assert lines[-2] == "    30.0 s  2 nodes a-*: hangs\n"
         assert lines[-1] == "    90.0 s  That was it.\n"

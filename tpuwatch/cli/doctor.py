@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         config, config_error = options.load(args), None
     except ConfigError as error:  # one check among others
         config, config_error = Config(), error
-    environment = Environment(config, os.environ, SystemClock(), config_error=config_error, pids=pids, python=python)
+    environment = Environment.of(config, os.environ, SystemClock(), config_error=config_error, pids=pids, python=python)
     findings = run_checks(_chosen(args.only), environment)
     if args.json:
         options.print_json(report_document(findings))

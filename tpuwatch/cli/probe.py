@@ -77,7 +77,8 @@ def probe(
     while_held: bool = False,
 ) -> dict[str, Any]:
     """Probe, leave it for the daemon where this user may, and return the document. Raises TpuwatchError."""
-    from tpuwatch.core import TuneError
+    from tpuwatch.config import THIS_MACHINE
+    from tpuwatch.core import TpuwatchError, TuneError
     from tpuwatch.program import (
         ChildLimits,
         ProbeRequest,
@@ -90,6 +91,8 @@ def probe(
     from tpuwatch.signals import leave_probe
     from tpuwatch.terminal import StageLine
 
+    if config.host.root != THIS_MACHINE:
+        raise TpuwatchError(f"the machine below {config.host.root} is simulated: it has no TPU to probe")
     python = interpreter(python, os.environ)
     directory, recorded = _directory(config)
     progress = StageLine()
@@ -135,7 +138,7 @@ def _hosts(config: Config) -> int:
     from tpuwatch.core import SystemClock
     from tpuwatch.restart import find_own_node
 
-    hosts = find_own_node(SystemClock()).identity.get("hosts", "")
+    hosts = find_own_node(config.cloud, SystemClock()).identity.get("hosts", "")
     return int(hosts) if hosts.isascii() and hosts.isdecimal() and len(hosts) < 6 else 1
 
 

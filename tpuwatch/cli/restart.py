@@ -92,7 +92,7 @@ def _restart(args: argparse.Namespace, config: Config) -> int:
     if not config.cloud.enabled:
         raise UsageError("`enabled` under [cloud] is false, so that the Cloud TPU API is not used: set it to true")
     clock = make_clock()
-    own_node = find_own_node(clock)
+    own_node = find_own_node(config.cloud, clock)
     targets = parse_targets(args.nodes, args.zone, args.project, config, own_node)
     request = RestartRequest(
         reason=args.reason,

@@ -117,7 +117,7 @@ def _targets(args: argparse.Namespace, config: Config, clock: Clock) -> list[Tar
     from tpuwatch.restart import OwnNode, find_own_node, parse_targets
 
     complete = all(name.startswith("projects/") for name in args.nodes)
-    own_node = OwnNode({}) if complete else find_own_node(clock)
+    own_node = OwnNode({}) if complete else find_own_node(config.cloud, clock)
     return parse_targets(args.nodes, args.zone, args.project, config, own_node)
 
 

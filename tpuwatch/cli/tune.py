@@ -200,7 +200,7 @@ def _prune_logs(args: argparse.Namespace, config: Config) -> int:
         mib=config.tune.keep_log_mib,
         now=SystemClock().time(),
         uid_only=None if uid == 0 else uid,
-        processes=ProcFs(),
+        processes=ProcFs(config.host.root / "proc"),
         dry_run=args.dry_run,
     )
     if len(result.problems) == len(directories):

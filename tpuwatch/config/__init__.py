@@ -19,13 +19,14 @@ if TYPE_CHECKING:
         CloudConfig,
         Config,
         ConfigKey,
+        HostConfig,
         HttpConfig,
         KubernetesConfig,
         MonitoringConfig,
         PeersConfig,
         StateConfig,
     )
-    from tpuwatch.config.start import DEFAULT_SOCKET, NEVER_SET, StartConfig, read_config, usable_config
+    from tpuwatch.config.start import DEFAULT_SOCKET, NEVER_SET, THIS_MACHINE, StartConfig, read_config, usable_config
     from tpuwatch.config.types import Allowed, Name, Project, Seconds, Section, YesNo, split_listen
 else:
     __getattr__, __all__ = public_face(
@@ -40,13 +41,14 @@ else:
                 "CloudConfig",
                 "Config",
                 "ConfigKey",
+                "HostConfig",
                 "HttpConfig",
                 "KubernetesConfig",
                 "MonitoringConfig",
                 "PeersConfig",
                 "StateConfig",
             ],
-            "start": ["DEFAULT_SOCKET", "NEVER_SET", "StartConfig", "read_config", "usable_config"],
+            "start": ["DEFAULT_SOCKET", "NEVER_SET", "THIS_MACHINE", "StartConfig", "read_config", "usable_config"],
             "types": ["Allowed", "Name", "Project", "Seconds", "Section", "YesNo", "split_listen"],
         },
     )

@@ -14,7 +14,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from tpuwatch.config.restart import LedgerConfig, RestartConfig
-from tpuwatch.config.start import SOCKET_NAME
+from tpuwatch.config.start import SOCKET_NAME, THIS_MACHINE
 from tpuwatch.config.tune import TuneConfig
 from tpuwatch.config.types import (
     AbsolutePath,
@@ -42,6 +42,8 @@ from tpuwatch.config.types import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic.fields import FieldInfo
 
 
@@ -91,6 +93,11 @@ class CloudConfig(Section):
     endpoint: Endpoint = Field(
         default="",
         description="Another server of the Cloud TPU API, such as `tpuwatch sim`; empty means Google's own.",
+    )
+    metadata_server: Endpoint = Field(
+        default="",
+        description="Another metadata server, such as `tpuwatch sim`; empty means that of GCE_METADATA_HOST, else "
+        "Google's own.",
     )
     insecure: YesNo = Field(
         default=False, description="Connect to that endpoint without TLS and without credentials. Only for simulators."
@@ -328,6 +335,21 @@ class StateConfig(Section):
     )
 
 
+class HostConfig(Section):
+    """The machine that is watched: its processes, devices, lock file, memory and users."""
+
+    root: AbsolutePath = Field(
+        default=THIS_MACHINE,
+        description="The directory below which its /proc, /sys, /dev, /etc and /tmp/libtpu_lockfile are. Another one "
+        "than / is for simulators: `tpuwatch sim` keeps its simulated machine there, and nothing of the real one is "
+        "read or acted on, such as its systemd units and TPU_* variables.",
+    )
+
+    def environ(self, own: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the machine's variables: `own`, those of this process, for this machine; none for another one."""
+        return own if self.root == THIS_MACHINE else {}
+
+
 class LogConfig(Section):
     """tpuwatch's own log, on stderr."""
 
@@ -362,6 +384,7 @@ class Config(Section):
     tune: TuneConfig = TuneConfig()
     http: HttpConfig = HttpConfig()
     state: StateConfig = StateConfig()
+    host: HostConfig = HostConfig()
     log: LogConfig = LogConfig()
 
     _source: Path | None = PrivateAttr(None)

@@ -19,6 +19,7 @@ from tpuwatch.model import PAGE_BYTES, SIZE
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+THIS_MACHINE: Final = Path("/")  # the root of the machine that tpuwatch runs on
 STATE_DIRECTORY: Final = Path("/var/lib/tpuwatch")
 SOCKET_NAME: Final = "heartbeats.socket"
 DEFAULT_SOCKET: Final = STATE_DIRECTORY / SOCKET_NAME  # where a job looks by itself
@@ -43,6 +44,7 @@ class StartConfig(NamedTuple):  # in a fifth of the time that a dataclass takes 
     slow_init_seconds: float = _DEFAULT_SLOW_SECONDS  # the same
     log_paths: tuple[Path, ...] = _DEFAULT_PATHS  # the same: the directories that the daemon follows
     socket: Path = DEFAULT_SOCKET  # the same: of heartbeats
+    root: Path = THIS_MACHINE  # the same: of the machine
     trouble: str = ""  # why the file could not be used: then all is default
 
 
@@ -90,6 +92,7 @@ def _start(path: Path, tables: Mapping[str, Any]) -> StartConfig:
         tune.get("overrides", {}),
         *_logs(tables),
         socket=_socket(tables, state_dir),
+        root=_root(tables),
     )
 
 
@@ -118,6 +121,13 @@ def _socket(tables: Mapping[str, Any], state_dir: Path) -> Path:
     workload = tables.get("workload")
     given = workload.get("socket") if isinstance(workload, dict) else None
     return Path(given) if isinstance(given, str) and _is_absolute(given) else state_dir / SOCKET_NAME
+
+
+def _root(tables: Mapping[str, Any]) -> Path:
+    """[host] root."""
+    host = tables.get("host")
+    given = host.get("root") if isinstance(host, dict) else None
+    return Path(given) if isinstance(given, str) and _is_absolute(given) else THIS_MACHINE
 
 
 def _is_absolute(value: object) -> bool:

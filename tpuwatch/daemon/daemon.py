@@ -74,7 +74,8 @@ class Daemon:
             timeout=watchdog_timeout(environ, os.getpid()),
         )
         self.metrics = Metrics(loops=[LOGS], refusals=[reason.value for reason in Refusal])
-        self._boot_id = ProcFs().boot_id()
+        machine = ProcFs(self._config.host.root / "proc")
+        self._boot_id = machine.boot_id()
         with contextlib.ExitStack() as undo:
             self._store = EventStore.open(self._config.state.dir, clock)
             undo.callback(self._store.close)
@@ -87,7 +88,7 @@ class Daemon:
                 clock=clock,
                 wake=self._waker.wake,
                 boot_id=self._boot_id,
-                booted=clock.time() - (ProcFs().uptime() or 0.0),
+                booted=clock.time() - (machine.uptime() or 0.0),
             )
             self._maintenance = StoreMaintenance(
                 self._store, metrics=self.metrics, clock=clock, on_step=lambda: self._watchdog.progress(LOGS)
@@ -468,6 +469,8 @@ def _log_inconsistencies(config: Config) -> None:
 def _require_same_state(new: Config, old: Config) -> None:
     if new.state.dir != old.state.dir:
         raise ConfigError("state.dir cannot change while tpuwatch runs; restart it")
+    if new.host.root != old.host.root:
+        raise ConfigError("host.root cannot change while tpuwatch runs; restart it")
 
 
 def _require_same_ledger(new: Config, old: Config, *, drives: bool) -> None:

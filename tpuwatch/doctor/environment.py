@@ -11,9 +11,9 @@ import shutil
 import subprocess
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tpuwatch.config import THIS_MACHINE
 from tpuwatch.core import printable
 from tpuwatch.doctor.users import User, current_user
 from tpuwatch.host import USER_FILES, parse_users
@@ -21,6 +21,7 @@ from tpuwatch.host import USER_FILES, parse_users
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock, ConfigError
@@ -95,6 +96,10 @@ def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResul
     return CommandResult(done.returncode, done.stdout[:_MAX_BODY].decode("utf-8", "replace"))
 
 
+def _no_command(_command: Sequence[str], *, seconds: float = 0.0) -> None:
+    """No command is installed; `seconds` is not used."""
+
+
 def glibc_version() -> str:
     """The version of glibc, "2.31"; "" for another C library."""
     name, version = platform.libc_ver()
@@ -108,7 +113,7 @@ class Environment:
     config: Config
     environ: Mapping[str, str]  # of the calling shell
     clock: Clock
-    root: Path = Path("/")
+    root: Path = THIS_MACHINE
     config_error: ConfigError | None = None  # why the configuration is the defaults
     me: User = field(default_factory=current_user)
     pids: tuple[int, ...] = ()  # the processes to check; empty: all that use a TPU
@@ -121,6 +126,13 @@ class Environment:
     permissions: PermissionsClient | None = None  # replaces the Cloud Resource Manager
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _cache: dict[str, _Once] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Config, environ: Mapping[str, str], clock: Clock, **more: Any) -> Environment:
+        """The machine that the configuration names. Another one than this has no commands that could be run."""
+        root = config.host.root
+        run = run_command if root == THIS_MACHINE else _no_command
+        return cls(config, config.host.environ(environ), clock, root=root, run=run, **more)
 
     def path(self, path: str | Path) -> Path:
         """An absolute path of the machine, below `root`."""

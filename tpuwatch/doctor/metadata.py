@@ -75,7 +75,7 @@ def _get(environment: Environment, path: str) -> str | None:
 @once
 def client(environment: Environment) -> MetadataClient:
     """The client, with a timeout of 2 s."""
-    from tpuwatch.google import DEFAULT_HOST, MetadataClient
+    from tpuwatch.google import MetadataClient, metadata_host
 
-    host = environment.environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
+    host = metadata_host(environment.config.cloud.metadata_server, environment.environ)
     return MetadataClient(host, clock=SystemClock(), timeout_seconds=SECONDS)

@@ -117,7 +117,7 @@ def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
     records = end.found.get("records", ()) if end.found is not None else ()
     launches = [launch_from(one) for one in records][-_LAUNCHES:]
     environment = {key: value for key, value in prepared.environ.items() if key.startswith(_PREFIXES)}
-    boot_id = ProcFs().boot_id()
+    boot_id = ProcFs(prepared.root / "proc").boot_id()
     for launch in launches:
         launch.environment = launch.environment or environment
         launch.workload = prepared.workload
@@ -178,7 +178,13 @@ def decide(prepared: PreparedRun, config: Path | None) -> TunePlan:
         prepared.workload, []
     )
     known = prepared.plan.generation if prepared.plan is not None else ""
-    host = read_host(launches=launches, environ=os.environ, pids=(os.getpid(),), stored=known)
+    host = read_host(
+        launches=launches,
+        environ=settings.host.environ(os.environ),
+        pids=(os.getpid(),),
+        stored=known,
+        root=prepared.root,
+    )
     places = log_settings.places(str(settings.tune.log_dir), settings.logs.paths)
     plan = make_plan(settings, own, host, prepared.workload, now, places)
     write_plan(prepared.directory, plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tpuwatch.config import DEFAULT_SOCKET, usable_config
+from tpuwatch.config import DEFAULT_SOCKET, THIS_MACHINE, usable_config
 from tpuwatch.core import TuneError, printable
 from tpuwatch.model import KIND_VARIABLE, LAUNCH_VARIABLE, SET_VARIABLE, SIZE, WorkloadKind, kind_named
 from tpuwatch.tune import LaunchEnvironment, launch_marks, own_directory, plan_directory, prepare, workload_name
@@ -34,6 +34,7 @@ class PreparedRun(NamedTuple):  # in a fifth of the time that a dataclass takes 
     notes: tuple[str, ...]  # sentences for the operator
     command: Sequence[str] = ()
     usable_config: bool = True  # False: the configuration could not be read, which a note says
+    root: Path = THIS_MACHINE  # of the machine
 
 
 def prepare_run(
@@ -67,7 +68,7 @@ def prepare_run(
     else:
         notes += _unknown_kind(environ)
     notes += _kept(given)
-    notes += _faults({key: value for key, value in environ.items() if key not in given.set})
+    notes += _faults({key: value for key, value in environ.items() if key not in given.set}, start.root)
     launch = os.urandom(12).hex()
     whole = {key: value for key, value in environ.items() if key not in given.unset}
     whole.update(given.set, **{LAUNCH_VARIABLE: launch})
@@ -77,7 +78,17 @@ def prepare_run(
         whole.setdefault(SOCKET_VARIABLE, str(start.socket))
     own = directory is not None and directory == _own(environ)
     return PreparedRun(
-        launch, workload, whole, given, plan, directory, own, tuple(notes), command, usable_config=not start.trouble
+        launch,
+        workload,
+        whole,
+        given,
+        plan,
+        directory,
+        own,
+        tuple(notes),
+        command,
+        usable_config=not start.trouble,
+        root=start.root,
     )
 
 
@@ -120,24 +131,22 @@ def _kept(given: LaunchEnvironment) -> Iterator[str]:
         yield f"your own {values} {'stays' if len(given.kept) == 1 else 'stay'}."
 
 
-def _faults(environ: Mapping[str, str]) -> Iterator[str]:
+def _faults(environ: Mapping[str, str], root: Path) -> Iterator[str]:
     """Values among the operator's own that libtpu takes for something else."""
     if not any("TPU" in name.upper() and not name.startswith("TPUWATCH_") for name in environ):
         return
     from tpuwatch.libtpu import beyond_memory, judge_values
 
     faults = [fault for _, fault in judge_values(environ)]
-    total = _memory() if environ.get(SIZE) else None
+    total = _memory(root) if environ.get(SIZE) else None
     if total is not None and (fault := beyond_memory(environ, total)):
         faults.insert(0, fault)
     for fault in faults[:_MAX_FAULTS]:
         yield f"{fault.text} Right would be: {fault.fix}"
 
 
-def _memory() -> int | None:
+def _memory(root: Path) -> int | None:
     """The bytes of memory that this machine, or the cgroup that the command will run in, has."""
-    from pathlib import Path
-
     from tpuwatch.host import ProcFs, read_memory
 
-    return read_memory(ProcFs(), Path("/"), [os.getpid()], 0).total
+    return read_memory(ProcFs(root / "proc"), root, [os.getpid()], 0).total

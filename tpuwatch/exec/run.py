@@ -64,7 +64,8 @@ class Run:
         self._sentinel = sentinel
         self._started = self._ended = started
         self._stop_requested = _StopRequest()
-        self._oom_kills = oom.oom_kills()
+        self._root = prepared.root
+        self._oom_kills = oom.oom_kills(self._root)
         counters = WatcherCounters()
         self._watcher = Watcher(counters)
         self._buffers: dict[int, OutputBuffer] = {}
@@ -128,7 +129,7 @@ class Run:
                 "before it; `tpuwatch diagnose FILE` reads what was kept."
             )
         code = shell_status(status)
-        out_of_memory = code == 128 + 9 and oom.grew(self._oom_kills, oom.oom_kills())
+        out_of_memory = code == 128 + 9 and oom.grew(self._oom_kills, oom.oom_kills(self._root))
         return RunResult(self._pid, self._started, self._ended, code, out_of_memory, found)
 
     def _text(self, number: int, stream: Stream, counters: WatcherCounters, prepared: PreparedRun) -> Text | None:

@@ -18,6 +18,8 @@ from tpuwatch.google.server_time import ServerTime
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tpuwatch.core import Clock
 
 DEFAULT_HOST: Final = "metadata.google.internal"
@@ -37,9 +39,9 @@ class MetadataError(TpuwatchError):
         self.retry_after = retry_after  # seconds, if the server gave it
 
 
-def default_host() -> str:
-    """The server of GCE_METADATA_HOST (a host, or "host:port"), else Google's."""
-    return os.environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
+def metadata_host(configured: str, environ: Mapping[str, str] = os.environ) -> str:
+    """The server (a host, or "host:port"): the configured one, else that of GCE_METADATA_HOST, else Google's."""
+    return configured or environ.get("GCE_METADATA_HOST") or DEFAULT_HOST
 
 
 class MetadataClient:

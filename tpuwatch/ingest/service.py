@@ -79,7 +79,7 @@ class LogService:
             store=store,
             tracker=LaunchTracker(
                 store.launches(_KNOWN_LAUNCHES),
-                processes=ProcFs(),
+                processes=ProcFs(config.host.root / "proc"),
                 silent_after=config.logs.compile_grace_seconds,
                 boot_id=boot_id,
                 booted=booted,

@@ -60,7 +60,7 @@ class ProgressService:
         self._boot_id = boot_id
         self._add_event = add_event
         self._post = post
-        self._processes = processes or ProcFs()
+        self._processes = processes or ProcFs(config.host.root / "proc")
         self._config = config
         self._tracker = ProgressTracker(stall_seconds=config.health.idle_seconds)
         self._receiver: Receiver | None = None

@@ -284,7 +284,7 @@ class RestartRunner:
             return LocalDriver(
                 self._ledger,
                 target,
-                system=self._system or Linux(self._clock),
+                system=self._system or Linux(self._clock, self._config.host.root),
                 clock=self._clock,
                 wait=self.drivers.wait,
                 at_fault=_at_fault(judged, action, snapshot) if judged is not None else (),

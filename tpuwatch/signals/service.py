@@ -66,6 +66,7 @@ class SignalsService:
         """Adds its loops to `loops`. Calls `on_event` for each event to store and `on_change` when the snapshot has
         changed, both from any thread. `rng` spreads the polls."""
         self._config = config
+        self._environ = config.host.environ(os.environ)
         self._loops = loops
         self._store = store
         self._metrics = metrics
@@ -184,7 +185,9 @@ class SignalsService:
     def _add_host(self) -> None:
         from tpuwatch.signals.host import LOOK_SECONDS, HostSignal
 
-        source = HostSignal(clock=self._clock, ports=self._metrics_ports, state=self._config.state.dir)
+        source = HostSignal(
+            clock=self._clock, root=self._config.host.root, ports=self._metrics_ports, state=self._config.state.dir
+        )
         self._add_source("host", source, LOOK_SECONDS, self._post_as("host", self._record_host))
 
     def _metrics_ports(self) -> tuple[int, ...]:
@@ -214,14 +217,15 @@ class SignalsService:
         )
 
     def _add_cloud(self) -> None:
-        from tpuwatch.google import MetadataClient, default_host
+        from tpuwatch.google import MetadataClient, metadata_host
         from tpuwatch.signals.identity import KNOWN_SECONDS, IdentitySignal, kubernetes_node
 
         cloud = self._config.cloud
         common: dict[str, Any] = {"clock": self._clock, "rng": self._rng}
-        metadata = MetadataClient(default_host(), clock=self._clock) if cloud.enabled else None
+        server = metadata_host(cloud.metadata_server)
+        metadata = MetadataClient(server, clock=self._clock) if cloud.enabled else None
         identity = IdentitySignal(
-            cloud, metadata, self._config.runtime.ports, kubernetes=kubernetes_node(os.environ), **common
+            cloud, metadata, self._config.runtime.ports, kubernetes=kubernetes_node(self._environ), **common
         )
         self._snapshots.post(identity=identity.identity)  # what the configuration gives is known at once
         self._add_source("identity", identity, KNOWN_SECONDS, self._on_identity)
@@ -246,17 +250,17 @@ class SignalsService:
             calls=zones * _CALLS_PER_ZONE * cloud.timeout_seconds,
         )
         # A client of its own: closing it ends a request that waits.
-        notices = NoticesSignal(MetadataClient(default_host(), clock=self._clock), **common)
+        notices = NoticesSignal(MetadataClient(server, clock=self._clock), **common)
         self._add_source("notices", notices, WAIT_SECONDS, lambda answer: self._on_notices(notices, answer))
 
     def _add_kubernetes(self) -> None:
         kubernetes = self._config.kubernetes
         from tpuwatch.signals.kubernetes import KubernetesSignal, in_cluster
 
-        if not (kubernetes.enabled and in_cluster(kubernetes, os.environ)):
+        if not (kubernetes.enabled and in_cluster(kubernetes, self._environ)):
             self._snapshots.post(kubernetes=_OFF)
             return
-        source = KubernetesSignal(kubernetes, os.environ, clock=self._clock, rng=self._rng)
+        source = KubernetesSignal(kubernetes, self._environ, clock=self._clock, rng=self._rng)
         self._snapshots.post(kubernetes=Answer())
         calls = kubernetes.timeout_seconds
         # After the metadata server: a maintenance that both announce is one notice.

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.core import TpuwatchError, format_size, listed
 from tpuwatch.model import SIZE
 from tpuwatch.sim.host.machine import JOB_NEED, JOB_SCRIPT, SimulatedMachine, wait_for
-from tpuwatch.tune import read_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from tpuwatch.terminal import Console
 
 READY_SECONDS = 60.0  # for the daemon to see what a scene is about; the first question to the cloud loads its client
-MEMORY_BYTES = 11 << 29  # that is available, so that the job's next buffer is within the share of it that may be pinned
 LAUNCH = ("exec", "--", "python3", JOB_SCRIPT)
 SHOWN_METRICS = (
     "tpuwatch_events_total",
@@ -40,6 +38,7 @@ class Scene:
     command: tuple[str, ...]
     codes: tuple[int, ...] = (0,)
     before: Callable[[Demo], object] = lambda _: True  # whether all that it is to show is there; None: not yet
+    elsewhere: bool = False  # on another machine of the cloud
     after: Callable[[Demo], object] = lambda _: None  # what begins while the reader reads
 
 
@@ -56,14 +55,7 @@ class Demo:
         """Run all scenes; raises TpuwatchError if the daemon or a command does not do what is expected."""
         self.console.line("tpuwatch demo: the real daemon and commands, on a simulated TPU VM and cloud", style="bold")
         self.machine.start_daemon()
-        scenes: tuple[Scene, ...] = (*TUNING, *RESTARTING)
-        if (memory := read_host().total_bytes or 0) < MEMORY_BYTES:
-            self._line(
-                f"Tuning is left out: this machine has {format_size(memory)} of memory, and a buffer of "
-                f"the size that would be shown takes a machine with {format_size(MEMORY_BYTES)}.",
-                style="yellow",
-            )
-            scenes = RESTARTING
+        scenes = (*TUNING, *RESTARTING)
         for number, scene in enumerate(scenes, 1):
             self._run_scene(f"{number} of {len(scenes)}", scene)
             scene.after(self)
@@ -81,7 +73,7 @@ class Demo:
             )
         self.console.line()
         self.console.row(f"$ tpuwatch {shlex.join(scene.command)}", style="bold")
-        code = self.machine.run(scene.command, self.console.stream)
+        code = self.machine.run(scene.command, self.console.stream, elsewhere=scene.elsewhere)
         if code not in scene.codes:
             expected = listed([str(one) for one in scene.codes])
             raise TpuwatchError(
@@ -158,6 +150,7 @@ RESTARTING = (
         "No process is there that could be ended. So the node is restarted, from another machine.",
         ("restart", "train-1", "--yes", "--reason", "its runtime is dead"),
         (0, 3),  # not verified: there is no tpuwatch on the simulated node that could answer
+        elsewhere=True,
     ),
     Scene("All nodes", "The daemon sees that it is back.", ("nodes",), before=Demo.is_back),
 )

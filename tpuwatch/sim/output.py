@@ -31,7 +31,6 @@ def print_start(console: Console, info: Mapping[str, Any], directory: Path, *, o
         console.line(f"{name:16}{value}", indent=_INDENT, hang=16)
     console.line()
     console.line("To watch it, in another shell:")
-    _command(console, "export " + " ".join(f"{name}={value}" for name, value in info["environment"].items()))
     _command(console, f"tpuwatch run --config {shlex.quote(info['config'])}")
     where = f" --dir {shlex.quote(str(directory))}" if own_directory else ""
     console.line("To break it, and to end it:")

@@ -13,6 +13,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import SystemClock, TpuwatchError
+from tpuwatch.launches import make_drop_box
+from tpuwatch.libtpu import generation
 from tpuwatch.sim.cloud.metadata_pages import Pages
 from tpuwatch.sim.cloud.metadata_server import MetadataServer
 from tpuwatch.sim.cloud.metadata_tree import MetadataDialect
@@ -20,6 +22,7 @@ from tpuwatch.sim.cloud.runtime_service import RuntimeService
 from tpuwatch.sim.cloud.world import World
 from tpuwatch.sim.control import ControlServer
 from tpuwatch.sim.directory import CONFIG, INFO
+from tpuwatch.sim.host.filesystem import MachineFiles
 from tpuwatch.sim.host.launches import Launches
 from tpuwatch.sim.scenario.executor import ActionExecutor
 from tpuwatch.sim.scenario.timeline import ScaledClock, Timeline
@@ -73,6 +76,7 @@ class Simulator:
         self.launches = Launches(
             directory.path / "tpu_logs", directory.path / "jobs", pace=1 / speed if pace is None else pace
         )
+        self.machine = self._machine()
         self.executor = ActionExecutor(self.world, scenario, self.launches, changed=self._changed)
         self.timeline = Timeline(scenario.steps, self.clock, self.executor.execute)
         self._stop = threading.Event()
@@ -83,6 +87,11 @@ class Simulator:
             except OSError as error:
                 raise TpuwatchError(f"the simulator cannot listen on {HOST}: {error.strerror}") from error
             self._cleanup = started.pop_all()
+
+    def _machine(self) -> MachineFiles:
+        own = self.scenario.own_spec
+        _, chips, _ = own.shape
+        return MachineFiles(self.directory.path, chips=chips, generation=generation(own.accelerator))
 
     def _serve(self, started: contextlib.ExitStack, listen: tuple[str, int], rest: tuple[str, int]) -> None:
         path, worker = self.scenario.own_path, self.scenario.worker
@@ -110,6 +119,7 @@ class Simulator:
 
     def start(self, on_step: Callable[[float, str], None] = lambda _at, _what: None) -> None:
         """Start the time line. `on_step` is called after each step with its time and its outcome."""
+        make_drop_box(self.directory.path / "state/tune")  # else `tpuwatch exec` keeps its records in the user's own
         self.timeline.begin()
         self.timeline.play_due(on_step)  # steps at 0 take effect before anything is served
         self._publish()
@@ -151,18 +161,22 @@ class Simulator:
     def settings(self) -> dict[str, dict[str, Any]]:
         """Return the configuration tables with which tpuwatch monitors this cloud and this machine."""
         return {
+            "host": {"root": str(self.machine.root)},
             "logs": {"paths": [str(self.launches.logs)], "job_paths": [str(self.launches.jobs / "*.log")]},
             "cloud": {
                 "project": self.scenario.project,
                 "zone": self.scenario.own_path.split("/")[3],
                 "nodes": [f"{zone}/*" for zone in sorted(self.world.zones)],
                 "endpoint": self.cloud.address,
+                "metadata_server": self.metadata.address,
                 "insecure": True,
                 "poll_seconds": 5.0,
             },
             "tune": {"log_dir": str(self.launches.logs)},
             "runtime": {"ports": list(self.runtime.ports), "poll_seconds": 2.0},
-            "monitoring": {"endpoint": self.cloud.address},
+            "monitoring": {"read": True, "endpoint": self.cloud.address},
+            "health": {"boot_grace_seconds": 0.0},  # the real machine may have booted just now
+            "http": {"listen": f"{HOST}:0"},  # another daemon may have the usual port
             "state": {"dir": str(self.directory.path / "state")},
         }
 
@@ -226,6 +240,8 @@ class Simulator:
     def _publish(self) -> None:
         self.world.advance()
         self.runtime.advance()
+        self.machine.listen(self.runtime.listening)
+        self.machine.sweep()
         self.cloud.advance()
         self.metadata.changed()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch import __version__
+from tpuwatch.config import THIS_MACHINE
 from tpuwatch.core import TpuwatchError
 from tpuwatch.web import ask_daemon, ask_metrics
 
@@ -114,7 +115,7 @@ def collect(archive: Archive, sources: Sources, documents: Mapping[str, Any], fa
     if sources.doctor:
         _try(archive, "doctor.json", "what `tpuwatch doctor` reports", lambda: _doctor(sources))
     _try(archive, "metrics.txt", "the daemon's metrics", lambda: ask_metrics(sources.address))
-    _try(archive, "system.txt", "kernel, memory, limits and devices of the machine", _system)
+    _try(archive, "system.txt", "kernel, memory, limits and devices of the machine", lambda: _system(_root(sources)))
     unit = ("journalctl", "--unit=tpuwatch", f"--lines={_LOG_LINES}", "--no-pager", "--output=short-iso")
     _try(archive, "daemon.log", f"the last {_LOG_LINES} lines of the daemon's log", lambda: _output(sources, unit))
     kernel = (
@@ -215,24 +216,32 @@ def _doctor(sources: Sources) -> Any:
     from tpuwatch.doctor import CHECKS, Environment, report_document, run_checks
 
     error = None if sources.config is not None else ConfigError(sources.config_error)
-    environment = Environment(sources.config or Config(), os.environ, SystemClock(), config_error=error)
+    environment = Environment.of(sources.config or Config(), os.environ, SystemClock(), config_error=error)
     return report_document(run_checks(CHECKS, environment))
 
 
-def _system() -> str:
+def _root(sources: Sources) -> Path:
+    """The root of the machine."""
+    from tpuwatch.config import Config
+
+    return (sources.config or Config()).host.root
+
+
+def _system(root: Path) -> str:
     found = []
     for name in _SYSTEM:
         try:
-            with open(name, "rb") as file:
+            with open(root / name[1:], "rb") as file:
                 text = file.read(1 << 16).decode("utf-8", "replace").rstrip()
         except OSError as error:
             text = f"({error.strerror})"
         found.append(f"== {name}\n{text}\n")
-    devices = sorted(str(path) for place in ("accel*", "vfio/*") for path in Path("/dev").glob(place))
+    nodes = (path for place in ("accel*", "vfio/*") for path in (root / "dev").glob(place))
+    devices = sorted(f"/{path.relative_to(root)}" for path in nodes)
     found.append(f"== devices\n{' '.join(devices) or '(none)'}\n")
     for place in ("/", "/tmp", "/var/lib", "/dev/shm"):  # noqa: S108 (how much room there is)
         try:
-            room = os.statvfs(place)
+            room = os.statvfs(root / place[1:])
         except OSError:
             continue
         found.append(f"== {place}\n{room.f_bavail * room.f_frsize} of {room.f_blocks * room.f_frsize} bytes are free\n")
@@ -240,6 +249,8 @@ def _system() -> str:
 
 
 def _output(sources: Sources, command: tuple[str, ...]) -> str:
+    if _root(sources) != THIS_MACHINE:
+        raise TpuwatchError(f"the machine below {_root(sources)} has no journal")
     done = sources.run(
         command,
         stdin=subprocess.DEVNULL,

@@ -138,7 +138,7 @@ def look_ahead(
     """
     resets = {**read_resets(context.directory), **forgotten}
     found = launches_by_workload(history.launches, resets, context.now)
-    alive = _alive(history.launches)
+    alive = _alive(history.launches, context.config.host.root)
     stored = _stored(context, wanted)
     if history.kind == UNREAD:
         return [_as_it_stands(context, plan, found, alive) for plan, _ in stored.values() if plan is not None]
@@ -181,10 +181,11 @@ def _host(
 ) -> TuneHost:
     return read_host(
         launches=[one for several in found.values() for one in several],
-        environ=context.environ,
+        environ=context.config.host.environ(context.environ),
         pids=[os.getpid(), *(one.pid for one in alive.get(name, ()))],
         others=[one for other, several in alive.items() for one in several if other != name],
         stored=stored,
+        root=context.config.host.root,
     )
 
 
@@ -201,10 +202,10 @@ def _read(directory: Path, workload: str) -> tuple[TunePlan | None, str]:
         return None, str(error)
 
 
-def _alive(launches: Sequence[Launch]) -> dict[str, list[Launch]]:
+def _alive(launches: Sequence[Launch], root: Path) -> dict[str, list[Launch]]:
     """The launches whose processes live, by workload. Those of the newest are looked for."""
     open_ended = sorted((one for one in launches if one.ended is None), key=lambda one: one.started)[-_MAX_ALIVE:]
-    tracker = LaunchTracker(open_ended, processes=ProcFs())
+    tracker = LaunchTracker(open_ended, processes=ProcFs(root / "proc"))
     return launches_by_workload(one for one in tracker.latest() if tracker.life(one) is Life.ALIVE)
 
 

@@ -216,6 +216,7 @@ class Planner:
             pids=[one.pid for one in own],
             others=[one for one in alive if one not in own],
             stored=stored_generation,
+            root=self._config.host.root,
         )
         if own and host.total_bytes is not None:
             self._limits[workload] = host.total_bytes

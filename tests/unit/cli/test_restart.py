@@ -278,13 +278,13 @@ def test_several_hosts_are_reset(site: Site) -> None:
 def test_the_own_node_has_to_be_forced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.add()
     identity = {"node": "train-1", "zone": ZONE, "project": PROJECT}
-    monkeypatch.setattr("tpuwatch.restart.find_own_node", lambda _: OwnNode(identity))
+    monkeypatch.setattr("tpuwatch.restart.find_own_node", lambda *_: OwnNode(identity))
     code, out, _ = site.run("train-1", "--yes")
     assert (code, site.calls()) == (2, [])
     assert "This machine belongs to train-1" in flat(out)
     assert site.run("train-1", "--yes", "--force-action", "restart_node")[0] == 0
     site.add("train-2")
-    monkeypatch.setattr("tpuwatch.restart.find_own_node", lambda _: OwnNode({}, "The metadata server is silent."))
+    monkeypatch.setattr("tpuwatch.restart.find_own_node", lambda *_: OwnNode({}, "The metadata server is silent."))
     code, out, _ = site.run("train-2", "--yes")
     assert code == 2
     assert "This machine may belong to train-2 and go down with it: that could not be found out." in flat(out)

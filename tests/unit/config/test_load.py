@@ -13,7 +13,8 @@ from tpuwatch.core.errors import ConfigError
 from tpuwatch.restart.cloud_api import MAX_SECONDS
 
 TABLES = (
-    "logs, cloud, kubernetes, peers, runtime, workload, health, monitoring, restart, ledger, tune, http, state, log"
+    "logs, cloud, kubernetes, peers, runtime, workload, health, monitoring, restart, ledger, "
+    "tune, http, state, host, log"
 )
 
 

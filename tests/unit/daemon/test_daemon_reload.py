@@ -62,7 +62,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(module, "set_up_logging", lambda *_: None)  # this process's log is the tests' own
-    monkeypatch.setattr(service, "ProcFs", lambda: FakeProcesses((42, NOW - 2)))
+    monkeypatch.setattr(service, "ProcFs", lambda _: FakeProcesses((42, NOW - 2)))
     site = Site(tmp_path)
     yield site
     site.daemon.close()

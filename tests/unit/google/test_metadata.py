@@ -12,7 +12,7 @@ import pytest
 from tests.standins.runtime_server import listening
 from tpuwatch.core.clock import ManualClock, SystemClock
 from tpuwatch.google import metadata
-from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, default_host
+from tpuwatch.google.metadata import MAX_REPLY_BYTES, MetadataClient, MetadataError, metadata_host
 from tpuwatch.model.signals import Problem
 
 OK = b"HTTP/1.1 200 OK\r\nMetadata-Flavor: Google\r\nETag: e1\r\nContent-Length: 5\r\n\r\nvalue"
@@ -295,6 +295,6 @@ def test_hosts_may_name_a_port(host: str, parsed: tuple[str, int]) -> None:
 
 def test_the_environment_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:99")
-    assert default_host() == "127.0.0.1:99"
+    assert metadata_host("") == "127.0.0.1:99"
     monkeypatch.setenv("GCE_METADATA_HOST", "")
-    assert default_host() == "metadata.google.internal"
+    assert metadata_host("") == "metadata.google.internal"

@@ -23,4 +23,4 @@ def test_only_a_counter_that_grew_reports_a_kill(before: dict[str, int], after: 
 
 def test_the_machines_counter_is_read() -> None:
     text = Path("/proc/vmstat").read_text()
-    assert ("/proc/vmstat" in oom.oom_kills()) is ("\noom_kill " in text)
+    assert ("/proc/vmstat" in oom.oom_kills(Path("/"))) is ("\noom_kill " in text)

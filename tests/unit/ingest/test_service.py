@@ -42,7 +42,7 @@ class Scene:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
         self.processes = FakeProcesses((PID, NOW - 2))
-        monkeypatch.setattr(service, "ProcFs", lambda: self.processes)
+        monkeypatch.setattr(service, "ProcFs", lambda _: self.processes)
         self.logs = root / "logs"
         self.logs.mkdir()
         self.store = EventStore.open(root / "state", self.clock)

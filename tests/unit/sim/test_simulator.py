@@ -234,7 +234,14 @@ def test_everything_is_closed_in_the_end(tmp_path: Path) -> None:
         simulator.executor.launch(Scenario.model_validate({**SCENARIO, "steps": [LAUNCH]}).steps[0])  # type: ignore[arg-type]
     assert not any(map(is_open, addresses))
     simulator.directory.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs", "sim.lock", "tpu_logs", CONFIG]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "jobs",
+        "machine",
+        "sim.lock",
+        "state",
+        "tpu_logs",
+        CONFIG,
+    ]
 
 
 LAUNCH = {"do": "launch", "launch": "slow-init"}  # takes a minute if nobody ends it

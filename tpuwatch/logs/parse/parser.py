@@ -540,6 +540,8 @@ class LogParser:
         if span is None:
             return None
         line = bisect_right(clean.starts, span[0]) - 1
+        if rule.cause is not None and clean.is_quoted(line, span[0]):
+            return None  # the exception's own line follows
         offset, name = self._buffer.offset + clean.offsets[line], rule.name
         if offset < self._reported.get(name, 0):
             return None

@@ -34,6 +34,9 @@ _FIRST = (b"I", b"W", b"E", b"F")  # the first byte of a libtpu header
 _INDENTED: Final = re.compile(rb"(?:(?:  [^\n\x1b]*)?\n)+")
 _HEADER_PART: Final = re.compile(rb"[IWEF]\d{4} \d\d:\d\d:|\d: [IWEF] ")  # of glog's, and of TensorFlow's
 _NEWLINE: Final = re.compile(rb"\n")
+_FRAME: Final = re.compile(rb'  File "[^"\n]{1,4096}", line \d')  # of a Python traceback
+_QUOTE: Final = re.compile(rb"[\"']")
+_SOURCE_INDENT: Final = b"    "
 _BACK_BYTES, _BACK_LINES = 2048, 8  # context before an unframed line
 AHEAD_BYTES, AHEAD_LINES = 8192, 40  # and after it
 
@@ -62,6 +65,16 @@ class CleanText(NamedTuple):
     text: bytes
     starts: list[int]  # where each line begins in the text,
     offsets: list[int]  # and in the buffer
+
+    def is_quoted(self, line: int, position: int) -> bool:
+        """Whether `position`, in this line, is in a string of the source code that a traceback shows below a frame."""
+        if not _QUOTE.search(self.text, self.starts[line], position):
+            return False
+        while line > 0 and self.text.startswith(_SOURCE_INDENT, self.starts[line]):
+            line -= 1
+            if _FRAME.match(self.text, self.starts[line]):
+                return True
+        return False
 
 
 class _Line:

@@ -5,6 +5,7 @@ Only text is compared: libtpu's records are distinguished by their text, whereve
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from tpuwatch.logs.tail.followed_file import FollowedFile
     from tpuwatch.model import Cursor
 
+_NUMBERS = re.compile(r"\d+")
 _MAX_HEADS = 2000
 _MAX_CURSORS = 32  # of files that begin alike
 
@@ -25,7 +27,9 @@ _MAX_CURSORS = 32  # of files that begin alike
 class Copies:
     """Keeps how far files were read that were closed or truncated since, and compares new files with them.
 
-    A file that took the name of the other one is no copy: the job ran again. Nor is one that is too short to tell.
+    A file that took the name of the other one is no copy: the job ran again. Nor is one whose name differs in its
+    numbers alone, as run-1.log and run-2.log: these are runs, or workers, that print the same. Nor is one that is too
+    short to tell.
     """
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
@@ -55,6 +59,7 @@ class Copies:
             other
             for other in others
             if other is not log and other.head == log.head and log.file.path not in (other.file.path, other.first_path)
+            if not _of_a_series(log.file.path, other.file.path)
         ]
         for other in others:  # it may be truncated by now
             cursors += filter(_tells, other.recent)
@@ -66,9 +71,16 @@ class Copies:
             if (cursor := log.common_start(other)) is not None
         ]
         found += [
-            (read_until(cursor), cursor) for cursor in cursors if cursor.path != log.file.path and log.continues(cursor)
+            (read_until(cursor), cursor)
+            for cursor in cursors
+            if cursor.path != log.file.path and not _of_a_series(log.file.path, cursor.path) and log.continues(cursor)
         ]
         return max(found, key=_size, default=(0, None))[1]
+
+
+def _of_a_series(one: str, other: str) -> bool:
+    """Whether two paths are the same but for their numbers: rotation adds to a name instead."""
+    return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other)
 
 
 def _tells(cursor: Cursor) -> bool:

@@ -17,6 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.config import THIS_MACHINE
 from tpuwatch.core import clean, length
 from tpuwatch.host import LOCK_FILE, Holders, HolderScan, ProcFs, parse_locks, parse_stat
 from tpuwatch.restart.local.system import CommandOutcome, PidHandle, ProcessEntry, ProcessId
@@ -41,6 +42,7 @@ class Linux:
         self._root = root
         self._processes = ProcFs(root / "proc")
         self._holders = Holders(self._processes, root)
+        self._is_ours = root == THIS_MACHINE
 
     # -- what there is
 
@@ -109,9 +111,13 @@ class Linux:
     def run(
         self, argv: Sequence[str], seconds: float, environment: Mapping[str, str], leave: Callable[[], bool]
     ) -> CommandOutcome:
+        if not self._is_ours and "/" not in argv[0]:
+            return CommandOutcome(None, fault=f"it is not looked for outside of {self._root}")
         return run(argv, seconds, environment, leave, self._clock)
 
     def find(self, program: str) -> str:
+        if not self._is_ours:
+            return ""  # it would act on this machine
         # Beside the Python that runs tpuwatch, where pip puts programs, before wherever the system has them.
         path = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
         return shutil.which(program, path=path) or ""

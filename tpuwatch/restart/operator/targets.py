@@ -6,14 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.google import MetadataClient, MetadataError, default_host
+from tpuwatch.google import MetadataClient, MetadataError, metadata_host
 from tpuwatch.model import Problem, Target
 from tpuwatch.signals import ask_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tpuwatch.config import Config
+    from tpuwatch.config import CloudConfig, Config
     from tpuwatch.core import Clock
 
 _NODE: Final = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -43,9 +43,10 @@ class OwnNode:
         return project == target.project or project.isdecimal() or target.project.isdecimal()
 
 
-def find_own_node(clock: Clock) -> OwnNode:
+def find_own_node(config: CloudConfig, clock: Clock) -> OwnNode:
     """Ask the metadata server which node this machine belongs to. Outside of Google Cloud there is no such server."""
-    metadata = MetadataClient(default_host(), clock=clock, timeout_seconds=_METADATA_SECONDS)
+    server = metadata_host(config.metadata_server)
+    metadata = MetadataClient(server, clock=clock, timeout_seconds=_METADATA_SECONDS)
     try:
         return OwnNode(ask_metadata(metadata))
     except MetadataError as error:

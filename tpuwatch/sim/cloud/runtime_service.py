@@ -48,6 +48,12 @@ class RuntimeService:
         """The port, as tpuwatch knows it."""
         return (self._port,)
 
+    @property
+    def listening(self) -> tuple[int, ...]:
+        """The ports that are open now."""
+        with self._lock:
+            return () if self._served is None and self._mute is None else self.ports
+
     def advance(self) -> None:
         """Look at the workload, and open or close the port; nothing changes after `close`."""
         with self._lock:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tpuwatch.sim.scenario.launch import LAUNCHES
 
@@ -17,6 +17,12 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 10.0
 MAX_RUNNING = 64
+_TPU: Final = ("TPU", "LIBTPU_")  # variables of the user's own jobs and tpuwatch begin with these
+
+
+def without_tpu(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without what is for the jobs on the real machine."""
+    return {name: value for name, value in environ.items() if not name.startswith(_TPU)}
 
 
 def start_process(command: Sequence[str], output: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -75,7 +81,7 @@ class Launches:
             *("--logs", str(self.logs)),
             *("--pace", str(self.pace)),
         )
-        environment = {**os.environ, **LAUNCHES[name].environment}
+        environment = {**without_tpu(os.environ), **LAUNCHES[name].environment}
         for directory in (self.logs, self.jobs):
             directory.mkdir(parents=True, exist_ok=True)
         return start_process(command, self.jobs / f"{name}.log", environment)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from tpuwatch.core import TpuwatchError
 from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
-from tpuwatch.sim.host.launches import start_process
+from tpuwatch.sim.host.launches import start_process, without_tpu
 from tpuwatch.sim.scenario.file import load_scenario
 from tpuwatch.sim.simulator import Simulator
 
@@ -41,10 +41,8 @@ CONFIGURATION: dict[str, dict[str, Any]] = {
     "logs": {"compile_grace_seconds": 10.0},
     "cloud": {"poll_seconds": 1.0},
     "runtime": {"poll_seconds": 1.0},
-    "health": {"boot_grace_seconds": 0.0},  # the machine under it may have booted just now
+    "tune": {"headroom_percent": 10.0},
     "restart": {"settle_seconds": 2.0, "stale_seconds": 2.0, "poll_seconds": 0.5},
-    "tune": {"memory_percent": 90.0, "headroom_percent": 10.0},  # so that it fits into small machines
-    "http": {"listen": "127.0.0.1:0"},
 }
 
 JOB_SCRIPT = "train.py"
@@ -59,7 +57,7 @@ from tpuwatch.sim import LaunchScript, run_launch
 print("TPU_PREMAPPED_BUFFER_SIZE is", os.environ.get("TPU_PREMAPPED_BUFFER_SIZE", "not set"), flush=True)
 sys.exit(run_launch(LaunchScript(need={need}, init_base=0.5, init_per_gib=0.25, steps=6, pace={pace}), os.environ))
 """
-_OTHERS = ("TPU", "LIBTPU_")  # variables of the user's own jobs and tpuwatch begin with these
+ELSEWHERE = "elsewhere.toml"  # the configuration of commands on another machine of the cloud
 
 
 class SimulatedMachine:
@@ -96,7 +94,7 @@ class SimulatedMachine:
             raise
         self.logs, self.jobs, self.state = (self.root / name for name in ("tpu_logs", "jobs", "state"))
         for path in (self.logs, self.jobs, self.state):
-            path.mkdir()
+            path.mkdir(exist_ok=True)
         self._cleanup.callback(self._end_commands)
         return self
 
@@ -106,6 +104,9 @@ class SimulatedMachine:
     def start_daemon(self) -> None:
         """Start `tpuwatch run` and wait until it serves; raises TpuwatchError with its last output if it does not."""
         self.config.write_text(self.simulator.config(**CONFIGURATION), encoding="utf-8")
+        cloud = {**CONFIGURATION["cloud"], "metadata_server": NO_SERVER}
+        elsewhere = self.simulator.config(**{**CONFIGURATION, "cloud": cloud})
+        (self.root / ELSEWHERE).write_text(elsewhere, encoding="utf-8")
         (self.root / JOB_SCRIPT).write_text(_JOB.format(need=JOB_NEED, pace=self.pace), encoding="utf-8")
         environment = {**self.environment, **self.simulator.environment()}
         self.daemon = start_process((*self.command, "run", "--config", str(self.config)), self.daemon_log, environment)
@@ -115,11 +116,11 @@ class SimulatedMachine:
             raise TpuwatchError(self._no_start())
         self.address = address
 
-    def run(self, words: Sequence[str], output: TextIO) -> int:
-        """Run a command of tpuwatch in the directory, on another machine of the cloud; its exit code."""
+    def run(self, words: Sequence[str], output: TextIO, *, elsewhere: bool = False) -> int:
+        """Run a command of tpuwatch in the directory, or on another machine of the cloud; its exit code."""
         output.flush()
         # Not in this thread: a signal's exception would come between the process and the note of it.
-        thread = threading.Thread(target=self._start, args=(words, output), name="demo-command")
+        thread = threading.Thread(target=self._start, args=(words, output, elsewhere), name="demo-command")
         self._starting = thread
         thread.start()
         thread.join()
@@ -135,13 +136,14 @@ class SimulatedMachine:
             if process.poll() is None:
                 terminate_group(process)
 
-    def _start(self, words: Sequence[str], output: TextIO) -> None:
+    def _start(self, words: Sequence[str], output: TextIO, elsewhere: bool) -> None:
+        config = self.root / ELSEWHERE if elsewhere else self.config
         process = subprocess.Popen(  # noqa: S603 - our own program
             (*self.command, *words),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={**self.environment, "GCE_METADATA_HOST": NO_SERVER},
+            env={**self.environment, "TPUWATCH_CONFIG": str(config)},
             cwd=self.root,
             start_new_session=True,  # Ctrl-C is for us alone
         )
@@ -176,7 +178,7 @@ class SimulatedMachine:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the daemon and of commands: the user's, without what is for the jobs on the machine."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(_OTHERS)}
+        own = without_tpu(os.environ)
         path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
         return {**own, "PATH": path, "TPUWATCH_CONFIG": str(self.config)}
 

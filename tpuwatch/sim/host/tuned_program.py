@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tpuwatch.core import SystemClock, parse_size
+from tpuwatch.sim.host.filesystem import on_machine
 from tpuwatch.sim.host.glog import LETTERS, GlogFiles, prefix
 from tpuwatch.sim.host.job import SCRIPT, JobOutput
 from tpuwatch.sim.host.libtpu_settings import LOG_DIR, LibtpuSettings, read
@@ -129,7 +130,8 @@ def run_launch(script: LaunchScript, environ: Mapping[str, str]) -> int:
     before = signal.signal(signal.SIGTERM, _on_sigterm)
     libtpu = Libtpu(settings, SystemClock())
     try:
-        return _play(script, settings, libtpu)
+        with on_machine(settings.log_dir):
+            return _play(script, settings, libtpu)
     except Terminated:
         libtpu.terminated()
         _end_by(signal.SIGTERM, libtpu)

@@ -178,10 +178,14 @@ class Scenario(Section):
         return self.machine or self.nodes[0].names[0]
 
     @property
+    def own_spec(self) -> NodeSpec:
+        """Its description."""
+        return next(spec for spec in self.nodes if self.own_node in spec.names)
+
+    @property
     def own_path(self) -> str:
         """Its resource name."""
-        zone = next(spec.zone for spec in self.nodes if self.own_node in spec.names) or self.zone
-        return f"projects/{self.project}/locations/{zone}/nodes/{self.own_node}"
+        return f"projects/{self.project}/locations/{self.own_spec.zone or self.zone}/nodes/{self.own_node}"
 
     def with_nodes(self, count: int) -> Scenario:
         """The same with so many nodes in its first numbered group. Raises ConfigError."""

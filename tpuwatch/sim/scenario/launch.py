@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core import SystemClock
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
+from tpuwatch.sim.host.filesystem import on_machine
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
 from tpuwatch.sim.host.logwriter import SimulatedProcess, premapped_message
@@ -138,12 +139,13 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, required=True, metavar="DIRECTORY", help="where libtpu's log files go")
     parser.add_argument("--pace", type=float, default=1.0, help="1 in real time, 0 without any waiting (default: 1)")
     arguments = parser.parse_args()
-    return play(
-        LAUNCHES[arguments.launch],
-        SimulatedProcess(GlogFiles(arguments.logs, SystemClock())),
-        JobOutput(sys.stderr),
-        lambda seconds: time.sleep(seconds * arguments.pace),
-    )
+    with on_machine(arguments.logs):
+        return play(
+            LAUNCHES[arguments.launch],
+            SimulatedProcess(GlogFiles(arguments.logs, SystemClock())),
+            JobOutput(sys.stderr),
+            lambda seconds: time.sleep(seconds * arguments.pace),
+        )
 
 
 if __name__ == "__main__":

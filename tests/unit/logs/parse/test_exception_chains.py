@@ -58,6 +58,35 @@ def parsed(text: str) -> list[Match]:
     return faults(parser.feed(text.encode()) + parser.finish())
 
 
+RAISED = f"""Traceback (most recent call last):
+  File "train.py", line 7, in main
+    raise RuntimeError("{NO_ROOM}")
+RuntimeError: {NO_ROOM}
+"""
+# As Python 3.13 shows a statement of more lines.
+RAISED_LONG = RAISED.replace('RuntimeError("', 'RuntimeError(\n        f"').replace('")\n', '"\n    )\n    ^^^^^\n')
+HANDLED = f"""Traceback (most recent call last):
+  File "train.py", line 7, in main
+    log.error('retried after "{NO_ROOM}"', check())
+ValueError: no such file
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "events"),
+    [
+        pytest.param(RAISED, 1, id="raised"),
+        pytest.param(RAISED_LONG, 1, id="statement of several lines"),
+        pytest.param(prefixed(RAISED, "(Worker pid=7) "), 1, id="prefixed"),
+        pytest.param(prefixed(RAISED, "ERROR 04-30 17:45:27 [core.py:11] "), 1, id="header on each line"),
+        pytest.param(HANDLED, 0, id="not raised"),
+        pytest.param(f'    print("{NO_ROOM}")\n', 1, id="no traceback"),
+    ],
+)
+def test_source_code_that_a_traceback_shows_is_no_failure(text: str, events: int) -> None:
+    assert len(parsed(f"step 1\n{text}step 2\n")) == events
+
+
 @pytest.mark.parametrize(
     ("text", "events", "places"),
     [

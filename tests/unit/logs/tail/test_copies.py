@@ -72,6 +72,23 @@ def test_copytruncate_counts_once_what_was_read_and_the_unread_tail(jobs: Site, 
     assert counted(jobs) == list(range(21))
 
 
+@pytest.mark.parametrize("name", ["run-{}.log", "worker{}-of-8.log", "{}/out.log"])
+def test_runs_and_workers_that_print_the_same_are_each_read(tmp_path: Path, restarts: bool, name: str) -> None:
+    logs = tmp_path / "tpu_logs"
+    site = Site(tmp_path, options={"log_dirs": [], "job_globs": [str(logs / "*.log"), str(logs / "*/*.log")]})
+    for number in range(4):
+        path = logs / name.format(number)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(BANNER)
+        if number % 2:  # half of them are found while they are written
+            step(site, restart=restarts)
+        with path.open("a") as file:
+            file.write(failures(7))
+        step(site, restart=restarts)
+    assert counted(site) == [7] * 4
+    site.follower.close()
+
+
 def test_copytruncate_again_and_again_with_numbered_copies(jobs: Site, restarts: bool) -> None:
     log = jobs.logs / "job.log"
     for day in range(5):

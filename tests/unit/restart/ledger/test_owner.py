@@ -32,8 +32,8 @@ def test_the_daemon_of_this_machine_is_called_so() -> None:
     python = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     for words, is_daemon in ((["/usr/bin/tpuwatch", "run"], True), (["tpuwatch", "restart", "run"], False)):
         with subprocess.Popen([*python, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-                assert process.stdout is not None
-                process.stdout.readline()  # it runs
+            assert process.stdout is not None
+            process.stdout.readline()  # it runs
             owner = replace(ThisMachine().new_owner(), pid=process.pid)
             assert owner_words(str(owner)).startswith("the daemon (process ") is is_daemon
             assert owner_words(str(replace(owner, boot="another"))) == owner.text
