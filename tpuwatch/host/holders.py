@@ -98,6 +98,7 @@ class Holders:
         self._lock_path = str(root / LOCK_FILE)
         self._locks = root / "proc/locks"
         self._numbers = str(root / "sys/dev/char")
+        self._prefixes = dict.fromkeys(("/dev/", f"{root / 'dev'}/"))  # of devices, as processes have them open
         self._blocked = BlockedCalls(processes)
         self._users = _UserNames(root)
         self._kernel: set[int] = set()
@@ -176,7 +177,12 @@ class Holders:
                 scan.unreadable.add(pid)
             return
         targets = files.values()
-        opened = {target: name for name, target in files.items() if target.startswith("/dev/")}  # faster than matching
+        opened = {
+            f"/dev/{target[len(prefix) :]}": name
+            for prefix in self._prefixes
+            for name, target in files.items()
+            if target.startswith(prefix)  # faster than matching
+        }
         named = {match[1]: name for one, name in opened.items() if (match := _DEVICE.fullmatch(one))}
         if named:
             scan.devices[pid] = tuple(sorted(named))

@@ -7,10 +7,12 @@ libtpu's part of the log is written as the simulator writes it.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
 from tpuwatch.core import SystemClock
+from tpuwatch.sim.host.filesystem import on_machine
 from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.job import JobOutput
 from tpuwatch.sim.host.logwriter import SimulatedProcess
@@ -20,8 +22,14 @@ from tpuwatch.workload import flush, heartbeat
 
 def main() -> int:
     """Do what standard input says, until that ends or the program has failed."""
+    logs = Path(os.environ["TPU_LOG_DIR"])
+    with on_machine(logs), (logs.parent / "machine/dev/accel0").open("rb"):
+        return _train(logs)
+
+
+def _train(logs: Path) -> int:
     output = JobOutput(sys.stdout)
-    libtpu = SimulatedProcess(GlogFiles(Path(os.environ["TPU_LOG_DIR"]), SystemClock()))
+    libtpu = SimulatedProcess(GlogFiles(logs, SystemClock()))
     libtpu.banner()
     libtpu.init_start()
     libtpu.init_ok(2.4)
@@ -44,6 +52,9 @@ def main() -> int:
             libtpu.close()
             output.hbm_oom(PADDED)
             return 1
+        elif word == "hang":
+            output.line(f"\ndone: {word}")
+            signal.pause()
         output.line(f"\ndone: {word}")
     libtpu.close()
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -94,7 +95,8 @@ def before_the_service(story: Story) -> None:
 
 def before_the_first_verdict(story: Story) -> None:
     machine = story.machine
-    machine.sim("fault", "--method", "*", "--black-hole")
+    for method in ("google.cloud.tpu.*", "GetRuntimeMetric", "metadata"):
+        machine.sim("fault", "--method", method, "--black-hole")
     machine.start()
     story.check(facts.UNJUDGED)
     machine.sim("clear")
@@ -133,10 +135,18 @@ def a_buffer_is_too_small(story: Story) -> None:
 
 def a_job_hangs(story: Story) -> None:
     machine = story.machine
-    machine.sim("node", OWN, "phase=hung")
-    node = machine.judged(OWN, "job_stuck", "runtime_stuck")
-    story.known |= {"verdict": node["verdict"], "pid": node.get("pids", ["none"])[0]}
+    training = machine.job("train-2", "python", "train.py")
+    training.say("10")
+    training.say("hang")
+    machine.sim("node", OWN, "phase=stuck")
+    machine.judged(OWN, "job_stuck")
+    (holder,) = machine.api("status")["host"]["holders"]
+    story.known["pid"] = holder["pid"]
+    story.pids.add(holder["pid"])
     story.check(facts.HANGS, alert="TpuwatchJobStuck")
+    # What every view says is to be done.
+    done = subprocess.run(["bash", "-c", f"kill {holder['pid']}"], check=False)
+    story.must("the job that was killed has not ended", said=done.returncode == 0 and training.process.wait(60) != 0)
     machine.sim("node", OWN, "restore")
     machine.judged(OWN, "healthy", "idle")
 
