@@ -111,7 +111,9 @@ class CommandCheck:
             yield from (f"is about {word}, which no job has" for word in words[1:] if _is_other(word, pids))
         elif words[0] == "tpuwatch" and words[1] not in _NOT_RUN:
             given = words[1:] + (["--dry-run"] if words[1] in _CHANGES and "--dry-run" not in words else [])
-            done = self._machine.run(*given)
+            # This machine's own node is restarted from another one, as the text before the command says.
+            beyond = {"TPUWATCH_CONFIG": str(self._machine.elsewhere)} if words[1] in _CHANGES else None
+            done = self._machine.run(*given, environ=beyond)
             if done.code == _MISUSED or "Traceback" in done.errors:
                 yield f"ends with {done.code}: {done.errors.strip()[:300]}"
 

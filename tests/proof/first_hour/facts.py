@@ -14,6 +14,8 @@ from tpuwatch.core import format_size
 
 STATUS: Final = "status.80 status.160 status status-v"
 DAEMON: Final = f"{STATUS} top page api.status"
+FINDING: Final = "events api.findings api.events metrics diagnose exec"
+NODE: Final = "nodes nodes.problems api.nodes metrics alerts"
 
 
 @dataclass(frozen=True)
@@ -30,44 +32,51 @@ class Row:
     silent: str = ""
 
 
-UNJUDGED, TRAINING, EVALUATING, OUT_OF_HBM, TOO_SMALL, TUNED, HANGS, LIES, RESTARTED, BLIND, MOVED = (
-    "before the first verdict",
-    "a job trains",
-    "it evaluates and writes a checkpoint",
-    "it runs out of HBM",
-    "a premapped buffer that is too small",
-    "the next launch, tuned",
-    "a job that hangs",
-    "a node that lies",
-    "a node was restarted",
-    "the API is lost while a node is bad",
-    "a reload has changed the address",
-)
+UNJUDGED: Final = "before the first verdict"
+TRAINING: Final = "a job trains"
+EVALUATING: Final = "it evaluates and writes a checkpoint"
+OUT_OF_HBM: Final = "it runs out of HBM"
+TOO_SMALL: Final = "a premapped buffer that is too small"
+TUNED: Final = "the next launch, tuned"
+HANGS: Final = "a job that hangs"
+LIES: Final = "a node that lies"
+DEAD: Final = "a node that the API calls dead"
+BLIND: Final = "the API is lost while a node is bad"
+RESTARTED: Final = "a person has restarted it"
+HEALED: Final = "the daemon restarts the next one"
+MOVED: Final = "a reload has changed the address"
 
 ROWS: Final = (
     Row(UNJUDGED, "nothing is said to be well", "No node is judged yet", DAEMON),
     Row(UNJUDGED, "nothing is said to be well", "Nothing is wrong", silent=f"{DAEMON} nodes*"),
     Row(TRAINING, "nothing is wrong", "Nothing is wrong", DAEMON),
     Row(TRAINING, "the step", "step {step}", f"{STATUS} top page"),
-    Row(TRAINING, "the step", "step: {step}|_step{{*}} {step}.0", "api.status metrics"),
-    Row(TRAINING, "that it runs", "ended|Last training", silent=f"{STATUS} top page"),
-    Row(TRAINING, "no alert", "alertname", silent="alerts"),
+    Row(TRAINING, "the step", "step: {step}|workload_step {step}.0", "api.status metrics"),
+    Row(TRAINING, "that it has ended", "ended|Last training", silent=f"{STATUS} top page"),
+    Row(TRAINING, "an alert", "alertname", silent="alerts"),
     Row(EVALUATING, "nothing is wrong", "Nothing is wrong", DAEMON),
-    Row(EVALUATING, "no alert", "alertname", silent="alerts"),
-    Row(OUT_OF_HBM, "the cause", "hbm_oom_compile", f"{DAEMON} events api.findings api.events metrics diagnose exec"),
+    Row(EVALUATING, "an alert", "alertname", silent="alerts"),
+    Row(OUT_OF_HBM, "the cause", "hbm_oom_compile", f"{DAEMON} {FINDING}"),
     Row(OUT_OF_HBM, "how much is needed", "20.0G|20 GiB|21474836480", f"{STATUS} page api.findings diagnose exec"),
-    Row(
-        TOO_SMALL, "the cause", "premapped_exhausted", f"{DAEMON} events api.findings api.events metrics diagnose exec"
-    ),
+    Row(TOO_SMALL, "the cause", "premapped_exhausted", f"{DAEMON} {FINDING}"),
     Row(TOO_SMALL, "the one size", "{size}", f"{STATUS} page tune api.tune api.findings diagnose exec"),
     Row(TUNED, "the one size", "{size}", "tune api.tune api.launches page"),
-    Row(HANGS, "the verdict", "job_stuck", f"{DAEMON} nodes nodes.own api.nodes metrics alerts"),
-    Row(HANGS, "its PID", "{pid}", f"{STATUS} page api.nodes nodes.own"),
-    Row(LIES, "the verdict", "{verdict}", f"{DAEMON} nodes nodes.own api.nodes metrics alerts"),
-    Row(LIES, "the command", "tpuwatch restart", f"{STATUS} page nodes.own api.nodes"),
-    Row(BLIND, "the last verdict", "{verdict}", f"{DAEMON} nodes nodes.own api.nodes metrics alerts"),
-    Row(BLIND, "that it is not fresh", "last known|last_known", f"{STATUS} page nodes.own api.nodes"),
-    Row(MOVED, "the last verdict", "{verdict}", f"{DAEMON} nodes nodes.own api.nodes metrics"),
+    Row(HANGS, "the verdict", "job_stuck|TpuwatchJobStuck", f"{DAEMON} {NODE} nodes.own"),
+    Row(HANGS, "the command with its PID", "kill {pid}", f"{STATUS} page api.nodes nodes.own"),
+    Row(LIES, "the verdict", "{verdict}|TpuwatchRuntimeStuck", f"{DAEMON} {NODE} nodes.own"),
+    Row(LIES, "the command with its PID", "kill -9 {pid}", f"{STATUS} page api.nodes nodes.own"),
+    Row(DEAD, "the verdict", "{verdict}|TpuwatchNodeStuck", f"{DAEMON} {NODE} nodes.other"),
+    Row(DEAD, "the command", "tpuwatch restart us-central2-b/train-2", "api.nodes nodes.other"),
+    Row(DEAD, "where the command is", 'tpuwatch nodes us-central2-b/train-2|href="/?node=train-2', f"{STATUS} top"),
+    Row(BLIND, "the last verdict", "{verdict}|TpuwatchNodeStuck", f"{DAEMON} {NODE} nodes.other"),
+    Row(BLIND, "that it is not fresh", "last known|last_known", f"{STATUS} page nodes nodes.other api.nodes metrics"),
+    Row(BLIND, "why", "denied|PERMISSION_DENIED|TpuwatchSignalFailing", f"{DAEMON} alerts"),
+    Row(RESTARTED, "nothing is wrong", "Nothing is wrong", DAEMON),
+    Row(RESTARTED, "how it went", "not verified|not_verified", "restarts api.restarts page restart"),
+    Row(HEALED, "nothing is wrong", "Nothing is wrong", DAEMON),
+    Row(HEALED, "which node", "train-3", "restarts api.restarts page"),
+    Row(HEALED, "that it was done", 'action="restart_node",result="done"}} 1.0', "metrics"),
+    Row(MOVED, "nothing is wrong", "Nothing is wrong", DAEMON),
 )
 
 
@@ -80,10 +89,10 @@ def missing(stage: str, shown: Mapping[str, Shown], known: Mapping[str, object])
         pattern = "|".join(_form(one, known) for one in row.says.split("|"))
         for name in _views(row.where, read):
             if not re.search(pattern, read[name]):
-                yield f"{name} does not show {row.fact} ({pattern}): {read[name][:300]}"
+                yield f"{name} does not show {row.fact} ({pattern}): {read[name][:900]}"
         for name in _views(row.silent, read):
             if re.search(pattern, read[name]):
-                yield f"{name} shows that {row.fact} ({pattern}): {read[name][:300]}"
+                yield f"{name} shows that {row.fact} ({pattern}): {read[name][:900]}"
 
 
 def _views(patterns: str, names: Iterable[str]) -> list[str]:

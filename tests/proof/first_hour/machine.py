@@ -18,11 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from tests.e2e.daemon_in_cloud import IN_FORCE
 from tests.e2e.daemon_process import SECONDS, get, wait_for
 from tests.proof.monitoring.stack import free_port
+from tests.standins.simulated import NOBODY
 
 OWN: Final = "train-1"  # the node that this machine is
 ELSEWHERE: Final = "train-2"
+WITH_PEER: Final = "train-3"  # has a tpuwatch of its own that this one asks
 
 # Minutes are seconds, as an operator may set them.
 LIMITS: Final[dict[str, dict[str, Any]]] = {
@@ -30,7 +33,14 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
     "cloud": {"poll_seconds": 1.0, "timeout_seconds": 2.0},
     "runtime": {"poll_seconds": 1.0},
     "health": {"boot_grace_seconds": 0.0, "settle_seconds": 2.0, "idle_seconds": 30.0},
-    "restart": {"settle_seconds": 2.0, "stale_seconds": 2.0, "poll_seconds": 0.5},
+    "restart": {
+        "settle_seconds": 2.0,
+        "stale_seconds": 2.0,
+        "poll_seconds": 0.5,
+        "confirm_seconds": 2.0,
+        "confirm_polls": 2,
+        "startup_seconds": 0.0,
+    },
 }
 
 
@@ -82,17 +92,21 @@ class Machine:
         return self.simulator / "tpuwatch.toml"
 
     @property
+    def elsewhere(self) -> Path:
+        """The same configuration on another machine of the cloud."""
+        return self.simulator / "elsewhere.toml"
+
+    @property
     def environ(self) -> dict[str, str]:
         """A user's: nothing of the checkout, no other metadata server, no other configuration."""
-        nowhere = "127.0.0.1:9"  # answers nobody
         return {
             "PATH": f"{self.bin}:{os.defpath}",
             "HOME": str(self.root),
             "LANG": "C.UTF-8",
             "TERM": "xterm-256color",
             "TPUWATCH_CONFIG": str(self.config),
-            "GCE_METADATA_HOST": nowhere,
-            "GCE_METADATA_IP": nowhere,
+            "GCE_METADATA_HOST": NOBODY,
+            "GCE_METADATA_IP": NOBODY,
             "TPU_SKIP_MDS_QUERY": "1",
         }
 
@@ -162,9 +176,14 @@ class Machine:
                 if self.daemon is not None:
                     self._end(self.daemon)
 
-    def configure(self) -> None:
-        """Shorten the limits of the configuration that the simulator wrote, and set the address."""
-        self.config.write_text(with_settings(self.config.read_text(), {**LIMITS, "http": {"listen": self.listen}}))
+    def configure(self, **tables: Mapping[str, Any]) -> None:
+        """Set the operator's limits, the address and these tables in the configuration that the simulator wrote."""
+        settings: dict[str, Mapping[str, Any]] = {**LIMITS, "http": {"listen": self.listen}}
+        for table, keys in tables.items():
+            settings[table] = {**settings.get(table, {}), **keys}
+        text = with_settings(self.config.read_text(), settings)
+        self.config.write_text(text)
+        self.elsewhere.write_text(with_settings(text, {"cloud": {"metadata_server": NOBODY}}))
 
     def start(self) -> None:
         """Start the daemon, as its unit would."""
@@ -174,13 +193,19 @@ class Machine:
             )
         self._serves(self.listen)
 
-    def move(self, listen: str) -> None:
-        """Have the daemon serve at another address, as an operator would: in its configuration, and reloaded."""
+    def stop(self) -> None:
+        """End the daemon, as `systemctl stop` does."""
         assert self.daemon is not None
-        self.listen = listen
-        self.configure()
+        self._end(self.daemon)
+
+    def reload(self, **tables: Mapping[str, Any]) -> None:
+        """Have it take such a configuration into force, as an operator would."""
+        assert self.daemon is not None
+        before = self.journal.count(IN_FORCE)
+        self.configure(**tables)
         self.daemon.send_signal(signal.SIGHUP)
-        self._serves(listen)
+        wait_for(lambda: self.journal.count(IN_FORCE) > before, "the new configuration")
+        self._serves(self.listen)
 
     def _serves(self, listen: str) -> None:
         def answers() -> bool:

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
-import subprocess
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tests.e2e.daemon_process import wait_for
+from tests.e2e.daemon_process import SECONDS, wait_for
 from tests.proof.first_hour import facts, job
 from tests.proof.first_hour.checks import CommandCheck, disagreements, faults
-from tests.proof.first_hour.machine import ELSEWHERE, OWN, Machine, Shown
+from tests.proof.first_hour.machine import ELSEWHERE, OWN, WITH_PEER, Job, Machine, Shown
 from tests.proof.first_hour.views import look
 from tests.proof.monitoring.stack import TARGETS, Inbox, Stack, free_port
+from tests.standins.peer_server import peer_server, status
+from tests.standins.simulated import ZONE
 
+SCENARIO: Final = """
+title = "Three nodes that train"
+
+[timing]
+timeout = 2.0
+stop = 1.0
+start = 1.0
+
+[[zones]]
+name = "us-central2-b"
+
+[[nodes]]
+name = "train-{number}"
+count = 3
+phase = "training"
+phase_seconds = 3600.0
+"""
 NEED: Final = "4352M"  # of the premapped buffer: a little more than libtpu makes by itself
 
 
@@ -50,6 +70,24 @@ class Story:
             self._say(f"          {one}")
         self.wrong += [f"{stage}: {one}" for one in wrong]
 
+    def starts(self, name: str) -> Job:
+        """A job has started, and the daemon sees that its process holds the chips: known["pid"]."""
+        job = self.machine.job(name, "python", "train.py")
+        job.say("10")
+
+        def new() -> int:
+            held = [one["pid"] for one in self.machine.api("status")["host"]["holders"]]
+            return next((pid for pid in held if pid not in self.pids), 0)
+
+        self.known["pid"] = wait_for(new, "a process to hold the TPU")
+        self.pids.add(self.known["pid"])
+        return job
+
+    def restarted(self, node: str) -> str:
+        """The phase of the node's restart, as the daemon knows it; "" where there is none."""
+        records = self.machine.api("restarts")["restarts"]
+        return next((str(one["phase"]) for one in records if one["node"] == node), "")
+
     def must(self, about: str, *, said: bool) -> None:
         """Something that has to be so beside what views show."""
         if not said:
@@ -65,7 +103,8 @@ def tell(root: Path, commands: Path, say: Callable[[str], None]) -> list[str]:
     inbox = Inbox()
     stack = Stack(root, inbox)
     _scrape(machine)
-    with inbox.open(), machine.simulated("quiet"), stack.running([]):
+    (root / "hour.toml").write_text(SCENARIO)
+    with inbox.open(), machine.simulated("hour.toml"), stack.running([]):
         story = Story(machine, stack, say)
         before_the_service(story)
         before_the_first_verdict(story)
@@ -74,6 +113,8 @@ def tell(root: Path, commands: Path, say: Callable[[str], None]) -> list[str]:
         a_job_hangs(story)
         a_node_lies(story)
         the_api_is_lost(story)
+        a_person_restarts_it(story)
+        the_daemon_restarts_one(story)
         the_address_changes(story, moved)
     return story.wrong
 
@@ -99,7 +140,9 @@ def before_the_first_verdict(story: Story) -> None:
         machine.sim("fault", "--method", method, "--black-hole")
     machine.start()
     story.check(facts.UNJUDGED)
+    machine.stop()
     machine.sim("clear")
+    machine.start()
     machine.judged(OWN, "healthy", "idle")
     machine.judged(ELSEWHERE, "healthy", "idle")
 
@@ -135,39 +178,76 @@ def a_buffer_is_too_small(story: Story) -> None:
 
 def a_job_hangs(story: Story) -> None:
     machine = story.machine
-    training = machine.job("train-2", "python", "train.py")
-    training.say("10")
+    training = story.starts("train-2")
     training.say("hang")
     machine.sim("node", OWN, "phase=stuck")
     machine.judged(OWN, "job_stuck")
-    (holder,) = machine.api("status")["host"]["holders"]
-    story.known["pid"] = holder["pid"]
-    story.pids.add(holder["pid"])
     story.check(facts.HANGS, alert="TpuwatchJobStuck")
     # What every view says is to be done.
-    done = subprocess.run(["bash", "-c", f"kill {holder['pid']}"], check=False)
-    story.must("the job that was killed has not ended", said=done.returncode == 0 and training.process.wait(60) != 0)
+    os.kill(story.known["pid"], signal.SIGTERM)
+    story.must("the job that was killed ended well", said=training.process.wait(SECONDS) != 0)
     machine.sim("node", OWN, "restore")
     machine.judged(OWN, "healthy", "idle")
 
 
 def a_node_lies(story: Story) -> None:
     machine = story.machine
+    training = story.starts("train-3")
     machine.sim("node", OWN, "lie")
     node = machine.judged(OWN, "runtime_stuck", "node_stuck")
     story.known["verdict"] = node["verdict"]
     story.check(facts.LIES, alert="TpuwatchRuntimeStuck")
+    training.end("")
+    machine.sim("node", OWN, "restore")
+    machine.judged(OWN, "healthy", "idle")
 
 
 def the_api_is_lost(story: Story) -> None:
     machine = story.machine
+    machine.sim("node", ELSEWHERE, "hang")
+    node = wait_for(lambda: (one := machine.node(ELSEWHERE))["verdict"] not in ("healthy", "unknown") and one, "it")
+    story.known["verdict"] = node["verdict"]
+    story.check(facts.DEAD, alert="TpuwatchNodeStuck")
     machine.sim("fault", "--method", "google.cloud.tpu.*", "--code", "PERMISSION_DENIED", "--message", "Not you.")
-    wait_for(lambda: any(one["problem"] for one in machine.api("status")["signals"] if one["name"] == "cloud"), "it")
+    wait_for(lambda: machine.api("status")["problem_counts"].get("signal"), "the signal cloud to count as a problem")
     story.check(facts.BLIND)
     machine.sim("clear")
+    machine.judged(ELSEWHERE, node["verdict"])
+
+
+def a_person_restarts_it(story: Story) -> None:
+    """By the command that all views show."""
+    machine = story.machine
+    named = f"{ZONE}/{ELSEWHERE}"
+    done = machine.run("restart", named, "--project=sim-project", "--yes", "--reason", "It hangs.")
+    story.must(f"the restart ends with {done.code}: {done.text}{done.errors}", said=done.code == 3)  # not verified
+    machine.judged(ELSEWHERE, "healthy", "idle")
+    wait_for(lambda: story.restarted(ELSEWHERE) == "not_verified", "the daemon to know of it")
+    story.check(facts.RESTARTED, {"restart": done})
+
+
+def the_daemon_restarts_one(story: Story) -> None:
+    """The cloud and the node's own tpuwatch say that it is stuck."""
+    machine = story.machine
+    with peer_server() as its_own:
+        its_own.reply = status(WITH_PEER, "healthy")
+        machine.reload(
+            restart={"mode": "act", "restart_node": True},
+            peers={"enabled": True, "poll_seconds": 1.0, "timeout_seconds": 1.0},
+            **{"peers.addresses": {WITH_PEER: its_own.url}},
+        )
+        its_own.reply = status(WITH_PEER, "node_stuck", "restart_node", sources=["kernel", "runtime"])
+        machine.sim("node", WITH_PEER, "hang")
+        machine.judged(WITH_PEER, "node_stuck")
+        wait_for(lambda: story.restarted(WITH_PEER) not in ("", "requested"), "the daemon to begin")
+        its_own.reply = status(WITH_PEER, "healthy")
+        wait_for(lambda: story.restarted(WITH_PEER) == "done", "the daemon to restart it")
+        machine.judged(WITH_PEER, "healthy", "idle")
+        story.check(facts.HEALED)
 
 
 def the_address_changes(story: Story, moved: str) -> None:
-    story.machine.move(moved)
+    story.machine.listen = moved
+    story.machine.reload()
     _scrape(story.machine)
     story.check(facts.MOVED)
