@@ -67,7 +67,7 @@ sessions: $(VENV)/.dev-stamp ## Write down what each command prints: tests/unit/
 # Tests that are marked long, and all else that takes longer than a change should wait for, are for `make proof` alone.
 SHORT := -m "not long"
 proof: SHORT :=
-proof: unit proof-tests model preflight-all largest corpus bench bench-tune chaos soak booted monitoring page ## Before a release: all that .ci/run leaves out (two hours)
+proof: unit proof-tests model preflight-all largest corpus bench bench-tune chaos soak booted monitoring page first-hour ## Before a release: all that .ci/run leaves out (two hours)
 
 proof-tests: $(VENV)/.dev-stamp ## Tests of the proofs' own parts, properties, and accuracy on the corpus
 	$(PYTEST) $(SHORT) tests/proof --ignore=tests/proof/preflight --ignore=tests/proof/deploy --ignore=tests/proof/page

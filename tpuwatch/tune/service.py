@@ -192,9 +192,12 @@ class TuneService:
             key = (launch.pid, launch.started)
             before = known.get(key)
             known[key] = launch
+            has_failed = launch.premapped_failures > 0 and (before is None or not before.premapped_failures)
             for name in {workload_of(one) for one in (before, launch) if one is not None}:
+                soon = now + SETTLE_SECONDS
                 again = self._decided_at.get(name, float("-inf")) + AGAIN_SECONDS
-                self._due.setdefault(name, max(now + SETTLE_SECONDS, again))
+                at = soon if has_failed else max(soon, again)  # for the first failure `tpuwatch exec` waits
+                self._due[name] = min(self._due.get(name, at), at)
             self._report_bad_values(launch)
         if len(known) > KNOWN_LAUNCHES:
             for key in sorted(known, key=lambda key: key[1])[:-KNOWN_LAUNCHES]:

@@ -40,6 +40,11 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
         "confirm_seconds": 2.0,
         "confirm_polls": 2,
         "startup_seconds": 0.0,
+        "cooldown_seconds": 0.0,
+        "backoff_seconds": 1.0,
+        "wait_seconds": 1.0,
+        "verify_seconds": 2.0,
+        "fleet_percent": 100.0,
     },
 }
 

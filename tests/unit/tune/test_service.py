@@ -96,6 +96,18 @@ def test_a_fault_after_the_start_is_decided_upon_too(advising: Side) -> None:
     assert (advising.size() or 0) >= 6 * GIB
 
 
+def test_the_first_failure_is_decided_upon_although_another_decision_was_just_made(advising: Side) -> None:
+    """`tpuwatch exec` waits for it, and no longer than a few seconds."""
+    fine = launch(faults={}, premapped_failures=0, premapped_need_bytes=None, premapped_asked_bytes=None, ended=None)
+    advising.launched(fine)
+    advising.settle()
+    advising.launched(launch())
+    advising.watch.turn()
+    advising.clock.advance(SETTLE_SECONDS)
+    advising.watch.turn()
+    assert (advising.size() or 0) >= 6 * GIB
+
+
 def test_a_storm_of_changes_is_not_decided_upon_each_time(advising: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
     real = make_plan
