@@ -210,7 +210,7 @@ def the_api_is_lost(story: Story) -> None:
     story.check(facts.DEAD, alert="TpuwatchNodeStuck")
     machine.sim("fault", "--method", "google.cloud.tpu.*", "--code", "PERMISSION_DENIED", "--message", "Not you.")
     wait_for(lambda: machine.api("status")["problem_counts"].get("signal"), "the signal cloud to count as a problem")
-    story.check(facts.BLIND)
+    story.check(facts.BLIND, alert="TpuwatchSignalFailing")
     machine.sim("clear")
     machine.judged(ELSEWHERE, node["verdict"])
 
