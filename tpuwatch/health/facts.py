@@ -18,6 +18,7 @@ from tpuwatch.model import (
     Outcome,
     ProbeVerdict,
     Problem,
+    ProgressSource,
     Reason,
     Signal,
     Source,
@@ -502,6 +503,16 @@ class Facts:
     def stepping(self) -> TrainingLoop | None:
         """A loop that has just made a step."""
         return next((one for one in self.loops if self._is_recent(one.stepped, self._step_seconds(one))), None)
+
+    @property
+    def holder_loop(self) -> TrainingLoop | None:
+        """The loop of a process that holds the TPU, whether it steps now or not; not of an output that is of nobody."""
+        return next((one for one in self.loops if one.pid is not None), None)
+
+    @property
+    def holder_steps(self) -> bool:
+        """Whether a holder of the TPU has just made a step, by the heartbeat that the kernel names it as the sender of."""
+        return self.stepping is not None and self.stepping.source is ProgressSource.HEARTBEAT
 
     @cached_property
     def stalled_loop(self) -> TrainingLoop | None:

@@ -19,7 +19,9 @@ SLOWER: Final = 1.2  # so many times the usual step time is a regression,
 SLOWER_UNTIL: Final = 1.1  # and it is over below this
 INPUT_SHARE: Final = 0.2  # of the time that a loop waits for its input, from which it is bound by that,
 INPUT_SHARE_UNTIL: Final = 0.15  # and below which it is not any more
-STALLED_STEPS: Final = 20.0  # times the usual step time without a step, and at least the configured time
+STALLED_STEPS: Final = 20.0  # times the usual step time without a step, and at least the configured time,
+STALLED_PAUSES: Final = 2.0  # or times the longest pause that it has made and gone on after, as for an evaluation,
+LONGEST_SECONDS: Final = 3600.0  # but no longer than this, which is also the limit before its second step
 RECENT_SECONDS: Final = 60.0  # the latest steps are those of this time,
 RECENT_STEPS: Final = 5  # or of so many usual step times, and not fewer than so many messages
 USUAL_TO_RECENT: Final = 3  # so many times as many messages must have been heard before the median means something
@@ -67,6 +69,7 @@ class _Loop:
     usual: _Samples = field(default_factory=_Samples)
     alive: bool | None = None
     silent: bool = False
+    longest: float = 0.0  # seconds without a step, after which it went on
     step_seconds: float | None = None
     input_share: float | None = None
     since: dict[Cause, float] = field(default_factory=dict)  # of the faults that hold: since when
@@ -180,6 +183,7 @@ class ProgressTracker:
 
 def _hear(loop: _Loop, progress: StepReport, at: float) -> None:
     if progress.step != loop.latest.step:
+        loop.longest = max(loop.longest, at - loop.stepped)
         loop.stepped = max(at, loop.stepped)
     loop.heard = max(at, loop.heard)
     loop.latest = progress
@@ -191,8 +195,12 @@ def _is_another_run(before: StepReport, now: StepReport) -> bool:
 
 
 def _still_seconds(loop: _Loop, stall_seconds: float) -> float:
-    """For how long a loop makes no step that stands still."""
-    return max(stall_seconds, STALLED_STEPS * (loop.usual.median or 0.0))
+    """For how long a loop makes no step that stands still. Evaluations, checkpoints and the first step take longer than
+    others: what it has done before is no fault, and of one step alone it is not known what is usual."""
+    usual = loop.usual.median
+    pauses = min(STALLED_PAUSES * loop.longest, LONGEST_SECONDS)
+    longest = LONGEST_SECONDS if usual is None and loop.alive else pauses
+    return max(stall_seconds, longest, STALLED_STEPS * (usual or 0.0))
 
 
 def _faults(loop: _Loop, now: float, stall_seconds: float) -> Iterator[Cause]:

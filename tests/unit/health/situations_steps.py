@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.unit.health.scenes import ABSENT, HOUR, MINUTE, NOW, PID, Situation, holder, host, idle, job, own, training
+from tests.unit.health.scenes import (
+    ABSENT,
+    HOUR,
+    MINUTE,
+    NOW,
+    PID,
+    Situation,
+    holder,
+    host,
+    hung,
+    idle,
+    job,
+    own,
+    training,
+)
 from tpuwatch.model.events import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.signals import Evidence
@@ -20,6 +34,7 @@ def reporting(evidence: Evidence, age: float, *faults: Cause, pid: int | None = 
     return replace(evidence, loops=(loop,))
 
 
+RESTING = own(runtime=ABSENT, host=host(holder(0.0, 2 * HOUR)))
 UNSEEN = own(runtime=ABSENT, host=host(holder(0.3, 2 * HOUR)))
 SITUATIONS = (
     Situation(
@@ -35,6 +50,30 @@ SITUATIONS = (
         "unknown wait",
     ),
     Situation("steps that are over say nothing", reporting(UNSEEN, 10 * MINUTE), "unknown wait"),
+    Situation(
+        "a holder that sends heartbeats is not stuck, though it uses no processor and serves no metrics",
+        reporting(RESTING, 1.0),
+        "healthy none low logs",
+        words=("its steps go on (step 1200)",),
+    ),
+    Situation(
+        "nor while it evaluates: what has stepped has come up",
+        reporting(RESTING, 90.0),
+        "unknown wait",
+        words=("came up", "made step 1200"),
+    ),
+    Situation(
+        "nor under a runtime port that does not answer",
+        reporting(own(runtime=hung(20 * MINUTE), host=host(holder(0.0, 2 * HOUR))), 1.0),
+        "healthy none low logs",
+    ),
+    Situation(
+        "a loop that stands still where no runtime metrics show anything",
+        reporting(RESTING, 30 * MINUTE, Cause.STEPS_STALLED),
+        "job_stuck manual low",
+        contradictions=("a program has held the TPU for 2 h without a sign of work",),
+        words=("stands still",),
+    ),
     Situation(
         "slow steps go on for as long as one of them takes",
         reporting(UNSEEN, 200.0, usual_step_seconds=120.0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpuwatch.model import Cause, StepReport
-from tpuwatch.progress.tracker import FORGET_SECONDS, MAX_LOOPS, MAX_OF_USER, ProgressTracker
+from tpuwatch.progress.tracker import FORGET_SECONDS, LONGEST_SECONDS, MAX_LOOPS, MAX_OF_USER, ProgressTracker
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -93,6 +93,27 @@ def test_a_loop_that_stands_still_while_its_process_lives() -> None:
     assert run.begun == [Cause.STEPS_STALLED]
     run.steps(1, 1.0)
     assert run.tracker.loops[0].faults == ()
+
+
+def test_an_evaluation_may_take_as_long_again_as_one_before() -> None:
+    run = Run(tracker())
+    run.steps(5, 1.0)
+    run.tick(580.0)
+    run.steps(5, 1.0)  # the evaluation took 581 s
+    run.tick(1100.0)
+    assert run.begun == []
+    run.tick(70.0)
+    assert run.begun == [Cause.STEPS_STALLED]
+
+
+def test_after_the_first_step_it_is_not_known_how_long_one_takes() -> None:
+    run = Run(tracker())
+    heard = StepReport(1)
+    assert run.tracker.heartbeat("", heard, pid=7, process=1, user="alice", steps=1, at=NOW)
+    run.tick(LONGEST_SECONDS - 1.0)  # a second compilation
+    assert run.begun == []
+    run.tick(2.0)
+    assert run.begun == [Cause.STEPS_STALLED]
 
 
 def test_slow_steps_may_take_their_time() -> None:

@@ -77,7 +77,7 @@ def waiting_for_others(facts: Facts) -> Proposal | None:
 def hung(facts: Facts) -> Proposal | None:
     """The runtime takes connections and does not answer."""
     port = facts.hung_port
-    if port is None:
+    if port is None or facts.holder_steps:
         return None
     limits = facts.limits
     first, memory, symptom = reason.hung(facts), reason.memory(facts), reason.symptom(facts)
@@ -108,11 +108,15 @@ def hung(facts: Facts) -> Proposal | None:
 
 
 def stepping(facts: Facts) -> Proposal | None:
-    """The job reports steps, and no runtime metrics show what the chips do."""
+    """The job reports steps, and no runtime metrics show what the chips do.
+
+    A holder that sends heartbeats is not stuck, however little the processor has to do. Steps in an output may be
+    anybody's: they are believed where nothing speaks against it.
+    """
     loop = facts.stepping
-    if loop is None or facts.chips or not facts.has_program or facts.cpu is Cpu.IDLE:
+    if loop is None or facts.chips or not facts.has_program:
         return None
-    if find_trusted_evidence(facts) is not None:
+    if not facts.holder_steps and (facts.cpu is Cpu.IDLE or find_trusted_evidence(facts) is not None):
         return None
     reasons = reason.present(reason.steps(facts, loop), reason.holders(facts) if facts.holders else None)
     summary = f"The job reports that its steps go on (step {loop.step}); no runtime metrics show more."
@@ -165,14 +169,14 @@ def held(facts: Facts) -> Proposal | None:
     """A process holds the TPU, and no runtime metrics show what it does."""
     if not facts.holders:
         return None
-    launch = facts.launch
-    up = launch is not None and facts.is_up(launch)
+    launch, stalled = facts.launch, facts.stalled_loop is not None
+    up = facts.holder_loop is not None or (launch is not None and facts.is_up(launch))  # what has stepped has come up
     if not up and facts.quiet_seconds is not None and facts.quiet_seconds < facts.limits.compile_grace_seconds:
         summary = f"A program took the TPU {length(facts.quiet_seconds)} ago and is coming up."
         return Proposal(Verdict.STARTING, Confidence.MEDIUM, Action.WAIT, summary, _held(facts))
     if facts.cpu is Cpu.BUSY:
         return _works_unseen(facts)
-    if up:
+    if up and not stalled:
         return _up_unseen(facts)
     if facts.holders_source is Source.PROCESS and facts.host is not None and not facts.host.unseen:
         summary = (
@@ -230,17 +234,21 @@ def _works_unseen(facts: Facts) -> Proposal:
 def _up_unseen(facts: Facts) -> Proposal:
     if not facts.lacks_metrics:
         summary = "A program came up and holds the TPU; without runtime metrics nothing shows whether it works."
-        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, _held(facts))
+        loop = facts.holder_loop
+        reasons = reason.present(*_held(facts), reason.steps(facts, loop) if loop is not None else None)
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
     summary = "A program came up and holds the TPU; this TPU serves no runtime metrics that would show more."
     return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.NONE, summary, _held(facts))
 
 
 def _stuck(facts: Facts, found: StuckEvidence | None) -> Proposal:
     """A program holds the TPU, rests, and has not come up. That it should is known only by a sign."""
-    left = found is not None and found.ended
+    left, has_stepped = found is not None and found.ended, facts.holder_loop is not None
     summary = (
         f"A program has held the TPU for {length(facts.quiet_seconds or 0.0)} without coming up, and does not work."
     )
+    if has_stepped:
+        summary = "The training loop of the program that holds the TPU stands still, and its process does not work."
     if left:
         summary = "A program has ended and left a process behind that holds the TPU and does not work."
     if found is None:
@@ -250,7 +258,7 @@ def _stuck(facts: Facts, found: StuckEvidence | None) -> Proposal:
         )
     steps = (RemedyStep.END_HOLDER, RemedyStep.LOCK_FILE if left else RemedyStep.UNBUFFER)
     reasons = reason.present(reason.holders(facts), found.reason)
-    if facts.runtime_absent and facts.serves_metrics:  # a program on this TPU would serve metrics by now
+    if facts.runtime_absent and facts.serves_metrics and not has_stepped:  # one that comes up would serve metrics
         reasons = (reasons[0], reason.no_metrics(facts), *reasons[1:])
         return Proposal(Verdict.JOB_STUCK, Confidence.MEDIUM, Action.END_HOLDER, summary, reasons, steps, found.pids)
     return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, steps, found.pids)
