@@ -511,7 +511,7 @@ class Facts:
 
     @property
     def holder_steps(self) -> bool:
-        """Whether a holder of the TPU has just made a step, by the heartbeat that the kernel names it as the sender of."""
+        """Whether a holder of the TPU has just made a step, by a heartbeat whose sender the kernel names."""
         return self.stepping is not None and self.stepping.source is ProgressSource.HEARTBEAT
 
     @cached_property
