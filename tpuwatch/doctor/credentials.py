@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import json
+import re
+import shlex
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +19,8 @@ from tpuwatch.doctor.environment import cut, expand_home, once
 from tpuwatch.model import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tpuwatch.doctor.environment import Environment
 
 VARIABLE: Final = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -30,6 +34,7 @@ _KINDS: Final = {
     "impersonated_service_account",
     "gdch_service_account",
 }
+_IMPERSONATED: Final = re.compile(r"/serviceAccounts/([^/:]+@[^/:]+):generateAccessToken")
 _SIGN_IN: Final = "`gcloud auth application-default login`"
 
 
@@ -78,14 +83,31 @@ def _from_file(environment: Environment, path: str, fix: str) -> FoundCredential
     problem, certain = load(str(environment.path(path)))
     if not problem:
         return FoundCredentials(shown, account)
-    renew = (
-        _SIGN_IN
-        if kind == "authorized_user"
-        else "Set the clock right, or make a new key: "
-        f"`gcloud iam service-accounts keys create KEY.json --iam-account={account or 'ACCOUNT'}`"
-    )
     return FoundCredentials(
-        shown, account, problem=f"{shown} is refused: {cut(problem, 200)}", fix=renew, certain=certain
+        shown,
+        account,
+        problem=f"{shown} is refused: {cut(problem, 200)}",
+        fix=_renewal(kind, account, document),
+        certain=certain,
+    )
+
+
+def _renewal(kind: str, account: str, document: Mapping[str, Any]) -> str:
+    """What gives credentials of that kind that are not refused."""
+    if kind == "authorized_user":
+        return _SIGN_IN
+    if kind == "impersonated_service_account":  # its source's account lacks the right, and no key would give it
+        found = _IMPERSONATED.search(str(document.get("service_account_impersonation_url") or ""))
+        target = cut(found[1]) if found else "ACCOUNT"
+        return (
+            f"Let the account of its source_credentials make tokens for {target}: `gcloud iam service-accounts "
+            f"add-iam-policy-binding {shlex.quote(target)} --member=MEMBER "
+            "--role=roles/iam.serviceAccountTokenCreator`, where MEMBER is that account, as user:NAME or "
+            "serviceAccount:NAME; `gcloud auth list` shows it. Or sign in without impersonation: " + _SIGN_IN
+        )
+    return (
+        "Set the clock right, or make a new key: "
+        f"`gcloud iam service-accounts keys create KEY.json --iam-account={account or 'ACCOUNT'}`"
     )
 
 

@@ -37,7 +37,7 @@ def find_stuck_evidence(facts: Facts) -> StuckEvidence | None:
     if facts.awaits_input:
         return None  # a cell or a request that failed is over: the program waits for the next one
     held = {holder.pid for holder in facts.main_holders}
-    if (event := _newest_fault(facts)) is not None:
+    if (event := newest_fault(facts)) is not None:
         return StuckEvidence(tuple(held & {event.pid or 0}), reason.event(facts, event))
     if (loop := facts.stalled_loop) is not None:
         return StuckEvidence(tuple(held & {loop.pid or 0}), reason.steps(facts, loop))
@@ -60,10 +60,10 @@ def find_trusted_evidence(facts: Facts) -> StuckEvidence | None:
     return None
 
 
-def _newest_fault(facts: Facts) -> Event | None:
-    """Return the newest fault of the program that holds the TPU, if the chips have run nothing since."""
-    faults = (one for one in facts.events if one.cause in _FAULTS)
-    return next((one for one in faults if facts.is_of_program(one) and facts.is_since_idle(one.when)), None)
+def newest_fault(facts: Facts) -> Event | None:
+    """Return the newest fault of the program that holds the TPU, if the chips are not known to have run since."""
+    faults = (one for one in facts.events if one.cause in _FAULTS and facts.is_of_program(one))
+    return next((one for one in faults if facts.lacks_metrics or facts.is_since_idle(one.when)), None)
 
 
 def _launch_that_left_holders(facts: Facts) -> Launch | None:

@@ -82,6 +82,16 @@ def test_a_file_that_holds_no_credentials(place: Place, text: str | None, said: 
     assert fix in line
 
 
+def test_impersonation_that_is_refused_needs_a_right_and_no_key(place: Place) -> None:
+    url = "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/tpu@lab.example:generateAccessToken"
+    place.write(FILE, json.dumps({"type": "impersonated_service_account", "service_account_impersonation_url": url}))
+    denied = "Permission 'iam.serviceAccounts.getAccessToken' denied on resource"
+    (line,) = checked(place, {VARIABLE: FILE}, check_credentials=lambda _: (denied, True))
+    assert "add-iam-policy-binding tpu@lab.example" in line
+    assert "roles/iam.serviceAccountTokenCreator" in line
+    assert "clock" not in line
+
+
 def test_a_file_that_is_refused_and_one_that_is_not(place: Place) -> None:
     place.write(FILE, '{"type": "service_account", "client_email": "me@lab"}')
     (line,) = checked(place, {VARIABLE: FILE}, check_credentials=lambda _: ("invalid_grant", True))

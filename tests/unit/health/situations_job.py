@@ -298,6 +298,18 @@ SITUATIONS = (
         missing=("serves no runtime metrics",),
     ),
     Situation(
+        "v3: a program that came up, reported that a core had halted, and rests since",
+        of_type(
+            own(host=host(holder(0.0)), logs=logs(launch(), event(Cause.CORE_HALTED, 20 * MINUTE), alive=(PID,))),
+            "v3-8",
+        ),
+        "job_stuck manual low",
+        contradictions=("a program has held the TPU",),
+        words=("core_halted",),
+        missing=("serves no runtime metrics",),
+        remedy=(f"kill {PID}",),
+    ),
+    Situation(
         "v3: a holder in no log, resting",
         of_type(BUFFERED, "v3-8"),
         "unknown wait",

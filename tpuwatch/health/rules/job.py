@@ -13,7 +13,7 @@ from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
 from tpuwatch.health.proposal import Proposal, node_action, suspect
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
-from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence
+from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence, newest_fault
 from tpuwatch.model import Action, Confidence, Source, Verdict
 
 if TYPE_CHECKING:
@@ -237,6 +237,11 @@ def _up_unseen(facts: Facts) -> Proposal:
         loop = facts.holder_loop
         reasons = reason.present(*_held(facts), reason.steps(facts, loop) if loop is not None else None)
         return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.WAIT, summary, reasons)
+    if facts.cpu is Cpu.IDLE and (event := newest_fault(facts)) is not None:
+        summary = f"A program came up; since then its log reports {event.cause.value}, and it does not work."
+        reasons = reason.present(*_held(facts), reason.event(facts, event))
+        pids = tuple(pid for pid in facts.program_pids if pid == event.pid)
+        return Proposal(Verdict.JOB_STUCK, Confidence.LOW, Action.MANUAL, summary, reasons, _END_OR_LOG, pids)
     summary = "A program came up and holds the TPU; this TPU serves no runtime metrics that would show more."
     return Proposal(Verdict.HEALTHY, Confidence.LOW, Action.NONE, summary, _held(facts))
 
