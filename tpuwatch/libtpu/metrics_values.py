@@ -41,8 +41,9 @@ def readings(metric: Any) -> Readings:
 
 
 def total(metric: Any) -> int | None:
-    """The sum over all cores; None where no entry makes sense."""
-    values = [value for entry in metric.metrics[:_MAX_ENTRIES] if (value := _number(entry)) is not None]
+    """The sum over all TensorCores; None where no entry of one makes sense. What waits for a SparseCore is not in it."""
+    entries = filter(_is_tensorcore, metric.metrics[:_MAX_ENTRIES])
+    values = [value for entry in entries if (value := _number(entry)) is not None]
     return int(sum(values)) if values else None
 
 
@@ -79,6 +80,15 @@ def _number(entry: Any) -> float | None:
         return None
     value: float = getattr(measure, field)
     return value if math.isfinite(value) and 0 <= value <= _MAX_VALUE else None
+
+
+def _is_tensorcore(entry: Any) -> bool:
+    """Whether an entry is of a TensorCore, as one is that names no type of core."""
+    if not entry.HasField("attribute") or entry.attribute.value.WhichOneof("attr") != "kvlist_attr":
+        return True
+    pairs = entry.attribute.value.kvlist_attr.attributes[:_MAX_ENTRIES]
+    kinds = [pair.value.string_attr.lower() for pair in pairs if pair.key == "core_type"]
+    return all(kind in ("", "tc") or "tensor" in kind for kind in kinds)
 
 
 def _ordinal(entry: Any, position: int) -> int | None:

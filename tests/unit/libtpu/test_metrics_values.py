@@ -101,7 +101,10 @@ def test_a_counter_is_as_good_as_a_gauge_and_a_distribution_is_no_number() -> No
 
 def test_the_queue_is_the_sum_over_cores_and_unknown_without_any() -> None:
     core = in_list(device_ordinal={"string_attr": "0"}, core_type={"string_attr": "tc"})
+    sparse = in_list(device_ordinal={"string_attr": "0"}, core_type={"string_attr": "SPARSE_CORE"})
     assert total(metric(entry(core, {"as_int": 2}), entry(core, {"as_int": 3}))) == 5
+    assert total(metric(entry(core, {"as_int": 2}), entry(sparse, {"as_int": 3}))) == 2
+    assert total(metric(entry(sparse, {"as_int": 3}))) is None
     assert total(metric()) is None
     assert total(metric(entry(core, {"as_string": "many"}))) is None
 
