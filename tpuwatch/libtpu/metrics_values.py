@@ -41,7 +41,7 @@ def readings(metric: Any) -> Readings:
 
 
 def total(metric: Any) -> int | None:
-    """The sum over all TensorCores; None where no entry of one makes sense. What waits for a SparseCore is not in it."""
+    """The sum over all TensorCores; None where no entry of one makes sense. What waits for a SparseCore is left out."""
     entries = filter(_is_tensorcore, metric.metrics[:_MAX_ENTRIES])
     values = [value for entry in entries if (value := _number(entry)) is not None]
     return int(sum(values)) if values else None
