@@ -182,7 +182,7 @@ def test_an_action_that_is_off_is_reported_and_not_done(scene: Scene, action: st
     with Job(scene.here, "SIGUSR1") as job:
         scene.begin(action, {"mode": mode, **ways, **on})
         later(daemon, lambda: (action, "blocked", reason) in daemon.audited(), "the decision")
-        wait_for(lambda: daemon.metric("tpuwatch_restart_person_needed") == 1, "the alert")
+        wait_for(lambda: set(daemon.series("tpuwatch_restart_person_needed").values()) == {1.0}, "the alert")
         # More than once where the clock's jumps had it decided again.
         assert daemon.counted(f'tpuwatch_restarts_blocked_total{{reason="{reason}"}}') >= 1
         assert f"but {'mode' if mode == 'observe' else action} under [restart] is" in daemon.said()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -14,6 +14,19 @@ from tests.proof.monitoring.stack import Stack
 
 _TRIES: Final = 5
 DOCUMENTS: Final = ("status", "events", "findings", "launches", "nodes", "restarts", "targets", "tune")
+
+QUICK: Final = (
+    "status.80",
+    "status.160",
+    "status",
+    "status-v",
+    "top",
+    "nodes",
+    "page",
+    "metrics",
+    "api.status",
+    "api.nodes",
+)
 
 # A new view is one line here, and is then read and checked at each stage.
 COMMANDS: Final[dict[str, Callable[[Machine], Shown]]] = {
@@ -44,18 +57,25 @@ def libtpu_logs(machine: Machine) -> list[str]:
     return sorted(map(str, (machine.simulator / "tpu_logs").glob("*.log.INFO.*"))) or ["-"]
 
 
-def look(machine: Machine, stack: Stack) -> dict[str, Shown]:
-    """All views of one moment, by name: where the daemon has come to think otherwise meanwhile, they are read again."""
+def look(
+    machine: Machine, stack: Stack, names: Iterable[str] = tuple(COMMANDS), again: Callable[[], None] = lambda: None
+) -> dict[str, Shown]:
+    """These views of one moment, by name: where the daemon has come to think otherwise meanwhile, they are read again.
+
+    `again`: called before that.
+    """
+    views = {name: COMMANDS[name] for name in names}
     for _ in range(_TRIES):
-        before = _known(machine)
+        before = known(machine)
         with ThreadPoolExecutor(2) as pool:
-            shown = dict(zip(COMMANDS, pool.map(lambda view: view(machine), COMMANDS.values()), strict=True))
-        if _known(machine) == before:
+            shown = dict(zip(views, pool.map(lambda view: view(machine), views.values()), strict=True))
+        if known(machine) == before:
             return {**shown, "alerts": Shown(json.dumps(stack.alerts(), indent=1), 0)}
+        again()
     raise AssertionError(f"{_TRIES} times the daemon thought otherwise at the end of a look than at its beginning")
 
 
-def _known(machine: Machine) -> tuple[object, ...]:
+def known(machine: Machine) -> tuple[object, ...]:
     """What the daemon thinks now."""
     status, nodes = machine.api("status"), machine.api("nodes")["nodes"]
     return status["headline"], [(one["node"], one["verdict"]) for one in nodes]

@@ -17,7 +17,7 @@ import tpuwatch.google
 from tpuwatch.core.loop import LoopGroup
 from tpuwatch.daemon.node_services import NodeServices
 from tpuwatch.model.signals import Answer, Logs
-from tpuwatch.signals import host, monitoring, notices, runtime
+from tpuwatch.signals import monitoring, notices, runtime
 
 if TYPE_CHECKING:
     import random
@@ -139,7 +139,6 @@ class Driven(LoopGroup):
 
     def _replace_sources(self, patch: pytest.MonkeyPatch) -> None:
         """The sources ask about this machine, with deadlines that can be changed."""
-        patch.setattr(host, "HostSignal", functools.partial(host.HostSignal, root=self._machine.root))
         patch.setattr(notices, "NoticesSignal", functools.partial(notices.NoticesSignal, wait_seconds=0.0))
         patch.setattr(tpuwatch.google, "MetadataClient", self._limiting("metadata", tpuwatch.google.MetadataClient))
         patch.setattr(runtime, "RuntimeSignal", self._limiting("runtime", runtime.RuntimeSignal))

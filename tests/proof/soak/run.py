@@ -147,8 +147,10 @@ class Soak:
                 self._suffer(number, trouble)
 
     def _begin(self) -> Driven:
+        machine = self._stage.machine
         config = Config.model_validate(
             {
+                "host": {"root": str(machine.root)},
                 "cloud": {
                     "project": PROJECT,
                     "zone": ZONE,
@@ -162,7 +164,6 @@ class Soak:
                 "logs": {"compile_grace_seconds": GRACE_SECONDS},
             }
         )
-        machine = self._stage.machine
         node = Driven(
             config,
             machine=machine,

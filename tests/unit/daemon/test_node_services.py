@@ -252,7 +252,9 @@ def test_kubernetes_is_asked_in_a_pod_and_its_notices_are_events_and_metrics(
         server.nodes["gke-tpu-1"] = kubernetes_node(taints=[{"key": TERMINATION, "effect": "NoSchedule"}])
         for name, value in server.environ.items():
             monkeypatch.setenv(name, value)
-        watch = watching.start(kubernetes={"service_account": str(server.account), "poll_seconds": 1.0})
+        watch = watching.start(  # another machine than this one has no variables of a pod
+            host={"root": "/"}, kubernetes={"service_account": str(server.account), "poll_seconds": 1.0}
+        )
         wait_for(lambda: watching.events, "the event")
         assert [(event.cause, event.file) for event in watching.events] == [(Cause.MAINTENANCE, "Kubernetes")]
         assert watching.up()["kubernetes"] == 1

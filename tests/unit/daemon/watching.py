@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.events import Event
 from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import Verdict
-from tpuwatch.signals import host
 from tpuwatch.store import EventStore
 
 BLACK_HOLE = {"black_hole": True}
@@ -41,8 +39,9 @@ class AheadClock(SystemClock):
 class Watching:
     """Makes node sides on one store and one set of metrics, as the daemon does, and keeps what they hand on."""
 
-    def __init__(self, site: Site, directory: Path) -> None:
+    def __init__(self, site: Site, machine: Machine, directory: Path) -> None:
         self.site = site
+        self.machine = machine
         self.directory = directory
         self.clock = AheadClock()
         self.store = EventStore.open(directory, self.clock)
@@ -54,7 +53,12 @@ class Watching:
     def new(self, **changes: dict[str, Any]) -> NodeServices:
         """One by the site's configuration with these changes, not started."""
         watch = NodeServices(
-            Config.model_validate({"state": {"dir": str(self.directory)}, **self.site.tables(**changes)}),
+            Config.model_validate(
+                {
+                    "state": {"dir": str(self.directory)},
+                    **self.site.tables(**{"host": {"root": str(self.machine.root)}, **changes}),
+                }
+            ),
             store=self.store,
             metrics=self.metrics,
             clock=self.clock,
@@ -115,8 +119,7 @@ def watched(directory: Path) -> Iterator[Watching]:
         for name, value in site.simulator.environment().items():
             patch.setenv(name, value)
         machine = Machine(directory / "machine")
-        patch.setattr(host, "HostSignal", functools.partial(host.HostSignal, root=machine.root))
-        watching = Watching(site, directory / "state")
+        watching = Watching(site, machine, directory / "state")
         try:
             yield watching
         finally:
