@@ -57,25 +57,19 @@ def libtpu_logs(machine: Machine) -> list[str]:
     return sorted(map(str, (machine.simulator / "tpu_logs").glob("*.log.INFO.*"))) or ["-"]
 
 
-def look(
-    machine: Machine, stack: Stack, names: Iterable[str] = tuple(COMMANDS), again: Callable[[], None] = lambda: None
-) -> dict[str, Shown]:
-    """These views of one moment, by name: where the daemon has come to think otherwise meanwhile, they are read again.
-
-    `again`: called before that.
-    """
+def look(machine: Machine, stack: Stack, names: Iterable[str] = tuple(COMMANDS)) -> dict[str, Shown]:
+    """These views of one moment, by name: where the daemon has come to think otherwise meanwhile, they are read again."""
     views = {name: COMMANDS[name] for name in names}
     for _ in range(_TRIES):
-        before = known(machine)
+        before = _known(machine)
         with ThreadPoolExecutor(2) as pool:
             shown = dict(zip(views, pool.map(lambda view: view(machine), views.values()), strict=True))
-        if known(machine) == before:
+        if _known(machine) == before:
             return {**shown, "alerts": Shown(json.dumps(stack.alerts(), indent=1), 0)}
-        again()
     raise AssertionError(f"{_TRIES} times the daemon thought otherwise at the end of a look than at its beginning")
 
 
-def known(machine: Machine) -> tuple[object, ...]:
+def _known(machine: Machine) -> tuple[object, ...]:
     """What the daemon thinks now."""
     status, nodes = machine.api("status"), machine.api("nodes")["nodes"]
     return status["headline"], [(one["node"], one["verdict"]) for one in nodes]
