@@ -58,7 +58,7 @@ def libtpu_logs(machine: Machine) -> list[str]:
 
 
 def look(machine: Machine, stack: Stack, names: Iterable[str] = tuple(COMMANDS)) -> dict[str, Shown]:
-    """These views of one moment, by name: where the daemon has come to think otherwise meanwhile, they are read again."""
+    """These views of one moment, by name: where the daemon thinks otherwise at the end, they are read again."""
     views = {name: COMMANDS[name] for name in names}
     for _ in range(_TRIES):
         before = _known(machine)
