@@ -63,6 +63,7 @@ E = TypeVar("E", bound=Enum)
 PATH: Final = "/api/v1/status"
 MAX_REPLY_BYTES: Final = 1 << 20  # with the head
 _HEADERS: Final = {"Accept": "application/json", "User-Agent": f"tpuwatch/{__version__}", "Connection": "close"}
+_LISTS: Final = 2  # that may lack a node before its peer is forgotten
 _MAX_NAME: Final = 64
 _MAX_REASONS: Final = 50
 _MAX_SUMMARY: Final = 500
@@ -95,7 +96,8 @@ class PeersSignal:
     def follow(self, nodes: Mapping[str, Answer[CloudNode]], own: str) -> bool:
         """Update the peers from the cloud's answers by label. Returns whether there is a new one to ask.
 
-        Earlier answers of a node that is not up, or was created again, no longer count.
+        Earlier answers of a node that is not up, or was created again, no longer count. One that a list lacks is
+        forgotten when further lists lack it too: a list may lose a node once.
         """
         with self._lock:
             before, self._known = self._known, {}
@@ -107,8 +109,13 @@ class PeersSignal:
                 if peer is None or peer.node.created != node.created:
                     pacing = Pacing(self._peers.poll_seconds, clock=self._clock, rng=self._rng)
                     peer = _Peer(label, pacing, self._clock, self._access)
-                peer.node, peer.url = node, self._url(node, own)
+                peer.node, peer.url, peer.missed = node, self._url(node, own), 0
                 self._known[label] = peer
+            for label, peer in before.items():
+                missed = nodes.get(label)
+                if (missed is None or missed.problem is Problem.GONE) and label != own and peer.missed < _LISTS:
+                    peer.missed += 1
+                    self._known[label] = peer
             return bool(self._known.keys() - before.keys())
 
     def ask(self) -> Answer[tuple[Peer, ...]]:
@@ -193,6 +200,7 @@ class _Peer:
 
     node: CloudNode
     url: str
+    missed: int  # lists without the node, one after the other
 
     def __init__(self, label: str, pacing: Pacing, clock: Clock, access: PeerAccess) -> None:
         self.label = label

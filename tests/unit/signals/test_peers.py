@@ -106,7 +106,8 @@ def test_a_name_without_a_zone_is_of_the_zone_of_this_machine(make: Any, own: st
 def test_an_ipv6_address_stands_in_brackets_and_without_any_nothing_is_asked(make: Any) -> None:
     fleet = make(2)
     fleet.nodes = {"a": node(1, addresses=("fd00::7",)), "b": node(2, addresses=())}
-    fleet.follow()
+    for _ in range(3):
+        fleet.follow()
     fleet.ask()
     assert fleet.asked == ["http://[fd00::7]:9478"]
     assert fleet.answer("b").problem is Problem.UNREACHABLE
@@ -242,6 +243,23 @@ def test_a_node_of_the_same_name_that_was_created_again_is_another(make: Any) ->
     fleet.follow()
     fleet.ask()
     assert fleet.answer().value is None
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["not listed", "called gone"])
+def test_a_node_that_a_list_lacks_once_is_not_forgotten(make: Any, shown: bool) -> None:
+    fleet = make()
+    fleet.ask()
+    known = fleet.nodes.pop("train-1")
+    lost = {"train-1": Answer(known, NOW, Problem.GONE, "It is not listed.", NOW)} if shown else {}
+    for _ in range(2):
+        fleet.signal.follow(lost, "")
+        fleet.ask()
+        assert fleet.peer().verdict is not None
+    fleet.signal.follow(lost, "")
+    fleet.ask()
+    assert "train-1" not in fleet.signal.answers
+    fleet.nodes["train-1"] = known
+    assert fleet.follow()
 
 
 def test_health_and_an_unknown_state_are_no_boot(make: Any) -> None:
