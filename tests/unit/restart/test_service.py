@@ -182,7 +182,7 @@ def test_what_concerns_all_nodes_is_one_call_and_few_lines(side: Side, caplog: p
 def test_a_breaker_is_opened_once_and_nothing_is_done_then(side: Side) -> None:
     for node in ("a", "b", "c"):
         side.ledger.put(
-            replace(record(requested=NOW - 900, entered=NOW - 800, phase=Phase.FAILED), target=target(node))
+            replace(record(requested=NOW - 900, entered=NOW - 800, phase=Phase.FAILED, stops=1), target=target(node))
         )
     watch = side.watch(breaker_failures=3)
     for _ in range(4):

@@ -197,8 +197,8 @@ def trips(view: LedgerView, settings: PolicySettings, now: float) -> str:
 
 
 def _failed(one: Attempt) -> bool:
-    """Whether a restart made nothing better. One that only called an operator is no failure."""
-    return one.phase is Phase.FAILED or (one.phase is Phase.NEEDS_OPERATOR and one.stops > 0)
+    """Whether a restart made nothing better. One that was refused, or only called an operator, has shown nothing."""
+    return one.phase in (Phase.FAILED, Phase.NEEDS_OPERATOR) and one.stops > 0
 
 
 def _destructive(record: RestartRecord | None) -> list[Attempt]:
@@ -245,7 +245,8 @@ def breaker_hold(view: LedgerView, settings: PolicySettings, now: float) -> Hold
 
 
 def _same_cause(past: list[Attempt], cause: str, settings: PolicySettings, now: float) -> Hold | None:
-    past = [one for one in past if one.phase is not Phase.NOT_VERIFIED]  # whether it helped is not known
+    # Whether one helped is not known where that is not verified, or where it was refused.
+    past = [one for one in past if one.phase is not Phase.NOT_VERIFIED and (one.phase is not Phase.FAILED or one.stops)]
     if not past or past[0].cause != cause:
         return None
     until = past[0].ended + settings.same_cause_seconds

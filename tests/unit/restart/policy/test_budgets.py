@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.restart.policy_scenes import ALL_ON, HOUR, MINUTE, NOW, TARGET, attempt, ledger_view, record
-from tpuwatch.model.restart import Attempt, Breaker, Claim, Fleet, Phase, RestartRecord, Target
+from tpuwatch.model.restart import Attempt, Blocked, Breaker, Claim, Fleet, Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.policy.budgets import LedgerView
@@ -199,12 +199,25 @@ def test_claims_are_kept_no_longer_than_they_count() -> None:
 
 
 def test_one_is_in_the_singular() -> None:
-    one = ledger_view(record(Phase.FAILED, entered=NOW - 10 * HOUR))
+    one = ledger_view(record(Phase.FAILED, entered=NOW - 10 * HOUR, stops=1))
     assert budgets.trips(one, replace(ALL_ON, breaker_failures=1), NOW).startswith("1 restart has failed within")
     done = ledger_view(record(Phase.DONE, entered=NOW - 10 * HOUR))
     hold = budgets.hold(done, TARGET, Action.RESTART_NODE, "job_stuck", 1, replace(ALL_ON, node_max=1), NOW)
     assert hold is not None
     assert hold.sentence == "the node has used 1 of its 1 restart within 24 h"
+
+
+def test_a_restart_that_was_refused_has_shown_nothing() -> None:
+    """It counts in the budgets; but it is no failure, and the fault is not back after it."""
+    refused = record(Phase.FAILED, attempt(2 * HOUR, phase=Phase.FAILED, stops=0, cause="job_stuck"))
+    carried_out = record(Phase.FAILED, attempt(2 * HOUR, phase=Phase.FAILED, cause="job_stuck"))
+    once = replace(ALL_ON, breaker_failures=1, backoff_seconds=0.0, cooldown_seconds=0.0)
+    for past, counts in ((refused, False), (carried_out, True)):
+        view = ledger_view(past)
+        assert bool(budgets.trips(view, once, NOW)) == counts
+        hold = budgets.hold(view, TARGET, Action.RESTART_NODE, "job_stuck", 100, replace(once, breaker_failures=9), NOW)
+        assert (hold is not None and hold.blocked is Blocked.SAME_CAUSE) == counts, hold
+        assert budgets.use(view, TARGET, 100, ALL_ON, NOW).node == 1
 
 
 def test_a_breaker_is_opened_once_and_closed_by_a_name() -> None:
@@ -219,7 +232,7 @@ def test_a_breaker_is_opened_once_and_closed_by_a_name() -> None:
 @pytest.mark.parametrize(("ahead", "counts"), [(-60.0, False), (100.0, False), (3600.0, True)])
 def test_a_breaker_is_closed_by_a_clock_behind_of_those_whose_restarts_failed(ahead: float, counts: bool) -> None:
     failed = [
-        record(Phase.FAILED, target=replace(TARGET, node=f"n-{number}"), entered=NOW + ahead + number)
+        record(Phase.FAILED, target=replace(TARGET, node=f"n-{number}"), entered=NOW + ahead + number, stops=1)
         for number in range(3)
     ]
     before = ledger_view(*failed)
