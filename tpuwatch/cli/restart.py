@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--force-action",
         choices=_FORCED,
         metavar="ACTION",
-        help=f"do this even to the node that this machine belongs to: {' or '.join(_FORCED)}",
+        help=f"do this ({' or '.join(_FORCED)}) even if this machine belongs to the node, or a reset restarts other "
+        "nodes that are not known to be bad",
     )
     parser.add_argument(
         "--probe",

@@ -297,6 +297,7 @@ class Daemon:
             clock=self._clock,
             watching_since=self._started,
             progress=self._progress,
+            ask_peer=lambda label: self._node.signals.ask_peer(label),
         )
 
     def _new_tune(self, config: Config) -> TuneService:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Use,
     )
     from tpuwatch.model.signals import (
+        BAD_HEALTH,
         HERE,
         OFF,
         WELL_HEALTH,
@@ -213,6 +214,7 @@ else:
                 "Signal",
                 "Snapshot",
                 "Symptom",
+                "BAD_HEALTH",
                 "WELL_HEALTH",
             ],
             "status": [

@@ -26,6 +26,8 @@ T = TypeVar("T")
 
 WELL_HEALTH: Final = frozenset({"", "HEALTHY", "HEALTH_UNSPECIFIED"})  # the API has nothing against the node
 
+BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})  # it calls it ill
+
 
 class Signal(str, Enum):
     """What is reported of a node, by its source."""
@@ -170,6 +172,16 @@ class CloudNode:
     def well(self) -> bool:
         """Whether the cloud has nothing to say against it."""
         return self.state == "READY" and self.health in WELL_HEALTH
+
+    @property
+    def said(self) -> str:
+        """What the cloud says of it, in words."""
+        return f"{self.state}, {self.health}" if self.health else self.state
+
+    @property
+    def ill(self) -> bool:
+        """Whether the cloud calls it ill: it is up, and its health is bad."""
+        return self.state == "READY" and self.health in BAD_HEALTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,6 +356,8 @@ class Snapshot:
 
     identity: Identity = field(default_factory=Identity)
     cloud: Mapping[str, Answer[CloudNode]] = field(default_factory=dict)  # by label; the own node's is `own`
+    # Listed and not watched, of the queued resources of watched nodes.
+    beside: tuple[CloudNode, ...] = ()
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
     runtime: Answer[Runtime] = field(default_factory=Answer)
     host: Answer[Host] = field(default_factory=Answer)

@@ -5,7 +5,6 @@ For a node that needs nothing this only compares its verdict with the previous o
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -93,15 +92,17 @@ class Candidates:
             return [], has_new
         placed = [one for one in nodes if target_of(one) is not None]  # a machine of no node is none of them
         bad_counts = self._recent_peaks.apply(count_bad((one.zone, one.judgement, one.cloud) for one in placed), now)
-        spared = Counter(place for one in nodes if _is_spared(one) and (place := _queue(one)) is not None)
-        return [self._candidate(memory, snapshot, bad_counts, spared, now) for memory in calling], has_new
+        return [
+            self._candidate(memory, snapshot, bad_counts, spared_beside(memory.judged, nodes, snapshot.beside), now)
+            for memory in calling
+        ], has_new
 
     def _candidate(
         self,
         memory: _Memory,
         snapshot: Snapshot,
         bad_counts: dict[str, BadCounts],
-        spared: Counter[tuple[str, str, str]],
+        spared: tuple[str, ...],
         now: float,
     ) -> Candidate:
         judged = memory.judged
@@ -119,7 +120,7 @@ class Candidates:
             own=own,
             up_since=self._up_since(memory, snapshot),
             bad_counts=bad_counts.get(judged.zone, BadCounts()),
-            spared=spared[queue] - _is_spared(judged) if (queue := _queue(judged)) is not None else 0,
+            spared=spared,
             ledger=None,
             watching_since=self._watching_since,
         )
@@ -160,16 +161,48 @@ def _calls(judged: JudgedNode) -> bool:
     return judged.judgement.action not in _IDLE and not judged.judgement.is_last_known
 
 
-def _queue(judged: JudgedNode) -> tuple[str, str, str] | None:
+def spared_beside(judged: JudgedNode, nodes: Sequence[JudgedNode], beside: Sequence[CloudNode]) -> tuple[str, ...]:
+    """The other nodes of its queued resource that must not be restarted along with it, each with how it is.
+
+    `beside` are nodes that are listed and not watched: of those the cloud's word alone is known.
+    """
+    if (queue := _queue(judged.cloud)) is None:
+        return ()
+    return (
+        *(f"{one.node} ({_how(one)})" for one in _watched_beside(judged, nodes) if _is_spared(one)),
+        *(f"{one.name} ({one.said})" for one in beside if _queue(one) == queue and not one.ill),
+    )
+
+
+def stuck_beside(judged: JudgedNode, nodes: Sequence[JudgedNode]) -> frozenset[str]:
+    """The other nodes of its queued resource that are stuck though the API does not call them ill."""
+    return frozenset(
+        one.node
+        for one in _watched_beside(judged, nodes)
+        if not _is_spared(one) and one.cloud is not None and not one.cloud.ill
+    )
+
+
+def _watched_beside(judged: JudgedNode, nodes: Sequence[JudgedNode]) -> list[JudgedNode]:
+    queue = _queue(judged.cloud)
+    return [one for one in nodes if queue is not None and one.label != judged.label and _queue(one.cloud) == queue]
+
+
+def _queue(node: CloudNode | None) -> tuple[str, str, str] | None:
     """The queued resource to which the node belongs, if any."""
-    name = judged.cloud.queued_resource if judged.cloud is not None else ""
-    return (judged.project, judged.zone, name) if name else None
+    return (node.project, node.zone, node.queued_resource) if node is not None and node.queued_resource else None
 
 
 def _is_spared(judged: JudgedNode) -> bool:
     """Whether it must not be restarted along with another node of its queued resource."""
     judgement = judged.judgement
     return judged.own or judgement.verdict not in STUCK or judgement.is_last_known
+
+
+def _how(judged: JudgedNode) -> str:
+    if judged.judgement.is_last_known:
+        return "not known now"
+    return f"{judged.judgement.verdict.value}{', tpuwatch runs on it' if judged.own else ''}"
 
 
 def _take(memory: _Memory, judged: JudgedNode) -> None:

@@ -26,6 +26,7 @@ from tpuwatch.google import (
     NodeConverter,
     PermissionsClient,
     RequestContext,
+    short_name,
 )
 from tpuwatch.model import Problem
 from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, Operation
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import CloudConfig
     from tpuwatch.core import Clock
-    from tpuwatch.model import Target
+    from tpuwatch.model import CloudNode, Target
 
 MAX_SECONDS: Final = 20.0  # for a look or a call: well below a lease
 _PERMISSION_SECONDS: Final = 4.0  # for the credentials, and for the answer: of MAX_SECONDS
@@ -177,7 +178,8 @@ class CloudNodeApi:
     ) -> NodeObservation:
         """The observation with the operations on the node and on its queued resource, as far as they can be listed."""
         if since is None:
-            return replace(observation, operations=None)
+            return replace(observation, operations=None, beside=None)
+        observation = self._with_beside(observation, target, deadline)
         places = {_place(target.path)}
         if observation.queued_resource:
             places.add(_place(_queued_path(target, observation.queued_resource)))
@@ -193,6 +195,28 @@ class CloudNodeApi:
         elif len(found) > MAX_OPERATIONS:
             fault = f"There are too many operations on node {target.node} to be listed."
         return replace(observation, operations=tuple(found[:MAX_OPERATIONS]), listed=not fault, fault=fault)
+
+    def _with_beside(self, observation: NodeObservation, target: Target, deadline: float) -> NodeObservation:
+        """The observation with the other nodes of the queued resource: a reset would restart them too."""
+        if observation.hosts == 1 or not observation.queued_resource:
+            return observation
+        try:
+            return replace(observation, beside=tuple(self._beside(observation, target, deadline)))
+        except ApiError as error:
+            return replace(observation, beside=None, beside_fault=str(error))
+
+    def _beside(self, observation: NodeObservation, target: Target, deadline: float) -> Iterator[CloudNode]:
+        """Raises ApiError, also for a list that may lack nodes."""
+        converter = NodeConverter(target.project, target.zone, observation.at)
+        for page in self._client.list_nodes(target.project, target.zone):
+            names = [short_name(raw.name) for raw in page.nodes]
+            if page.unreachable or not all(names) or self._clock.monotonic() >= deadline:
+                sentence = f"The Cloud TPU API has not listed all nodes of zone {target.zone}."
+                raise ApiError(ApiFault(Problem.UNREACHABLE, "OK", sentence))
+            for name, raw in zip(names, page.nodes, strict=True):
+                of_it = raw.queued_resource.rpartition("/")[2] == observation.queued_resource
+                if of_it and name != target.node:
+                    yield converter.convert(raw, name, None)
 
     def _operations(self, target: Target, deadline: float) -> Iterator[Any]:
         """All operations of the zone. Raises ApiError.

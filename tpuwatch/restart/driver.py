@@ -326,10 +326,8 @@ class Driver(LeasedDriver):
         if step.call is None:
             if step.record.open:
                 self.pause(step.again_in)
-        elif not workflow.may_call(self.record, step.call, present := self.judge_again(self.record)):
-            node = self.target.node
-            what = (step.call.value, node, present.sentence)
-            _log.info("The %s of node %s is put off, and it is looked at again: %s", *what)
+        elif not self._may_call(step.call):
+            _log.info("The %s of node %s is put off, and it is looked at again.", step.call.value, self.target.node)
         elif self.unrecorded and not workflow.may_call_unrecorded(step.call):
             raise LedgerError(self.unrecorded)
         elif self.clock.monotonic() - looked <= self.lease.seconds / 2:
@@ -343,6 +341,13 @@ class Driver(LeasedDriver):
                 "is looked at again.",
                 *(step.call.value, self.target.node, self.clock.monotonic() - looked),
             )
+
+    def _may_call(self, call: ApiCall) -> bool:
+        """Right before the call: the node may have become well while the intent was written."""
+        if call is ApiCall.START:
+            return True
+        present = self.judge_again(self.record)
+        return workflow.may_call(self.record, call, self.api.look(self.target, since=None), present)
 
     def _goes_on_unrecorded(self, record: RestartRecord) -> bool:
         return workflow.goes_on_unrecorded(self.record, record)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Holder, JudgedNode, RestartDecision, RestartRecord, Snapshot
+    from tpuwatch.model import Holder, JudgedNode, Peer, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
     from tpuwatch.restart.driver import LeasedDriver
     from tpuwatch.restart.driver_pool import DriveResult
@@ -57,11 +57,13 @@ class RestartRunner:
         clock: Clock,
         host: str,
         on_change: Callable[[], None],
+        ask_peer: Callable[[str], Peer | None],
         here: ThisMachine | None = None,
         system: System | None = None,
     ) -> None:
         """`nodes` and `snapshot` return the judged nodes and the signals' answers, to any thread. `host` is this
-        machine's name. `on_change` is called from any thread when a driver comes further.
+        machine's name. `on_change` is called from any thread when a driver comes further. `ask_peer`
+        asks the tpuwatch on the node of a label what it says now, and returns None where it cannot be asked.
 
         Raises ConfigError if [ledger] does not name the ledger.
         """
@@ -79,6 +81,7 @@ class RestartRunner:
             settings=self.settings,
             clock=clock,
             is_stopping=self.drivers.is_stopping,
+            ask_peer=ask_peer,
         )
         self._ledger = open_ledger(config, clock, wait=self.drivers.wait, counted=metrics.node.count_api_request)
         self._leases = LeaseWatch(clock, self._here.is_gone)
@@ -302,7 +305,7 @@ class RestartRunner:
             clock=self._clock,
             wait=self.drivers.wait,
             limits=phase_limits(restart),
-            judge_again=self.sight.judge_again,
+            judge_again=self.sight.confirm,
             on_progress=self.drivers.on_progress,
             lease_seconds=lease,
             here=self._here,

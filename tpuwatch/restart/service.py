@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import JudgedNode, RestartBudget, RestartDecision, RestartRecord, Snapshot
+    from tpuwatch.model import JudgedNode, Peer, RestartBudget, RestartDecision, RestartRecord, Snapshot
     from tpuwatch.restart.candidates import Candidate
     from tpuwatch.restart.ledger.owner import ThisMachine
     from tpuwatch.restart.ledger.reading import LedgerReading
@@ -67,11 +67,12 @@ class RestartService:
         clock: Clock,
         watching_since: float,
         progress: Callable[[str, float], None],
+        ask_peer: Callable[[str], Peer | None],
         here: ThisMachine | None = None,
         system: System | None = None,
     ) -> None:
         """`nodes` and `snapshot` return the judged nodes and the signals' answers; `watching_since` is when tpuwatch
-        began. `progress` is called after each turn, from the loop's thread.
+        began. `progress` is called after each turn, from the loop's thread; `ask_peer`, from any, as the runner says.
 
         Raises ConfigError if [ledger] does not name the ledger.
         """
@@ -89,6 +90,7 @@ class RestartService:
             clock=clock,
             host=host,
             on_change=self.on_verdicts,
+            ask_peer=ask_peer,
             here=here,
             system=system,
         )

@@ -58,6 +58,8 @@ class CloudSignal:
         With a `memory` it is known since when nodes have been in a state that an earlier run saw.
         """
         self.answers: Mapping[str, Answer[CloudNode]] = {}  # by label, of all watched nodes, after each ask
+        # Nodes that are listed and not watched, of the queued resources of watched ones: a reset would restart them.
+        self.beside: tuple[CloudNode, ...] = ()
         self._cloud = cloud
         self._identity = identity
         self._clock = clock
@@ -103,6 +105,7 @@ class CloudSignal:
         answers = dict(answer for zone in self._zones.values() for answer in zone.answers())
         answers.update(self._unplaced(watched))
         self.answers = answers
+        self.beside = tuple(node for zone in self._zones.values() for node in zone.beside)
         if self._memory is not None:
             self._memory.keep(node for zone in self._zones.values() for node in zone.nodes.values())
         return self._summary(watched)
@@ -193,6 +196,7 @@ class CloudZone:
         self.pacing = Pacing(interval, clock=clock, rng=rng)
         self.nodes: dict[str, CloudNode] = {}  # in the last good list, by short name: those that are watched
         self._by_text: dict[bytes, CloudNode] = {}  # the same by their text in that list
+        self.beside: tuple[CloudNode, ...] = ()  # in it, not watched, and of the queued resource of one that is
         self.listed: float | None = None  # when that was
         self.problem: Problem | None = Problem.UNCONFIGURED  # of the latest attempt
         self.detail = "It has not been asked for yet."
@@ -219,6 +223,7 @@ class CloudZone:
         converter = NodeConverter(watch.project, watch.zone, self.tried)
         seen: dict[str, CloudNode] = {}
         by_text: dict[bytes, CloudNode] = {}
+        others: list[tuple[str, Any]] = []  # not watched, and of a queued resource
         unnamed, unreachable = 0, 0
         try:
             for page in client.list_nodes(watch.project, watch.zone):
@@ -229,16 +234,31 @@ class CloudZone:
                         name = short_name(raw.name)
                         unnamed += not name
                         if not name or not watch.has(name):
+                            if raw.queued_resource:
+                                others.append((name, raw))
                             continue
                         last = self._last(name).value
                         node = converter.convert(raw, name, last or self._stored(name), looked=last is not None)
-                    seen[node.name] = by_text[text] = node
+                    by_text[text] = node
+                    twin = seen.get(node.name)
+                    if twin is None or twin.ill:  # of one that is listed twice the better word counts
+                        seen[node.name] = node
         except ApiError as error:
             self._failed(error.fault)
             return
         self.pacing.succeeded()
         self._by_text = by_text
-        self._listed(seen, client, _incomplete(watch, unnamed, unreachable))
+        incomplete = _incomplete(watch, unnamed, unreachable)
+        queues = {node.queued_resource for node in (*seen.values(), *self.nodes.values())} - {""}
+        beside = {
+            name: converter.convert(raw, name, None)
+            for name, raw in others
+            if raw.queued_resource.rpartition("/")[2] in queues
+        }
+        if incomplete:  # one that it lacks is not known to be gone
+            beside = {node.name: node for node in self.beside if not watch.has(node.name)} | beside
+        self.beside = tuple(beside.values())
+        self._listed(seen, client, incomplete)
 
     def answers(self) -> Iterator[tuple[str, Answer[CloudNode]]]:
         """Yield the answer for each watched node, by its label."""

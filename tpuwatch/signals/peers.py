@@ -130,6 +130,15 @@ class PeersSignal:
         self._replace(answers)
         return self._summary(peers, outage)
 
+    def ask_now(self, label: str) -> Peer | None:
+        """Ask one of them, due or not, beside `ask` and without a mark on its answers; None where it cannot be asked.
+
+        For any thread. Takes one timeout at most.
+        """
+        with self._lock:
+            peer = None if self._closed else self._known.get(label)
+        return peer.ask_now(self._peers.timeout_seconds) if peer is not None else None
+
     def close(self) -> None:
         """Cancel requests in progress, and make no more. May be called from any thread."""
         with self._lock:
@@ -227,7 +236,7 @@ class _Peer:
         """Ask it once."""
         self.tried_mono = self._clock.monotonic()
         try:
-            reply = self._request(seconds)
+            reply = self._request(seconds, self.dialer)
         except PeerError as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001 # an unexpected error must not end the turn of the others
@@ -241,11 +250,23 @@ class _Peer:
             self._silent_since, self._tries, self._refuses = None, 0, False
             self._update(None, "")
 
-    def _request(self, seconds: float) -> PeerReply:
+    def ask_now(self, seconds: float) -> Peer | None:
+        """What it answers now, or its silence; None where the fault may be here."""
+        try:
+            reply = self._request(seconds, Connector(self._clock))
+        except PeerError as error:
+            now = self._clock.time()
+            return Peer(now, None, now, 1, error.refused) if error.silent or error.refused else None
+        except Exception:  # noqa: BLE001 # nothing is known then
+            _log.warning("The tpuwatch of %s could not be asked.", self.label, exc_info=True)
+            return None
+        return Peer(self._clock.time(), reply.verdict, boot_id=reply.boot_id)
+
+    def _request(self, seconds: float, dialer: Connector) -> PeerReply:
         if not self.url:
             text = "The Cloud TPU API gives no address of it: give one in `addresses` under [peers]."
             raise PeerError(Problem.UNREACHABLE, text)
-        reply = ask(self.url, self.dialer, clock=self._clock, seconds=seconds, access=self._access)
+        reply = ask(self.url, dialer, clock=self._clock, seconds=seconds, access=self._access)
         if other := _mismatch(reply, self.node):
             text = f"At {self.url} {other}, not the one of {self.node.name}. Check `addresses` under [peers]."
             raise PeerError(Problem.FOREIGN, text)

@@ -116,6 +116,10 @@ class SignalsService:
         """The identity of this machine, as far as it is known."""
         return self.snapshot.identity
 
+    def ask_peer(self, label: str) -> Peer | None:
+        """What the tpuwatch on that node says now; None where it cannot be asked. For any thread."""
+        return self._peers.ask_now(label) if self._peers is not None else None
+
     def first_wait(self, *names: str) -> float:
         """Seconds left to wait for the first answers of these loops' sources; without names, of all."""
         waited = self._clock.monotonic() - self._began
@@ -322,7 +326,7 @@ class SignalsService:
     def _on_cloud(self, source: CloudSignal, answer: Answer[tuple[CloudNode, ...]]) -> None:
         if self._peers is not None and self._peers.follow(source.answers, self.snapshot.own):
             self._loops.wake("peer")
-        self._snapshots.post(api=_counted(answer), cloud=source.answers)
+        self._snapshots.post(api=_counted(answer), cloud=source.answers, beside=source.beside)
         self._snapshots.post_server_epoch(source.server_epoch)
         self._record("cloud", answer)
         self._metrics.node.set_api_breaker(bool(source.breaker_notice))

@@ -91,6 +91,7 @@ class _Fleet:
             clock=self._clock,
             watching_since=self._clock.time() - 86_400.0,
             progress=lambda *_: None,
+            ask_peer=lambda _: None,
         )
 
 

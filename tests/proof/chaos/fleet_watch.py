@@ -142,6 +142,7 @@ class Watcher:
             settings=fleet.settings,
             clock=fleet.agenda.clock,
             is_stopping=lambda: False,
+            ask_peer=lambda _: None,
         )
         self._leases = LeaseWatch(fleet.agenda.clock, self._here.is_gone)
         self._notifier = Notifier(

@@ -105,6 +105,7 @@ class Watchers:
             clock=self._job,
             watching_since=self._job.wall - 86_400.0,
             progress=lambda *_: None,
+            ask_peer=lambda _: None,
         )
 
     def _poll(self) -> None:

@@ -63,7 +63,7 @@ GOOD_STEPS = 300  # within so many the fault-free continuation must end
 
 Advance = Callable[[RestartRecord, NodeObservation, float, PhaseLimits, PresentEvidence], Step]
 Answered = Callable[[RestartRecord, ApiCall, CallAnswer, float, PhaseLimits], RestartRecord]
-MayCall = Callable[[RestartRecord, ApiCall, PresentEvidence], bool]
+MayCall = Callable[[RestartRecord, ApiCall, NodeObservation, PresentEvidence], bool]
 MayCallUnrecorded = Callable[[ApiCall], bool]
 GoesOn = Callable[[RestartRecord, RestartRecord], bool]
 
@@ -76,6 +76,7 @@ class Resumed(Protocol):
     ) -> RestartRecord: ...
 
 
+LAST_LOOK = NodeObservation(0.0, "READY")  # right before a call: what has changed since is not seen
 PRESENT = {standing: PresentEvidence(standing, "So it is.") for standing in Standing}
 
 
@@ -265,7 +266,7 @@ class Checker:
         call = actor.call
         assert call is not None
         standing, record = state.world.standing, actor.memory or state.record
-        if not self.may_call(record, call, PRESENT[standing]):
+        if not self.may_call(record, call, LAST_LOOK, PRESENT[standing]):
             yield f"puts off {call.value}", _put(state, who, actor._replace(at="held", call=None))
             return
         if actor.memory is not None and not self.may_call_unrecorded(call):

@@ -181,7 +181,9 @@ def _believes_times(record: RestartRecord, _now: float, limits: PhaseLimits, *, 
     return replace(after, not_before=record.not_before)
 
 
-def _calls_whatever_is_known(_record: RestartRecord, _call: ApiCall, _present: PresentEvidence) -> bool:
+def _calls_whatever_is_known(
+    _record: RestartRecord, _call: ApiCall, _look: NodeObservation, _present: PresentEvidence
+) -> bool:
     return True
 
 

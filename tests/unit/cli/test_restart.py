@@ -20,7 +20,7 @@ from tests.standins.simulated import simulated
 from tests.unit.cli.restarting import PROJECT, ZONE, Site, flat, site, target
 from tests.unit.web import samples
 from tpuwatch.model.restart import Claim, Lease, Phase
-from tpuwatch.model.verdict import Verdict
+from tpuwatch.model.verdict import Action, Verdict
 from tpuwatch.program import run_probe
 from tpuwatch.restart.operator.access import open_access
 from tpuwatch.restart.operator.targets import OwnNode
@@ -273,6 +273,37 @@ def test_several_hosts_are_reset(site: Site) -> None:
     code, out, _ = site.run("train-1", "--yes")
     assert (code, site.calls()) == (0, ["ResetQueuedResource"])
     assert "queue-1 is reset, which restarts all 4 hosts" in flat(out)
+
+
+def test_other_nodes_of_the_queued_resource_are_named_and_have_to_be_forced(site: Site) -> None:
+    queued = {"hosts": 4, "queued_resource": "queue-1"}
+    site.add(**queued)
+    well, ill, _ = (
+        site.add("train-2", bad=False, **queued),
+        site.add("train-3", **queued),
+        site.add("train-4", bad=False, hosts=4, queued_resource="queue-2"),
+    )
+    for words in (("--dry-run",), ("--yes",)):
+        code, out, _ = site.run("train-1", *words)
+        assert (code, site.calls()) == (2, [])
+        assert {"train-2", "train-3", "HEALTHY"} <= set(re.findall(r"[\w-]+", out))
+        assert "train-4" not in out
+        assert "train-2 (READY, HEALTHY)" in flat(out)
+    assert site.ledger.read(target()) is None
+    assert site.run("train-1", "--yes", "--force-action", "reset_queued_resource")[0] == 0
+    assert site.calls() == ["ResetQueuedResource"]
+    well.health = ill.health = "TIMEOUT"
+    assert site.run("train-1", "--dry-run")[0] == 0
+
+
+def test_a_reset_that_a_daemon_decided_is_not_taken_over_without_that(site: Site) -> None:
+    queued = {"hosts": 4, "queued_resource": "queue-1"}
+    site.add(**queued)
+    site.add("train-2", bad=False, **queued)
+    site.put(action=Action.RESET_QUEUED_RESOURCE, signals=("cloud",))
+    assert site.run("train-1", "--yes")[0] == 2
+    assert site.calls() == []
+    assert site.run("train-1", "--yes", "--force-action", "reset_queued_resource")[0] == 0
 
 
 def test_the_own_node_has_to_be_forced(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,9 +151,9 @@ ROWS = [
     Row("several hosts cannot be stopped", situation(cloud=QUEUED), Blocked.HOSTS, "4 hosts"),
     Row(
         "other nodes of the queued resource",
-        situation(RESET, cloud=QUEUED, spared=1),
+        situation(RESET, cloud=QUEUED, spared=("train-2 (idle)", "train-9 (READY, HEALTHY)")),
         Blocked.HOSTS,
-        "another node of it",
+        "train-2 (idle) and train-9 (READY, HEALTHY)",
     ),
     Row("no queued resource to reset", situation(RESET, cloud=cloud(hosts=4)), Blocked.HOSTS, "no queued resource"),
     Row("to end a process elsewhere", on_it(own=False), Blocked.ELSEWHERE),

@@ -21,7 +21,7 @@ from tpuwatch.core.errors import LedgerError
 from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.labels import node_label
 from tpuwatch.model.restart import Fleet, Lease, Phase, RestartRecord, Target
-from tpuwatch.model.signals import Answer, CloudNode, Host, Identity, Known, Notices, Problem, Signal, Snapshot
+from tpuwatch.model.signals import Answer, CloudNode, Host, Identity, Known, Notices, Peer, Problem, Signal, Snapshot
 from tpuwatch.model.verdict import Action, Confidence, JudgedNode, Judgement, Reason, Verdict
 from tpuwatch.restart import runner
 from tpuwatch.restart.ledger.base import Stored, StoredFleet
@@ -129,6 +129,7 @@ class Side:
     driven: list[tuple[str, Action]] = field(default_factory=list)
     called: list[dict[str, Any]] = field(default_factory=list)
     outcome: Phase | LedgerError = Phase.DONE
+    peers: dict[str, Peer] = field(default_factory=dict)  # what the tpuwatch on a node says when it is asked anew
     go: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -158,6 +159,7 @@ class Side:
             clock=self.clock,
             watching_since=NOW - 9000,
             progress=lambda *_: None,
+            ask_peer=lambda label: self.peers.get(label),
             here=Machine(),
         )
         made._notifier._send_document = lambda document: self.called.append(dict(document))

@@ -47,7 +47,7 @@ def test_a_look_shows_the_node(cloud: Cloud, api: CloudNodeApi, counts: Counter[
     assert sight.created == pytest.approx(cloud.clock.time())
     assert (sight.operations, sight.listed) == ((), True)
     assert sight.at == cloud.clock.time()
-    assert counts == {("GetNode", "OK"): 1, ("ListOperations", "OK"): 1}
+    assert counts == {("GetNode", "OK"): 1, ("ListNodes", "OK"): 1, ("ListOperations", "OK"): 1}
 
 
 def test_a_look_without_operations_is_one_call(
@@ -83,6 +83,17 @@ def test_a_stop_and_a_start_and_their_operations(cloud: Cloud, api: CloudNodeApi
     ]
     later = api.look(TARGET, since=began + 1)
     assert [one.verb for one in later.operations] == ["start"]
+
+
+def test_the_other_nodes_of_the_queued_resource_are_listed_with_the_operations(cloud: Cloud, api: CloudNodeApi) -> None:
+    for name, queue in (("train-1", "queue-1"), ("train-2", "queue-1"), ("train-3", "queue-2")):
+        cloud.add(name, hosts=4, queued_resource=queue)
+    assert api.look(TARGET, since=None).beside is None
+    (other,) = api.look(TARGET, since=0.0).beside or ()
+    assert (other.name, other.said) == ("train-2", "READY, HEALTHY")
+    cloud.world.faults.set(InjectedFault("ListNodes", code="PERMISSION_DENIED", times=1))
+    blind = api.look(TARGET, since=0.0)
+    assert (blind.state, blind.beside, blind.beside_fault != "") == ("READY", None, True)
 
 
 def test_a_reset_is_of_the_queued_resource_and_found_by_its_nodes(cloud: Cloud, api: CloudNodeApi) -> None:

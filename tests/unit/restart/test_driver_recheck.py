@@ -115,6 +115,37 @@ def test_what_recovers_while_the_intent_is_written_is_not_stopped_either(site: S
     assert site.calls("StopNode") == []
 
 
+@pytest.mark.parametrize("when", ["before", "while the intent is written", "after a refusal"])
+def test_what_the_api_calls_healthy_right_before_the_stop_is_not_stopped(site: Site, when: str) -> None:
+    """The judge has not been told yet: its answer of the cloud is as old as its last poll."""
+    watched, old = Watched(site), PresentEvidence(Standing.HOLDS, "It is node_stuck still.", ill=True)
+    site.cloud.pass_time(600)
+
+    def recover() -> None:
+        site.node.health, site.node.hangs = "HEALTHY", False
+
+    def written(stored: Stored) -> None:
+        if stored.record.phase is Phase.INTENT:
+            recover()
+
+    if when == "before":
+        recover()
+    elif when == "after a refusal":
+        site.cloud.world.faults.set(InjectedFault("StopNode", code="RESOURCE_EXHAUSTED", times=1))
+        on_wait(site, recover)
+    else:
+        watched.after_write = written
+    ended = watched.drive(judge_again=lambda _: old)
+    assert (ended.phase, ended.history) == (Phase.CANCELLED, ())
+    assert site.calls("StopNode") == (["RESOURCE_EXHAUSTED"] if when == "after a refusal" else [])
+
+
+def test_a_node_that_the_api_never_called_ill_is_restarted_on_what_else_is_known(site: Site) -> None:
+    site.node.health = "HEALTHY"
+    holds = PresentEvidence(Standing.HOLDS, "It is node_stuck still.")
+    assert site.driver(judge_again=lambda _: holds).drive().stops == 1
+
+
 def test_a_driver_that_cannot_see_the_node_takes_nothing_down_that_a_policy_decided(site: Site) -> None:
     assert site.driver().drive().phase is Phase.CANCELLED
     assert site.calls("StopNode") == []

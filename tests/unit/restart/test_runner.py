@@ -44,6 +44,7 @@ def test_requests_to_cloud_storage_are_counted(clock: ManualClock, tmp_path: Pat
             clock=clock,
             host="vm-1",
             on_change=lambda: None,
+            ask_peer=lambda _: None,
         )
         try:
             assert requests(metrics) == {}

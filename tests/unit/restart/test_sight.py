@@ -9,8 +9,8 @@ import pytest
 from tests.unit.restart.records import record
 from tests.unit.restart.restart_side import NOW, Side, cloud, target
 from tpuwatch.model.restart import Breaker, Fleet, Phase, RestartRecord
-from tpuwatch.model.signals import OFF, Answer, Peer, Problem, Signal
-from tpuwatch.model.verdict import Action, Unseen, Verdict
+from tpuwatch.model.signals import OFF, Answer, Peer, PeerVerdict, Problem, Signal
+from tpuwatch.model.verdict import Action, Confidence, Reason, Source, Unseen, Verdict
 from tpuwatch.restart.service import RestartService
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing, Within
 
@@ -101,6 +101,65 @@ def test_a_node_that_is_not_watched_is_taken_down_by_nobody_here(
     elsewhere: RestartRecord = replace(side.ledger.record(), target=target("train-7"))
     assert watch._runner.sight.judge_again(elsewhere).standing is standing
     side.go.set()
+
+
+WORD = PeerVerdict(
+    Verdict.RUNTIME_STUCK,
+    Action.RESTART_RUNTIME,
+    Confidence.HIGH,
+    "It hangs.",
+    frozenset({Signal.RUNTIME}),
+    5.0,
+    frozenset({Source.RUNTIME, Source.KERNEL}),
+)
+STUCK_STILL = Peer(NOW, WORD)
+
+
+@pytest.mark.parametrize(
+    ("peer", "standing"),
+    [
+        (STUCK_STILL, Standing.HOLDS),
+        (Peer(NOW, replace(WORD, verdict=Verdict.IDLE)), Standing.RECOVERED),
+        (Peer(NOW, replace(WORD, verdict=Verdict.MISCONFIGURED)), Standing.LAPSED),
+        (Peer(NOW, replace(WORD, sources=frozenset({Source.KERNEL}))), Standing.LAPSED),
+        (Peer(NOW, replace(WORD, age=300.0)), Standing.UNKNOWN),
+        (Peer(NOW), Standing.UNKNOWN),
+        (Peer(NOW, None, silent_since=NOW, tries=1), Standing.UNKNOWN),
+        (None, Standing.UNKNOWN),
+    ],
+)
+def test_the_word_of_the_nodes_own_tpuwatch_is_asked_anew(side: Side, peer: Peer | None, standing: Standing) -> None:
+    assert confirmed(side, WORD.sources, peer) is standing
+
+
+@pytest.mark.parametrize(
+    ("peer", "standing"),
+    [
+        (Peer(NOW, None, silent_since=NOW, tries=1), Standing.HOLDS),
+        (Peer(NOW, None, silent_since=NOW, tries=1, refuses=True), Standing.LAPSED),
+        (STUCK_STILL, Standing.LAPSED),
+        (None, Standing.UNKNOWN),
+    ],
+)
+def test_so_is_one_that_was_silent(side: Side, peer: Peer | None, standing: Standing) -> None:
+    assert confirmed(side, frozenset({Source.NETWORK}), peer) is standing
+
+
+def confirmed(side: Side, sources: frozenset[Source], peer: Peer | None) -> Standing:
+    """How a restart stands that rests on the cloud and on the node's own tpuwatch, by these sources."""
+    made = side.watch()
+    side.go.clear()
+    side.stuck("train-1")
+    node = side.nodes["train-1"]
+    reasons = (node.judgement.reasons[0], Reason(Signal.PEER, "So it says.", NOW, sources))
+    side.nodes["train-1"] = replace(node, judgement=replace(node.judgement, reasons=reasons))
+    if peer is not None:
+        side.peers[node.label] = peer
+    made.turn()
+    present = made._runner.sight.confirm(side.ledger.record())
+    side.go.set()
+    assert (present.ill, made._runner.sight.judge_again(side.ledger.record()).standing) == (True, Standing.HOLDS)
+    return present.standing
 
 
 def test_while_tpuwatch_ends_or_reloads_nothing_is_taken_down(side: Side, watch: RestartService) -> None:

@@ -17,6 +17,7 @@ from tpuwatch.model.signals import Identity, Known, Problem
 from tpuwatch.signals.cloud import CloudZone, Watch, watches
 
 PARENT = "projects/lab/locations/us-a/nodes/"
+QUEUES = "projects/lab/locations/us-a/queuedResources/"
 
 
 def watch(*names: str) -> Watch:
@@ -169,3 +170,37 @@ def test_without_a_zone_only_nodes_that_name_theirs_have_a_place() -> None:
 
 def test_without_a_project_nothing_has_a_place() -> None:
     assert [watch.placed for watch in watches(("a", "eu-b/c"), identity(project=""))] == [False, False]
+
+
+def test_who_is_not_watched_and_shares_a_queued_resource_is_known() -> None:
+    service, clock = Service(), ManualClock()
+    for name, queue in (("n1", "q1"), ("n2", "q1"), ("n3", "q2"), ("n4", "")):
+        service.nodes[name] = {"state": "READY", "queued_resource": queue and f"{QUEUES}{queue}"}
+    zone = CloudZone(watch("n1"), interval=30, clock=clock, rng=random.Random(1))
+
+    def beside() -> list[str]:
+        clock.advance(30)
+        zone.poll(service)  # type: ignore[arg-type]
+        assert list(zone.nodes) == ["n1"]
+        return [one.name for one in zone.beside]
+
+    assert beside() == ["n2"]
+    del service.nodes["n2"]
+    service.unreachable = ["us-a"]
+    assert beside() == ["n2"]  # the list may lack nodes
+    service.unreachable = []
+    assert beside() == []
+
+
+@pytest.mark.parametrize("order", [("TIMEOUT", "HEALTHY"), ("HEALTHY", "TIMEOUT")])
+def test_of_a_node_that_is_listed_twice_the_better_word_counts(order: tuple[str, str]) -> None:
+    nodes = [tpu_v2.Node(name=f"{PARENT}n1", state="READY", health=health) for health in order]
+
+    class Twice(Service):
+        def list_nodes(self, _project: str, _zone: str) -> Iterator[Any]:
+            yield tpu_v2.ListNodesResponse.pb(tpu_v2.ListNodesResponse(nodes=nodes))
+
+    zone = CloudZone(watch("n1"), interval=30, clock=ManualClock(), rng=random.Random(1))
+    for _ in range(2):
+        zone.poll(Twice())  # type: ignore[arg-type]
+        assert zone.nodes["n1"].health == "HEALTHY"

@@ -403,3 +403,22 @@ def test_without_other_nodes_there_is_none_to_ask(make: Any) -> None:
     summary = fleet.ask()
     assert (summary.problem, summary.value) == (Problem.ABSENT, ())
     assert fleet.signal.due_in == 30.0
+
+
+def test_one_is_asked_anew_without_a_mark_on_what_is_remembered_of_it(make: Any) -> None:
+    fleet = make()
+    fleet.ask()
+    before = fleet.peer()
+    fleet.clock.advance(1)
+    fresh = fleet.signal.ask_now("train-1")
+    assert (fresh.answered, fresh.verdict) == (fleet.clock.time(), WORD)
+    fleet.fall_silent("train-1")
+    assert fleet.signal.ask_now("train-1").silent_since == fleet.clock.time()
+    fleet.fall_silent("train-1", outcome=REFUSED)
+    assert fleet.signal.ask_now("train-1").refuses
+    fleet.fall_silent("train-1", outcome=FOREIGN)
+    assert fleet.signal.ask_now("train-1") is None
+    assert fleet.signal.ask_now("train-7") is None
+    assert fleet.peer() == before
+    fleet.signal.close()
+    assert fleet.signal.ask_now("train-1") is None

@@ -10,6 +10,7 @@ from tpuwatch.health.facts import NODE_FAULTS, Cpu
 from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action, suspect
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import (
+    BAD_HEALTH,
     FORGEABLE,
     OFF,
     WELL_HEALTH,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 COMING_UP: Final = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "UNHIDING"})
 TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
 KNOWN_STATES: Final = COMING_UP | TAKEN | {"READY", "REPAIRING", "STOPPED", "STOPPING", "DELETING", "UNKNOWN"}
-BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 KNOWN_HEALTH: Final = BAD_HEALTH | WELL_HEALTH | {"UNHEALTHY_MAINTENANCE"}
 _ALONE: Final = "The API says {}; no other signal covers the node."
 _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
@@ -39,7 +39,7 @@ _MAINTENANCE_EVENTS: Final = ("MIGRATE", "TERMINATE")  # …_ON_HOST_MAINTENANCE
 def is_bad(facts: Facts) -> bool:
     """Whether the cloud calls the node unhealthy, or does not know it after a failed repair."""
     node = facts.cloud
-    return node is not None and (node.state == "UNKNOWN" or (node.state == "READY" and node.health in BAD_HEALTH))
+    return node is not None and (node.state == "UNKNOWN" or node.ill)
 
 
 def is_well(facts: Facts) -> bool:

@@ -78,7 +78,7 @@ class RestartPlan:
             yield "Everything that runs on the node ends; what its jobs have not written to a checkpoint is lost."
             yield from self._jobs()
         if self.step.call is ApiCall.RESET:
-            yield "Other nodes of the queued resource, if it has any, are restarted with it, and their jobs end."
+            yield from self._beside()
             yield "The machines and their disks are kept, as far as is known."
         elif self.step.call is ApiCall.START:
             yield "If the zone has no capacity for it now, the start is retried until it has."
@@ -88,6 +88,15 @@ class RestartPlan:
                 "capacity again, which may take hours; the start is retried until it succeeds."
             )
         yield self._duration(records)
+
+    def _beside(self) -> Iterator[str]:
+        if self.observation.beside is None:
+            yield (
+                "Other nodes of the queued resource are restarted with it, and their jobs end. Which it has could not "
+                f"be found out. {self.observation.beside_fault}".rstrip()
+            )
+        for node in self.observation.beside or ():
+            yield f"{node.name} of the same queued resource is restarted with it, and its jobs end. It is {node.said}."
 
     def _jobs(self) -> Iterator[str]:
         holders = self.report.holders

@@ -257,6 +257,7 @@ class RestartSession:
             actor=self.access.actor,
             now=now,
             evidence=report.evidence,
+            sources=report.document["sources"],
             grounds=Grounds(report.verdict, at=now),
         )
         record = replace(record, boot_id=report.boot_id)
@@ -293,21 +294,22 @@ class RestartSession:
     def _objection(self, plan: RestartPlan) -> str:
         """Why the command is wrong for this node, a sentence; "" if it is not."""
         forced, action, node = self.request.forced_action, plan.record.action.value, plan.record.target.node
+        beside = _objection_beside(plan.record, plan.observation)
         if forced and forced != action:
             return f"{node} has {plan.observation.hosts} host(s), for which --force-action can only be {action}."
         if forced:
             return ""
         if self.own_node.matches(plan.record.target):
             return (
-                f"This machine belongs to {node} and would go down with it. Run this command on another machine, or "
-                f"force it with --force-action {action}."
-            )
+                f"{beside} This machine belongs to {node} and would go down with it. Run this command on another "
+                f"machine, or force it with --force-action {action}."
+            ).lstrip()
         if self.own_node.problem:
             return (
-                f"This machine may belong to {node} and go down with it: that could not be found out. "
+                f"{beside} This machine may belong to {node} and go down with it: that could not be found out. "
                 f"{self.own_node.problem} If it does not belong to it, give --force-action {action}."
-            )
-        return ""
+            ).lstrip()
+        return f"{beside} To restart them all the same, give --force-action {action}." if beside else ""
 
     def _is_confirmed(self, target: Target, *, healthy: bool) -> bool:
         """`--yes` is enough for a healthy node too: the API calls many a node healthy whose runtime is dead."""
@@ -361,6 +363,12 @@ class RestartSession:
         if not record.open:
             return RestartResult(target, record.phase.value, record=record)
         if record.phase is Phase.REQUESTED:
+            if record.action is Action.RESET_QUEUED_RESOURCE and not self.request.forced_action:
+                observation = self.api.look(target, since=self.clock.time() - 1)
+                if beside := _objection_beside(record, observation):
+                    note = f"{beside} To restart them all the same, give --force-action {record.action.value}."
+                    self._audit_record(record, "misused")
+                    return RestartResult(target, "misused", note, record)
             if not self._is_confirmed(target, healthy=False):
                 self._audit_record(record, "declined")
                 return RestartResult(target, "declined", "Nothing was done; the request remains.", record)
@@ -551,6 +559,16 @@ class RestartSession:
 def _is_restart(record: RestartRecord) -> bool:
     """Whether a restart of the node is in progress, which any process can follow or continue."""
     return record.open and record.action in OF_THE_NODE
+
+
+def _objection_beside(record: RestartRecord, observation: NodeObservation) -> str:
+    """What speaks against a reset, for the other nodes that it restarts; "" if nothing does."""
+    if record.action is not Action.RESET_QUEUED_RESOURCE or observation.state != "READY":
+        return ""
+    if observation.beside is None:
+        return f"Which nodes a reset would restart too could not be found out. {observation.beside_fault}".rstrip()
+    well = [f"{node.name} ({node.said})" for node in observation.beside if not node.ill]
+    return f"A reset restarts other nodes too, which are not known to be bad: {', '.join(well)}." if well else ""
 
 
 def _sentence(error: LedgerError) -> str:

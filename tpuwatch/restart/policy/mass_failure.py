@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tpuwatch.restart.policy.settings import PolicySettings
 
 RECOVERY_SECONDS: Final = 900.0
-# These count at once, long before they make a verdict: a mass failure takes minutes to show.
-_BAD_HEALTH: Final = frozenset({"TIMEOUT", "UNHEALTHY_TENSORFLOW", "DEPRECATED_UNHEALTHY"})
 _BAD_STATES: Final = frozenset({"UNKNOWN", "REPAIRING"})
 
 
@@ -76,9 +74,8 @@ def is_bad(judgement: Judgement, cloud: CloudNode | None) -> bool:
     """Whether the node counts as bad here: stuck, or as good as. Stopped and preempted nodes do not count."""
     if judgement.verdict in STUCK:
         return True
-    return cloud is not None and (
-        cloud.state in _BAD_STATES or (cloud.state == "READY" and cloud.health in _BAD_HEALTH)
-    )
+    # The cloud's word counts at once, long before it makes a verdict: a mass failure takes minutes to show.
+    return cloud is not None and (cloud.state in _BAD_STATES or cloud.ill)
 
 
 def mass_failure(bad_counts: BadCounts, settings: PolicySettings) -> str:

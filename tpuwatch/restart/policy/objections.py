@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import clean, length
+from tpuwatch.core import clean, length, listed
 from tpuwatch.model import FORGEABLE, STUCK, Action, Blocked, Confidence, Signal, Verdict, proven
 from tpuwatch.restart.policy.budgets import Hold, under_way
 from tpuwatch.restart.policy.situation import OF_THE_MACHINE, OF_THE_NODE, REQUEST_SECONDS, required_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tpuwatch.model import Judgement, Maintenance
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.policy.situation import RestartSituation
@@ -20,6 +22,7 @@ SKEW_SECONDS: Final = 5.0
 AHEAD_SECONDS: Final = 3600.0  # a maintenance that begins within this time is as good as under way
 OVER_SECONDS: Final = 3600.0  # one whose window ended longer ago is over, whatever its status says
 _TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
+_MAX_NAMES: Final = 5  # in a sentence
 _OVER: Final = frozenset({"COMPLETED", "DONE", "CANCELLED", "CANCELED"})
 # Who may call for a checkpoint.
 _MAY_WARN: Final = frozenset({Signal.CLOUD, Signal.METADATA, Signal.KUBERNETES, Signal.RUNTIME})
@@ -114,11 +117,15 @@ def _kind(situation: RestartSituation, action: Action, _settings: PolicySettings
         return Hold(Blocked.HOSTS, f"the node has {node.hosts} hosts, and only those of one can be stopped")
     if action is Action.RESET_QUEUED_RESOURCE and not node.queued_resource:
         return Hold(Blocked.HOSTS, "the node has no queued resource that could be reset")
-    if action is Action.RESET_QUEUED_RESOURCE and situation.spared > 0:
-        others = "another node" if situation.spared == 1 else f"{situation.spared} other nodes"
-        sentence = f"a reset of its queued resource would restart {others} of it, which must not be interrupted"
+    if action is Action.RESET_QUEUED_RESOURCE and situation.spared:
+        sentence = f"a reset of its queued resource would restart {_named(situation.spared)} too, not known to be bad"
         return Hold(Blocked.HOSTS, sentence)
     return None
+
+
+def _named(nodes: Sequence[str]) -> str:
+    more = len(nodes) - _MAX_NAMES
+    return listed((*nodes[:_MAX_NAMES], f"{more} more")) if more > 0 else listed(nodes)
 
 
 def _young(situation: RestartSituation, _action: Action, settings: PolicySettings) -> Hold | None:

@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import ended
-from tpuwatch.model import WELL, Blocked, Lease, Phase, Verdict
+from tpuwatch.model import STUCK, WELL, Blocked, Lease, Phase, Signal, Source, Verdict
 from tpuwatch.restart.policy import objections
 from tpuwatch.restart.policy.budgets import breaker_hold
 from tpuwatch.restart.policy.policy import mass_failure_hold, switch_hold
 from tpuwatch.restart.workflow.types import PresentEvidence, Standing
 
 if TYPE_CHECKING:
-    from tpuwatch.model import Judgement, RestartRecord
+    from tpuwatch.model import Judgement, Peer, RestartRecord
     from tpuwatch.restart.policy.budgets import Hold, LedgerView
     from tpuwatch.restart.policy.settings import PolicySettings
     from tpuwatch.restart.policy.situation import RestartSituation
@@ -55,6 +55,31 @@ def present_evidence(
             return PresentEvidence(Standing.UNKNOWN, "The latest verdict on it is being looked at.")
         return PresentEvidence(Standing.LAPSED, f"What would help it now is {judgement.action.value}.")
     return _allowed(_as_asked(situation, record), record, settings)
+
+
+def rests_on_peer(judgement: Judgement) -> bool:
+    """Whether the node's own tpuwatch, or its silence, is part of the evidence."""
+    return any(reason.signal is Signal.PEER for reason in judgement.reasons)
+
+
+def with_peer(present: PresentEvidence, judgement: Judgement, peer: Peer | None) -> PresentEvidence:
+    """What holds by the latest judgement, with what the node's own tpuwatch says now that it was asked anew."""
+    sources = [reason.sources for reason in judgement.reasons if reason.signal is Signal.PEER]
+    if peer is None:
+        return replace(present, standing=Standing.UNKNOWN, sentence="Its own tpuwatch could not be asked just now.")
+    if frozenset({Source.NETWORK}) in sources:
+        if peer.silent_since is not None and not peer.refuses:
+            return present
+        return replace(present, standing=Standing.LAPSED, sentence="Its machine, which was silent, answers again.")
+    word = peer.verdict
+    if peer.silent_since is not None or word is None or word.age > objections.STALE_SECONDS:
+        return replace(present, standing=Standing.UNKNOWN, sentence="Its own tpuwatch has not said just now how it is.")
+    said = f"Its own tpuwatch calls it {word.verdict.value} now."
+    if word.verdict in WELL:
+        return replace(present, standing=Standing.RECOVERED, sentence=said)
+    if word.verdict not in STUCK or not all(needed <= word.sources for needed in sources):
+        return replace(present, standing=Standing.LAPSED, sentence=f"{said} That proves less than before.")
+    return present
 
 
 def _allowed(situation: RestartSituation, record: RestartRecord, settings: PolicySettings) -> PresentEvidence:

@@ -34,7 +34,8 @@ class RestartSituation:
     watching_since: float  # when tpuwatch began
     clock: str = ""  # why this machine's clock cannot be believed, for a sentence; "" if nothing is known against it
     ledger_problem: str = ""  # why it cannot be used, for a sentence
-    spared: int = 0  # other watched nodes of its queued resource that are not stuck, or on which tpuwatch runs
+    # Other nodes of its queued resource that are not known to be bad, or on which tpuwatch runs: each with how it is.
+    spared: tuple[str, ...] = ()
 
     @property
     def record(self) -> RestartRecord | None:

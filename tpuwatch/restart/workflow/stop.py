@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, length
-from tpuwatch.model import WELL, Phase
+from tpuwatch.model import WELL, Phase, Source
 from tpuwatch.restart.workflow import commands
 from tpuwatch.restart.workflow.start import created_again, lost, start
 from tpuwatch.restart.workflow.step import MAINTENANCE, StepContext
 from tpuwatch.restart.workflow.types import ApiCall, Standing
 
 if TYPE_CHECKING:
-    from tpuwatch.restart.workflow.types import Step
+    from tpuwatch.restart.workflow.types import NodeObservation, PresentEvidence, Step
 
 _RECREATED: Final = {
     "GONE": "the API knows no such node",
@@ -53,7 +53,8 @@ def requested(ctx: StepContext) -> Step:
 
 def _take_down(ctx: StepContext) -> Step:
     if not ctx.record.signals and _has_become_well(ctx):
-        note = f"{ctx.node} {_WELL_AGAIN}: {ctx.present.sentence}"
+        well = ctx.present.sentence if ctx.present.standing is Standing.RECOVERED else _shown(ctx)
+        note = f"{ctx.node} {_WELL_AGAIN}: {well}"
         soon = length(ctx.limits.poll_seconds)
         sentence = f"{note} It is restarted all the same in {soon}, unless you interrupt this."
         return ctx.stay(sentence, note=note)
@@ -75,7 +76,25 @@ def _pointless(ctx: StepContext) -> Step | None:
     if ctx.recreated:
         return created_again(ctx)
     is_settled = not ctx.record.signals or ctx.present.standing is Standing.HOLDS  # an operator's word stands
-    return None if is_settled else _unproven(ctx)
+    if not is_settled:
+        return _unproven(ctx)
+    if ctx.record.signals and withdrawn_by_cloud(ctx.observation, ctx.present):
+        return ctx.withdraw(
+            f"{ctx.node} is not restarted. It was {ctx.record.cause} when that was decided "
+            f"({ctx.record.reason.rstrip('.')}). {_shown(ctx)} Nothing was done."
+        )
+    return _beside(ctx) if ctx.several and ctx.record.signals else None
+
+
+def withdrawn_by_cloud(observation: NodeObservation, present: PresentEvidence) -> bool:
+    """Whether the API, which called the node ill when it was judged, does not do so any more."""
+    return present.ill and not observation.ill and observation.health != MAINTENANCE
+
+
+def _shown(ctx: StepContext) -> str:
+    return (
+        f"The Cloud TPU API calls it {ctx.observation.state}, {clean(ctx.observation.health, 40) or 'no health'} now."
+    )
 
 
 def _unproven(ctx: StepContext) -> Step:
@@ -97,11 +116,32 @@ def _unproven(ctx: StepContext) -> Step:
     )
 
 
+def _beside(ctx: StepContext) -> Step | None:
+    """The step where a reset would restart other nodes that are not known to be bad, or may; None where it would not.
+
+    An operator has confirmed them by name.
+    """
+    beside = ctx.observation.beside
+    if beside is None:
+        why = f"Which other nodes a reset would restart is not known. {ctx.observation.beside_fault}".rstrip()
+        if ctx.since(ctx.record.began) >= ctx.limits.wait_seconds:
+            return ctx.withdraw(f"{ctx.node} is not restarted. {why} Nothing was done.")
+        return ctx.stay(f"{ctx.node} is not taken down yet. {why}")
+    spared = [f"{one.name} ({one.said})" for one in beside if not one.ill and one.name not in ctx.present.stuck_beside]
+    if not spared:
+        return None
+    return ctx.withdraw(
+        f"{ctx.node} is not restarted: a reset of its queued resource would restart other nodes too, which are not "
+        f"known to be bad: {clean(', '.join(spared), 300)}. Nothing was done."
+    )
+
+
 def _has_become_well(ctx: StepContext) -> bool:
     """Whether an operator has to hear, before anything is done, that the node has become well."""
     was_bad = bool(ctx.record.grounds.verdict) and ctx.record.grounds.verdict not in {one.value for one in WELL}
     is_told = ctx.record.note.startswith(f"{ctx.node} {_WELL_AGAIN}")
-    return was_bad and ctx.present.standing is Standing.RECOVERED and not is_told
+    by_cloud = Source.CLOUD.value in ctx.record.sources and ctx.observation.well
+    return was_bad and (ctx.present.standing is Standing.RECOVERED or by_cloud) and not is_told
 
 
 def intent(ctx: StepContext) -> Step:

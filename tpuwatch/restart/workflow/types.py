@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from tpuwatch.model import BAD_HEALTH, WELL_HEALTH
+
 if TYPE_CHECKING:
-    from tpuwatch.model import RestartRecord
+    from tpuwatch.model import CloudNode, RestartRecord
 
 
 class ApiCall(str, Enum):
@@ -45,12 +47,25 @@ class NodeObservation:
     operations: tuple[Operation, ...] | None = ()
     listed: bool = False  # whether `operations` is known to be all there are since the time asked for
     created: float | None = None  # when the node was created, if known
+    # The other nodes of the queued resource of a node of several hosts, listed with the operations; None: not known.
+    beside: tuple[CloudNode, ...] | None = ()
+    beside_fault: str = ""  # a sentence: why not
     fault: str = ""  # a sentence: why the node, or its operations, could not be asked for
 
     @property
     def shown(self) -> str:
         """The state, "GONE", or "" where nothing is known."""
         return "GONE" if self.gone else self.state
+
+    @property
+    def well(self) -> bool:
+        """Whether the API has nothing to say against it."""
+        return self.state == "READY" and self.health in WELL_HEALTH
+
+    @property
+    def ill(self) -> bool:
+        """Whether the API calls it ill."""
+        return self.state == "READY" and self.health in BAD_HEALTH
 
 
 class Standing(Enum):
@@ -79,6 +94,8 @@ class PresentEvidence:
     sentence: str = ""  # what is known, or why nothing is
     within: Within = Within.UNASKED
     heard: str = ""  # from within, as part of a sentence: "its own tpuwatch answers"
+    ill: bool = False  # what was judged has the API's word that it is ill
+    stuck_beside: frozenset[str] = frozenset()  # nodes of its queued resource that are stuck, whatever the API says
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from tpuwatch.core import clean
 from tpuwatch.model import TOUCHED, Phase
 from tpuwatch.restart.workflow.start import start_failing_note, starting, stopped, stopping, verifying
 from tpuwatch.restart.workflow.step import (
+    MAINTENANCE,
     SKEW_SECONDS,
     OperationsNeededError,
     StepContext,
@@ -23,7 +24,7 @@ from tpuwatch.restart.workflow.step import (
     with_operation,
     without_observation,
 )
-from tpuwatch.restart.workflow.stop import intent, requested
+from tpuwatch.restart.workflow.stop import intent, requested, withdrawn_by_cloud
 from tpuwatch.restart.workflow.types import (
     ApiCall,
     CallAnswer,
@@ -84,13 +85,17 @@ def advance(
         return Step(record, needs_operations=True)
 
 
-def may_call(record: RestartRecord, call: ApiCall, present: PresentEvidence) -> bool:
-    """Whether a call may be made by what is known right before it.
+def may_call(record: RestartRecord, call: ApiCall, observation: NodeObservation, present: PresentEvidence) -> bool:
+    """Whether a call may be made by what is known right before it, and what the API shows then.
 
     A start always may. What takes the node down may on an operator's word, or while what was decided on is seen to
     hold.
     """
-    return call is ApiCall.START or not record.signals or present.standing is Standing.HOLDS
+    if call is ApiCall.START:
+        return True
+    if observation.state != "READY" or observation.health == MAINTENANCE:
+        return False
+    return not record.signals or (present.standing is Standing.HOLDS and not withdrawn_by_cloud(observation, present))
 
 
 def goes_on_unrecorded(before: RestartRecord, after: RestartRecord) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.restart.workflow.test_workflow import HOLDS, LIMITS, REQUESTED, T, op, see, step
 from tpuwatch.model.restart import Grounds, Phase, RestartRecord
+from tpuwatch.model.signals import CloudNode
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation, PresentEvidence, Standing
 from tpuwatch.restart.workflow.workflow import answered, may_call, resumed
@@ -23,6 +24,7 @@ DECIDED = replace(
 WELL = PresentEvidence(Standing.RECOVERED, "It is idle now: No job runs.")
 OTHER = PresentEvidence(Standing.LAPSED, "It is runtime_stuck now: The runtime does not answer.")
 UNSEEN = PresentEvidence(Standing.UNKNOWN, "The latest verdict on it is too old.")
+ILL = replace(HOLDS, ill=True)
 REFUSALS = [
     CallAnswer(code="RESOURCE_EXHAUSTED", message="Quota."),
     CallAnswer(code="FAILED_PRECONDITION", message="Not now."),
@@ -112,12 +114,62 @@ def test_an_operator_hears_that_the_node_has_become_well_before_it_is_stopped() 
 
 def test_right_before_the_call_the_evidence_counts_once_more() -> None:
     record = step(DECIDED, see("READY", T + 1)).record
+    shown = see("READY", T + 1)
     for call in (ApiCall.STOP, ApiCall.RESET):
-        assert may_call(record, call, HOLDS)
-        for present in (WELL, OTHER, UNSEEN, PresentEvidence()):
-            assert not may_call(record, call, present)
-            assert may_call(replace(record, signals=()), call, present)
-    assert may_call(record, ApiCall.START, UNSEEN)
+        assert may_call(record, call, shown, HOLDS)
+        for present in (WELL, OTHER, UNSEEN, PresentEvidence(), ILL):
+            assert not may_call(record, call, shown, present)
+            assert may_call(replace(record, signals=()), call, shown, present)
+        assert may_call(record, call, replace(shown, health="TIMEOUT"), ILL)
+        for other in (see("STOPPING"), see(""), replace(shown, health="UNHEALTHY_MAINTENANCE")):
+            assert not may_call(record, call, other, HOLDS)
+            assert not may_call(replace(record, signals=()), call, other, HOLDS)
+    assert may_call(record, ApiCall.START, see("STOPPED"), UNSEEN)
+
+
+@pytest.mark.parametrize("health", ["HEALTHY", "", "HEALTH_9"])
+def test_what_the_api_does_not_call_ill_any_more_is_not_stopped(health: str) -> None:
+    sight = see("READY", T + 1, health=health)
+    move = step(DECIDED, sight, ILL)
+    assert (move.call, move.record.phase, move.record.history) == (None, Phase.CANCELLED, ())
+    assert step(DECIDED, sight).call is ApiCall.STOP  # it was never called ill: others say that it is stuck
+    assert step(DECIDED, replace(sight, health="UNHEALTHY_TENSORFLOW"), ILL).call is ApiCall.STOP
+
+
+def test_an_operator_is_told_once_that_the_api_calls_it_healthy_now() -> None:
+    asked = replace(DECIDED, signals=(), sources=("cloud",))
+    unseen = PresentEvidence(Standing.UNKNOWN, "No daemon on this machine says how it is.")
+    told = step(asked, see("READY", T + 1), unseen)
+    assert (told.call, told.record.phase, told.record.note != "") == (None, Phase.REQUESTED, True)
+    assert step(told.record, see("READY", T + 6), unseen).call is ApiCall.STOP
+    assert step(asked, see("READY", T + 1, health="TIMEOUT"), unseen).call is ApiCall.STOP
+    assert step(replace(asked, sources=("kernel",)), see("READY", T + 1), unseen).call is ApiCall.STOP
+
+
+def beside(health: str = "HEALTHY") -> CloudNode:
+    return CloudNode("lab", "us-east5-a", "v5e-2", "READY", health)
+
+
+def test_a_reset_that_would_restart_a_node_that_is_not_known_to_be_bad_is_not_called() -> None:
+    decided = replace(DECIDED, action=Action.RESET_QUEUED_RESOURCE)
+    sight = see("READY", T + 1, hosts=4, queued_resource="q", health="TIMEOUT", beside=(beside(),))
+    move = step(decided, sight)
+    assert (move.call, move.record.phase) == (None, Phase.CANCELLED)
+    assert "v5e-2 (READY, HEALTHY)" in move.record.note
+    stopped = replace(beside(), state="STOPPED")
+    assert step(decided, replace(sight, beside=(beside("TIMEOUT"), stopped))).call is None
+    assert step(decided, replace(sight, beside=(beside("TIMEOUT"),))).call is ApiCall.RESET
+    assert step(decided, sight, replace(HOLDS, stuck_beside=frozenset({"v5e-2"}))).call is ApiCall.RESET
+    assert step(replace(decided, signals=()), sight).call is ApiCall.RESET  # an operator has confirmed it
+
+
+def test_while_the_other_nodes_cannot_be_listed_nothing_is_reset() -> None:
+    decided = replace(DECIDED, action=Action.RESET_QUEUED_RESOURCE)
+    sight = see("READY", T + 1, hosts=4, queued_resource="q", health="TIMEOUT", beside=None)
+    waits = step(decided, sight)
+    assert (waits.call, waits.record.phase) == (None, Phase.REQUESTED)
+    late = step(waits.record, replace(sight, at=T + 2 + LIMITS.wait_seconds))
+    assert (late.call, late.record.phase) == (None, Phase.CANCELLED)
 
 
 def test_a_refused_start_is_called_again_at_once_by_the_next_driver() -> None:
