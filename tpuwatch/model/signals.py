@@ -173,6 +173,24 @@ class CloudNode:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedResource:
+    """A request for nodes as the Cloud TPU API shows it."""
+
+    name: str  # the short one
+    state: str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name
+
+    @property
+    def waits(self) -> bool:
+        """Whether its nodes are on their way: it waits for capacity, or the service makes them."""
+        return self.state in ("CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will make no nodes any more."""
+        return self.state in ("FAILED", "SUSPENDED")
+
+
+@dataclass(frozen=True, slots=True)
 class Chip:
     """One chip as libtpu's runtime metrics show it, on tpu7x one of its two devices; None is not reported."""
 
@@ -327,6 +345,8 @@ class Evidence:
     own: bool = False  # the machine that tpuwatch runs on belongs to it
     identity: Identity = field(default_factory=Identity)
     cloud: Answer[CloudNode] = field(default_factory=Answer)
+    # Of a node that the API does not list. A good answer without a value: no queued resource makes the node.
+    queued: Answer[QueuedResource] = field(default_factory=Answer)
     runtime: Answer[Runtime] = field(default_factory=Answer)
     host: Answer[Host] = field(default_factory=Answer)
     logs: Answer[Logs] = field(default_factory=Answer)
@@ -344,6 +364,7 @@ class Snapshot:
 
     identity: Identity = field(default_factory=Identity)
     cloud: Mapping[str, Answer[CloudNode]] = field(default_factory=dict)  # by label; the own node's is `own`
+    queued: Mapping[str, Answer[QueuedResource]] = field(default_factory=dict)  # by label, of nodes that are not listed
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
     runtime: Answer[Runtime] = field(default_factory=Answer)
     host: Answer[Host] = field(default_factory=Answer)
@@ -390,6 +411,7 @@ class Snapshot:
             own=True,
             identity=self.identity,
             cloud=mine,
+            queued=self.queued.get(self.own, Answer()) if known else Answer(),
             runtime=self.runtime,
             host=self.host,
             logs=self.logs,
@@ -404,7 +426,14 @@ class Snapshot:
         """What is known of the nodes that are watched from here."""
         unheard = OFF if self.asked.problem is Problem.OFF else _NOBODY
         return [
-            Evidence(node=label, now=now, cloud=answer, peer=self.peers.get(label, unheard), **_ELSEWHERE)
+            Evidence(
+                node=label,
+                now=now,
+                cloud=answer,
+                queued=self.queued.get(label, Answer()),
+                peer=self.peers.get(label, unheard),
+                **_ELSEWHERE,
+            )
             for label, answer in sorted(self.cloud.items())
             if label != self.own
         ]

@@ -66,6 +66,7 @@ def node(node: JudgedNode) -> dict[str, Any]:
         **fields(node, "node project zone own"),
         **_judgement(node.judgement),
         "cloud": cloud_node(node.cloud) if node.cloud else None,
+        "queued_resource": fields(node.queued, "name state") if node.queued else None,
         "peer": _peer(node.peer) if node.peer else None,
     }
 
