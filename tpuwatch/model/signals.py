@@ -150,6 +150,7 @@ class CloudNode:
     spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
     queued_resource: str = ""  # the short name
     addresses: tuple[str, ...] = ()  # of its hosts in their order, as the service gives them; "" where it gives none
+    lacks_endpoints: bool = False  # the service gives no network endpoint: where its machines are is not known now
     maintenance: Maintenance | None = None
     created: float | None = None
     labels: tuple[tuple[str, str], ...] = ()

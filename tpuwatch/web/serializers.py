@@ -98,7 +98,7 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
     return {
         **fields(node, "name state health health_description"),
         "symptoms": rows(node.symptoms, "kind at worker details"),
-        **fields(node, "accelerator runtime_version hosts spot queued_resource address addresses"),
+        **fields(node, "accelerator runtime_version hosts spot queued_resource address addresses lacks_endpoints"),
         "maintenance": maintenance and fields(maintenance, "kind status start end latest_start can_reschedule"),
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),

@@ -50,6 +50,19 @@ SITUATIONS = (
     # Watched from elsewhere: the cloud's word alone.
     Situation("elsewhere: ready and healthy", elsewhere(node()), "healthy none medium cloud"),
     Situation(
+        "elsewhere: ready and healthy without any network endpoint",
+        elsewhere(node(lacks_endpoints=True)),
+        "unknown manual low cloud",
+        missing=("no network endpoint",),
+        remedy=("tpu-vm describe trainer",),
+    ),
+    Situation(
+        "without any network endpoint, and it trains",
+        training(cloud=node(lacks_endpoints=True)),
+        "healthy none",
+        missing=("no network endpoint",),
+    ),
+    Situation(
         "elsewhere: missing health is not bad",
         elsewhere(node(health="")),
         "healthy none low cloud",
@@ -363,6 +376,13 @@ SITUATIONS = (
         training(kubernetes=Notices(conditions=("Ready is False (KubeletNotReady)",))),
         "healthy none",
         contradictions=("Ready is False (KubeletNotReady)",),
+    ),
+    Situation(
+        "Kubernetes calls the node ill, and nothing runs",
+        own(kubernetes=Notices(conditions=("Ready is False", "DiskPressure is True", "0 of 4 TPUs are allocatable"))),
+        "idle manual low",
+        words=("Ready is False, DiskPressure is True and 0 of 4 TPUs are allocatable",),
+        contradictions=("Ready is False", "DiskPressure", "0 of 4 TPUs are allocatable"),
     ),
     Situation(
         "Kubernetes does not answer, and once announced the end",

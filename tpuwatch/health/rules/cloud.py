@@ -259,6 +259,9 @@ def cloud_only(facts: Facts) -> Proposal | None:
     if not is_well(facts):
         summary = f"The API says {state}, which does not show whether the node works."
         return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
+    if node.lacks_endpoints:
+        summary = f"The API says {state} and lists no network endpoint, so that nothing shows whether the node works."
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
     if facts.symptoms:
         return _well_with_symptoms(facts)
     if not facts.own and (late := reason.monitored_idle(facts)) is not None:
@@ -281,6 +284,7 @@ def undisputed(facts: Facts) -> bool:
         and not facts.own
         and node.state == "READY"
         and node.health == "HEALTHY"
+        and not node.lacks_endpoints
         and not node.symptoms
         and node.maintenance is None
         and evidence.peer is OFF
