@@ -18,7 +18,7 @@ TOKEN = "first.token-of_the.account"  # noqa: S105 (of nothing)
 
 
 def kubernetes_node(name: str = "gke-tpu-1", **more: Any) -> dict[str, Any]:
-    """A node as GKE shows one that is well; `more` are labels, annotations, taints and conditions."""
+    """A node as GKE shows one that is well; `more` are labels, annotations, taints, conditions and allocatable TPUs."""
     well = [
         {"type": "MemoryPressure", "status": "False", "reason": "KubeletHasSufficientMemory"},
         {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"},
@@ -28,7 +28,11 @@ def kubernetes_node(name: str = "gke-tpu-1", **more: Any) -> dict[str, Any]:
         "apiVersion": "v1",
         "metadata": {"name": name, "labels": more.get("labels", {}), "annotations": more.get("annotations", {})},
         "spec": {"taints": [{"key": "google.com/tpu", "value": "present"}, *more.get("taints", [])]},
-        "status": {"conditions": more.get("conditions", well)},
+        "status": {
+            "conditions": more.get("conditions", well),
+            "capacity": {"cpu": "112", "google.com/tpu": "4"},
+            "allocatable": {"cpu": "111400m", "google.com/tpu": more.get("allocatable", "4")},
+        },
     }
 
 

@@ -66,6 +66,7 @@ class NodeConverter:
             hosts=len(raw.network_endpoints) or (before.hosts if before else 1),
             spot=raw.scheduling_config.preemptible or raw.scheduling_config.spot,
             addresses=_addresses(raw) or (before.addresses if before else ()),
+            lacks_endpoints=not raw.network_endpoints,
             queued_resource=self._text(raw.queued_resource.rpartition("/")[2]),
             maintenance=_maintenance(raw),
             created=created,

@@ -46,7 +46,11 @@ def missing_signals(proposal: Proposal, facts: Facts) -> tuple[str, ...]:
     known: tuple[Signal, ...] = (Signal.CLOUD,) if told else ()
     if facts.outside_cloud:
         known = (Signal.CLOUD, Signal.METADATA)
-    return tuple(dict.fromkeys((*_without_answer(facts, known), *_silent_peer(proposal, facts), *_not_covered(facts))))
+    return tuple(
+        dict.fromkeys(
+            (*_without_answer(facts, known), *_silent_peer(proposal, facts), *_no_endpoint(facts), *_not_covered(facts))
+        )
+    )
 
 
 def _cloud_against_others(proposal: Proposal, facts: Facts) -> Iterator[str]:
@@ -184,6 +188,11 @@ def _silent_peer(proposal: Proposal, facts: Facts) -> Iterator[str]:
         yield f"The machine is there, and tpuwatch does not run on it any more{last}."
     else:
         yield f"The node's own tpuwatch has not answered for {length(age)}{last}."
+
+
+def _no_endpoint(facts: Facts) -> Iterator[str]:
+    if facts.cloud is not None and facts.cloud.state == "READY" and facts.cloud.lacks_endpoints:
+        yield "The API lists no network endpoint of the node."
 
 
 def _not_covered(facts: Facts) -> Iterator[str]:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ModelServer,
         PeerVerdict,
         Probe,
+        QueuedResource,
         RuntimePort,
         Symptom,
         TrainingLoop,
@@ -228,6 +229,16 @@ class Facts:
         """The API was asked just now, with success, and has no such node."""
         answer = self.evidence.cloud
         return answer.problem is Problem.GONE and self._is_recent(answer.tried, self.limits.cloud_seconds)
+
+    @cached_property
+    def knows_queue(self) -> bool:
+        """Whether it is known which queued resource, if any, makes a node that is not listed."""
+        return self.is_gone and self._is_recent(self.evidence.queued.at, self.limits.queued_seconds)
+
+    @cached_property
+    def queued(self) -> QueuedResource | None:
+        """The queued resource of a node that is not listed; None also where it is not known."""
+        return self.evidence.queued.value if self.knows_queue else None
 
     @cached_property
     def symptoms(self) -> tuple[Symptom, ...]:

@@ -19,6 +19,7 @@ class JudgeLimits:
     logs_seconds: Final = 60.0
     probe_seconds: Final = 1800.0  # from its beginning: one takes up to ten minutes
     notices_seconds: Final = 600.0  # they are waited for, not polled
+    queued_seconds: Final = 660.0  # two polls, a little late
     server_seconds: Final = 30.0  # three polls
     monitoring_seconds: Final = 600.0  # for the answer and for the sample in it
 

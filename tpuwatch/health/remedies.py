@@ -118,6 +118,18 @@ class RemedyStep(Enum):
         f"{_DOCS}/managing-tpus-tpu-vm",
     )
     CREATE = Remedy("Create it again: " + _CREATE, f"{_DOCS}/managing-tpus-tpu-vm")
+    DESCRIBE_QUEUED = Remedy(
+        "Look at the state of its queued resource: `gcloud compute tpus queued-resources describe QUEUED_RESOURCE "
+        + _WHERE
+        + "`. Leave it alone while it is ACCEPTED, CREATING, PROVISIONING or WAITING_FOR_RESOURCES: then it makes the "
+        "node.",
+        f"{_GCLOUD}/queued-resources/describe",
+    )
+    LIST_QUEUED = Remedy(
+        "Look whether a queued resource makes the node, and in which state it is: `gcloud compute tpus "
+        "queued-resources list " + _WHERE + "`",
+        f"{_GCLOUD}/queued-resources/list",
+    )
     DELETE_QUEUED = Remedy(
         "Delete the queued resource with its nodes: `gcloud compute tpus queued-resources delete QUEUED_RESOURCE "
         "--force " + _WHERE + "`",
@@ -220,7 +232,7 @@ def _words(facts: Facts) -> dict[str, str]:
         or facts.evidence.node.rpartition("/")[2],
         "ZONE": (node.zone if node else "") or identity.zone.value,
         "PROJECT": (node.project if node else "") or identity.project.value,
-        "QUEUED_RESOURCE": node.queued_resource if node else "",
+        "QUEUED_RESOURCE": facts.queued.name if facts.queued else node.queued_resource if node else "",
         "TYPE": (node.accelerator if node else "") or identity.accelerator.value,
         "VERSION": node.runtime_version if node else "",
     }

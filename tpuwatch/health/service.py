@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import StoreError, printable
+from tpuwatch.health.facts import Facts
 from tpuwatch.health.judge import following, judge_node, keep_last_known
 from tpuwatch.model import BAD, JudgedNode, Snapshot, split_label
 
@@ -105,7 +106,10 @@ class JudgeService:
         cloud, (zone, name) = evidence.cloud.value, split_label(evidence.node)
         project = cloud.project if cloud else evidence.identity.project.value
         in_api = not evidence.own or bool(evidence.identity.node.value)
-        return JudgedNode(name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, in_api=in_api)
+        queued = Facts(evidence, self.limits).queued if evidence.queued.value is not None else None
+        return JudgedNode(
+            name, project, zone, evidence.own, judgement, cloud, evidence.peer.value, queued=queued, in_api=in_api
+        )
 
     def _record(self, before: Judgement | None, now: Judgement) -> None:
         """Have a change of verdict logged and stored. Beyond the limit for one node it is only counted."""

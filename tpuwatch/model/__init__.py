@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.model.display import Tone, cloud_words, is_bad, rank, tone, verdict_words, worst_first
+    from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import (
         MAX_PLACES,
         MAX_VALUES,
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         Peer,
         PeerVerdict,
         Problem,
+        QueuedResource,
         Runtime,
         RuntimePort,
         Signal,
@@ -143,6 +144,7 @@ else:
                 "Tone",
                 "cloud_words",
                 "is_bad",
+                "queued_words",
                 "rank",
                 "tone",
                 "verdict_words",
@@ -209,6 +211,7 @@ else:
                 "Peer",
                 "PeerVerdict",
                 "Problem",
+                "QueuedResource",
                 "Runtime",
                 "RuntimePort",
                 "Signal",

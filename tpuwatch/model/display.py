@@ -70,6 +70,11 @@ def verdict_words(verdict: str, kind: str | None, *, last_known: bool = False) -
     return f"{word} ({', '.join(notes)})" if notes else word
 
 
+def queued_words(state: str) -> str:
+    """In place of a node's state, where the API does not list it: the state of its queued resource."""
+    return f"queued: {state}"
+
+
 def cloud_words(state: str, health: str) -> str:
     """A node's state in the Cloud TPU API: `READY/HEALTHY`, or `CREATING` if it gives no health."""
     return f"{state}/{health}" if health else state

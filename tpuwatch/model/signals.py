@@ -152,6 +152,7 @@ class CloudNode:
     spot: bool = False  # spot or preemptible: cannot be restarted, is recreated
     queued_resource: str = ""  # the short name
     addresses: tuple[str, ...] = ()  # of its hosts in their order, as the service gives them; "" where it gives none
+    lacks_endpoints: bool = False  # the service gives no network endpoint: where its machines are is not known now
     maintenance: Maintenance | None = None
     created: float | None = None
     labels: tuple[tuple[str, str], ...] = ()
@@ -182,6 +183,24 @@ class CloudNode:
     def ill(self) -> bool:
         """Whether the cloud calls it ill: it is up, and its health is bad."""
         return self.state == "READY" and self.health in BAD_HEALTH
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedResource:
+    """A request for nodes as the Cloud TPU API shows it."""
+
+    name: str  # the short one
+    state: str  # WAITING_FOR_RESOURCES, ACTIVE, …: the enum's name
+
+    @property
+    def waits(self) -> bool:
+        """Whether its nodes are on their way: it waits for capacity, or the service makes them."""
+        return self.state in ("CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it will make no nodes any more."""
+        return self.state in ("FAILED", "SUSPENDED")
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,6 +358,8 @@ class Evidence:
     own: bool = False  # the machine that tpuwatch runs on belongs to it
     identity: Identity = field(default_factory=Identity)
     cloud: Answer[CloudNode] = field(default_factory=Answer)
+    # Of a node that the API does not list. A good answer without a value: no queued resource makes the node.
+    queued: Answer[QueuedResource] = field(default_factory=Answer)
     runtime: Answer[Runtime] = field(default_factory=Answer)
     host: Answer[Host] = field(default_factory=Answer)
     logs: Answer[Logs] = field(default_factory=Answer)
@@ -358,6 +379,7 @@ class Snapshot:
     cloud: Mapping[str, Answer[CloudNode]] = field(default_factory=dict)  # by label; the own node's is `own`
     # Listed and not watched, of the queued resources of watched nodes.
     beside: tuple[CloudNode, ...] = ()
+    queued: Mapping[str, Answer[QueuedResource]] = field(default_factory=dict)  # by label, of nodes that are not listed
     api: Answer[int] = field(default_factory=Answer)  # how many nodes the latest poll returned
     runtime: Answer[Runtime] = field(default_factory=Answer)
     host: Answer[Host] = field(default_factory=Answer)
@@ -404,6 +426,7 @@ class Snapshot:
             own=True,
             identity=self.identity,
             cloud=mine,
+            queued=self.queued.get(self.own, Answer()) if known else Answer(),
             runtime=self.runtime,
             host=self.host,
             logs=self.logs,
@@ -418,7 +441,14 @@ class Snapshot:
         """What is known of the nodes that are watched from here."""
         unheard = OFF if self.asked.problem is Problem.OFF else _NOBODY
         return [
-            Evidence(node=label, now=now, cloud=answer, peer=self.peers.get(label, unheard), **_ELSEWHERE)
+            Evidence(
+                node=label,
+                now=now,
+                cloud=answer,
+                queued=self.queued.get(label, Answer()),
+                peer=self.peers.get(label, unheard),
+                **_ELSEWHERE,
+            )
             for label, answer in sorted(self.cloud.items())
             if label != self.own
         ]

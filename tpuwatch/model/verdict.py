@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tpuwatch.model.events import Remedy
-    from tpuwatch.model.signals import CloudNode, Peer, Problem, Signal
+    from tpuwatch.model.signals import CloudNode, Peer, Problem, QueuedResource, Signal
     from tpuwatch.model.workload import WorkloadKind
 
 
@@ -184,6 +184,7 @@ class JudgedNode:
     judgement: Judgement
     cloud: CloudNode | None
     peer: Peer | None = None  # its own tpuwatch, where the node is watched from elsewhere and that has answered
+    queued: QueuedResource | None = None  # of a node that the API does not list, where it is known
     in_api: bool = True  # False: the Cloud TPU API is not known to have it, so it is never restarted through it
 
     @property

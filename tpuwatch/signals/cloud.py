@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import Pacing, format_time
 from tpuwatch.google import ApiError, NodeConverter, enum_name, short_name
-from tpuwatch.model import Answer, CloudNode, Identity, Problem, node_label
+from tpuwatch.model import Answer, CloudNode, Identity, Problem, QueuedResource, node_label
 
 if TYPE_CHECKING:
     import random
@@ -60,6 +59,7 @@ class CloudSignal:
         self.answers: Mapping[str, Answer[CloudNode]] = {}  # by label, of all watched nodes, after each ask
         # Nodes that are listed and not watched, of the queued resources of watched ones: a reset would restart them.
         self.beside: tuple[CloudNode, ...] = ()
+        self.queued: Mapping[str, Answer[QueuedResource]] = {}  # by label, of those that the latest list lacks
         self._cloud = cloud
         self._identity = identity
         self._clock = clock
@@ -106,6 +106,7 @@ class CloudSignal:
         answers.update(self._unplaced(watched))
         self.answers = answers
         self.beside = tuple(node for zone in self._zones.values() for node in zone.beside)
+        self.queued = dict(queued for zone in self._zones.values() for queued in zone.queued())
         if self._memory is not None:
             self._memory.keep(node for zone in self._zones.values() for node in zone.nodes.values())
         return self._summary(watched)
@@ -204,6 +205,7 @@ class CloudZone:
         self.tried: float | None = None  # when it was last asked
         self._lost: dict[str, Answer[CloudNode]] = {}  # watched nodes that the latest list should have had and had not
         self._queued = QueuedResources(clock)
+        self._queued_by_node: dict[str, Answer[QueuedResource]] = {}  # of the lost nodes
         self._clock = clock
         self._memory = memory
 
@@ -271,6 +273,11 @@ class CloudZone:
             problem = self.problem or Problem.UNCONFIGURED
             yield label(name), Answer(problem=problem, detail=self.detail, tried=self.tried)
 
+    def queued(self) -> Iterator[tuple[str, Answer[QueuedResource]]]:
+        """Yield the answer on the queued resource of each node that the latest list lacks, by the node's label."""
+        for name, answer in self._queued_by_node.items():
+            yield self.watch.label(name), answer
+
     def _last(self, name: str) -> Answer[CloudNode]:
         """A node as it was seen last, and when."""
         if name in self.nodes:
@@ -293,13 +300,14 @@ class CloudZone:
         missing = set(self.watch.names - seen.keys())
         if incomplete:
             missing |= (self.nodes.keys() | self._lost.keys()) - seen.keys()
-        queued = {} if incomplete or not missing else self._queued.sentences(client, self.watch)
-        lost = {}
+        self._queued.ask(client, self.watch, frozenset() if incomplete else frozenset(missing))
+        lost, queued = {}, {}
         for name in sorted(missing):
             last = self._last(name)
-            problem, detail = incomplete or (Problem.GONE, _gone(self.watch, name, last, queued))
+            queued[name] = self._queued.answer(name, last.value.queued_resource if last.value else "")
+            problem, detail = incomplete or (Problem.GONE, _gone(self.watch, name, last, queued[name].value))
             lost[name] = Answer(last.value, last.at, problem, detail, self.tried)
-        self._lost, self._failed_last = lost, False
+        self._lost, self._queued_by_node, self._failed_last = lost, queued, False
         self.nodes, self.listed = seen, self.tried
         self.problem, self.detail = incomplete or (None, "")
 
@@ -315,20 +323,19 @@ def _incomplete(watch: Watch, unnamed: int, unreachable: int) -> tuple[Problem, 
     return None
 
 
-def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: dict[str, str]) -> str:
+def _gone(watch: Watch, name: str, last: Answer[CloudNode], queued: QueuedResource | None) -> str:
     node = last.value
-    queue = queued.get(name) or (queued.get(f"/{node.queued_resource}") if node else None)
-    also = f" {queue}" if queue else ""
-    if node is None:
-        return (
-            f"The Cloud TPU API lists no node {name} in {watch.where}.{also} Check the name and the zone (`gcloud "
-            f"compute tpus tpu-vm list --zone={watch.zone} --project={watch.project}`), or take it out of `nodes` "
-            "under [cloud]."
-        )
-    when = format_time(last.at or 0.0)
+    also = f" Its queued resource {queued.name} is {queued.state}." if queued else ""
+    if node is not None:
+        when = format_time(last.at or 0.0)
+        text = f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}"
+        return f"{text}, {node.state}.{also} If it is not to come back, take it out of `nodes` under [cloud]."
+    text = f"The Cloud TPU API lists no node {name} in {watch.where}.{also}"
+    if queued is not None and queued.waits:
+        return text
     return (
-        f"The Cloud TPU API lists the node {name} in {watch.where} no more; it was last seen at {when}, {node.state}."
-        f"{also} It was deleted, or preempted and removed: create it again, or take it out of `nodes` under [cloud]."
+        f"{text} Check the name and the zone (`gcloud compute tpus tpu-vm list --zone={watch.zone} "
+        f"--project={watch.project}`), or take it out of `nodes` under [cloud]."
     )
 
 
@@ -382,32 +389,43 @@ def watches(nodes: Iterable[str], identity: Identity) -> tuple[Watch, ...]:
 
 
 class QueuedResources:
-    """Of one zone; asked for at most every five minutes, whether that succeeds or not. A fault keeps the last ones."""
+    """Of one zone; asked for when a node goes missing, and then every five minutes, whether that succeeds or not.
+
+    A fault keeps the last ones, with their time.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._asked = -math.inf
-        self._sentences_by_node: dict[str, str] = {}
+        self._missing: frozenset[str] = frozenset()  # the nodes that it was last wanted for
+        self._last: Answer[tuple[tuple[QueuedResource, frozenset[str]], ...]] = Answer()  # each with its watched nodes
 
-    def sentences(self, client: CloudClient, watch: Watch) -> dict[str, str]:
-        """A sentence on each queued resource, under "/" and its name, and under the names of its watched nodes."""
+    def ask(self, client: CloudClient, watch: Watch, missing: frozenset[str]) -> None:
+        """List them if one of these nodes was not missing before, or it is time."""
         now = self._clock.monotonic()
-        if now - self._asked >= ASK_SECONDS:
-            self._asked = now
-            with contextlib.suppress(ApiError):  # the call is counted; nodes are judged without it
-                self._sentences_by_node = dict(_sentences(client, watch))
-        return self._sentences_by_node
+        due = missing - self._missing or (missing and now - self._asked >= ASK_SECONDS)
+        self._missing = missing
+        if not due:
+            return
+        self._asked, tried = now, self._clock.time()
+        try:
+            self._last = Answer(tuple(_listed(client, watch)), tried, None, "", tried)
+        except ApiError as error:  # the call is counted
+            self._last = replace(self._last, problem=error.fault.problem, detail=error.fault.sentence, tried=tried)
+
+    def answer(self, node: str, name: str) -> Answer[QueuedResource]:
+        """The queued resource that makes the node, or had this name when the node was seen; one that waits, if any."""
+        last = self._last
+        made_by = [queued for queued, nodes in last.value or () if node in nodes or queued.name == name]
+        made_by.sort(key=lambda queued: (not queued.waits, queued.ended))
+        return Answer(made_by[0] if made_by else None, last.at, last.problem, last.detail, last.tried)
 
 
-def _sentences(client: CloudClient, watch: Watch) -> Iterator[tuple[str, str]]:
+def _listed(client: CloudClient, watch: Watch) -> Iterator[tuple[QueuedResource, frozenset[str]]]:
     for page in client.list_queued_resources(watch.project, watch.zone):
         for raw in page.queued_resources:
-            name = short_name(raw.name)
-            if name:
-                sentence = f"Its queued resource {name} is {enum_name(raw.state, 'state', 'STATE')}."
-                yield f"/{name}", sentence
-                for node in _node_ids(raw, watch):
-                    yield node, sentence
+            if name := short_name(raw.name):
+                yield QueuedResource(name, enum_name(raw.state, "state", "STATE")), frozenset(_node_ids(raw, watch))
 
 
 def _node_ids(raw: Any, watch: Watch) -> set[str]:

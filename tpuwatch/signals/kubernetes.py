@@ -27,6 +27,7 @@ SCHEDULED: Final = "cloud.google.com/scheduled-maintenance-time"  # a label: sec
 LATEST: Final = "cloud.google.com/scheduled-maintenance-time-latest"  # a label: by then it begins
 ACTIVE: Final = "cloud.google.com/active-node-maintenance"  # a label or annotation: ONGOING while it is under way
 TERMINATION: Final = "cloud.google.com/impending-node-termination"  # a taint
+TPUS: Final = "google.com/tpu"  # a resource: chips that the device plugin has, and those of them that are well
 STALE_SECONDS: Final = 3600.0  # a time so long past, with nothing under way, announces nothing
 # Conditions that say with True that a node is ill. Of others it is not known which status is the bad one.
 _BAD_IF_TRUE: Final = frozenset(
@@ -46,6 +47,7 @@ _BAD_IF_TRUE: Final = frozenset(
 )
 _MAX_ITEMS: Final = 200  # of each list
 _WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,63}")
+_COUNT: Final = re.compile(r"[0-9]{1,4}")
 _EPOCH: Final = re.compile(r"[0-9]{9,11}")
 _NO_NAME: Final = "NODE_NAME does not tell the pod which node it runs on; set it as deploy/gke/tpuwatch.yaml does."
 _NO_NODE: Final = "What the API of Kubernetes answers is no node."
@@ -130,6 +132,13 @@ def _ill(status: dict[str, Any]) -> Iterator[str]:
         bad = state in ("False", "Unknown") if kind == "Ready" else kind in _BAD_IF_TRUE and state == "True"
         if bad:
             yield f"{kind} is {state}" + (f" ({why})" if why else "")
+    there, usable = (_count(_part(status, key).get(TPUS)) for key in ("capacity", "allocatable"))
+    if there is not None and usable is not None and usable < there:
+        yield f"{usable} of {there} TPUs are allocatable"
+
+
+def _count(quantity: Any) -> int | None:
+    return int(quantity) if isinstance(quantity, str) and _COUNT.fullmatch(quantity) else None
 
 
 def _epoch(label: Any) -> float | None:

@@ -326,7 +326,7 @@ class SignalsService:
     def _on_cloud(self, source: CloudSignal, answer: Answer[tuple[CloudNode, ...]]) -> None:
         if self._peers is not None and self._peers.follow(source.answers, self.snapshot.own):
             self._loops.wake("peer")
-        self._snapshots.post(api=_counted(answer), cloud=source.answers, beside=source.beside)
+        self._snapshots.post(api=_counted(answer), cloud=source.answers, queued=source.queued, beside=source.beside)
         self._snapshots.post_server_epoch(source.server_epoch)
         self._record("cloud", answer)
         self._metrics.node.set_api_breaker(bool(source.breaker_notice))

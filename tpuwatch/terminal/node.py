@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import format_age, format_seconds, format_size, format_time
-from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, tone, verdict_words
+from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, queued_words, tone, verdict_words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
 from tpuwatch.terminal.table import print_table
@@ -146,7 +146,7 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
         "NODE": node["node"],
         "ZONE": node["zone"],
         "ACCELERATOR": cloud.get("accelerator"),
-        "CLOUD": cloud_words(cloud["state"], cloud["health"]) if cloud else "",
+        "CLOUD": _cloud(node),
         "VERDICT": f"{node['verdict']}{',last_known' if node.get('last_known') else ''}",
         "KIND": node.get("kind"),
         "CONFIDENCE": node["confidence"],
@@ -159,6 +159,14 @@ def _cell(node: Mapping[str, Any], column: str, now: float) -> str:
         "PROJECT": node["project"],
     }
     return str(cells[column] or "")
+
+
+def _cloud(node: Mapping[str, Any]) -> str:
+    """The node's state in the cloud; of one that is not listed the state of its queued resource, where it is known."""
+    if node.get("queued_resource"):
+        return queued_words(node["queued_resource"]["state"])
+    cloud = node["cloud"]
+    return cloud_words(cloud["state"], cloud["health"]) if cloud else ""
 
 
 def _name(node: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tpuwatch.core import counted, format_age, format_seconds, format_size, format_time, iso, redact
-from tpuwatch.model import cloud_words, is_bad, tone, verdict_words
+from tpuwatch.model import cloud_words, is_bad, queued_words, tone, verdict_words
 from tpuwatch.web.launch_chart import launch_tone, launch_words
 from tpuwatch.web.serializers import describe_buffer
 
@@ -74,6 +74,7 @@ def _environment() -> Environment:
         style=Markup(_STYLE),  # noqa: S704 # a file of this package
         script=Markup(_SCRIPT),  # noqa: S704 # the same
         cloud_words=cloud_words,
+        queued_words=queued_words,
         verdict_words=verdict_words,
     )
     environment.tests["bad"] = is_bad

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from tpuwatch.model import cloud_words, is_bad, rank, tone, verdict_words, worst_first
+from tpuwatch.model import cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -157,6 +157,8 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _cloud(node: JudgedNode) -> str:
+    if node.queued:
+        return queued_words(node.queued.state)
     return cloud_words(node.cloud.state, node.cloud.health) if node.cloud else ""
 
 

@@ -66,6 +66,7 @@ def node(node: JudgedNode) -> dict[str, Any]:
         **fields(node, "node project zone own"),
         **_judgement(node.judgement),
         "cloud": cloud_node(node.cloud) if node.cloud else None,
+        "queued_resource": fields(node.queued, "name state") if node.queued else None,
         "peer": _peer(node.peer) if node.peer else None,
     }
 
@@ -97,7 +98,7 @@ def cloud_node(node: CloudNode) -> dict[str, Any]:
     return {
         **fields(node, "name state health health_description"),
         "symptoms": rows(node.symptoms, "kind at worker details"),
-        **fields(node, "accelerator runtime_version hosts spot queued_resource address addresses"),
+        **fields(node, "accelerator runtime_version hosts spot queued_resource address addresses lacks_endpoints"),
         "maintenance": maintenance and fields(maintenance, "kind status start end latest_start can_reschedule"),
         **times("created", node.created),
         **times("changed", None if node.changed_unseen else node.changed),

@@ -180,3 +180,8 @@ def test_strings_that_nodes_share_are_one() -> None:
 )
 def test_short_names(path: str, name: str) -> None:
     assert short_name(path) == name
+
+
+def test_a_node_without_a_network_endpoint_says_so() -> None:
+    assert convert(raw(state="READY", network_endpoints=[])).lacks_endpoints
+    assert not convert(raw(state="READY", network_endpoints=[{}])).lacks_endpoints

@@ -22,6 +22,7 @@ from tpuwatch.model.signals import (
     Notices,
     Peer,
     Problem,
+    QueuedResource,
     Runtime,
     RuntimePort,
     Symptom,
@@ -39,6 +40,8 @@ PID = 4711
 
 OFF: Answer[Any] = Answer(problem=Problem.OFF)
 ABSENT: Answer[Any] = Answer(problem=Problem.ABSENT, tried=NOW - 5)
+NOT_READ: Answer[Any] = Answer()
+WAITING = ("CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES")  # states of queued resources
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Situation:
     words: tuple[str, ...] = ()  # words of the summary or of a reason
     missing: tuple[str, ...] = ()  # words of what is missing
     remedy: tuple[str, ...] = ()  # words of the steps
+    unwanted: tuple[str, ...] = ()  # words that no command in the steps has
 
     @property
     def verdict(self) -> Verdict:
@@ -101,6 +105,12 @@ def node(state: str = "READY", health: str = "HEALTHY", *, held: float = HOUR, *
     """The node as the API shows it, in this state and health for `held` seconds."""
     usual: dict[str, Any] = {"accelerator": "v5litepod-4", "runtime_version": "v2-alpha-tpuv5-lite"}
     return CloudNode("acme", "us-central2-b", "trainer", state, health, changed=NOW - held, **{**usual, **more})
+
+
+def queued(state: str = "", age: float = MINUTE, **more: Any) -> Answer[QueuedResource]:
+    """The queued resource q-1 in this state, as it was listed so long ago; without a state there was none."""
+    when = NOW - age
+    return Answer(QueuedResource("q-1", state) if state else None, when, **{"problem": None, "tried": when, **more})
 
 
 def symptom(kind: str, age: float = 5 * MINUTE) -> Symptom:
@@ -196,6 +206,7 @@ def elsewhere(
     cloud: CloudNode | Answer[CloudNode],
     monitoring: Monitoring | Answer[Monitoring] = OFF,
     peer: Peer | Answer[Peer] = OFF,
+    queued: Answer[QueuedResource] = NOT_READ,
 ) -> Evidence:
     """A node that is watched from another machine."""
     return Evidence(
@@ -209,6 +220,7 @@ def elsewhere(
         notices=OFF,
         monitoring=as_answer(monitoring),
         peer=as_answer(peer),
+        queued=queued,
     )
 
 

@@ -9,8 +9,10 @@ from tests.unit.health.scenes import (
     GIB,
     HOUR,
     MINUTE,
+    NOT_READ,
     NOW,
     PID,
+    WAITING,
     Situation,
     answered,
     elsewhere,
@@ -25,6 +27,7 @@ from tests.unit.health.scenes import (
     logs,
     node,
     own,
+    queued,
     runtime,
     silent,
     training,
@@ -60,16 +63,64 @@ def four(*ages: float, logged: bool = True, queue: int = 0, last: RuntimePort | 
     )
 
 
+NO_TRAINER = silent(Problem.GONE, "There is no node trainer in us-central2-b.")
 APART = (9 * HOUR, 7 * HOUR, 5 * HOUR, 3 * HOUR)
 WHICH = "It is not known which of the processes that hold the TPU is at fault"
 
 SITUATIONS = (
     Situation(
-        "a name that is not in the list since the start",
-        elsewhere(silent(Problem.GONE, "There is no node trainer in us-central2-b.")),
+        "a name that is not in the list since the start, and no queued resource makes it",
+        elsewhere(NO_TRAINER, queued=queued()),
         "misconfigured manual high cloud",
         words=("There is no node trainer",),
         remedy=("tpu-vm list --zone=us-central2-b --project=acme",),
+    ),
+    *(
+        Situation(
+            f"a name that is not in the list since the start, and queued resources {name}",
+            elsewhere(NO_TRAINER, queued=answer),
+            "unknown manual low cloud",
+            words=("There is no node trainer", "not known whether a queued resource"),
+            remedy=("queued-resources list --zone=us-central2-b --project=acme", "tpu-vm list"),
+            unwanted=("delete",),
+        )
+        for name, answer in (
+            ("were not read", NOT_READ),
+            ("cannot be read", silent(Problem.DENIED)),
+            ("were read too long ago", queued(age=HOUR, problem=Problem.SERVER)),
+        )
+    ),
+    *(
+        Situation(
+            f"a name that is not in the list since the start, and its queued resource is {state}",
+            elsewhere(NO_TRAINER, queued=queued(state)),
+            "starting wait high cloud",
+            words=(f"q-1 is {state}",),
+            remedy=("queued-resources describe q-1 --zone=us-central2-b --project=acme",),
+            unwanted=("delete", "tpu-vm list"),
+        )
+        for state in WAITING
+    ),
+    *(
+        Situation(
+            f"a name that is not in the list since the start, and its queued resource is {state}",
+            elsewhere(NO_TRAINER, queued=queued(state)),
+            "gone manual medium cloud",
+            words=(f"q-1 is {state}",),
+            remedy=("queued-resources describe q-1", "queued-resources delete q-1 --force"),
+        )
+        for state in ("FAILED", "SUSPENDED")
+    ),
+    *(
+        Situation(
+            f"a name that is not in the list since the start, and its queued resource is {state}",
+            elsewhere(NO_TRAINER, queued=queued(state)),
+            "unknown manual low cloud",
+            words=(f"q-1 is {state}",),
+            remedy=("queued-resources describe q-1",),
+            unwanted=("delete",),
+        )
+        for state in ("ACTIVE", "SUSPENDING", "DELETING", "STATE_17")
     ),
     *(
         Situation(name, elsewhere(silent(problem)), "unknown none low cloud", remedy=(step,))

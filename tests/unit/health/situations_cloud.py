@@ -7,8 +7,10 @@ from tests.unit.health.scenes import (
     DAY,
     HOUR,
     MINUTE,
+    NOT_READ,
     NOW,
     SPOT,
+    WAITING,
     Situation,
     elsewhere,
     event,
@@ -21,6 +23,7 @@ from tests.unit.health.scenes import (
     logs,
     node,
     own,
+    queued,
     silent,
     symptom,
     training,
@@ -41,9 +44,24 @@ def lost(last: CloudNode, problem: Problem, age: float = 40.0) -> Answer[CloudNo
 SOON = Maintenance("SCHEDULED", "PENDING", NOW + 20 * MINUTE, NOW + 3 * HOUR)
 LATER = Maintenance("SCHEDULED", "PENDING", NOW + 60 * HOUR, NOW + 63 * HOUR)
 
+LOST_OF_QUEUE = silent(Problem.GONE, last=node(queued_resource="q-1"))
+
 SITUATIONS = (
     # Watched from elsewhere: the cloud's word alone.
     Situation("elsewhere: ready and healthy", elsewhere(node()), "healthy none medium cloud"),
+    Situation(
+        "elsewhere: ready and healthy without any network endpoint",
+        elsewhere(node(lacks_endpoints=True)),
+        "unknown manual low cloud",
+        missing=("no network endpoint",),
+        remedy=("tpu-vm describe trainer",),
+    ),
+    Situation(
+        "without any network endpoint, and it trains",
+        training(cloud=node(lacks_endpoints=True)),
+        "healthy none",
+        missing=("no network endpoint",),
+    ),
     Situation(
         "elsewhere: missing health is not bad",
         elsewhere(node(health="")),
@@ -163,6 +181,71 @@ SITUATIONS = (
         elsewhere(silent(Problem.GONE, last=node())),
         "gone manual high cloud",
         remedy=(f"tpu-vm create trainer --zone=us-central2-b --project=acme {BUILD}",),
+    ),
+    *(
+        Situation(
+            f"vanished, and its queued resource is {state}",
+            elsewhere(LOST_OF_QUEUE, queued=queued(state)),
+            "gone wait high cloud",
+            words=(f"q-1 is {state}",),
+            remedy=("queued-resources describe q-1",),
+            unwanted=("delete", "create"),
+        )
+        for state in WAITING
+    ),
+    *(
+        Situation(
+            f"vanished, and its queued resource is {state}",
+            elsewhere(LOST_OF_QUEUE, queued=queued(state)),
+            "gone manual high cloud",
+            words=(f"q-1 is {state}",),
+            remedy=(
+                "queued-resources describe q-1",
+                "queued-resources delete q-1 --force",
+                "queued-resources create q-1 --node-id=trainer",
+            ),
+        )
+        for state in ("FAILED", "SUSPENDED")
+    ),
+    *(
+        Situation(
+            f"vanished, and its queued resource is {state}",
+            elsewhere(LOST_OF_QUEUE, queued=queued(state)),
+            "gone manual high cloud",
+            words=(f"q-1 is {state}",),
+            remedy=("queued-resources describe q-1",),
+            unwanted=("delete", "create"),
+        )
+        for state in ("ACTIVE", "SUSPENDING", "DELETING", "STATE_17")
+    ),
+    *(
+        Situation(
+            f"vanished, and its queued resource {name}",
+            elsewhere(LOST_OF_QUEUE, queued=answer),
+            "gone manual high cloud",
+            words=("q-1 is not known",),
+            remedy=("queued-resources describe q-1",),
+            unwanted=("delete", "create"),
+        )
+        for name, answer in (
+            ("was not read", NOT_READ),
+            ("cannot be read", silent(Problem.DENIED)),
+            ("was suspended when it was read an hour ago", queued("SUSPENDED", HOUR, problem=Problem.SERVER)),
+        )
+    ),
+    Situation(
+        "vanished with its queued resource",
+        elsewhere(LOST_OF_QUEUE, queued=queued()),
+        "gone manual high cloud",
+        remedy=("queued-resources create q-1 --node-id=trainer",),
+        unwanted=("delete",),
+    ),
+    Situation(
+        "vanished, and a new queued resource makes it",
+        elsewhere(silent(Problem.GONE, last=node()), queued=queued("PROVISIONING")),
+        "gone wait high cloud",
+        remedy=("queued-resources describe q-1",),
+        unwanted=("delete", "create"),
     ),
     Situation(
         "vanished by the API while programs run here",
@@ -293,6 +376,13 @@ SITUATIONS = (
         training(kubernetes=Notices(conditions=("Ready is False (KubeletNotReady)",))),
         "healthy none",
         contradictions=("Ready is False (KubeletNotReady)",),
+    ),
+    Situation(
+        "Kubernetes calls the node ill, and nothing runs",
+        own(kubernetes=Notices(conditions=("Ready is False", "DiskPressure is True", "0 of 4 TPUs are allocatable"))),
+        "idle manual low",
+        words=("Ready is False, DiskPressure is True and 0 of 4 TPUs are allocatable",),
+        contradictions=("Ready is False", "DiskPressure", "0 of 4 TPUs are allocatable"),
     ),
     Situation(
         "Kubernetes does not answer, and once announced the end",

@@ -67,6 +67,8 @@ def test_situation(situation: Situation) -> None:
     assert_words(situation.words, texts)
     assert_words(situation.missing, judgement.missing)
     assert_words(situation.remedy, [step.do for step in judgement.remedy])
+    commands = " ".join(command for step in judgement.remedy for command in step.do.split("`")[1::2])
+    assert not [word for word in situation.unwanted if word in commands]
 
 
 def all_in_order(words: tuple[str, ...], sentences: tuple[str, ...]) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.sim.cloud.servers import PROJECT, ZONE, Cloud
 from tpuwatch.google import tpu_client
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.signals import Identity, Known, Problem, QueuedResource
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 
@@ -186,6 +186,7 @@ def test_the_queued_resource_of_a_gone_node_is_reported(cloud: Cloud, watch: Any
     cloud.world.remove(node.path)
     watcher.next()
     assert "Its queued resource queue-1 is SUSPENDED." in watcher.answer().detail
+    assert watcher.signal.queued[f"{ZONE}/train-1"].value == QueuedResource("queue-1", "SUSPENDED")
     began = cloud.clock.time()
     while cloud.clock.time() < began + 400:
         watcher.next()
@@ -203,6 +204,32 @@ def test_a_gone_node_is_gone_whether_or_not_queued_resources_can_be_listed(cloud
     assert watcher.next().problem is None
     assert watcher.answer().problem is Problem.GONE
     assert watcher.counts["ListQueuedResources", "PERMISSION_DENIED"] == 1
+    queued = watcher.signal.queued[f"{ZONE}/train-1"]
+    assert (queued.value, queued.at, queued.problem) == (None, None, Problem.DENIED)
+
+
+def test_without_a_queued_resource_that_makes_the_node_there_is_none(cloud: Cloud, watch: Any) -> None:
+    cloud.add("other", queued_resource="queue-2")
+    watcher = watch()
+    watcher.ask()
+    queued = watcher.signal.queued[f"{ZONE}/train-1"]
+    assert (queued.value, queued.at, queued.problem) == (None, cloud.clock.time(), None)
+    assert "Check the name" in watcher.answer().detail
+
+
+def test_queued_resources_are_listed_for_each_node_that_goes_missing(cloud: Cloud, watch: Any) -> None:
+    first, second = (cloud.add(name, queued_resource=f"queue-{name}") for name in ("train-1", "train-2"))
+    watcher = watch(nodes=("train-2",))
+    watcher.ask()
+    for node in (first, second):
+        cloud.add(f"{node.name}-sister", queued_resource=node.queued_resource, state="CREATING")
+        cloud.world.remove(node.path)
+        watcher.next()
+    states = {label: answer.value and answer.value.state for label, answer in watcher.signal.queued.items()}
+    assert states == {f"{ZONE}/train-1": "PROVISIONING", f"{ZONE}/train-2": "PROVISIONING"}
+    assert watcher.counts["ListQueuedResources", "OK"] == 2
+    watcher.next()
+    assert watcher.counts["ListQueuedResources", "OK"] == 2
 
 
 def test_the_alpha_reports_maintenance(cloud: Cloud, watch: Any) -> None:

@@ -13,7 +13,7 @@ from google.cloud import tpu_v2
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.google.errors import ApiError, ApiFault
 from tpuwatch.google.tpu_node import NodeConverter
-from tpuwatch.model.signals import Identity, Known, Problem
+from tpuwatch.model.signals import Identity, Known, Problem, QueuedResource
 from tpuwatch.signals.cloud import CloudZone, Watch, watches
 
 PARENT = "projects/lab/locations/us-a/nodes/"
@@ -32,6 +32,7 @@ class Service:
         self.nodes: dict[str, dict[str, Any]] = {}
         self.unreachable: list[str] = []
         self.fails_after: int | None = None  # pages
+        self.queued: list[tpu_v2.QueuedResource] = []
 
     def list_nodes(self, _project: str, _zone: str) -> Iterator[Any]:
         nodes = [tpu_v2.Node(name=PARENT + name, **fields) for name, fields in self.nodes.items()]
@@ -42,7 +43,8 @@ class Service:
             yield tpu_v2.ListNodesResponse.pb(page)
 
     def list_queued_resources(self, _project: str, _zone: str) -> Iterator[Any]:
-        return iter(())
+        found = tpu_v2.ListQueuedResourcesResponse(queued_resources=self.queued)
+        yield tpu_v2.ListQueuedResourcesResponse.pb(found)
 
     def shuffle(self, rng: random.Random) -> None:
         """Let a few things change, as they do between two polls; now and then all of it fails."""
@@ -125,6 +127,29 @@ def test_what_is_no_longer_watched_is_no_longer_reported_and_may_come_back() -> 
     assert zone.pacing.due_in == 0
     zone.poll(service)  # type: ignore[arg-type]
     assert dict(zone.answers()).keys() == {"us-a/n1", "us-a/n2"}
+
+
+def queued_resource(name: str, state: str, *nodes: str) -> tpu_v2.QueuedResource:
+    return tpu_v2.QueuedResource(
+        name=f"projects/lab/locations/us-a/queuedResources/{name}",
+        state={"state": state},
+        tpu={"node_spec": [{"node_id": node} for node in nodes]},
+    )
+
+
+@pytest.mark.parametrize("state", ["CREATING", "ACCEPTED", "PROVISIONING", "WAITING_FOR_RESOURCES"])
+@pytest.mark.parametrize("first", [True, False])
+def test_of_two_queued_resources_of_a_node_the_one_that_waits_counts(state: str, *, first: bool) -> None:
+    service = Service()
+    both = [queued_resource("old", "SUSPENDED", "n1"), queued_resource("new", state, "n1", "n2")]
+    service.queued = both if first else both[::-1]
+    zone = CloudZone(watch("n1"), interval=30, clock=ManualClock(), rng=random.Random(1))
+    zone.poll(service)  # type: ignore[arg-type]
+    ((label, answer),) = zone.queued()
+    assert (label, answer.value) == ("us-a/n1", QueuedResource("new", state))
+    (listed,) = (answer for _, answer in zone.answers())
+    assert f"Its queued resource new is {state}." in listed.detail
+    assert "Check the name" not in listed.detail
 
 
 # -- which nodes are watched

@@ -41,6 +41,14 @@ def test_a_node_that_is_well_announces_nothing(server: KubernetesServer) -> None
     assert server.asked == [f"/api/v1/nodes/{NAME}?resourceVersion=0"]
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "conditions"),
+    [("0", ("0 of 4 TPUs are allocatable",)), ("3", ("3 of 4 TPUs are allocatable",)), ("4", ()), ("none", ())],
+)
+def test_tpus_that_no_pod_can_have_make_the_node_ill(allocatable: str, conditions: tuple[str, ...]) -> None:
+    assert parsed(allocatable=allocatable) == Notices(conditions=conditions)
+
+
 def test_label_taint_and_conditions_are_notices(server: KubernetesServer) -> None:
     server.nodes[NAME] = kubernetes_node(
         labels={SCHEDULED: "4000000000"},

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tpuwatch.doctor.environment import Environment
 
 _SOURCE: Final = "https://kubernetes.io/docs/reference/access-authn-authz/rbac/"
+_CONDITIONS: Final = "https://kubernetes.io/docs/reference/node/node-status/"
 _APPLY: Final = "`kubectl apply -f deploy/gke/tpuwatch.yaml`: it has the service account, its role and NODE_NAME"
 _CERTAIN: Final = (Problem.DENIED, Problem.UNCONFIGURED, Problem.GONE)
 
@@ -38,8 +39,11 @@ def node(environment: Environment) -> Iterator[Result]:
         text = cut(f"The maintenance, termination and conditions of the node are unknown. {answer.detail}", 800)
         yield wrong(text, _APPLY, _SOURCE) if answer.problem in _CERTAIN else unknown(text)
         return
-    ill = f" Kubernetes reports: {', '.join(answer.value.conditions)}." if answer.value.conditions else ""
-    yield ok(f"It shows node {signal.node}.{ill}")
+    if ill := answer.value.conditions:
+        text = cut(f"Node {signal.node} is ill: {', '.join(ill)}.", 800)
+        yield wrong(text, f"`kubectl describe node {signal.node}`", _CONDITIONS)
+        return
+    yield ok(f"It shows node {signal.node}.")
 
 
 CHECKS = (Check("kubernetes", "API of Kubernetes", Area.CLOUD, node, seconds=70.0),)

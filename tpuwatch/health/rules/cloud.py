@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import length
+from tpuwatch.core import clean, length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import NODE_FAULTS, Cpu
 from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action, suspect
@@ -26,7 +26,7 @@ from tpuwatch.model import (
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
-    from tpuwatch.model import Maintenance, Reason
+    from tpuwatch.model import Maintenance, QueuedResource, Reason
 
 COMING_UP: Final = frozenset({"CREATING", "STARTING", "RESTARTING", "REIMAGING", "UNHIDING"})
 TAKEN: Final = frozenset({"PREEMPTED", "TERMINATED"})
@@ -166,10 +166,48 @@ def gone(facts: Facts) -> Proposal | None:
     if facts.running:
         summary = "The API has no such node any more, while programs run on this machine."
         return _save_first(Verdict.GONE, summary, reasons, RemedyStep.NAME, confidence=Confidence.LOW)
-    summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
     confidence = Confidence.MEDIUM if facts.own and facts.host is not None else Confidence.HIGH
-    recreate = RECREATE_QUEUED if last.queued_resource else (RemedyStep.CREATE,)
-    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, recreate)
+    queued = facts.queued
+    if queued is not None and queued.waits:
+        summary = f"The node is gone and on its way back: its queued resource {queued.name} is {queued.state}."
+        return Proposal(Verdict.GONE, confidence, Action.WAIT, summary, reasons, (RemedyStep.DESCRIBE_QUEUED,))
+    summary = "The node does not exist any more: a user deleted it, or it was preempted and removed."
+    name = clean(last.queued_resource, 63)
+    if queued is not None:
+        summary = f"The node does not exist any more: its queued resource {queued.name} is {queued.state}."
+        steps = _after(queued)
+    elif not name:
+        steps = (RemedyStep.CREATE,)
+    elif facts.knows_queue:
+        summary = f"The node does not exist any more, nor does its queued resource {name}."
+        steps = (RemedyStep.CREATE_QUEUED,)
+    else:
+        summary += f" The state of its queued resource {name} is not known."
+        steps = (RemedyStep.DESCRIBE_QUEUED,)
+    return Proposal(Verdict.GONE, confidence, Action.MANUAL, summary, reasons, steps)
+
+
+def awaited(facts: Facts, reasons: tuple[Reason, ...]) -> Proposal | None:
+    """Judge a node that was never seen and may be still to come; None where no queued resource makes it."""
+    queued = facts.queued
+    if queued is None and facts.knows_queue:
+        return None
+    if queued is None:
+        summary = "The zone lists no node of this name. It is not known whether a queued resource still makes it."
+        unknown = (RemedyStep.LIST_QUEUED, RemedyStep.NAME)
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, unknown)
+    if queued.waits:
+        summary = f"The node does not exist yet: its queued resource {queued.name} is {queued.state}."
+        steps = (RemedyStep.DESCRIBE_QUEUED,)
+        return Proposal(Verdict.STARTING, Confidence.HIGH, Action.WAIT, summary, reasons, steps)
+    summary = f"The zone lists no node of this name: its queued resource {queued.name} is {queued.state}."
+    verdict, confidence = (Verdict.GONE, Confidence.MEDIUM) if queued.ended else (Verdict.UNKNOWN, Confidence.LOW)
+    return Proposal(verdict, confidence, Action.MANUAL, summary, reasons, _after(queued))
+
+
+def _after(queued: QueuedResource) -> tuple[RemedyStep, ...]:
+    """The steps where it does not wait. Its state may have changed since: it is looked at before it is deleted."""
+    return (RemedyStep.DESCRIBE_QUEUED, *(RECREATE_QUEUED if queued.ended else ()))
 
 
 def node_stuck(facts: Facts) -> Proposal | None:
@@ -221,6 +259,9 @@ def cloud_only(facts: Facts) -> Proposal | None:
     if not is_well(facts):
         summary = f"The API says {state}, which does not show whether the node works."
         return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
+    if node.lacks_endpoints:
+        summary = f"The API says {state} and lists no network endpoint, so that nothing shows whether the node works."
+        return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
     if facts.symptoms:
         return _well_with_symptoms(facts)
     if not facts.own and (late := reason.monitored_idle(facts)) is not None:
@@ -243,6 +284,7 @@ def undisputed(facts: Facts) -> bool:
         and not facts.own
         and node.state == "READY"
         and node.health == "HEALTHY"
+        and not node.lacks_endpoints
         and not node.symptoms
         and node.maintenance is None
         and evidence.peer is OFF

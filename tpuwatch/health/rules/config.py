@@ -8,11 +8,12 @@ from tpuwatch.core import capital, clean, ended
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.remedies import RemedyStep
-from tpuwatch.health.rules.cloud import never_seen
+from tpuwatch.health.rules.cloud import awaited, never_seen
 from tpuwatch.model import Action, Confidence, Problem, Signal, Verdict
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
+    from tpuwatch.model import Reason
 
 # Problem: what is wrong, and what to do about it. None of them passes by itself.
 FAULTS: Final[dict[Problem, tuple[str, RemedyStep]]] = {
@@ -29,7 +30,7 @@ _NO_SUCH_NODE: Final = "The zone has no node of this name, and had none since tp
 def fault(facts: Facts) -> tuple[str, RemedyStep] | None:
     """What is set up wrongly for the Cloud TPU API, and the step that fixes it."""
     if never_seen(facts):
-        return _NO_SUCH_NODE, RemedyStep.NAME
+        return (_NO_SUCH_NODE, RemedyStep.NAME) if facts.knows_queue and facts.queued is None else None
     answer = facts.evidence.cloud
     if answer.problem is None or answer.tried is None:  # not asked yet
         return None
@@ -43,16 +44,27 @@ def misconfigured(facts: Facts) -> Proposal | None:
 
     Only a wrong name is a fault of this node. Whatever else is wrong keeps tpuwatch from all nodes alike.
     """
+    if never_seen(facts):
+        return _not_listed(facts)
     found = fault(facts)
     if found is None or facts.cloud is not None:  # the cloud's last answer still counts
         return None
     summary, step = found
+    return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.NONE, summary, _reasons(facts, summary), (step,))
+
+
+def _not_listed(facts: Facts) -> Proposal:
+    """The zone has no node of this name: the name is wrong only where no queued resource makes the node."""
+    reasons = _reasons(facts, _NO_SUCH_NODE)
+    return awaited(facts, reasons) or Proposal(
+        Verdict.MISCONFIGURED, Confidence.HIGH, Action.MANUAL, _NO_SUCH_NODE, reasons, (RemedyStep.NAME,)
+    )
+
+
+def _reasons(facts: Facts, summary: str) -> tuple[Reason, ...]:
     answer = facts.evidence.cloud
     text = ended(capital(clean(answer.detail, reason.ADVICE_LIMIT))) if answer.detail.strip() else summary
-    reasons = (facts.reason_of(Signal.CLOUD, text, answer.tried),)
-    if never_seen(facts):
-        return Proposal(Verdict.MISCONFIGURED, Confidence.HIGH, Action.MANUAL, summary, reasons, (step,))
-    return Proposal(Verdict.UNKNOWN, Confidence.LOW, Action.NONE, summary, reasons, (step,))
+    return (facts.reason_of(Signal.CLOUD, text, answer.tried),)
 
 
 def nothing_known(facts: Facts) -> Proposal | None:

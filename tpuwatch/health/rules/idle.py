@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import length
+from tpuwatch.core import length, listed
 from tpuwatch.health import reason
 from tpuwatch.health.facts import NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
 from tpuwatch.health.proposal import Proposal
@@ -93,6 +93,9 @@ def free(facts: Facts) -> Proposal | None:
     if is_bad(facts):
         summary = f"No program uses the TPU; the API says {reason.cloud_state(facts)}."
         return Proposal(Verdict.IDLE, Confidence.LOW, Action.WAIT, summary, reasons)
+    if facts.kubernetes is not None and (ill := facts.kubernetes.conditions):
+        summary = f"No program uses the TPU. Kubernetes reports of the node: {listed(ill)}."
+        return Proposal(Verdict.IDLE, Confidence.LOW, Action.MANUAL, summary, reasons, (RemedyStep.DESCRIBE,))
     return Proposal(Verdict.IDLE, confidence, Action.NONE, "No program uses the TPU.", reasons)
 
 

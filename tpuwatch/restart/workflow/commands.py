@@ -9,8 +9,10 @@ from tpuwatch.core import clean
 
 if TYPE_CHECKING:
     from tpuwatch.model import Target
+    from tpuwatch.restart.workflow.types import NodeObservation
 
 _TPUS = "gcloud compute tpus"
+_SETTLED = frozenset({"READY", "STOPPED", "PREEMPTED", "TERMINATED", "UNKNOWN"})  # in any other state it may come up
 
 
 def plain(command: str) -> str:
@@ -26,6 +28,19 @@ def start(target: Target) -> str:
 def describe(target: Target) -> str:
     """Shows a node."""
     return f"`{_TPUS} tpu-vm describe {_node(target)}`"
+
+
+def renew(target: Target, observation: NodeObservation) -> str:
+    """How an operator has the node again, without the full stop. Nothing that is on its way is deleted."""
+    if observation.gone:
+        return (
+            f"Look first whether a queued resource makes it: `{_TPUS} queued-resources list {_where(target)}`. While "
+            "one is ACCEPTED, CREATING, PROVISIONING or WAITING_FOR_RESOURCES, wait for it. If there is none, create "
+            f"the node: {create(target)}"
+        )
+    if observation.state not in _SETTLED:
+        return f"Leave it alone while it is {clean(observation.state, 40)}. To look at it: {describe(target)}"
+    return f"To recreate it: {recreate(target, observation.queued_resource)}"
 
 
 def recreate(target: Target, queued_resource: str = "") -> str:

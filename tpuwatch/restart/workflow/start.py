@@ -273,10 +273,7 @@ def lost(ctx: StepContext) -> Step:
     if not ctx.lasting:
         left = length(ctx.limits.stale_seconds)
         return ctx.stay(f"{what}. It is looked at again for {left} before that is believed.")
-    recreate = (
-        commands.create(target) if ctx.observation.gone else commands.recreate(target, ctx.observation.queued_resource)
-    )
     return ctx.end(
         Phase.NEEDS_OPERATOR,
-        f"{what}, in the middle of its restart: it cannot be started. To recreate it: {recreate}.",
+        f"{what}, in the middle of its restart: it cannot be started. {commands.renew(target, ctx.observation)}.",
     )

@@ -210,18 +210,18 @@ def _left_to_others(ctx: StepContext) -> Step:
 def _impossible(ctx: StepContext) -> str | None:
     """Why only an operator can help, and how."""
     observation, target = ctx.observation, ctx.record.target
-    recreate = commands.create(target) if observation.gone else commands.recreate(target, observation.queued_resource)
+    renew = commands.renew(target, observation)
     if (why := _RECREATED.get(observation.shown)) is not None:
-        return f"{ctx.node} cannot be restarted: {why}. Nothing was done. To recreate it: {recreate}."
+        return f"{ctx.node} cannot be restarted: {why}. Nothing was done. {renew}."
     if observation.spot:
         return (
             f"{ctx.node} is not restarted: it is a spot or preemptible node, whose capacity may not come back. "
-            f"Nothing was done. To recreate it: {recreate}."
+            f"Nothing was done. {renew}."
         )
     if ctx.several and (observation.state == "STOPPED" or not observation.queued_resource):
         return (
             f"{ctx.node} has {observation.hosts} hosts, so that it cannot be stopped, and has no queued resource "
-            f"that could be reset now (its state is {observation.state}). Nothing was done. To recreate it: {recreate}."
+            f"that could be reset now (its state is {observation.state}). Nothing was done. {renew}."
         )
     return None
 

@@ -109,7 +109,7 @@ def shape_of(accelerator_type: str) -> tuple[int, int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class QueuedResource:
+class SimulatedQueuedResource:
     """A queued resource. It exists as long as one of its nodes."""
 
     path: str  # projects/P/locations/Z/queuedResources/Q
@@ -134,20 +134,20 @@ class QueuedResource:
         return "PROVISIONING" if "CREATING" in states else "ACTIVE"
 
 
-def find_queued_resource(world: World, path: str) -> QueuedResource:
+def find_queued_resource(world: World, path: str) -> SimulatedQueuedResource:
     """Return the queued resource of that name. Raises ServiceError."""
     parent, _, name = path.partition("/queuedResources/")
     nodes = [node for node in world.nodes.values() if node.queued_resource == name and node.parent == parent]
     if not name or not nodes:
         raise not_found(path)
-    return QueuedResource(path, nodes)
+    return SimulatedQueuedResource(path, nodes)
 
 
-def list_queued_resources(world: World, within: str) -> dict[str, QueuedResource]:
+def list_queued_resources(world: World, within: str) -> dict[str, SimulatedQueuedResource]:
     """Return the queued resources whose resource names begin with `within`, by name."""
-    found: dict[str, QueuedResource] = {}
+    found: dict[str, SimulatedQueuedResource] = {}
     for node in world.nodes.values():
         path = f"{node.parent}/queuedResources/{node.queued_resource}"
         if node.queued_resource and path.startswith(within):
-            found.setdefault(path, QueuedResource(path, [])).nodes.append(node)
+            found.setdefault(path, SimulatedQueuedResource(path, [])).nodes.append(node)
     return found

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import grpc
 
-    from tpuwatch.sim.cloud.nodes import QueuedResource, SimNode
+    from tpuwatch.sim.cloud.nodes import SimNode, SimulatedQueuedResource
     from tpuwatch.sim.cloud.operations import SimOperation
     from tpuwatch.sim.cloud.wire import ApiVersion
     from tpuwatch.sim.cloud.world import World
@@ -138,7 +138,7 @@ class TpuService:
     def _maintain(self, method: str, path: str, nodes: list[SimNode]) -> Any:
         return self._begun(lifecycle.maintain(self._world, path, self._api.version, method, nodes))
 
-    def _queued(self, path: str) -> QueuedResource:
+    def _queued(self, path: str) -> SimulatedQueuedResource:
         lifecycle.check_parent(self._world, path.partition("/queuedResources/")[0])
         return find_queued_resource(self._world, path)
 

@@ -16,7 +16,7 @@ from tpuwatch.sim.cloud.nodes import SimNode
 
 if TYPE_CHECKING:
     from tpuwatch.model import Maintenance
-    from tpuwatch.sim.cloud.nodes import QueuedResource
+    from tpuwatch.sim.cloud.nodes import SimulatedQueuedResource
     from tpuwatch.sim.cloud.operations import SimOperation
 
 TPU_PORT: Final = 8470
@@ -90,7 +90,7 @@ class ApiVersion:
             preemptible=message.scheduling_config.preemptible,
         )
 
-    def queued_resource(self, resource: QueuedResource) -> Any:
+    def queued_resource(self, resource: SimulatedQueuedResource) -> Any:
         """A queued resource as the API shows it."""
         message = self.message("QueuedResource")(name=resource.path)
         _set_time(message.create_time, resource.created)

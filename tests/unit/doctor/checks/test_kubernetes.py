@@ -20,6 +20,7 @@ def test_it_says_whether_the_node_is_shown(place: Place, tmp_path: Path) -> None
         sick = [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}]
         server.nodes["gke-tpu-1"] = kubernetes_node(conditions=sick)
         assert "Ready is False (KubeletNotReady)" in described("kubernetes", environment)[0]
+        assert statuses("kubernetes", environment) == [CheckStatus.WRONG]
         server.status = 403
         assert statuses("kubernetes", environment) == [CheckStatus.WRONG]
         assert "apply the ClusterRole" in described("kubernetes", environment)[0]

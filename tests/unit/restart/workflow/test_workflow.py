@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -127,6 +128,21 @@ def test_only_a_person_can_help(sight: NodeObservation, expected: str) -> None:
     assert (move.record.phase, move.call) == (Phase.NEEDS_OPERATOR, None)
     assert expected in move.record.note
     assert "Nothing was done" in move.record.note
+
+
+@pytest.mark.parametrize("state", ["CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "STATE_17"])
+@pytest.mark.parametrize("kind", [{"spot": True}, {"hosts": 4}, {"spot": True, "queued_resource": "q-1"}])
+def test_nobody_is_told_to_delete_what_is_on_its_way(state: str, kind: dict[str, Any]) -> None:
+    move = step(REQUESTED, see(state, **kind))
+    assert (move.record.phase, move.call) == (Phase.NEEDS_OPERATOR, None)
+    assert "tpu-vm describe v5e-1" in move.record.note
+    assert "delete" not in move.record.note
+
+
+def test_a_node_that_is_gone_may_be_on_its_way_back() -> None:
+    note = step(REQUESTED, see("", gone=True)).record.note
+    assert note.index("queued-resources list --zone=us-east5-a --project=lab") < note.index("tpu-vm create v5e-1")
+    assert "delete" not in note
 
 
 STATES = [
