@@ -62,6 +62,7 @@ def daemon(request: pytest.FixtureRequest) -> Iterator[DaemonProcess]:
             (daemon.logs / libtpu_name()).write_text("".join(record(number) for number in range(3)))
             wait_for(lambda: len(daemon.api("events")["events"]) == 3, "the events")
             wait_for(lambda: daemon.api("restarts")["restarts"], "the restarts")
+            wait_for(lambda: daemon.api("status")["judged"], "the first verdict")
             yield daemon
     finally:
         shutil.rmtree(root)
