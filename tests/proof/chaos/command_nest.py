@@ -138,7 +138,9 @@ def main() -> None:
         command, _, name = what.partition("=")
         if command == "run":
             return tpuwatch(["run", "--config", str(job.config(name))])
-        return tpuwatch(["restart", name, "--yes", "--json", "--config", str(job.config(OPERATOR))])
+        # Where the queued resource's other nodes cannot be listed, as under faults, an operator has to name the reset.
+        reset = ["--force-action", "reset_queued_resource"] if name.startswith("slice-") else []
+        return tpuwatch(["restart", name, "--yes", *reset, "--json", "--config", str(job.config(OPERATOR))])
 
     serve(work)
 
