@@ -1,4 +1,4 @@
-"""What must hold of every view at every stage, whatever the story is at."""
+"""Rules that hold of every view at every stage, whatever the story is at."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class CommandCheck:
         self._seen: dict[str, list[str]] = {}
 
     def faults(self, shown: Mapping[str, Shown], pids: frozenset[int]) -> Iterator[str]:
-        """What is wrong with the commands in these views. `pids`: those that a command may be about."""
+        """Faults of the commands in these views. `pids`: those that a command may be about."""
         for name, view in shown.items():
             for command in dict.fromkeys(commands(name, view)):
                 if command not in self._seen:
@@ -119,7 +119,7 @@ class CommandCheck:
 
 
 def _complaints(*command: str, given: str = "") -> list[str]:
-    """What a checker prints to its standard error; nothing where all is right."""
+    """Lines that a checker prints to its standard error; none if all is right."""
     done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     return [line for line in done.stderr.splitlines() if line.strip()]
 

@@ -1,4 +1,4 @@
-"""What must show where: a row for each stage and each fact. A view or a stage more is one word or one row more."""
+"""Facts and where they must show: a row for each stage and fact. A view or a stage more is one word or one row more."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ ROWS: Final = (
 
 
 def missing(stage: str, shown: Mapping[str, Shown], known: Mapping[str, object]) -> Iterator[str]:
-    """What a view does not show, or shows and must not."""
+    """Facts that a view does not show, or shows and must not."""
     read = {name: as_read(name, view) for name, view in shown.items()}
     for row in ROWS:
         if row.stage != stage:

@@ -1,4 +1,4 @@
-"""What the user installs: the wheel, in an environment that has nothing else than what it needs."""
+"""The installation of a user: the wheel, in an environment that has nothing else than what it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user has: tpuwatch from the wheel, a simulated TPU VM and cloud, a daemon, jobs, and Prometheus."""
+"""The user's machine: tpuwatch from the wheel, a simulated TPU VM and cloud, a daemon, jobs, and Prometheus."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ import struct
 import subprocess
 import termios
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import tomli
+
 from tests.e2e.daemon_in_cloud import IN_FORCE
 from tests.e2e.daemon_process import SECONDS, get, wait_for
 from tests.proof.monitoring.stack import free_port
 from tests.standins.simulated import NOBODY
+from tpuwatch.sim.simulator import toml_text
 
 OWN: Final = "train-1"  # the node that this machine is
 ELSEWHERE: Final = "train-2"
@@ -51,7 +54,7 @@ LIMITS: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Shown:
-    """What a view shows: its text, how the command ended or the status of the answer, and what went to stderr."""
+    """One view: its text, how the command ended or the status of the answer, and what went to stderr."""
 
     text: str
     code: int
@@ -87,6 +90,7 @@ class Machine:
     bin: Path
     listen: str = field(default_factory=lambda: f"127.0.0.1:{free_port()}")
     daemon: subprocess.Popen[bytes] | None = None
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)  # of the daemon's configuration
 
     @property
     def simulator(self) -> Path:
@@ -174,7 +178,8 @@ class Machine:
                 return (self.simulator / "sim.json").exists() and self.config.exists()
 
             wait_for(is_ready, "the simulator")
-            self.configure()
+            self.tables = tomli.loads(self.config.read_text())
+            self.configure(**LIMITS)
             try:
                 yield
             finally:
@@ -182,13 +187,12 @@ class Machine:
                     self._end(self.daemon)
 
     def configure(self, **tables: Mapping[str, Any]) -> None:
-        """Set the operator's limits, the address and these tables in the configuration that the simulator wrote."""
-        settings: dict[str, Mapping[str, Any]] = {**LIMITS, "http": {"listen": self.listen}}
-        for table, keys in tables.items():
-            settings[table] = {**settings.get(table, {}), **keys}
-        text = with_settings(self.config.read_text(), settings)
-        self.config.write_text(text)
-        self.elsewhere.write_text(with_settings(text, {"cloud": {"metadata_server": NOBODY}}))
+        """Set the address and these tables in the configuration that the simulator wrote."""
+        for table, keys in {"http": {"listen": self.listen}, **tables}.items():
+            self.tables[table] = {**self.tables.get(table, {}), **keys}
+        self.config.write_text(toml_text(self.tables))
+        beyond = {**self.tables, "cloud": {**self.tables["cloud"], "metadata_server": NOBODY}}
+        self.elsewhere.write_text(toml_text(beyond))
 
     def start(self) -> None:
         """Start the daemon, as its unit would."""
@@ -288,22 +292,3 @@ class Machine:
             timer.start()
             process.wait()
             timer.cancel()
-
-
-def with_settings(text: str, tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """The TOML text with these keys in its tables; those that are there are replaced."""
-    for table, keys in tables.items():
-        lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
-        head, found, body = text.partition(f"[{table}]\n")
-        if not found:
-            text = f"{text.rstrip()}\n\n[{table}]\n" + "\n".join(lines) + "\n"
-            continue
-        own, rest = re.match(r"((?:(?!\[).*\n?)*)(.*)", body, re.DOTALL).groups()  # type: ignore[union-attr]
-        kept = [line for line in own.splitlines() if line.partition(" = ")[0] not in keys]
-        text = "\n".join([head + found + "\n".join(lines), *kept, rest])
-    return text
-
-
-def command_of(words: Sequence[str]) -> str:
-    """For messages."""
-    return " ".join(["tpuwatch", *words])

@@ -128,7 +128,7 @@ def _scrape(machine: Machine) -> None:
 
 
 def before_the_service(story: Story) -> None:
-    """What a user tries first."""
+    """The commands that a user tries first."""
     for words in (("version",), ("help",), ("config", "check"), ("doctor",), ("status",)):
         done = story.machine.run(*words)
         wanted = {"doctor": (0, 1), "status": (3,)}.get(words[0], (0,))

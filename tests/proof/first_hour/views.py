@@ -70,7 +70,7 @@ def look(machine: Machine, stack: Stack, names: Iterable[str] = tuple(COMMANDS))
 
 
 def _known(machine: Machine) -> tuple[object, ...]:
-    """What the daemon thinks now."""
+    """The daemon's headline and verdicts now."""
     status, nodes = machine.api("status"), machine.api("nodes")["nodes"]
     return status["headline"], [(one["node"], one["verdict"]) for one in nodes]
 
