@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import clean, length
-from tpuwatch.model import WELL_HEALTH, Phase
+from tpuwatch.model import Phase
 from tpuwatch.restart.policy import budgets
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.workflow.types import ApiCall
@@ -43,8 +43,7 @@ class RestartPlan:
     @property
     def healthy(self) -> bool:
         """Whether neither the cloud nor the verdict has anything against the node."""
-        ready = self.observation.state == "READY" and self.observation.health in WELL_HEALTH
-        return ready and self.report.healthy
+        return self.observation.well and self.report.healthy
 
     def steps(self) -> str:
         """What will be done, a sentence."""

@@ -309,7 +309,7 @@ class RestartSession:
                 f"{beside} This machine may belong to {node} and go down with it: that could not be found out. "
                 f"{self.own_node.problem} If it does not belong to it, give --force-action {action}."
             ).lstrip()
-        return f"{beside} To restart them all the same, give --force-action {action}." if beside else ""
+        return _unless_forced(beside, plan.record.action) if beside else ""
 
     def _is_confirmed(self, target: Target, *, healthy: bool) -> bool:
         """`--yes` is enough for a healthy node too: the API calls many a node healthy whose runtime is dead."""
@@ -366,7 +366,7 @@ class RestartSession:
             if record.action is Action.RESET_QUEUED_RESOURCE and not self.request.forced_action:
                 observation = self.api.look(target, since=self.clock.time() - 1)
                 if beside := _objection_beside(record, observation):
-                    note = f"{beside} To restart them all the same, give --force-action {record.action.value}."
+                    note = _unless_forced(beside, record.action)
                     self._audit_record(record, "misused")
                     return RestartResult(target, "misused", note, record)
             if not self._is_confirmed(target, healthy=False):
@@ -569,6 +569,10 @@ def _objection_beside(record: RestartRecord, observation: NodeObservation) -> st
         return f"Which nodes a reset would restart too could not be found out. {observation.beside_fault}".rstrip()
     well = [f"{node.name} ({node.said})" for node in observation.beside if not node.ill]
     return f"A reset restarts other nodes too, which are not known to be bad: {', '.join(well)}." if well else ""
+
+
+def _unless_forced(beside: str, action: Action) -> str:
+    return f"{beside} To restart them all the same, give --force-action {action.value}."
 
 
 def _sentence(error: LedgerError) -> str:
