@@ -98,7 +98,7 @@ class _Fleet:
 def _acting(bench: Bench) -> Iterator[Figure]:
     state = bench.directory("restarts")
     world = World(SystemClock())
-    world.timing = Timing(stop=bench.scale.stop_seconds, start=bench.scale.start_seconds)
+    world.timing = Timing(timeout=0.0, stop=bench.scale.stop_seconds, start=bench.scale.start_seconds)
     names = [f"train-{number + 1}" for number in range(bench.scale.runs)]
     nodes = {name: world.add(SimNode(PROJECT, ZONE, name)) for name in names}
     server = CloudServer(world)
