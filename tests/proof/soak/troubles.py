@@ -85,7 +85,8 @@ def _of_the_api() -> Iterator[Trouble]:
     yield Trouble("API: unknown enums", _calls(InjectedFault(_LISTS, wrong_enum=True)))
     yield Trouble("API: no states", _calls(InjectedFault(_LISTS, drop=("state", "health"))))
     yield Trouble("API: no names", _calls(InjectedFault(_LISTS, drop=("name",))))
-    rest = ("health", "accelerator_type", "network_endpoints", "scheduling_config", "create_time", "labels")
+    yield Trouble("API: no endpoints", _calls(InjectedFault(_LISTS, drop=("network_endpoints",))))
+    rest = ("health", "accelerator_type", "scheduling_config", "create_time", "labels")
     yield Trouble("API: next to no fields", _calls(InjectedFault(_LISTS, drop=rest)), Verdict.HEALTHY)
 
 
