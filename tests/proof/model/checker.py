@@ -76,8 +76,8 @@ class Resumed(Protocol):
     ) -> RestartRecord: ...
 
 
-LAST_LOOK = NodeObservation(0.0, "READY")  # right before a call: what has changed since is not seen
 PRESENT = {standing: PresentEvidence(standing, "So it is.") for standing in Standing}
+ILL = {standing: replace(one, ill=True) for standing, one in PRESENT.items()}  # the API had called it ill
 
 
 class Kept(RestartRecord):
@@ -145,7 +145,8 @@ class Checker:
 
     def run(self, depth: int) -> int:
         """Explore to this depth. Returns the number of states. Raises Violation."""
-        first = canonical(State(World(budget=self.budget), _first_record(watched=self.watched)))
+        view = service.View("READY", (), ill=self.watched)
+        first = canonical(State(World(view, view, budget=self.budget), _first_record(watched=self.watched)))
         self.came, front = {first: (None, "begin")}, [first]
         gc.disable()  # nothing here goes in circles, and it would look for that among all states, again and again
         try:
@@ -172,7 +173,7 @@ class Checker:
             for label, after in self._driver(state, who):
                 yield f"driver {who}: {label}", after
         people = lambda world: service.people(world, self.hosts)  # noqa: E731
-        for source in (service.operations, service.late, people, service.turns):
+        for source in (service.operations, service.late, people, service.turns, service.staleness):
             for label, world in source(state.world):
                 yield label, state._replace(world=world)
         yield "tick", _ticked(state)
@@ -218,20 +219,23 @@ class Checker:
         if actor.memory is not None:  # it tries that at each turn
             again = _put(state, who, actor._replace(at="moved", record=actor.memory))
             yield next(_written("writes", again, who, self))
-        yield "looks", self._looked(state, who, world.view)
-        if world.old != world.view:
+        shown = service.shown(world)
+        yield "looks", self._looked(state, who, shown)
+        if world.frozen is None and world.old != world.view:
             yield "looks at the past", self._looked(state, who, world.old)
         if world.view.ops and (worse := service.spend(world, "blinds")) is not None:
-            blind = self._looked(state._replace(world=worse), who, world.view, blind=True)
+            blind = self._looked(state._replace(world=worse), who, shown, blind=True)
             yield "looks and sees no operations", blind
         if actor.memory is None and not self.is_steady:
             for how, jumped in _jumps(state):
                 after = _put(jumped, who, actor._replace(steady=state.record))
-                yield f"looks by a clock {how}", self._looked(after, who, world.view)
+                yield f"looks by a clock {how}", self._looked(after, who, shown)
 
     def _looked(self, state: State, who: int, view: service.View, *, blind: bool = False) -> State:
         actor = state.actors[who]
         record = actor.memory or state.record
+        if record.phase is Phase.VERIFYING:  # that it may stay ill is no part of the model
+            view = view._replace(ill=False)
         move = self._move(record, view, state.world, blind=blind)
         if actor.steady is not None:
             steady = self._move(actor.steady, view, state.world._replace(ahead=0), blind=blind)
@@ -245,7 +249,7 @@ class Checker:
                 state = _put(state, who, actor)
         if move.call is None and move.record == record:
             return state  # it waits
-        if move.call is not None and view.state != ("STOPPED" if move.call is ApiCall.START else "READY"):
+        if move.call is not None and view.state not in (_STARTED_ON if move.call is ApiCall.START else ("READY",)):
             state = state._replace(world=state.world._replace(broken=f"{move.call.value} on {view.state}"))
         return _put(state, who, actor._replace(at="moved", record=move.record, call=move.call))
 
@@ -254,9 +258,12 @@ class Checker:
         move = self.moves.get(known)
         if move is None:
             sight = service.sight(view, NOW, self.hosts, blind=blind, ahead=world.ahead)
-            move = self.advance(record, sight, NOW, self.limits, PRESENT[world.standing])
+            move = self.advance(record, sight, NOW, self.limits, self._present(world))
             move = self.moves[known] = replace(move, record=_moved(move.record, 0))
         return move
+
+    def _present(self, world: World) -> PresentEvidence:
+        return (ILL if self.watched else PRESENT)[world.standing]
 
     def _writes(self, state: State, who: int) -> Iterator[tuple[str, State]]:
         yield from _written("writes", state, who, self)
@@ -266,7 +273,9 @@ class Checker:
         call = actor.call
         assert call is not None
         standing, record = state.world.standing, actor.memory or state.record
-        if not self.may_call(record, call, LAST_LOOK, PRESENT[standing]):
+        last_shown = service.shown(state.world)
+        last_look = service.sight(last_shown, NOW, self.hosts)
+        if not self.may_call(record, call, last_look, self._present(state.world)):
             yield f"puts off {call.value}", _put(state, who, actor._replace(at="held", call=None))
             return
         if actor.memory is not None and not self.may_call_unrecorded(call):
@@ -278,13 +287,18 @@ class Checker:
         if call is not ApiCall.START and record.signals and standing is not Standing.HOLDS:
             broken = f"a {call.value}, and the evidence: {standing.value}"
             state = state._replace(world=state.world._replace(broken=broken))
+        view = state.world.view
+        if call is not ApiCall.START and record.signals and view == service.View("READY", view.ops) == last_shown:
+            broken = f"a {call.value} of a node that the API calls well"
+            state = state._replace(world=state.world._replace(broken=broken))
 
         def got(world: World, answer: CallAnswer) -> State:
             return _put(state._replace(world=world), who, actor._replace(at="got", answer=answer))
 
         yield f"calls {call.value}", got(*service.handle(state.world, call))
         if (worse := service.spend(state.world, "refusals")) is not None:
-            yield f"is refused {call.value}", got(worse, CallAnswer(code="RESOURCE_EXHAUSTED"))
+            for code in ("RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"):
+                yield f"is refused {call.value}: {code}", got(worse, CallAnswer(code=code))
         if (worse := service.spend(state.world, "losses")) is not None:
             yield f"calls {call.value} in vain", got(worse, CallAnswer())
             yield f"calls {call.value}, the answer is lost", got(service.handle(worse, call)[0], CallAnswer())
@@ -422,6 +436,7 @@ def _put(state: State, who: int, actor: Actor) -> State:
     return State(state.world, state.record, actors, state.owner, state.dead, state.age)
 
 
+_STARTED_ON = ("STOPPED", "READY")  # which may be an old one: a node that runs is not started
 _WRITES = ("takes the lease", "writes", "writes the answer")
 _STORED = frozenset(_WRITES)  # the labels of writes that succeed, and are known to
 

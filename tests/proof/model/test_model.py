@@ -44,6 +44,12 @@ PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the en
         (Checker(alone("outages", "crashes"), 1, watched=True), 11),
         (Checker(alone("jumps"), 1), 13),
         (Checker(alone("jumps", "refusals", "crashes"), 1), 11),
+        pytest.param(Checker(alone("stales"), 1), WHOLE, marks=pytest.mark.long),
+        (Checker(alone("stales"), 2), WHOLE),
+        (Checker(alone("stales", "crashes"), 1), 13),
+        (Checker(alone("stales", "losses"), 1, watched=True), 13),
+        (Checker(alone("stales", "refusals"), 1), 14),
+        (Checker(alone("stales", "failures"), 1), 14),
     ],
     ids=[
         "all faults",
@@ -62,6 +68,12 @@ PATIENT = replace(LIMITS, wait_seconds=8)  # a stop too many comes before the en
         "a ledger that cannot be written, and a crash, wanted by a daemon",
         "a clock that jumps",
         "a clock that jumps, a refusal and a crash",
+        "an API that is stale",
+        "an API that is stale, several hosts",
+        "an API that is stale, and a crash",
+        "an API that is stale, and a lost answer",
+        "an API that is stale, and a refusal",
+        "an API that is stale, and an operation that fails",
     ],
 )
 def test_nothing_is_violated(checker: Checker, depth: int) -> None:
@@ -165,6 +177,11 @@ def _abandons(
     return workflow.advance(record, sight, now, limits, present)
 
 
+def _asks_no_api(record: RestartRecord, call: ApiCall, look: NodeObservation, present: PresentEvidence) -> bool:
+    """Right before the call only the evidence counts."""
+    return workflow.may_call(record, call, replace(look, health="TIMEOUT"), present)
+
+
 def _gives_up_unrecorded(_before: RestartRecord, _after: RestartRecord) -> bool:
     """What cannot be written is left, wherever it stands."""
     return False
@@ -179,6 +196,23 @@ def _believes_times(record: RestartRecord, _now: float, limits: PhaseLimits, *, 
     """A wait is over when this machine's clock says so, whoever began it."""
     after = workflow.resumed(record, 0.0, limits, by_operator=by_operator)
     return replace(after, not_before=record.not_before)
+
+
+def _believes_ready(
+    record: RestartRecord, sight: NodeObservation, now: float, limits: PhaseLimits, present: PresentEvidence
+) -> Step:
+    """What was stopped, and is shown READY, runs."""
+    move = workflow.advance(record, sight, now, limits, present)
+    if move.call is ApiCall.START and sight.state == "READY":
+        return Step(replace(move.record, phase=Phase.VERIFYING, entered=now))
+    return move
+
+
+def _believes_one_refusal(
+    record: RestartRecord, call: ApiCall, answer: CallAnswer, now: float, limits: PhaseLimits
+) -> RestartRecord:
+    """What the service refuses to start once, and is shown READY, runs."""
+    return workflow.answered(replace(record, tries=max(1, record.tries)), call, answer, now, limits)
 
 
 def _calls_whatever_is_known(
@@ -198,7 +232,7 @@ def _calls_whatever_is_known(
         (Checker(alone(), advance=_never_starts), "never ends"),
         (
             Checker(alone("losses"), limits=replace(LIMITS, stale_seconds=0, call_seconds=0, settle_seconds=0)),
-            "the node is STOP",
+            "a second stop",
         ),
         (
             Checker(alone("turns"), watched=True, advance=_judges_once, may_call=_calls_whatever_is_known),
@@ -212,7 +246,13 @@ def _calls_whatever_is_known(
             "a stop, and the ledger cannot be written",
         ),
         (Checker(alone("jumps", "refusals", "crashes"), resumed=_believes_times, futures=False), "a jump of the clock"),
-        (Checker(alone("jumps", "losses"), is_steady=False, futures=False), "the node is STOPPING"),
+        (Checker(alone("jumps", "losses"), is_steady=False, futures=False), "a jump of the clock ends a wait"),
+        (Checker(alone("stales"), advance=_believes_ready), "the node is STOPPED"),
+        (Checker(alone("stales", "refusals"), answered=_believes_one_refusal), "the node is STOP"),
+        (
+            Checker(alone("turns"), watched=True, may_call=_asks_no_api),
+            "of a node that the API calls well",
+        ),
     ],
     ids=[
         "stops again after a lost answer",
@@ -229,6 +269,9 @@ def _calls_whatever_is_known(
         "stops from memory",
         "takes up another's wait by its own clock",
         "counts its own wait by a clock that jumps",
+        "believes that what it stopped runs, as the API shows it",
+        "believes one refusal of a start",
+        "does not ask the API right before the call",
     ],
 )
 def test_the_checker_finds_what_is_wrong(checker: Checker, found: str) -> None:

@@ -12,6 +12,7 @@ from tpuwatch.restart.workflow.types import ApiCall, CallAnswer, NodeObservation
 
 EPOCH = 900.0  # operations' times show their order alone
 AN_HOUR = 3600.0
+STALE = 3  # ticks: as long as nothing is given up that may have been stopped
 _DURING = {"stop": "STOPPING", "start": "STARTING", "reset": "RESTARTING"}
 _AFTER = {"stop": "STOPPED", "start": "READY", "reset": "READY"}
 _BEFORE = {"stop": "READY", "start": "STOPPED", "reset": "READY"}
@@ -31,6 +32,7 @@ class View(NamedTuple):
 
     state: str  # "GONE": no such node
     ops: tuple[Op, ...]
+    ill: bool = False  # whether the API calls it ill
 
 
 class Budget(NamedTuple):
@@ -43,6 +45,7 @@ class Budget(NamedTuple):
     blinds: int = 1  # looks in which the operations cannot be listed
     people: int = 1  # stops, starts, deletes; preemptions
     turns: int = 0  # changes of what is seen of the node, beside what the API shows
+    stales: int = 0  # stretches in which the API shows what was when they began
     outages: int = 0  # stretches of a driver's writes that fail
     jumps: int = 0  # of the clock
 
@@ -50,6 +53,9 @@ class Budget(NamedTuple):
 class World(NamedTuple):
     view: View = View("READY", ())
     old: View = View("READY", ())  # at the end of the tick before
+    frozen: View | None = None  # what the API shows while it is stale
+    freezes_ops: bool = False  # the operations too
+    stale_for: int = 0  # ticks for which it may be stale yet
     in_flight: tuple[tuple[ApiCall, int], ...] = ()  # calls whose caller has given up, and the ticks left to them
     downs: int = 0  # stops and resets that were accepted of ours
     starts: bool = False  # whether starts were
@@ -76,6 +82,7 @@ def sight(view: View, now: float, hosts: int, *, blind: bool = False, ahead: int
     return NodeObservation(
         now,
         "" if gone else view.state,
+        "TIMEOUT" if view.ill else "",
         gone=gone,
         hosts=hosts,
         queued_resource="q" if hosts > 1 else "",
@@ -148,6 +155,27 @@ def people(world: World, hosts: int) -> Iterator[tuple[str, World]]:
             yield "preempted", after._replace(view=View("PREEMPTED", ops))
 
 
+def staleness(world: World) -> Iterator[tuple[str, World]]:
+    """The API begins to show what was, of the node alone or of its operations too, or does so no more."""
+    if world.frozen is not None:
+        yield "the API is up to date", _up_to_date(world)
+    elif (after := spend(world, "stales")) is not None:
+        after = after._replace(frozen=world.view, stale_for=STALE)
+        yield "the API is stale", after
+        yield "the API is stale, operations too", after._replace(freezes_ops=True)
+
+
+def _up_to_date(world: World) -> World:
+    return world._replace(frozen=None, freezes_ops=False, stale_for=0)
+
+
+def shown(world: World) -> View:
+    """What the API shows."""
+    if world.frozen is None or world.freezes_ops:
+        return world.frozen or world.view
+    return world.frozen._replace(ops=world.view.ops)
+
+
 def turns(world: World) -> Iterator[tuple[str, World]]:
     """The node recovers, turns out to be otherwise, is not seen any more, or is as bad as before."""
     if (after := spend(world, "turns")) is None:
@@ -155,15 +183,20 @@ def turns(world: World) -> Iterator[tuple[str, World]]:
     for standing in Standing:
         if standing is not world.standing:
             yield f"the evidence: {standing.value}", after._replace(standing=standing)
+    if world.view.ill:
+        yield "the API calls it well", after._replace(view=world.view._replace(ill=False))
 
 
 def ticked(world: World) -> World:
     in_flight = tuple((call, left - 1) for call, left in world.in_flight if left > 1)
-    return world._replace(old=world.view, in_flight=in_flight)
+    world = world._replace(old=world.view, in_flight=in_flight)
+    if world.frozen is None:
+        return world
+    return world._replace(stale_for=world.stale_for - 1) if world.stale_for > 1 else _up_to_date(world)
 
 
 def settled(world: World) -> World:
-    """Everything that runs has ended well, and nothing is on its way."""
+    """Everything that runs has ended well, nothing is on its way, and the API is up to date."""
     for _, after in operations(world):
         return settled(after)
-    return world._replace(in_flight=())
+    return _up_to_date(world._replace(in_flight=()))

@@ -32,9 +32,9 @@ def drive(site: Site) -> tuple[Phase, Counter[str]]:
     return record.phase, Counter(call.method for call in site.cloud.world.calls)
 
 
-def test_operations_are_listed_once_before_the_stop(site: Site) -> None:
+def test_operations_are_listed_before_the_stop_and_once_it_has_started(site: Site) -> None:
     phase, calls = drive(site)
-    assert (phase, calls["ListOperations"], calls["StopNode"], calls["StartNode"]) == (Phase.DONE, 1, 1, 1)
+    assert (phase, calls["ListOperations"], calls["StopNode"], calls["StartNode"]) == (Phase.DONE, 2, 1, 1)
     assert calls["GetNode"] <= 110
     methods = [call.method for call in site.cloud.world.calls]
     stop = methods.index("StopNode")
@@ -77,3 +77,26 @@ def test_a_lost_answer_is_looked_for_among_the_operations(site: Site) -> None:
 def test_a_node_that_may_not_be_stopped_yet_is_looked_at_alone(site: Site) -> None:
     site.node.state = "REPAIRING"
     assert drive(site) == (Phase.FAILED, Counter(GetNode=121))
+
+
+@pytest.mark.parametrize("looks", ["GetNode", "*"], ids=["the node", "the operations too"])
+@pytest.mark.parametrize("seconds", [150.0, 600.0])
+def test_an_api_that_shows_what_was_leaves_no_node_stopped(site: Site, looks: str, seconds: float) -> None:
+    """It shows the node READY for minutes after the stop, and after the start that finds no capacity."""
+    site.cloud.world.faults.set(InjectedFault("StartNodeOperation", code="RESOURCE_EXHAUSTED", times=1))
+    for look in ("GetNode",) if looks == "GetNode" else ("GetNode", "ListOperations", "ListNodes"):
+        site.cloud.world.faults.set(InjectedFault(look, stale_seconds=seconds))
+    _, calls = drive(site)
+    assert (site.node.state, site.node.boots) == ("READY", 2)
+    stops = [one.what for one in site.cloud.world.history if one.what == "stop"]
+    assert (stops, calls["StopNode"]) == (["stop"], 1)
+
+
+@pytest.mark.parametrize("seconds", [150.0, 600.0])
+def test_a_lost_answer_of_an_api_that_shows_what_was_leaves_no_node_stopped(site: Site, seconds: float) -> None:
+    site.cloud.world.faults.set(InjectedFault("StopNode", code="UNAVAILABLE", after_work=True, times=1))
+    for look in ("GetNode", "ListOperations", "ListNodes"):
+        site.cloud.world.faults.set(InjectedFault(look, stale_seconds=seconds))
+    drive(site)
+    assert (site.node.state, site.node.boots) == ("READY", 2)
+    assert [one.what for one in site.cloud.world.history].count("stop") == 1

@@ -9,12 +9,12 @@ from tpuwatch.core import clean, counted, length
 from tpuwatch.model import WELL_HEALTH, Phase
 from tpuwatch.restart.workflow import commands
 from tpuwatch.restart.workflow.step import MAINTENANCE, backoff
-from tpuwatch.restart.workflow.types import ApiCall, Within
+from tpuwatch.restart.workflow.types import ApiCall, Step, Within
 
 if TYPE_CHECKING:
     from tpuwatch.model import Target
     from tpuwatch.restart.workflow.step import StepContext
-    from tpuwatch.restart.workflow.types import Operation, Step
+    from tpuwatch.restart.workflow.types import Operation
 
 
 def stopping(ctx: StepContext) -> Step:
@@ -47,14 +47,15 @@ def _not_stopped(ctx: StepContext, operation: Operation | None) -> Step:
     # A list that is not whole may hide it; without end nothing is waited for that may have been forgotten.
     patience = limits.stop_seconds if ctx.observation.listed else 2 * limits.stop_seconds
     if operation is None and ctx.lasting and ctx.elapsed >= patience:
-        return ctx.enter(Phase.VERIFYING, f"The stop of {node} has vanished: what the node is like is looked at.")
+        return ask_by_start(ctx, f"The stop of {node} has vanished, and the API shows it READY.")
     if operation is None or not operation.done:
         then = f"If the stop is carried out yet, the node is started again. {_describe_hint(ctx)}"
         return ctx.wait(f"{ctx.node} is to stop, and is READY still", limits.stop_seconds, then)
     if not operation.code:
         return ctx.enter(
             Phase.STOPPED,
-            f"The stop of {node} was carried out, and it is READY: was it started by another client?",
+            f"The stop of {node} was carried out, and the API shows it READY: was it started by another client, or is "
+            "what the API shows old?",
             down=ctx.now,
         )
     if ctx.elapsed < limits.doubt_seconds:
@@ -68,7 +69,7 @@ def stopped(ctx: StepContext) -> Step:
         return step
     state = ctx.observation.shown
     if state == "READY" and ctx.lasting:
-        return ctx.enter(Phase.VERIFYING, f"{ctx.node} runs again.")
+        return ask_by_start(ctx, f"{ctx.node} was stopped, and the API shows it READY.")
     what = f"{ctx.node} is to be started, and is {state}"
     then = f"Nothing can be called in this state. {_describe_hint(ctx)}"
     return ctx.wait(what, ctx.limits.wait_seconds, then)
@@ -85,6 +86,18 @@ def start(ctx: StepContext) -> Step:
     return ctx.call(ApiCall.START, Phase.STOPPED, sentence, operation="", note=note, down=down)
 
 
+def ask_by_start(ctx: StepContext, why: str) -> Step:
+    """The API shows READY what tpuwatch may have stopped, and what it shows may be old: the start is called.
+
+    The service looks at the node itself: it starts one that is stopped, and refuses that for one that runs.
+    """
+    if ctx.recreated:
+        return created_again(ctx)
+    if held := ctx.held_for:
+        return ctx.stay(f"{why} Whether it runs is found out by a start, in {length(held)}.", again=held)
+    return Step(ctx.record, ApiCall.START, sentence=f"{why} A start is called, which the service refuses if it runs.")
+
+
 def _found_starting(ctx: StepContext) -> Step:
     operation = replace(ctx, record=replace(ctx.record, operation="")).operation(ApiCall.START)
     down = ctx.record.down or ctx.now
@@ -98,10 +111,13 @@ def starting(ctx: StepContext) -> Step:
         return lost(ctx)
     if ctx.several:
         return _resetting(ctx)
-    if state == "READY":
+    operation = ctx.operation(ApiCall.START) if state in ("READY", "STOPPED") else None
+    if state == "READY" and operation is None:
+        return ask_by_start(ctx, f"{ctx.node} is to start, and the API shows it READY, and no start.")
+    if state == "READY" and operation is not None and operation.done and not operation.code:
         return ctx.enter(Phase.VERIFYING, f"{ctx.node} runs again. {_verified_for(ctx)}")
-    if state == "STOPPED":
-        return _stopped_again(ctx)
+    if state == "STOPPED" or (operation is not None and operation.done):
+        return _stopped_again(ctx, operation)
     then = f"Nothing can be called before it has started or failed. {_describe_hint(ctx)}"
     return ctx.wait(f"{ctx.node} is to start, and is {state}", ctx.limits.start_seconds, then)
 
@@ -126,9 +142,9 @@ def _resetting(ctx: StepContext) -> Step:
     return replace(step, record=replace(step.record, down=down))
 
 
-def _stopped_again(ctx: StepContext) -> Step:
+def _stopped_again(ctx: StepContext, operation: Operation | None) -> Step:
     """STOPPED though the start was accepted: it has not begun, has failed, or another client stopped the node."""
-    node, operation = ctx.record.target.node, ctx.operation(ApiCall.START)
+    node = ctx.record.target.node
     if ctx.stopped_by_another:
         return _left_stopped(ctx)
     if operation is not None and operation.done and operation.code:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import clean, length
 from tpuwatch.model import WELL, Phase, Source
 from tpuwatch.restart.workflow import commands
-from tpuwatch.restart.workflow.start import created_again, lost, start
+from tpuwatch.restart.workflow.start import ask_by_start, created_again, lost, start
 from tpuwatch.restart.workflow.step import MAINTENANCE, StepContext
 from tpuwatch.restart.workflow.types import ApiCall, Standing
 
@@ -171,21 +171,30 @@ def _in_doubt(ctx: StepContext, call: ApiCall) -> Step:
             f"It is not known whether the {call.value} of {ctx.record.target.node} was carried out; {length(left)} "
             "are given for that to show."
         )
-    if ctx.observation.listed:  # it was not
+    if ctx.recreated:
+        return created_again(ctx)
+    node, listed = ctx.record.target.node, ctx.observation.listed
+    if listed:  # it was not, unless the list is an old one
         tries, note = ctx.record.tries + 1, f"The {call.value} was not carried out."
         again = replace(ctx.record, phase=Phase.REQUESTED, tries=tries, failure=note, note=note)
-        return requested(replace(ctx, record=again))
+        step = requested(replace(ctx, record=again))
+        if ctx.several:
+            return step
+        if step.call is not None:  # if it is refused now, the one before was carried out
+            return replace(step, record=replace(step.record, phase=Phase.STOPPING))
     if ctx.elapsed < ctx.limits.wait_seconds:
+        shown = "it is not to be called again now" if listed else "not all operations on it can be listed"
         return ctx.stay(
-            f"It is not known whether the {call.value} of {ctx.record.target.node} was carried out, and not all "
-            "operations on it can be listed; they are asked for again for up to "
-            f"{length(ctx.limits.wait_seconds - ctx.elapsed)}. {ctx.observation.fault}".rstrip()
+            f"It is not known whether the {call.value} of {node} was carried out, and {shown}; it is looked at for up "
+            f"to {length(ctx.limits.wait_seconds - ctx.elapsed)} more. {ctx.observation.fault}".rstrip()
         )
-    return ctx.enter(
-        Phase.VERIFYING,
-        f"It cannot be found out whether the {call.value} of {ctx.record.target.node} was carried out, so it is not "
-        f"called again: what the node is like is looked at for up to {length(ctx.limits.verify_seconds)}.",
-    )
+    if ctx.several:
+        return ctx.enter(
+            Phase.VERIFYING,
+            f"It cannot be found out whether the {call.value} of {node} was carried out, so it is not called again: "
+            f"what the node is like is looked at for up to {length(ctx.limits.verify_seconds)}.",
+        )
+    return ask_by_start(ctx, f"It is not known whether {node} was stopped; the API shows it READY.")
 
 
 def _accepted(ctx: StepContext, phase: Phase, sentence: str, **changes: float) -> Step:

@@ -52,6 +52,7 @@ _PHASES: Final[dict[Phase, Callable[[StepContext], Step]]] = {
 _REFUSALS: Final = frozenset(
     {"FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "NOT_FOUND", "ALREADY_EXISTS", "OUT_OF_RANGE"}
 )
+_NOT_IN_THAT_STATE: Final = "FAILED_PRECONDITION"
 _HOPELESS: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "UNIMPLEMENTED"})
 
 _REFUSAL_CHARS: Final = 600
@@ -145,6 +146,8 @@ def answered(
         return _accepted(record, call, answer.operation, now)
     if call is ApiCall.START:
         return _not_started(record, answer, now, limits)
+    if record.phase is Phase.STOPPING:  # called again: what came of the call before is not known still
+        return record if answer.code == _NOT_IN_THAT_STATE else replace(record, phase=Phase.INTENT)
     if record.phase is not Phase.INTENT:
         return record
     if answer.code in _HOPELESS:
@@ -172,9 +175,21 @@ def _accepted(record: RestartRecord, call: ApiCall, operation: str, now: float) 
 def _not_started(record: RestartRecord, answer: CallAnswer, now: float, limits: PhaseLimits) -> RestartRecord:
     """Refused, or not known: it is called again later, if the node is stopped still."""
     tries = record.tries + 1
+    if record.shown == "READY" and _runs(record, answer, now, limits):
+        phase = Phase.REQUESTED if record.phase is Phase.INTENT else Phase.VERIFYING
+        return replace(record, phase=phase, entered=now, well_since=0.0, not_before=0.0, note="")
     needed, why = tries >= limits.stockout_alert_after or answer.code in _HOPELESS, _refusal(ApiCall.START, answer)
     note = start_failing_note(record.target, why, tries) if needed else record.note
     return replace(record, tries=tries, failure=why, not_before=now + _later(tries, answer, limits), note=note)
+
+
+def _runs(record: RestartRecord, answer: CallAnswer, now: float, limits: PhaseLimits) -> bool:
+    """Whether the service refuses to start a node because that runs, as is shown of it.
+
+    Twice, for it also does so while it is at something else; and a stop that may be on its way is over by then.
+    """
+    is_over = record.phase is not Phase.INTENT or now - record.entered >= limits.wait_seconds
+    return answer.code == _NOT_IN_THAT_STATE and record.tries > 0 and is_over
 
 
 def _later(tries: int, answer: CallAnswer, limits: PhaseLimits) -> float:

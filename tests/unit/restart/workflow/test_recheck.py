@@ -28,8 +28,8 @@ ILL = replace(HOLDS, ill=True)
 REFUSALS = [
     CallAnswer(code="RESOURCE_EXHAUSTED", message="Quota."),
     CallAnswer(code="FAILED_PRECONDITION", message="Not now."),
-    CallAnswer(message="The answer was UNAVAILABLE."),
 ]
+LOST = CallAnswer(message="The answer was UNAVAILABLE.")
 
 
 def refused(answer: CallAnswer) -> tuple[RestartRecord, NodeObservation]:
@@ -40,7 +40,7 @@ def refused(answer: CallAnswer) -> tuple[RestartRecord, NodeObservation]:
     return record, see("READY", T + 65)
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=["quota", "precondition", "unavailable"])
+@pytest.mark.parametrize("answer", REFUSALS, ids=["quota", "precondition"])
 @pytest.mark.parametrize("present", [WELL, OTHER], ids=["well", "another verdict"])
 def test_a_node_that_is_not_stuck_any_more_is_not_stopped(answer: CallAnswer, present: PresentEvidence) -> None:
     record, sight = refused(answer)
@@ -52,12 +52,31 @@ def test_a_node_that_is_not_stuck_any_more_is_not_stopped(answer: CallAnswer, pr
     assert present.sentence in move.record.note
 
 
+@pytest.mark.parametrize("present", [WELL, OTHER, UNSEEN], ids=["well", "another verdict", "unseen"])
+def test_what_may_have_been_stopped_is_given_up_only_when_the_service_says_that_it_runs(
+    present: PresentEvidence,
+) -> None:
+    """What the API shows may be old, the list of operations too."""
+    record, _ = refused(LOST)
+    for seconds in (65, 300, 599):
+        move = step(record, see("READY", T + seconds), present)
+        assert (move.call, move.record.phase) == (None, Phase.INTENT)
+    record = move.record
+    for seconds in (605, 620):
+        move = step(record, see("READY", T + seconds), present)
+        assert (move.call, move.record.phase) == (ApiCall.START, Phase.INTENT)
+        record = answered(move.record, ApiCall.START, CallAnswer(code="FAILED_PRECONDITION"), T + seconds, LIMITS)
+    assert record.phase is Phase.REQUESTED
+    move = step(record, see("READY", T + 630), present)
+    assert (move.call, move.record.phase, move.record.history) == (None, Phase.CANCELLED, ())
+
+
 def test_it_is_judged_while_a_refused_call_is_waited_for() -> None:
     record = answered(step(DECIDED, see("READY", T + 1)).record, ApiCall.STOP, REFUSALS[0], T + 2, LIMITS)
     assert step(record, see("READY", T + 3), WELL).record.phase is Phase.CANCELLED
 
 
-@pytest.mark.parametrize("answer", REFUSALS, ids=["quota", "precondition", "unavailable"])
+@pytest.mark.parametrize("answer", REFUSALS, ids=["quota", "precondition"])
 def test_what_cannot_be_judged_is_waited_for_and_given_up_in_the_end(answer: CallAnswer) -> None:
     record, sight = refused(answer)
     move = step(record, sight, UNSEEN)
@@ -80,7 +99,7 @@ def test_a_queued_resource_is_not_reset_either() -> None:
 @pytest.mark.parametrize("present", [WELL, OTHER, UNSEEN, HOLDS])
 @pytest.mark.parametrize("state", ["STOPPED", "STOPPING"])
 def test_once_the_node_goes_down_nothing_stops_the_start(present: PresentEvidence, state: str) -> None:
-    record, _ = refused(REFUSALS[2])
+    record, _ = refused(LOST)
     record = step(record, see("STOPPING", T + 66), present).record
     assert record.phase is Phase.STOPPING
     record = step(record, see(state, T + 67), present).record

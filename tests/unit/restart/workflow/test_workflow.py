@@ -58,6 +58,16 @@ def intent() -> RestartRecord:
     return step(REQUESTED, see("READY")).record
 
 
+def refused_twice(record: RestartRecord, sight: NodeObservation) -> RestartRecord:
+    """The node is shown READY, and the service does not start it, because it runs."""
+    for seconds in (0, 20):
+        move = step(record, replace(sight, at=sight.at + seconds))
+        assert move.call is ApiCall.START
+        refusal = CallAnswer(code="FAILED_PRECONDITION")
+        record = answered(move.record, ApiCall.START, refusal, sight.at + seconds, LIMITS)
+    return record
+
+
 def stopping() -> RestartRecord:
     return answered(intent(), ApiCall.STOP, CallAnswer(operation="op-1"), T, LIMITS)
 
@@ -70,8 +80,13 @@ def starting() -> RestartRecord:
     return answered(stopped(), ApiCall.START, CallAnswer(operation="op-2"), T + 61, LIMITS)
 
 
+def started(at: float = T + 200) -> NodeObservation:
+    """What is seen once the start is done."""
+    return see("READY", at, operations=(op("start", done=True, name="op-2", created=T + 61),))
+
+
 def verifying() -> RestartRecord:
-    return step(starting(), see("READY", T + 200)).record
+    return step(starting(), started()).record
 
 
 def test_a_restart_from_the_request_to_the_end() -> None:
@@ -84,7 +99,8 @@ def test_a_restart_from_the_request_to_the_end() -> None:
     assert (move.call, move.record.phase) == (ApiCall.START, Phase.STOPPED)
     record = answered(move.record, ApiCall.START, CallAnswer(operation="op-2"), T + 61, LIMITS)
     assert (record.phase, record.operations) == (Phase.STARTING, ("op-1", "op-2"))
-    record = step(record, see("READY", T + 200)).record
+    assert step(record, see("READY", T + 199, operations=(op("start", name="op-2"),))).call is None  # it is not over
+    record = step(record, started()).record
     assert record.phase is Phase.VERIFYING
     record = step(record, see("READY", T + 205)).record
     assert record.phase is Phase.VERIFYING
@@ -225,7 +241,7 @@ def test_a_lost_stop_is_not_called_again_before_it_is_sure() -> None:
     assert "It is slow." in unlisted.sentence
     assert step(unlisted.record, see("READY", T + 65)).call is ApiCall.STOP
     unlisted = step(record, see("READY", T + 600, listed=False))
-    assert (unlisted.record.phase, unlisted.call) == (Phase.VERIFYING, None)
+    assert (unlisted.record.phase, unlisted.call) == (Phase.INTENT, ApiCall.START)  # it is refused if the node runs
     carried_out = step(record, see("READY", T + 60, operations=(op("stop", done=True),)))
     assert (carried_out.record.phase, carried_out.call) == (Phase.STOPPING, None)
     nameless = step(record, see("READY", T + 60, operations=(op("", done=True),)))
@@ -241,9 +257,48 @@ def test_a_lost_stop_is_looked_for_as_long_by_the_clock_of_the_next_driver() -> 
 
 def test_a_stop_that_was_accepted_vanishes_from_a_whole_list_only() -> None:
     record = step(stopping(), see("READY", T + 10)).record
-    assert step(record, see("READY", T + 900, listed=False)).record.phase is Phase.STOPPING
-    assert step(record, see("READY", T + 900)).record.phase is Phase.VERIFYING
-    assert step(record, see("READY", T + 1_800, listed=False)).record.phase is Phase.VERIFYING
+    assert step(record, see("READY", T + 900, listed=False)).call is None
+    for whole in (see("READY", T + 900), see("READY", T + 1_800, listed=False)):
+        assert step(record, whole).call is ApiCall.START
+        assert refused_twice(record, whole).phase is Phase.VERIFYING
+
+
+def test_what_was_stopped_is_not_believed_to_run_before_the_service_refuses_its_start() -> None:
+    """The API shows what was before the stop, for minutes."""
+    done = {"operations": (op("stop", done=True),)}
+    record = step(stopping(), see("READY", T + 30, **done)).record
+    assert (record.phase, record.down) == (Phase.STOPPED, T + 30)
+    record = step(record, see("READY", T + 35)).record
+    move = step(record, see("READY", T + 61))
+    assert (move.call, move.record.phase) == (ApiCall.START, Phase.STOPPED)
+    refused = answered(move.record, ApiCall.START, CallAnswer(code="RESOURCE_EXHAUSTED"), T + 62, LIMITS)
+    assert step(refused, see("READY", T + 130)).call is ApiCall.START  # there is no capacity: it does not run
+    accepted = answered(move.record, ApiCall.START, CallAnswer(operation="op-2"), T + 62, LIMITS)
+    assert accepted.phase is Phase.STARTING
+    old = see("READY", T + 70, operations=(op("start", name="op-2", created=T + 61),))
+    assert step(accepted, old).record.phase is Phase.STARTING
+    assert refused_twice(record, see("READY", T + 61)).phase is Phase.VERIFYING
+
+
+def test_a_start_that_is_not_listed_is_called_again_before_the_node_is_believed_to_run() -> None:
+    assert refused_twice(starting(), see("READY", T + 200)).phase is Phase.VERIFYING
+    failed = see("READY", T + 200, operations=(op("start", done=True, code=8, name="op-2"),))
+    assert step(starting(), failed).record.phase is Phase.STOPPED
+
+
+def test_a_second_stop_that_is_refused_shows_that_the_first_was_carried_out() -> None:
+    record = answered(intent(), ApiCall.STOP, CallAnswer(), T + 1, LIMITS)
+    move = step(record, see("READY", T + 60))
+    assert (move.call, move.record.phase) == (ApiCall.STOP, Phase.STOPPING)
+    for code, phase in (("FAILED_PRECONDITION", Phase.STOPPING), ("RESOURCE_EXHAUSTED", Phase.INTENT)):
+        assert answered(move.record, ApiCall.STOP, CallAnswer(code=code), T + 61, LIMITS).phase is phase
+    assert answered(move.record, ApiCall.STOP, CallAnswer(), T + 61, LIMITS).phase is Phase.INTENT
+
+
+def test_a_node_that_was_created_again_is_not_started() -> None:
+    record = step(stopping(), see("READY", T + 30, operations=(op("stop", done=True),))).record
+    move = step(record, see("READY", T + 100, created=T + 50))
+    assert (move.call, move.record.phase) == (None, Phase.CANCELLED)
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -434,9 +489,10 @@ def test_it_must_stay_well() -> None:
 
 
 def test_what_is_not_proven_is_not_called_done() -> None:
-    record = step(intent(), see("READY", T + 600, listed=False)).record
-    record = step(record, see("READY", T + 605)).record
-    record = step(record, see("READY", T + 670)).record
+    record = step(stopping(), see("READY", T + 10)).record
+    record = refused_twice(record, see("READY", T + 900))
+    record = step(record, see("READY", T + 925)).record
+    record = step(record, see("READY", T + 990)).record
     assert record.phase is Phase.FAILED
     assert "it is not known whether it was restarted" in record.note
 
@@ -458,7 +514,7 @@ def test_what_is_said_of_the_tries_and_of_the_wait_is_what_is_done() -> None:
     assert "It was tried 1 time, and is tried on without end." in record.note
     assert (record.tries, record.failure) == (1, "No.")
     short = replace(LIMITS, settle_seconds=1.0)
-    move = step(starting(), see("READY", T + 200), limits=short)
+    move = step(starting(), started(), limits=short)
     assert "It must stay well for 30 s" in move.sentence
     move = step(move.record, see("READY", T + 205), limits=short)
     assert step(move.record, see("READY", T + 234), limits=short).record.open
