@@ -60,7 +60,12 @@ def _not_stopped(ctx: StepContext, operation: Operation | None) -> Step:
         )
     if ctx.elapsed < limits.doubt_seconds:
         return ctx.stay(f"The stop of {node} has failed; it is watched for {length(limits.doubt_seconds)}.")
-    return ctx.end(Phase.FAILED, f"The stop of {node} has failed ({_refusal(operation)}): it is READY as before.")
+    return _came_to_nothing(ctx, f"The stop of {node} has failed ({_refusal(operation)}): it is READY as before.")
+
+
+def _came_to_nothing(ctx: StepContext, note: str) -> Step:
+    """What was accepted was not carried out: it is no restart that did not help."""
+    return replace(ctx, record=replace(ctx.record, stops=ctx.record.stops - 1)).end(Phase.FAILED, note)
 
 
 def stopped(ctx: StepContext) -> Step:
@@ -131,7 +136,7 @@ def _resetting(ctx: StepContext) -> Step:
         if ctx.elapsed < ctx.limits.doubt_seconds:
             left = length(ctx.limits.doubt_seconds)
             return ctx.stay(f"The reset of {node} has failed; it is watched for {left}.")
-        return ctx.end(Phase.FAILED, f"The reset of {node} has failed ({_refusal(operation)}): it is READY as before.")
+        return _came_to_nothing(ctx, f"The reset of {node} has failed ({_refusal(operation)}): it is READY as before.")
     if state == "READY" and operation is not None and operation.done:
         return ctx.enter(Phase.VERIFYING, f"{ctx.node} was reset. {_verified_for(ctx)}", down=ctx.now)
     if state == "READY" and operation is None and ctx.lasting and (down or over):

@@ -180,7 +180,7 @@ def _in_doubt(ctx: StepContext, call: ApiCall) -> Step:
         step = requested(replace(ctx, record=again))
         if ctx.several:
             return step
-        if step.call is not None:  # if it is refused now, the one before was carried out
+        if step.call is not None:  # that it is refused now is no proof: the one before may have been carried out
             return replace(step, record=replace(step.record, phase=Phase.STOPPING))
     if ctx.elapsed < ctx.limits.wait_seconds:
         shown = "it is not to be called again now" if listed else "not all operations on it can be listed"

@@ -75,15 +75,21 @@ def advance(
     it is not known what came of a call, and where a state is not what the last call leads to. A step is the same by
     either look: nothing is ever decided on operations that were not asked for.
     """
-    handle = _PHASES.get(record.phase)
-    if handle is None:
+    if not record.open:
         return Step(record, sentence=record.note)
     if not observation.shown:
         return without_observation(record, observation, now, limits)
     try:
-        return handle(StepContext(with_observation(record, observation, now), observation, now, limits, present))
+        known = with_observation(record, observation, now)
+        phase = Phase.INTENT if _called_in_doubt(record) else record.phase
+        return _PHASES[phase](StepContext(replace(known, phase=phase), observation, now, limits, present))
     except OperationsNeededError:
         return Step(record, needs_operations=True)
+
+
+def _called_in_doubt(record: RestartRecord) -> bool:
+    """Whether a stop is called, or was about to be, while it is not known what came of the one before."""
+    return record.phase is Phase.STOPPING and not record.stops
 
 
 def may_call(record: RestartRecord, call: ApiCall, observation: NodeObservation, present: PresentEvidence) -> bool:
@@ -146,8 +152,8 @@ def answered(
         return _accepted(record, call, answer.operation, now)
     if call is ApiCall.START:
         return _not_started(record, answer, now, limits)
-    if record.phase is Phase.STOPPING:  # called again: what came of the call before is not known still
-        return record if answer.code == _NOT_IN_THAT_STATE else replace(record, phase=Phase.INTENT)
+    if _called_in_doubt(record):  # what came of the call before is not known still
+        return replace(record, phase=Phase.INTENT)
     if record.phase is not Phase.INTENT:
         return record
     if answer.code in _HOPELESS:
