@@ -7,23 +7,28 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.standins.buckets import BUCKET, Machine, bucket_settings, storage_running
 from tests.standins.storage import StorageServer
 from tests.standins.storage_objects import Refusal
-from tests.unit.restart.records import TARGET, record, written
+from tests.unit.restart.records import NOW, TARGET, record, written
 from tests.unit.restart.site import Machine as OtherMachine
 from tests.unit.restart.site import Site, site_running
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
+from tpuwatch.restart.audit import Audit
 from tpuwatch.restart.driver import LEASE_SECONDS
 from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.gcs import GcsLedger
 from tpuwatch.restart.ledger.owner import LeaseWatch
 from tpuwatch.restart.ledger.reading import read_ledger, read_repaired, require_writable
+from tpuwatch.restart.operator.access import LedgerAccess
+from tpuwatch.restart.operator.restarts import cancel_restart, read_status, reset_breaker
+from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 NAME = "tpuwatch/nodes/lab/us-east5-a/train-1.json"
@@ -242,3 +247,37 @@ def written_or_damaged(ledger: GcsLedger) -> bool:
     except DamagedError:
         return True
     return False
+
+
+# -- operators
+
+
+@pytest.fixture
+def access(machine: Machine, tmp_path: Path) -> LedgerAccess:
+    return LedgerAccess(machine.ledger, Audit(tmp_path / "audit.jsonl", "alice@desk", machine.clock), "gs://ledger/")
+
+
+@pytest.mark.parametrize("what", ["copy", "bare 412"])
+def test_an_operators_commands_are_carried_out_all_the_same(
+    server: StorageServer, access: LedgerAccess, what: str
+) -> None:
+    access.ledger.write(record(), 0)
+    access.ledger.write_fleet(Fleet(Breaker(opened=NOW)), 0)
+    Meddler(server, what, lambda number: number == 0)
+    assert cancel_restart(access, TARGET, NOW).cancelled
+    Meddler(server, what, lambda number: number == 0, FLEET)
+    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert access.ledger.fleet().fleet.breaker.opened is None
+
+
+def test_a_damaged_bucket_is_set_aside_by_the_reset_of_the_breaker(server: StorageServer, access: LedgerAccess) -> None:
+    access.ledger.write(record(), 0)
+    put_back(server, b"What is this?")
+    for action in (lambda: cancel_restart(access, TARGET, NOW), lambda: read_status(access, (), PolicySettings(), NOW)):
+        with pytest.raises(DamagedError, match="tpuwatch restarts reset-breaker"):
+            action()
+    with pytest.raises(LedgerError, match="is set aside now"):
+        reset_breaker(access, PolicySettings(), NOW)
+    assert read_status(access, (), PolicySettings(), NOW).breaker.opened
+    assert reset_breaker(access, PolicySettings(), NOW).changed
+    assert not read_status(access, (), PolicySettings(), NOW).needs_attention
