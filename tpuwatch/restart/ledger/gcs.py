@@ -204,7 +204,7 @@ class GcsLedger:
             return None
         try:
             found = self._document(name, raw)
-            if name.endswith(_FLEET):
+            if name == self._settings.prefix + _FLEET:
                 decode_fleet(found.text, name)
             else:
                 self._record(name, found)

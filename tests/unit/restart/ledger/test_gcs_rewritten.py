@@ -187,12 +187,12 @@ def test_the_fleets_object_is_written_all_the_same(server: StorageServer, machin
 def test_a_damaged_object_is_kept_and_the_breaker_opened(server: StorageServer, machine: Machine) -> None:
     ledger = machine.ledger
     ledger.write(record(), 0)
-    ledger.write(record("train-2", phase=Phase.DONE), 0)
+    ledger.write(record("fleet", phase=Phase.DONE), 0)
     put_back(server, b"What is this?")
     with pytest.raises(DamagedError, match=r"gs://ledger/tpuwatch/nodes/.*train-1\.json is damaged .*reset-breaker"):
         read_ledger(ledger)
     found = read_repaired(ledger)
-    assert [one.node for one in (stored.record.target for stored in found.stored.values())] == ["train-2"]
+    assert [one.node for one in (stored.record.target for stored in found.stored.values())] == ["fleet"]
     assert found.fleet.fleet.breaker.opened == machine.clock.time()
     (kept,) = server.objects.page(BUCKET, "tpuwatch/damaged/", "", 9)[0]
     assert (kept.content, kept.name.rpartition("/nodes/")[2]) == (b"What is this?", "lab/us-east5-a/train-1.json")
