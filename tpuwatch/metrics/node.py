@@ -50,6 +50,20 @@ HEALTHS: Final = (
     "UNHEALTHY_MAINTENANCE",
     OTHER,
 )
+# The names of google.cloud.tpu.v2alpha1's enum.
+QUEUED_STATES: Final = (
+    "STATE_UNSPECIFIED",
+    "CREATING",
+    "ACCEPTED",
+    "PROVISIONING",
+    "FAILED",
+    "DELETING",
+    "ACTIVE",
+    "SUSPENDING",
+    "SUSPENDED",
+    "WAITING_FOR_RESOURCES",
+    OTHER,
+)
 VERDICTS: Final = tuple(verdict.value for verdict in Verdict)
 KINDS: Final = tuple(kind.value for kind in WorkloadKind)
 METHODS: Final = (
@@ -201,6 +215,10 @@ def _one_of(values: Iterable[str], value: str) -> str:
 def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterator[Metric]:
     full = len(nodes) <= FULL_NODES
     state = _gauge("tpuwatch_node_state", "1 for the state in which the Cloud TPU API shows a node.")
+    queued = _gauge(
+        "tpuwatch_queued_resource_state",
+        "1 for the state of the queued resource that makes a node, of one that the Cloud TPU API does not list.",
+    )
     health = _gauge("tpuwatch_node_health", "1 for the health that the Cloud TPU API gives a node.")
     verdict = _gauge("tpuwatch_verdict", "1 for what tpuwatch judges a node to be, from all that it knows of it.")
     since = _gauge(
@@ -216,11 +234,13 @@ def _node_families(nodes: Sequence[tuple[dict[str, str], JudgedNode]]) -> Iterat
         _add_state(state, labels, "state", STATES, _one_of(STATES, cloud.state) if cloud else "", full=full)
         given = _one_of(HEALTHS, cloud.health or "HEALTH_UNSPECIFIED") if cloud else ""
         _add_state(health, labels, "health", HEALTHS, given, full=full)
+        waits = _one_of(QUEUED_STATES, status.queued.state) if status.queued else ""
+        _add_state(queued, labels, "state", QUEUED_STATES, waits, full=False)
         _add_state(verdict, labels, "verdict", VERDICTS, judgement.verdict.value, full=full)
         _add_known(since, labels, judgement.since)
         _add_known(last_known, labels, judgement.at if judgement.is_last_known else None)
         _add_state(kind, labels, "kind", KINDS, judgement.kind.value if judgement.kind else "", full=full)
-    yield from (state, health, verdict, since, last_known, kind)
+    yield from (state, queued, health, verdict, since, last_known, kind)
 
 
 def _count_family(verdicts: Mapping[str, int]) -> Metric:

@@ -139,11 +139,18 @@ class LeasedDriver(ABC):
         while self.record.open and not self._stop_requested:
             if self.record.action not in self.actions:
                 raise ConflictError(_not_ours(self.record))
-            left = 0.0 if self._stored.version == free else self._leases.remaining(self._stored)
-            if left <= 0:
-                self._write(self._taken(self.record))
+            if self._is_free(free):
+                try:
+                    self._write(self._taken(self.record))
+                except ConflictError:
+                    self._stored = self._retry(self._read, self.lease.seconds)
+                    if self.record.open and not self._is_free(free):
+                        raise
+                    self._stop_requested = self.wait(_PAUSE_SECONDS)  # no driver has it: a copy was put back
+                    continue
                 self.has_held = True
                 return
+            left = self._leases.remaining(self._stored)
             holder = owner_words(self.record.lease.owner)
             if self._stored.version != first.version:
                 raise ConflictError(
@@ -154,6 +161,11 @@ class LeasedDriver(ABC):
             )
             self._stop_requested = self.wait(min(left, _LOOK_SECONDS))
             self._stored = self._retry(self._read, self.lease.seconds)
+
+    def _is_free(self, version: int) -> bool:
+        """Whether the record may be taken now: it has that version, this driver's own lease, or none that holds."""
+        is_own = self.record.lease.owner == self.lease.owner
+        return self._stored.version == version or is_own or self._leases.remaining(self._stored) <= 0
 
     def _taken(self, record: RestartRecord) -> RestartRecord:
         """The record as this driver begins with it."""
@@ -232,41 +244,70 @@ class LeasedDriver(ABC):
         try:
             stored = self.ledger.write(record, self._stored.version)
         except ConflictError as error:
-            found = self.ledger.read(self.target)
-            if found is not None and found.record == record:
-                stored = found  # it was written by a call before, of which that was not known
-            elif self.unrecorded and found is not None and found.record.lease.owner == self.lease.owner:
-                stored = self.ledger.write(record, found.version)  # likewise what was to be recorded before
-            elif self._is_lost(found):
-                _log.warning(
-                    "The ledger has lost how far the restart of node %s is: it is written again.", self.target.node
-                )
-                stored = self.ledger.write(record, found.version if found is not None else 0)
-            elif found is None:
-                raise self._nothing() from error
-            else:
-                raise ConflictError(_taken_over(found.record)) from error
+            stored = self._written_over(record, error)
         self._renewed = began
         return stored
 
-    def _is_lost(self, found: Stored | None) -> bool:
-        """Whether what this driver had written is gone, or older: the ledger was removed, or put back from a copy.
+    def _written_over(self, record: RestartRecord, error: ConflictError) -> Stored:
+        """Write the record over what was found in place of this driver's last one, if that is no other driver's.
 
-        While the lease holds no other driver can have continued, and none can without a record. To give up now could
-        leave the node stopped, and nobody would know of it. What nothing was done about yet ends with its record.
+        Raises ConflictError, which names the other driver; LedgerError if the record changed again.
         """
-        mine, holds = self.record, self.clock.monotonic() - self._renewed < self.lease.seconds
-        if mine.phase not in TOUCHED or mine.lease.owner != self.lease.owner:
+        found = self.ledger.read(self.target)
+        if found is not None and found.record == record:
+            return found  # an earlier call wrote it, and its answer was lost
+        if not self._is_still_held(found):
+            if found is None:
+                raise self._nothing() from error
+            raise ConflictError(_taken_over(found.record)) from error
+        _log.warning("The ledger has lost how far the restart of node %s is: it is written again.", self.target.node)
+        try:
+            return self.ledger.write(record, found.version if found is not None else 0)
+        except ConflictError as again:
+            raise LedgerError(f"the record of node {self.target.node} is rewritten again and again") from again
+
+    def _is_still_held(self, found: Stored | None) -> bool:
+        """Whether this driver drives on though the ledger holds something else than its last record.
+
+        Others change the ledger past all leases: they remove it, put back a copy of it, or copy objects of a bucket. To
+        give up then could leave the node stopped, with nobody to know of it.
+
+        - Its own lease: an older record of this driver. A driver that takes a record writes its own lease into it.
+        - No record, or a copy from before this driver took it. While the lease holds no other driver has gone on but
+          from such a copy. Later only a record that lacks this driver's stops is known to be one.
+        - Another driver that has gone on from the copy, and has called something or may have: that one finishes it.
+        - What nothing was done about yet ends with its record, unless the copy waits for a driver.
+
+        No second stop follows, even where another driver takes an older copy (from before the stop) once the lease has
+        run out, or this one writes over it:
+        - Each write replaces the version that was read. Of two drivers one finds the other's lease at its next write,
+          and each call follows a write.
+        - A stop is called in one step alone: the intent is written after a look that is at most half a lease old, and
+          the call follows another look. Both have to show the node READY, with no operation on it under way. The first
+          stop shows as the node's state, as an operation under way or, once the node runs again, as an operation since
+          the request that is not the record's own: with that the workflow only verifies. So however old the record is
+          from which a driver goes on, it is the API that shows whether there was a stop.
+        """
+        if found is not None and found.record.lease.owner == self.lease.owner:
+            return True
+        mine = self.record
+        if mine.lease.owner != self.lease.owner:
             return False
+        if mine.phase not in TOUCHED:
+            return found is not None and _waits_for_driver(found.record, mine)
+        holds = self.clock.monotonic() - self._renewed < self.lease.seconds
         if found is None:
             return holds or self._goes_on_unrecorded(mine)
-        is_older = found.version < self._stored.version and not self._is_done_by_another(found)
-        return is_older and (holds or bool(self.unrecorded))
+        if self._is_done_by_another(found):
+            return False
+        return holds or _is_older(found.record, mine) or (bool(self.unrecorded) and not _is_later(found.record, mine))
 
     def _is_done_by_another(self, found: Stored) -> bool:
-        """Whether another driver has continued from the copy and may have called something: that one finishes it."""
-        touched, owner = found.record.phase in TOUCHED, found.record.lease.owner
-        return touched and owner != self.lease.owner and self._leases.remaining(found) > 0
+        """Whether another driver has gone on from a copy, and has called something or may have."""
+        if found.record.phase in TOUCHED:
+            return self._leases.remaining(found) > 0
+        has_called = bool(found.record.stops or found.record.operations)
+        return not found.record.open and has_called and found.record.requested >= self.record.requested
 
     def _retry(self, do: Callable[[], _T], seconds: float) -> _T:
         """Do it again after faults of the ledger, for so long."""
@@ -401,6 +442,21 @@ def _taken_over(record: RestartRecord) -> str:
     if owner:
         return f"the restart of node {node} was taken over by {owner_words(owner)}: leave it to that one"
     return f"the record of node {node} was changed by another writer: it is {record.phase.value} now"
+
+
+def _waits_for_driver(record: RestartRecord, mine: RestartRecord) -> bool:
+    """Whether it is of the same restart, and may be taken by any driver."""
+    return record.open and not record.lease.owner and record.requested == mine.requested
+
+
+def _is_older(record: RestartRecord, mine: RestartRecord) -> bool:
+    """Whether it is of an earlier restart, or lacks a stop of this one: who goes on from a record carries its stops."""
+    return record.requested < mine.requested or (record.requested == mine.requested and record.stops < mine.stops)
+
+
+def _is_later(record: RestartRecord, mine: RestartRecord) -> bool:
+    """Whether it is of a later restart."""
+    return record.requested > mine.requested
 
 
 def _not_ours(record: RestartRecord) -> str:

@@ -10,10 +10,9 @@ from tpuwatch.restart.candidates import may_be_own, nowhere, target_of
 from tpuwatch.restart.clock_check import ClockCheck
 from tpuwatch.restart.driver import Driver
 from tpuwatch.restart.driver_pool import DriverPool
-from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.opening import open_ledger, phase_limits
 from tpuwatch.restart.ledger.owner import LeaseWatch, ThisMachine, parse
-from tpuwatch.restart.ledger.reading import read_ledger, require_writable
+from tpuwatch.restart.ledger.reading import read_repaired, require_writable
 from tpuwatch.restart.local.driver import LocalDriver, orphaned
 from tpuwatch.restart.local.linux import Linux
 from tpuwatch.restart.policy import budgets
@@ -93,12 +92,7 @@ class RestartRunner:
 
     def read(self) -> LedgerReading:
         """All that the ledger holds now. One that is damaged is set aside. Raises LedgerError."""
-        try:
-            return read_ledger(self._ledger)
-        except DamagedError:
-            if not self._ledger.set_aside():
-                raise
-            return read_ledger(self._ledger)
+        return read_repaired(self._ledger)
 
     def stamp(self) -> object:
         """Something that differs after a write by any process; None where only a reading tells."""

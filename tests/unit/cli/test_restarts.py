@@ -221,6 +221,8 @@ def test_a_ledger_that_cannot_be_read(site: Site) -> None:
         code, _, err = site.restarts(*words)
         assert code == 3
         assert "ledger" in err
+    assert len(list(site.state.glob("ledger.db.damaged-*"))) == 1
+    assert site.restarts("reset-breaker")[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tpuwatch.google import storage as storage_module
 from tpuwatch.libtpu import metrics_proto
 from tpuwatch.metrics import cloud_monitoring, node
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.signals import Chip, Host, Maintenance, Notices, Runtime, RuntimePort
+from tpuwatch.model.signals import Chip, Host, Maintenance, Notices, QueuedResource, Runtime, RuntimePort
 from tpuwatch.model.verdict import Verdict
 from tpuwatch.model.workload import WorkloadKind
 from tpuwatch.restart import cloud_api
@@ -73,6 +73,14 @@ def test_a_node_has_a_series_for_every_value_and_the_one_that_holds_is_1() -> No
         ("tpuwatch_verdict", "train-1", "runtime_stuck"),
     ]
     assert since == samples.NOW - 720
+
+
+@pytest.mark.parametrize(("state", "shown"), [("WAITING_FOR_RESOURCES", "WAITING_FOR_RESOURCES"), ("NEW", "other")])
+def test_only_a_node_that_is_not_listed_has_the_state_of_its_queued_resource(state: str, shown: str) -> None:
+    metrics = new()
+    awaited = samples.node("train-2", Verdict.GONE, cloud=None, queued=QueuedResource("queue-1", state))
+    metrics.node.set_nodes([samples.node(), awaited])
+    assert of(metrics, "tpuwatch_queued_resource_state") == {("tpuwatch_queued_resource_state", "train-2", shown): 1}
 
 
 def test_values_that_are_new_are_other_and_a_missing_health_is_unspecified() -> None:

@@ -21,7 +21,7 @@ from tpuwatch.metrics.registry import Metrics
 from tpuwatch.model.events import Cause
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
 from tpuwatch.model.restart import Phase
-from tpuwatch.model.signals import Answer, Peer, Problem, Signal
+from tpuwatch.model.signals import Answer, Peer, Problem, QueuedResource, Signal
 from tpuwatch.model.verdict import Unseen, Verdict
 
 GOLDEN = Path(__file__).parent / "golden" / "metrics.txt"
@@ -39,6 +39,7 @@ UNITLESS = {  # gauges that count things or say yes or no
     "process_open_fds",
     "process_max_fds",
     "tpuwatch_node_state",
+    "tpuwatch_queued_resource_state",
     "tpuwatch_node_health",
     "tpuwatch_verdict",
     "tpuwatch_workload_kind",
@@ -75,7 +76,8 @@ def filled() -> Metrics:
     metrics = new()
     lost = Unseen(Signal.CLOUD, Problem.DENIED, "The account may not list the nodes.")
     out_of_sight = given.judgement(Verdict.NODE_STUCK, node="train-3", unseen=lost)
-    metrics.node.set_nodes([given.node(), given.node("train-3", judgement=out_of_sight)])
+    awaited = given.node("train-4", Verdict.GONE, cloud=None, queued=QueuedResource("queue-1", "PROVISIONING"))
+    metrics.node.set_nodes([given.node(), given.node("train-3", judgement=out_of_sight), awaited])
     metrics.node.set_runtime(given.runtime())
     metrics.node.set_runtime_response_pending(lambda: {8431: 0.5})
     metrics.node.set_host(given.host())

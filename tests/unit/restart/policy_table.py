@@ -297,7 +297,17 @@ ROWS = [
         Action.RESTART_NODE,
     ),
     Row("advice is no failure", holding(*others(3, phase=Phase.NEEDS_OPERATOR, stops=0)), Action.RESTART_NODE),
-    Row("nodes that were lost are", holding(*others(3, phase=Phase.NEEDS_OPERATOR)), Blocked.BREAKER),
+    Row("nor is what others did to nodes", holding(*others(3, phase=Phase.NEEDS_OPERATOR)), Action.RESTART_NODE),
+    Row(
+        "the node was created again since",
+        situation(ledger=past(attempt(HOUR, phase=Phase.NEEDS_OPERATOR)), cloud=cloud(created=NOW - 0.5 * HOUR)),
+        Action.RESTART_NODE,
+    ),
+    Row(
+        "the node was created before that",
+        situation(ledger=past(attempt(HOUR, phase=Phase.NEEDS_OPERATOR)), cloud=cloud(created=NOW - 2 * HOUR)),
+        Blocked.NEEDS_OPERATOR,
+    ),
     Row(
         "the last one called a person",
         situation(ledger=past(attempt(HOUR, phase=Phase.NEEDS_OPERATOR, stops=0))),

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.restart.records import record
-from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, target, turned
-from tpuwatch.model.restart import Breaker, Fleet, Lease, Phase
+from tests.unit.restart.restart_side import BEGUN, NOW, ZONE, Side, cloud, finished, half_done, target, turned
+from tpuwatch.model.restart import Blocked, Breaker, Fleet, Lease, Phase
 from tpuwatch.model.signals import Problem, Signal
 from tpuwatch.model.verdict import Action, Confidence, Unseen, Verdict
 from tpuwatch.restart.notify import MAX_LINES
 from tpuwatch.restart.runner import LEFT_SECONDS
+from tpuwatch.restart.workflow.step import ended
 
 NEEDED = f'tpuwatch_restart_person_needed{{node="train-1",zone="{ZONE}"}}'
 
@@ -102,6 +103,25 @@ def test_what_is_proven_is_recorded_then_done_once(side: Side) -> None:
     assert side.audited()[-1] == ("restart_node", "blocked", "same_cause")
     assert side.called[-1]["blocked"].value == "same_cause"
     assert len(side.driven) == 1
+
+
+@pytest.mark.parametrize(("created", "restarts"), [(NOW - 60, True), (NOW - 9000, False)])
+def test_a_node_that_was_created_again_owes_nothing_of_the_former_one(
+    side: Side, created: float, restarts: bool
+) -> None:
+    """A colleague deleted the former node while it was restarted, and created it again."""
+    lost = half_done(requested=NOW - 7900, began=NOW - 7900)
+    side.ledger.put(replace(ended(lost, Phase.NEEDS_OPERATOR, "Node train-1 is gone.", NOW - 7600), lease=Lease()))
+    watch = side.watch()
+    shown = cloud("train-1", health="TIMEOUT", created=created)
+    side.judge("train-1", Verdict.NODE_STUCK, Action.RESTART_NODE, Signal.CLOUD, Signal.RUNTIME, shown=shown)
+    turned(watch)
+    (label, decision) = watch.status.decisions[0]
+    assert (label, decision.blocked) == (f"{ZONE}/train-1", None if restarts else Blocked.NEEDS_OPERATOR)
+    assert side.driven == ([("train-1", Action.RESTART_NODE)] if restarts else [])
+    assert decision.use is not None
+    assert decision.use.node == (0 if restarts else 1)
+    assert side.needed() == [] or not restarts
 
 
 def test_of_two_who_decide_at_once_one_does_it(side: Side) -> None:

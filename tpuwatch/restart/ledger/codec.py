@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
 # Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
 SCHEMA: Final = 3
+LOOK: Final = (
+    "Look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped."
+)
+RECOVER: Final = (
+    "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped; the "
+    "daemon, or without one `tpuwatch restarts reset-breaker`, sets it aside and begins a new one with its breaker open"
+)
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
 # Schema 2 lacks what a restart was decided on. Schema 1 also had other names for some keys and values.
 _KEYS_1: Final = {"rung": "action", "witnesses": "signals"}
@@ -58,8 +65,7 @@ def _decoded(kind: Any, text: str, where: str) -> Any:
             return _read(kind, value)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise DamagedError(
-            f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}): "
-            "look at your nodes, start those that it may have left stopped, then move it away to start a new one"
+            f"a record in {where} is damaged ({type(error).__name__}: {str(error)[:200]}): {RECOVER}"
         ) from error
     raise LedgerError(
         f"a record in {where} is of another version of tpuwatch (its schema is {schema}, this one's {SCHEMA}): use "

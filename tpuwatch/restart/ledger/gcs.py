@@ -1,32 +1,39 @@
 """The ledger for several machines: a bucket of Google Cloud Storage, with one small object for each node.
 
-A version is the object's generation, and each write names the one that it replaces: the service itself lets one of many
-writers through, and never has the same generation twice. What the service has answered to is stored, and every later
-read sees it.
+Each document carries the random mark of the write that made it, and the mark gives its version. Each write names the
+object's generation, so the service lets one of many writers through. What the service has confirmed is stored, and
+every later read sees it.
 
-An answer may be lost after the write was done. So each document carries the mark of the write that it is of; after a
-refusal it is read back, and if the mark is our own, the write is done. The service is called only when the ledger is
-read or written: at rest it costs no request.
+A refused write (412) does not prove that another writer was quicker. So the object is read back, and its mark decides:
+- Our own mark: the write was done, and its answer was lost.
+- The mark of the version to be replaced: nobody has written. The same content has another generation (a copy was put
+  back, a job rewrites the bucket), or the service refused although nothing changed. The write is tried again.
+- Another mark: there is another writer.
+
+The service is called only when the ledger is read or written: at rest it costs no request.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import random
 import secrets
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from tpuwatch.core import ConflictError, LedgerError
 from tpuwatch.google import PreconditionError, StorageError
-from tpuwatch.model import Fleet
+from tpuwatch.model import Breaker, Fleet, Problem
 from tpuwatch.restart.ledger.base import KEPT_NODES, Stored, StoredFleet
-from tpuwatch.restart.ledger.codec import DamagedError, decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import LOOK, RECOVER, DamagedError, decode, decode_fleet, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +52,23 @@ MAX_REMOVED: Final = 100  # records that one purge removes
 _MARK: Final = "write"
 _FLEET: Final = "fleet.json"
 _NODES: Final = "nodes/"
+_DAMAGED: Final = "damaged/"  # where damaged objects are kept
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The content of an object: text for the codec, and the mark of the write that made it."""
+
+    text: str
+    mark: str
+    generation: int
+
+    @property
+    def version(self) -> int:
+        """The same for all generations with this mark."""
+        return _version(self.mark)
 
 
 class GcsLedger:
@@ -79,6 +101,7 @@ class GcsLedger:
         self._opened: Bucket | None = None
         self._written: dict[str, float] = {}  # when each object was written last, by the monotonic clock
         self._known: dict[str, Stored] = {}  # records as they were seen last, by their objects' names
+        self._generations: dict[str, tuple[int, int]] = {}  # of each object as it was seen last: version and generation
 
     # -- what a ledger does
 
@@ -86,7 +109,7 @@ class GcsLedger:
         """The node's record; None if it never had one. Raises LedgerError."""
         name = self._name(target)
         found = self._get(name, self._deadline())
-        return None if found is None else self._remember(name, Stored(*self._record(name, found)))
+        return None if found is None else self._remember(name, self._record(name, found))
 
     def write(self, record: RestartRecord, version: int) -> Stored:
         """Store it, if the node's record still is `version` (0: there is none). What this returns is stored for good.
@@ -106,8 +129,9 @@ class GcsLedger:
         listed = self._listed(deadline)
         with self._lock:
             self._known = {name: stored for name, stored in self._known.items() if name in listed}
-            known = {name: stored for name, stored in self._known.items() if stored.version == listed[name]}
-        self._read_all(sorted(listed.keys() - known.keys()), deadline)
+            seen = {name: (stored.version, listed[name]) for name, stored in self._known.items()}
+            known = {name for name, one in seen.items() if self._generations.get(name) == one}
+        self._read_all(sorted(listed.keys() - known), deadline)
         with self._lock:
             return [stored for _, stored in sorted(self._known.items())]
 
@@ -117,8 +141,7 @@ class GcsLedger:
         found = self._get(name, self._deadline())
         if found is None:
             return StoredFleet(Fleet(), 0)
-        text, _ = self._document(name, found.content)
-        return StoredFleet(decode_fleet(text, self.where), found.generation)
+        return StoredFleet(decode_fleet(found.text, self._place(name)), found.version)
 
     def write_fleet(self, fleet: Fleet, version: int) -> StoredFleet:
         """Store it, as `write` does, and with the same errors."""
@@ -143,13 +166,69 @@ class GcsLedger:
         ended.sort(key=lambda stored: -max(stored.record.entered, stored.record.requested))
         old = ended[KEPT_NODES : KEPT_NODES + MAX_REMOVED]
         for stored in old:
+            name = self._name(stored.record.target)
+            generation = self._generation(name, stored.version)
             with contextlib.suppress(PreconditionError):  # it was written meanwhile
-                self._bucket().delete(self._name(stored.record.target), stored.version, self.seconds)
+                if generation is not None:
+                    self._bucket().delete(name, generation, self.seconds)
         return len(old)
 
     def set_aside(self) -> bool:
-        """Only an operator can: the bucket is used by other machines."""
-        return False
+        """Keep damaged objects under other names, and open the breaker; whether there were any. Raises LedgerError.
+
+        The breaker is opened first. An object that another machine replaces meanwhile stays.
+        """
+        deadline, fleet = self._deadline(LIST_CALLS), self._settings.prefix + _FLEET
+        damaged = self._all_damaged([*self._listed(deadline), fleet], deadline)
+        if not damaged:
+            return False
+        kept = f"{self._settings.prefix}{_DAMAGED}{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self._clock.time()))}/"
+        for name, raw in damaged.items():
+            with contextlib.suppress(PreconditionError):  # kept by another machine in the same second
+                self._store(kept + name.removeprefix(self._settings.prefix), raw.content, 0, deadline)
+        self._open_breaker(damaged.pop(fleet, None), kept, deadline)
+        for name, raw in damaged.items():
+            with contextlib.suppress(PreconditionError):
+                self._retry(partial(self._bucket().delete, name, raw.generation), deadline)
+        return True
+
+    def _all_damaged(self, names: list[str], deadline: float) -> dict[str, StoredObject]:
+        with ThreadPoolExecutor(READERS, "tpuwatch-ledger") as pool:
+            found = pool.map(lambda name: self._damaged(name, deadline), names)
+            return {name: raw for name, raw in zip(names, found, strict=True) if raw is not None}
+
+    def _damaged(self, name: str, deadline: float) -> StoredObject | None:
+        """The object, if it makes no sense."""
+        raw = self._retry(lambda left: self._bucket().get(name, left), deadline)
+        if raw is None:
+            return None
+        try:
+            found = self._document(name, raw)
+            if name == self._settings.prefix + _FLEET:
+                decode_fleet(found.text, name)
+            else:
+                self._record(name, found)
+        except DamagedError:
+            return raw
+        except LedgerError:  # of another version of tpuwatch
+            return None
+        return None
+
+    def _open_breaker(self, damaged: StoredObject | None, kept: str, deadline: float) -> None:
+        """Open it, in the place of a damaged object if that is what there is of all nodes together."""
+        reason = (
+            f"The ledger was damaged, and what could not be read is kept in gs://{self._settings.bucket}/{kept}: what "
+            f"was used of the budgets is not known. {LOOK}"
+        )
+        opened, name = Breaker(opened=self._clock.time(), reason=reason), self._settings.prefix + _FLEET
+        if damaged is not None:
+            mark = secrets.token_hex(16)
+            with contextlib.suppress(PreconditionError):  # another machine was quicker
+                self._store(name, _content(encode(Fleet(opened)), mark), damaged.generation, deadline)
+            return
+        stored = self.fleet()
+        breaker = replace(stored.fleet.breaker, opened=opened.opened, reason=reason)
+        self._put(name, encode(replace(stored.fleet, breaker=breaker)), stored.version, deadline)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -160,28 +239,72 @@ class GcsLedger:
 
     # -- objects
 
-    def _get(self, name: str, deadline: float) -> StoredObject | None:
-        return self._retry(lambda left: self._bucket().get(name, left), deadline)
+    def _get(self, name: str, deadline: float) -> _Document | None:
+        return self._seen(name, self._retry(lambda left: self._bucket().get(name, left), deadline))
 
     def _put(self, name: str, text: str, version: int, deadline: float) -> int:
-        """Write the object in the place of `version`; its own generation."""
+        """Write the object in the place of `version`; its own version."""
         mark = secrets.token_hex(16)
-        content = f'{text[:-1]},"{_MARK}":"{mark}"}}'.encode()
+        content = _content(text, mark)
 
         def attempt(_: float) -> int:
-            self._await_turn(name, deadline)
-            try:
-                return self._bucket().put(name, content, version, self._share(deadline))
-            except PreconditionError as error:
-                # Ours may have been done, and its answer lost: here, or on the way where a proxy has tried again.
-                found = self._bucket().get(name, self._share(deadline))
-                if found is not None and self._document(name, found.content)[1] == mark:
-                    return found.generation
-                raise ConflictError(f"{name} in bucket {self._settings.bucket} has another writer") from error
-            finally:
-                self._written[name] = self._clock.monotonic()
+            for _again in range(2):  # without a pause after the look: the next copy may not be far
+                generation = self._generation(name, version)
+                if generation is not None:
+                    with contextlib.suppress(PreconditionError):
+                        self._note(name, _version(mark), self._store_once(name, content, generation, deadline))
+                        return _version(mark)
+                found = self._seen(name, self._bucket().get(name, self._share(deadline)))
+                there = 0 if found is None else found.version
+                if there == _version(mark):
+                    return there  # its answer was lost: here, or on the way where a proxy has tried again
+                if there != version:
+                    raise ConflictError(f"{name} in bucket {self._settings.bucket} has another writer")
+            raise StorageError(
+                f"the ledger in bucket {self._settings.bucket} cannot be written: Cloud Storage refuses the write of "
+                f"{name} (412), although nobody else has written it. Check what copies or rewrites objects in this "
+                "bucket.",
+                passing=True,
+                problem=Problem.SERVER,
+            )
 
         return self._retry(attempt, deadline)
+
+    def _store(self, name: str, content: bytes, generation: int, deadline: float) -> None:
+        """Write the object in the place of that generation. Raises PreconditionError if there is another one."""
+        self._retry(lambda _: self._store_once(name, content, generation, deadline), deadline)
+
+    def _store_once(self, name: str, content: bytes, generation: int, deadline: float) -> int:
+        self._await_turn(name, deadline)
+        was_refused = False
+        try:
+            return self._bucket().put(name, content, generation, self._share(deadline))
+        except PreconditionError:
+            was_refused = True
+            raise
+        finally:
+            if not was_refused:
+                self._written[name] = self._clock.monotonic()
+
+    def _generation(self, name: str, version: int) -> int | None:
+        """The generation of the object in that version; None where it is not known."""
+        if not version:
+            return 0
+        with self._lock:
+            seen, generation = self._generations.get(name, (0, 0))
+        return generation if seen == version else None
+
+    def _seen(self, name: str, raw: StoredObject | None) -> _Document | None:
+        """What was read of an object, remembered."""
+        if raw is None:
+            return None
+        found = self._document(name, raw)
+        self._note(name, found.version, found.generation)
+        return found
+
+    def _note(self, name: str, version: int, generation: int) -> None:
+        with self._lock:
+            self._generations[name] = (version, generation)
 
     def _listed(self, deadline: float) -> dict[str, int]:
         """The generations of all nodes' objects, by their names."""
@@ -201,7 +324,7 @@ class GcsLedger:
                 with self._lock:
                     self._known.pop(name, None)
             else:
-                self._remember(name, Stored(*self._record(name, found)))
+                self._remember(name, self._record(name, found))
 
         if names:
             with ThreadPoolExecutor(min(READERS, len(names)), "tpuwatch-ledger") as pool:
@@ -216,23 +339,22 @@ class GcsLedger:
         parts = (quote(part, safe="") for part in (target.project, target.zone, target.node))
         return f"{self._settings.prefix}{_NODES}{'/'.join(parts)}.json"
 
-    def _record(self, name: str, found: StoredObject) -> tuple[RestartRecord, int]:
-        record = decode(self._document(name, found.content)[0], self.where)
+    def _record(self, name: str, found: _Document) -> Stored:
+        record = decode(found.text, self._place(name))
         if self._name(record.target) != name:
-            raise DamagedError(f"{name} in bucket {self._settings.bucket} is the record of {record.target.path}")
-        return record, found.generation
+            raise DamagedError(f"{self._place(name)} is the record of {record.target.path}: {RECOVER}")
+        return Stored(record, found.version)
 
-    def _document(self, name: str, content: bytes) -> tuple[str, str]:
-        """The text of what is stored, for the codec, and the mark of the write that it is of."""
+    def _document(self, name: str, raw: StoredObject) -> _Document:
         try:
-            value: Any = json.loads(content)
+            value: Any = json.loads(raw.content)
             mark = str(value.pop(_MARK))
-            return json.dumps(value), mark
+            return _Document(json.dumps(value), mark, raw.generation)
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-            raise DamagedError(
-                f"{name} in bucket {self._settings.bucket} is damaged ({type(error).__name__}): "
-                "look at your nodes, start those that it may have left stopped, then move it away"
-            ) from error
+            raise DamagedError(f"{self._place(name)} is damaged ({type(error).__name__}): {RECOVER}") from error
+
+    def _place(self, name: str) -> str:
+        return f"gs://{self._settings.bucket}/{name}"
 
     def _remember(self, name: str, stored: Stored) -> Stored:
         with self._lock:
@@ -281,3 +403,12 @@ class GcsLedger:
                     ) from error
                 self._opened = storage.Bucket(self._settings, self._clock, self._counted)
             return self._opened
+
+
+def _content(text: str, mark: str) -> bytes:
+    return f'{text[:-1]},"{_MARK}":"{mark}"}}'.encode()
+
+
+def _version(mark: str) -> int:
+    """A number for a mark: never 0, which means that there is no object."""
+    return int.from_bytes(hashlib.blake2b(mark.encode(), digest_size=8).digest(), "big") or 1

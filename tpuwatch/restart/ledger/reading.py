@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import ConflictError
+from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.policy.budgets import LedgerView
 
 if TYPE_CHECKING:
@@ -45,6 +46,16 @@ def read_ledger(ledger: Ledger) -> LedgerReading:
     fleet = ledger.fleet()  # first: a claim is dropped from it once the records show what became of it
     stored = {one.record.target.path: one for one in ledger.records()}
     return LedgerReading(fleet, stored, LedgerView({path: one.record for path, one in stored.items()}, fleet.fleet))
+
+
+def read_repaired(ledger: Ledger) -> LedgerReading:
+    """Read everything; what is damaged is set aside first. Raises LedgerError."""
+    try:
+        return read_ledger(ledger)
+    except DamagedError:
+        if not ledger.set_aside():
+            raise
+        return read_ledger(ledger)
 
 
 def require_writable(ledger: Ledger, reading: LedgerReading) -> LedgerReading:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import ConflictError, LedgerDeniedError, LedgerError, create_private
 from tpuwatch.model import Fleet
 from tpuwatch.restart.ledger.base import KEPT_NODES, Stored, StoredFleet
-from tpuwatch.restart.ledger.codec import DamagedError, decode, decode_fleet, encode
+from tpuwatch.restart.ledger.codec import LOOK, DamagedError, decode, decode_fleet, encode
 from tpuwatch.restart.ledger.file_lock import describe_writer, in_use, unsuspended
 from tpuwatch.store import is_damage
 
@@ -45,7 +45,8 @@ _TABLES: Final = (
     # One row for each node, by its path, and one for the fleet.
     """CREATE TABLE entries (
         name TEXT PRIMARY KEY, version INTEGER NOT NULL, ended REAL, value TEXT NOT NULL) WITHOUT ROWID""",
-    # One count for all: a version never comes twice, even of a node whose record was removed in between.
+    # One count for all: a version never comes twice, even of a node whose record was removed in between. It follows
+    # the clock, so that it goes on above all others where the file is put back from a copy.
     "CREATE TABLE versions (last INTEGER NOT NULL)",
     "INSERT INTO versions VALUES (0)",
     f"PRAGMA user_version = {_VERSION}",
@@ -156,7 +157,7 @@ class SqliteLedger:
         last = connection.execute("SELECT last FROM versions").fetchone()
         if last is None:
             raise sqlite3.DatabaseError("its count of versions is not there")
-        new = int(last[0]) + 1
+        new = max(int(last[0]) + 1, int(self._clock.time() * 1e6))
         connection.execute("UPDATE versions SET last = ?", (new,))
         connection.execute(_PUT, (name, new, ended, text))
         return new
@@ -328,9 +329,9 @@ class SqliteLedger:
         self, connection: sqlite3.Connection, entries: dict[str, tuple[int, float | None, str]], kept: str
     ) -> None:
         # Higher than any version of before: none comes twice.
-        last = max(int(self._clock.time()), *(version for version, _, _ in entries.values()), 0) + 1
+        last = max(int(self._clock.time() * 1e6), *(version for version, _, _ in entries.values()), 0) + 1
         fleet = decode_fleet(entries.pop(_FLEET)[2], kept) if _FLEET in entries else Fleet()
-        reason = f"The ledger was damaged and is kept as {kept}: what was used of the budgets is not known. {_LOOK}"
+        reason = f"The ledger was damaged and is kept as {kept}: what was used of the budgets is not known. {LOOK}"
         breaker = replace(fleet.breaker, opened=self._clock.time(), reason=reason)
         entries = {_FLEET: (last, None, encode(replace(fleet, breaker=breaker))), **entries}
         connection.executemany(_PUT, [(name, *entry) for name, entry in entries.items()])
@@ -342,9 +343,6 @@ _AWAY: Final = (
     "look at your nodes with `gcloud compute tpus tpu-vm list`, start those that it may have left stopped, then move "
     "it away to begin a new one"
 )
-
-
-_LOOK: Final = "Look at your nodes, and start those that it may have left stopped."
 
 
 def _decode(name: object, text: str) -> None:

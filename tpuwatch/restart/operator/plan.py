@@ -133,13 +133,14 @@ class RestartPlan:
         """What is used of the budgets, and that in lines. They limit tpuwatch, not its operators."""
         settings = PolicySettings.of(config)
         target = self.record.target
-        use = budgets.use(view, target, UNKNOWN_FLEET_SIZE, settings, now)
+        created = self.observation.created
+        use = budgets.use(view, target, UNKNOWN_FLEET_SIZE, settings, now, created)
         lines = [
             f"Restarts of this node within {length(settings.node_window_seconds)}: {use.node} of {use.node_max}; of "
             f"all nodes within {length(settings.fleet_window_seconds)}: {use.fleet} of {use.fleet_max}."
         ]
         cause = self.report.verdict
-        hold = budgets.hold(view, target, self.record.action, cause, UNKNOWN_FLEET_SIZE, settings, now)
+        hold = budgets.hold(view, target, self.record.action, cause, UNKNOWN_FLEET_SIZE, settings, now, created)
         if hold is not None:
             lines.append(f"tpuwatch itself would not restart it now: {hold.sentence}. An operator may.")
         return use, lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConflictError, LedgerError, times
 from tpuwatch.model import Lease, Phase, RestartBudget, Target, ledger_down
+from tpuwatch.restart.ledger.codec import DamagedError
 from tpuwatch.restart.ledger.owner import ThisMachine, owner_words
 from tpuwatch.restart.ledger.reading import read_ledger, require_writable
 from tpuwatch.restart.operator.headline import left
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tpuwatch.model import Attempt, Breaker, RestartRecord
+    from tpuwatch.restart.ledger.reading import LedgerReading
     from tpuwatch.restart.operator.access import LedgerAccess
     from tpuwatch.restart.policy.settings import PolicySettings
 
@@ -230,9 +232,11 @@ def cancel_restart(access: LedgerAccess, target: Target, now: float) -> Cancella
 
 
 def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) -> BreakerReset:
-    """Close the breaker: failures until now count no more. Raises LedgerError."""
+    """Close the breaker: failures until now count no more. Raises LedgerError, also where the ledger was damaged and is
+    set aside: then the operator has to look first.
+    """
     for _ in range(_MAX_WRITES):
-        reading = read_ledger(access.ledger)
+        reading = _reading(access)
         view = reading.view
         before = view.fleet.breaker
         if before.opened is None and not budgets.trips(view, settings, now):
@@ -250,6 +254,18 @@ def reset_breaker(access: LedgerAccess, settings: PolicySettings, now: float) ->
             note += f" It opens again, because some failures are in the future by this machine's clock: {opens}"
         return BreakerReset(True, note, fleet.breaker, bool(opens))
     raise ConflictError("the ledger changes all the time: try again")
+
+
+def _reading(access: LedgerAccess) -> LedgerReading:
+    try:
+        return read_ledger(access.ledger)
+    except DamagedError as error:
+        if not access.ledger.set_aside():
+            raise
+        raise LedgerError(
+            f"{error}. It is set aside now, and a new one has begun, with its breaker open: see "
+            f"`{access.command('restarts')}`, then close the breaker with this command"
+        ) from error
 
 
 def _state(record: RestartRecord, machine: ThisMachine, since: float) -> RestartState:

@@ -1,7 +1,9 @@
 """Budgets, back-off, cool-down and the breaker, computed from the ledger. Pure.
 
 What was done is counted by when it began, in windows that slide. Who did it does not matter: what operators do takes
-its share too. Times are of the writers' clocks; one in the future counts, so that a wrong clock makes it wait.
+its share too. A node that was created again under its name is another one: what was done to the old one counts for all
+nodes together, and not for the new one. Times are of the writers' clocks; one in the future counts, so that a wrong
+clock makes it wait.
 """
 
 from __future__ import annotations
@@ -110,14 +112,21 @@ def under_way(record: RestartRecord | None) -> bool:
 
 
 def hold(
-    view: LedgerView, target: Target, action: Action, cause: str, watched: int, settings: PolicySettings, now: float
+    view: LedgerView,
+    target: Target,
+    action: Action,
+    cause: str,
+    watched: int,
+    settings: PolicySettings,
+    now: float,
+    created: float | None = None,
 ) -> Hold | None:
     """The first reason not to interrupt what runs on the node now; None if there is none.
 
-    `watched` is how many nodes there are. It never raises, whatever the ledger holds.
+    `watched` is how many nodes there are. `created` is when the node was created, by the API; None is not known. It
+    never raises, whatever the ledger holds.
     """
-    record = view.records.get(target.path)
-    past = _destructive(record)
+    past = _of_this_node(_destructive(view.records.get(target.path)), created)
     return (
         breaker_hold(view, settings, now)
         or _called_an_operator(past, settings, now)
@@ -125,24 +134,34 @@ def hold(
         or _no_capacity(view, target, action)
         or _backoff(past, settings, now)
         or _cooldown(past, settings, now)
-        or _used_up(view, target, watched, settings, now)
+        or _used_up(view, target, watched, settings, now, created)
     )
 
 
-def hold_checkpoint(record: RestartRecord | None, settings: PolicySettings, now: float) -> Hold | None:
+def hold_checkpoint(
+    record: RestartRecord | None, settings: PolicySettings, now: float, created: float | None = None
+) -> Hold | None:
     """The reason not to ask for a checkpoint now: one was asked for a moment ago."""
     past = [one for one in attempts(record) if one.action is Action.CHECKPOINT] if record is not None else []
+    past = _of_this_node(past, created)
     if past and (left := past[0].ended + settings.backoff_seconds - now) > 0:
         sentence = f"the last checkpoint was asked for a moment ago, and the next waits for {length(left)}"
         return Hold(Blocked.BACKOFF, sentence, now + left)
     return None
 
 
-def use(view: LedgerView, target: Target, watched: int, settings: PolicySettings, now: float) -> Use:
+def use(
+    view: LedgerView,
+    target: Target,
+    watched: int,
+    settings: PolicySettings,
+    now: float,
+    created: float | None = None,
+) -> Use:
     """How much of the two budgets is used."""
     mine, since = target.path, now - settings.node_window_seconds
     return Use(
-        node=sum(began > since and path == mine for path, began in view.begun),
+        node=sum(began > since and path == mine and not _is_former(began, created) for path, began in view.begun),
         node_max=settings.node_max,
         fleet=_of_fleet(view, now - settings.fleet_window_seconds),
         fleet_max=allowance(watched, settings),
@@ -197,8 +216,22 @@ def trips(view: LedgerView, settings: PolicySettings, now: float) -> str:
 
 
 def _failed(one: Attempt) -> bool:
-    """Whether a restart made nothing better. One that was refused, or only called an operator, has shown nothing."""
-    return one.phase in (Phase.FAILED, Phase.NEEDS_OPERATOR) and one.stops > 0
+    """Whether a restart was carried out, and made nothing better.
+
+    One that was refused has shown nothing. One that ended with a call for an operator shows what others did: the node
+    was deleted, preempted, terminated or stopped by them.
+    """
+    return one.phase is Phase.FAILED and one.stops > 0
+
+
+def _of_this_node(past: list[Attempt], created: float | None) -> list[Attempt]:
+    """Those that were not done to a former node of the same name."""
+    return [one for one in past if not _is_former(one.began, created)]
+
+
+def _is_former(began: float, created: float | None) -> bool:
+    """Whether what began then was done to a former node of the same name."""
+    return created is not None and began < created
 
 
 def _destructive(record: RestartRecord | None) -> list[Attempt]:
@@ -294,8 +327,10 @@ def _cooldown(past: list[Attempt], settings: PolicySettings, now: float) -> Hold
     return Hold(Blocked.COOLDOWN, sentence, until)
 
 
-def _used_up(view: LedgerView, target: Target, watched: int, settings: PolicySettings, now: float) -> Hold | None:
-    used = use(view, target, watched, settings, now)
+def _used_up(
+    view: LedgerView, target: Target, watched: int, settings: PolicySettings, now: float, created: float | None
+) -> Hold | None:
+    used = use(view, target, watched, settings, now, created)
     if used.node >= used.node_max:
         window = length(settings.node_window_seconds)
         return Hold(

@@ -73,7 +73,7 @@ def _hold(situation: RestartSituation, action: Action, settings: PolicySettings)
     return (
         objections.checkpoint_objection(situation, action, settings)
         or _busy(situation)
-        or budgets.hold_checkpoint(situation.record, settings, situation.now)
+        or budgets.hold_checkpoint(situation.record, settings, situation.now, situation.created)
         or switch_hold(action, settings)
     )
 
@@ -105,7 +105,9 @@ def _budget(situation: RestartSituation, action: Action, settings: PolicySetting
     if situation.ledger is None:
         return None
     cause, watched = situation.judgement.verdict.value, situation.bad_counts.fleet.watched
-    return budgets.hold(situation.ledger, situation.target, action, cause, watched, settings, situation.now)
+    return budgets.hold(
+        situation.ledger, situation.target, action, cause, watched, settings, situation.now, situation.created
+    )
 
 
 def switch_hold(action: Action, settings: PolicySettings) -> Hold | None:
@@ -204,4 +206,4 @@ def _use(situation: RestartSituation, settings: PolicySettings) -> Use | None:
     if situation.ledger is None:
         return None
     watched = situation.bad_counts.fleet.watched
-    return budgets.use(situation.ledger, situation.target, watched, settings, situation.now)
+    return budgets.use(situation.ledger, situation.target, watched, settings, situation.now, situation.created)

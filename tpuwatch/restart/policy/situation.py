@@ -43,6 +43,11 @@ class RestartSituation:
         return self.ledger.records.get(self.target.path) if self.ledger is not None else None
 
     @property
+    def created(self) -> float | None:
+        """When it was created, as far as the API says now."""
+        return self.cloud.created if self.cloud is not None else None
+
+    @property
     def booted(self) -> float | None:
         """When it came up, as far as that is known; no later than that."""
         if self.up_since is not None or self.cloud is None:

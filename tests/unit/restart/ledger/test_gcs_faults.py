@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -25,7 +26,7 @@ from tpuwatch.google import storage
 from tpuwatch.google.credentials import BoundedRequest, Tokens
 from tpuwatch.google.errors import SCOPE
 from tpuwatch.model.restart import Lease, Phase
-from tpuwatch.restart.ledger.gcs import GcsLedger
+from tpuwatch.restart.ledger.gcs import GcsLedger, _version
 from tpuwatch.sim.cloud.faults import InjectedFault
 
 NAME = "tpuwatch/nodes/lab/us-east5-a/train-1.json"
@@ -70,8 +71,9 @@ def plan(server: StorageServer, *faults: InjectedFault | None) -> None:
     server.faults = Planned(*faults)  # type: ignore[assignment]
 
 
-def generation(server: StorageServer) -> int:
-    return server.objects.get(BUCKET, NAME).generation
+def version(server: StorageServer) -> int:
+    """Of what is stored, by the mark of the write that made it."""
+    return _version(json.loads(server.objects.get(BUCKET, NAME).content)["write"])
 
 
 @pytest.mark.parametrize("faults", [*product(FAULTS), *product(FAULTS, FAULTS)])
@@ -81,7 +83,7 @@ def test_a_write_is_done_once_whatever_is_lost(
     first = machine.ledger.write(record(), 0)
     plan(server, *faults)
     second = machine.ledger.write(record(phase=Phase.INTENT), first.version)
-    assert second.version == generation(server)
+    assert second.version == version(server)
     assert len(server.objects.changes) == 2
     assert machine.ledger.read(TARGET) == second
 
@@ -89,7 +91,7 @@ def test_a_write_is_done_once_whatever_is_lost(
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_first_write_of_a_node_too(server: StorageServer, machine: Machine, fault: InjectedFault) -> None:
     plan(server, fault)
-    assert machine.ledger.write(record(), 0).version == generation(server)
+    assert machine.ledger.write(record(), 0).version == version(server)
     plan(server, fault)
     assert machine.ledger.write_fleet(machine.ledger.fleet().fleet, 0).version
     assert len(server.objects.changes) == 2
@@ -104,7 +106,7 @@ def test_a_refusal_is_somebody_elses_write_even_if_it_says_the_same(
     plan(server, fault, fault)
     with pytest.raises(ConflictError, match="has another writer"):
         machine.ledger.write(record(), 0)
-    assert generation(server) == stored.version
+    assert version(server) == stored.version
 
 
 def test_a_write_that_was_done_and_written_over_is_a_conflict(
@@ -135,19 +137,19 @@ def test_every_answer_of_the_ledger_is_true(faults: list[InjectedFault | None], 
     with storage_running(clock, write_seconds=1.0) as server:
         machine = Machine(server, clock)
         plan(server, *faults)
-        version, unsure = 0, False
+        named, unsure = 0, False
         for tries in range(writes):
             done = len(server.objects.changes)
             try:
-                stored = machine.ledger.write(record(tries=tries), version)
+                stored = machine.ledger.write(record(tries=tries), named)
             except ConflictError:
                 assert unsure  # the write before is done, and was not reported
             except LedgerError:
                 unsure = True
                 assert len(server.objects.changes) <= done + 1
             else:
-                assert (stored.version, len(server.objects.changes)) == (generation(server), done + 1)
-                version, unsure = stored.version, False
+                assert (stored.version, len(server.objects.changes)) == (version(server), done + 1)
+                named, unsure = stored.version, False
         machine.ledger.close()
 
 
@@ -246,7 +248,7 @@ def test_one_request_that_hangs_does_not_cost_the_call(
 
     monkeypatch.setattr(storage.Bucket, "put", hang)
     plan(server, InjectedFault(black_hole=True, after_work=True))
-    assert machine.ledger.write(record(), 0).version == generation(server)
+    assert machine.ledger.write(record(), 0).version == version(server)
     assert len(server.objects.changes) == 1
 
 

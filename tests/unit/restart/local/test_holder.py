@@ -11,7 +11,7 @@ from tests.unit.restart.local.machine import Desk
 from tests.unit.restart.records import written
 from tpuwatch.config.restart import RestartConfig
 from tpuwatch.core.errors import ConflictError
-from tpuwatch.model.restart import Phase, RestartRecord, Target
+from tpuwatch.model.restart import Lease, Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.base import Stored
 from tpuwatch.restart.local.system import CommandOutcome
@@ -265,7 +265,7 @@ def test_a_driver_that_was_overtaken_sends_nothing_more(context: Desk) -> None:
 
     def overtake(_: int) -> None:
         if not context.system.sent:
-            context.put(note="Another driver has it.")
+            context.put(lease=Lease("elsewhere/b/1/2/r"))
 
     context.system.before_send = overtake
     with pytest.raises(ConflictError, match="taken over"):

@@ -8,7 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.restart.policy_scenes import ALL_ON, HOUR, MINUTE, NOW, TARGET, attempt, ledger_view, record
+from tests.unit.restart.policy_scenes import (
+    ALL_ON,
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    TARGET,
+    attempt,
+    ledger_view,
+    others,
+    past,
+    record,
+)
 from tpuwatch.model.restart import Attempt, Blocked, Breaker, Claim, Fleet, Phase, RestartRecord, Target
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.policy import budgets
@@ -212,12 +224,51 @@ def test_a_restart_that_was_refused_has_shown_nothing() -> None:
     refused = record(Phase.FAILED, attempt(2 * HOUR, phase=Phase.FAILED, stops=0, cause="job_stuck"))
     carried_out = record(Phase.FAILED, attempt(2 * HOUR, phase=Phase.FAILED, cause="job_stuck"))
     once = replace(ALL_ON, breaker_failures=1, backoff_seconds=0.0, cooldown_seconds=0.0)
-    for past, counts in ((refused, False), (carried_out, True)):
-        view = ledger_view(past)
+    for one, counts in ((refused, False), (carried_out, True)):
+        view = ledger_view(one)
         assert bool(budgets.trips(view, once, NOW)) == counts
         hold = budgets.hold(view, TARGET, Action.RESTART_NODE, "job_stuck", 100, replace(once, breaker_failures=9), NOW)
         assert (hold is not None and hold.blocked is Blocked.SAME_CAUSE) == counts, hold
         assert budgets.use(view, TARGET, 100, ALL_ON, NOW).node == 1
+
+
+@pytest.mark.parametrize("phase", [Phase.NEEDS_OPERATOR, Phase.DONE, Phase.NOT_VERIFIED, Phase.CANCELLED])
+def test_what_others_did_after_our_stop_opens_no_breaker(phase: Phase) -> None:
+    """A node that was deleted, preempted, terminated or stopped by others ends with a call for an operator."""
+    view = ledger_view(*others(9, phase=phase))
+    assert not budgets.trips(view, replace(ALL_ON, breaker_failures=1), NOW)
+    assert budgets.trips(ledger_view(*others(9, phase=Phase.FAILED)), ALL_ON, NOW)
+
+
+@pytest.mark.parametrize(
+    ("phase", "blocked"),
+    [
+        (Phase.NEEDS_OPERATOR, Blocked.NEEDS_OPERATOR),
+        (Phase.FAILED, Blocked.SAME_CAUSE),
+        (Phase.NOT_VERIFIED, Blocked.BACKOFF),
+        (Phase.DONE, Blocked.COOLDOWN),
+    ],
+)
+def test_what_was_done_to_a_former_node_of_the_name_holds_up_no_new_one(phase: Phase, blocked: Blocked) -> None:
+    cause = "job_stuck" if phase is Phase.FAILED else "other"
+    rules = replace(ALL_ON, breaker_failures=99, backoff_seconds=0.0 if phase is Phase.DONE else 1200.0)
+    view = past(attempt(10 * MINUTE, phase=phase, cause=cause), attempt(HOUR, phase=Phase.CANCELLED, cause="other"))
+
+    def blocks(created: float | None) -> Blocked | None:
+        hold = budgets.hold(view, TARGET, Action.RESTART_NODE, "job_stuck", 100, rules, NOW, created)
+        return hold.blocked if hold is not None else None
+
+    assert [blocks(created) for created in (None, NOW - DAY, NOW - 5 * MINUTE)] == [blocked, blocked, None]
+
+
+def test_a_former_node_of_the_name_has_used_the_budget_of_all_nodes_only() -> None:
+    view = past(*(attempt(ago * MINUTE) for ago in (10, 20, 30)))
+    claimed = replace(view, fleet=Fleet(claims=(Claim(TARGET, NOW - MINUTE),)))
+    before, after = (budgets.use(claimed, TARGET, 100, ALL_ON, NOW, NOW - ago * MINUTE) for ago in (90, 5))
+    assert ((before.node, before.fleet), (after.node, after.fleet)) == ((4, 4), (1, 4))
+    asked = record(Phase.DONE, attempt(MINUTE, action=Action.CHECKPOINT))
+    assert budgets.hold_checkpoint(asked, ALL_ON, NOW)
+    assert budgets.hold_checkpoint(asked, ALL_ON, NOW, NOW - 30) is None
 
 
 def test_a_breaker_is_opened_once_and_closed_by_a_name() -> None:
