@@ -263,6 +263,17 @@ def test_a_stop_that_was_accepted_vanishes_from_a_whole_list_only() -> None:
         assert refused_twice(record, whole).phase is Phase.VERIFYING
 
 
+def test_a_stop_or_a_reset_that_failed_is_no_restart_that_did_not_help() -> None:
+    record = step(stopping(), see("READY", T + 10, operations=(op("stop", done=True, code=13),))).record
+    ended = step(record, see("READY", T + 60, operations=(op("stop", done=True, code=13),))).record
+    assert (ended.phase, ended.history[0].stops) == (Phase.FAILED, 0)
+    sight = see("READY", hosts=4, queued_resource="q")
+    record = answered(step(REQUESTED, sight).record, ApiCall.RESET, CallAnswer(operation="op-1"), T, LIMITS)
+    failed = replace(sight, at=T + 60, operations=(op("reset", done=True, code=13),))
+    ended = step(record, failed).record
+    assert (ended.phase, ended.history[0].stops) == (Phase.FAILED, 0)
+
+
 def test_what_was_stopped_is_not_believed_to_run_before_the_service_refuses_its_start() -> None:
     """The API shows what was before the stop, for minutes."""
     done = {"operations": (op("stop", done=True),)}
