@@ -88,7 +88,7 @@ class Job(FastTime):
                 "breaker_failures": 100,
                 "breaker_window_restarts": 1000,
                 "storm_nodes": 10_000,
-                "wait_seconds": 1800.0,
+                "wait_seconds": 600.0,
                 "settle_seconds": 5.0,
                 "poll_seconds": 3.0,
             },
