@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.proof.chaos import fleet_inside
 from tests.proof.chaos.calls import Calls
 from tests.proof.chaos.command_audit import CommandAudit
-from tests.proof.chaos.command_nest import OPERATOR, PARENT
+from tests.proof.chaos.command_nest import BESIDE, OPERATOR, PARENT
 from tests.proof.chaos.commands import KILLS, CommandChaos
 from tests.proof.chaos.common import Tally
 from tests.proof.chaos.fleet import ACT, OBSERVE, Day, Plan, table
@@ -103,15 +104,20 @@ class Looked:
         self.path = self.api.nodes.add(f"{PARENT}/nodes/train-1")
         self.audit = CommandAudit(self.api, self.ledger, root, self.tally)
 
-    def put(self, phase: Phase) -> None:
+    def put(self, phase: Phase, **fields: Any) -> None:
         stored = self.ledger.read(TARGET)
-        put = record(phase=phase, requested=self.time, entered=self.time)
+        put = record(**{"phase": phase, "requested": self.time, "entered": self.time, **fields})
         self.ledger.write(put, stored.version if stored else 0)
 
     def call(self, method: str) -> None:
         call = Call(self.time, method, self.path, "gapic", None, done_at=self.time)
-        self.api.on_change(call)
+        self.audit.before_a_change(call)
         {"StopNode": self.api.nodes.stop, "StartNode": self.api.nodes.start}[method](self.path, "gapic")
+
+    def look(self, *, age: float = 0.0) -> None:
+        call = Call(self.time, "GetNode", self.path, "gapic", None, code="OK", age=age)
+        call.node = self.api.nodes.get(self.path, age=age)
+        self.api.calls.append(call)
 
     def judged(self) -> list[str]:
         self.audit.judge("train-1", boots=1, events=0, before=0.0)
@@ -157,8 +163,68 @@ def test_the_audit_of_commands_finds_a_second_stop_and_a_record_left_open(looked
     looked.time = now
     looked.call("StopNode")
     faults = looked.judged()
-    assert f"train-1 was stopped 2 times for the restart requested at {began:.3f}." in faults
+    assert any(one.startswith(f"train-1 was stopped again for the restart requested at {began:.3f}.") for one in faults)
     assert "train-1 is left intent: " in faults
+
+
+@pytest.mark.parametrize(
+    ("age", "well_for", "fault"),
+    [
+        (0.0, 0.0, ""),
+        (20.0, 15.0, ""),  # it could not be seen yet
+        (0.0, 15.0, "by policy, though the look before showed READY, HEALTHY"),
+        (100.0, 50.0, "by policy, though its own tpuwatch, or the operations, said so"),
+    ],
+)
+def test_the_audit_of_commands_finds_a_stop_of_what_could_be_seen_to_be_well(
+    looked: Looked, age: float, well_for: float, fault: str
+) -> None:
+    looked.put(Phase.INTENT, signals=("cloud", "runtime"))
+    looked.api.nodes.hang(looked.path)
+    looked.time += 200
+    if well_for:
+        looked.api.nodes.heal(looked.path)
+    looked.time += well_for
+    looked.look(age=age)
+    looked.call("StopNode")
+    assert len(looked.tally.faults) == bool(fault)
+    assert all(fault in one for one in looked.tally.faults)
+    assert looked.tally.counts["taken down, and well unseen"] == (well_for > 0 and not fault)
+
+
+def test_the_audit_of_commands_lets_an_operator_stop_what_is_well_unless_another_has_restarted_it(
+    looked: Looked,
+) -> None:
+    looked.time += 100
+    looked.put(Phase.INTENT)
+    looked.look()
+    looked.call("StopNode")
+    assert looked.tally.faults == []
+    looked.time += 20
+    looked.api.nodes.start(looked.path, "another")
+    looked.time += 100
+    looked.put(Phase.INTENT, requested=looked.time - 110)
+    looked.look()
+    looked.call("StopNode")
+    (fault,) = looked.tally.faults
+    assert "by an operator who had asked before it was renewed" in fault
+    assert "another: start" in fault
+
+
+@pytest.mark.parametrize(("by_policy", "named"), [(True, False), (False, False), (False, True)])
+def test_the_audit_of_commands_finds_the_reset_of_a_well_node_that_no_operator_named(
+    looked: Looked, *, by_policy: bool, named: bool
+) -> None:
+    queue = f"{PARENT}/queuedResources/train-1"
+    for node in ("train-1", BESIDE):
+        looked.api.nodes.add(f"{PARENT}/nodes/{node}", hosts=4, queue=queue)
+    looked.put(Phase.INTENT, signals=("cloud",) if by_policy else ())
+    looked.api.nodes.hang(looked.path)
+    looked.time += 100
+    looked.look()
+    looked.audit.is_reset_named = named
+    looked.audit.before_a_change(Call(looked.time, "ResetQueuedResource", queue, "gapic", None))
+    assert len(looked.tally.faults) == (0 if named else 1)
 
 
 def test_the_audit_of_commands_finds_lines_that_say_too_much_or_nothing(looked: Looked) -> None:

@@ -23,8 +23,8 @@ from google.cloud import tpu_v2
 from google.cloud.tpu_v2.services.tpu.transports import TpuGrpcTransport
 from google.rpc import error_details_pb2
 
-from tests.standins.tpu_api import PAGE, Fault, TpuApi
-from tests.standins.tpu_nodes import METADATA_TYPE, PROJECT_NUMBER
+from tests.standins.tpu_api import PAGE, Call, Fault, TpuApi
+from tests.standins.tpu_nodes import METADATA_TYPE, PROJECT_NUMBER, RefusalError
 
 PARENT = "projects/lab/locations/us-east5-a"
 NODE = f"{PARENT}/nodes/train-1"
@@ -261,6 +261,72 @@ def test_a_stale_look_shows_what_was(site: Site) -> None:
     assert site.state() == "READY"
     assert site.operations() == []
     assert (site.state(), len(site.operations())) == ("STOPPING", 1)
+
+
+def test_for_a_while_a_look_shows_what_was_when_that_began(site: Site) -> None:
+    other = site.api.nodes.add(f"{PARENT}/nodes/other")
+    site.api.show_what_was(frozenset({"GetNode", "ListOperations"}), 150.0, resource=NODE)
+    site.time += 0.001
+    for name in (NODE, other):
+        site.call("stop_node", name=name)
+    site.time += 100
+    assert (site.state(), site.state(other)) == ("READY", "STOPPED")
+    listed = {node.name: State(node.state).name for node in site.call("list_nodes", parent=PARENT)}
+    assert listed == {NODE: "STOPPED", other: "STOPPED"}
+    assert len(site.operations()) == 1
+    assert [(call.age, State(call.node.state).name) for call in site.api.calls if call.method == "GetNode"] == [
+        (pytest.approx(100.001), "READY"),
+        (0.0, "STOPPED"),
+    ]
+    site.time += 60
+    assert (site.state(), len(site.operations())) == ("STOPPED", 2)
+
+
+def test_for_a_while_all_looks_show_what_was_some_time_before(site: Site) -> None:
+    site.call("stop_node", name=NODE)
+    site.time += 500
+    site.api.show_what_was(frozenset({"GetNode", "ListNodes"}), 100.0, age=600.0)
+    assert site.state() == "READY"
+    assert [State(node.state).name for node in site.call("list_nodes", parent=PARENT)] == ["READY"]
+    site.api.is_spared = lambda resource: resource == NODE
+    assert site.state() == "STOPPED"
+
+
+def test_a_list_lacks_a_node_or_has_each_twice(site: Site) -> None:
+    site.api.strike("ListNodes", Fault.LACKS, Fault.TWICE)
+    assert [*site.call("list_nodes", parent=PARENT)] == []
+    twice = [(node.name, Health(node.health).name) for node in site.call("list_nodes", parent=PARENT)]
+    assert sorted(twice) == [(NODE, "HEALTHY"), (NODE, "TIMEOUT")]
+
+
+def test_a_call_is_refused_by_a_fault_or_by_who_looks_before_it(site: Site) -> None:
+    site.api.strike("StopNode", Fault.PRECONDITION)
+    with pytest.raises(FailedPrecondition):
+        site.call("stop_node", name=NODE)
+
+    def refuse(_: Call) -> None:
+        raise RefusalError(grpc.StatusCode.UNAVAILABLE, "Not now.")
+
+    site.api.on_change = refuse
+    with pytest.raises(ServiceUnavailable, match="Not now"):
+        site.call("stop_node", name=NODE)
+    assert (site.state(), site.api.nodes.events) == ("READY", [])
+
+
+def test_what_is_true_of_a_node_is_known_whatever_is_shown(site: Site) -> None:
+    site.api.nodes.hang(NODE)
+    assert site.api.nodes.truth(NODE).well_since is None
+    site.time += 10
+    site.api.nodes.heal(NODE)
+    site.time += 10
+    site.api.nodes.heal(NODE)
+    assert (site.api.nodes.truth(NODE).well_since, site.api.nodes.truth(NODE).booted) == (site.time - 10, 0.0)
+    site.call("stop_node", name=NODE)
+    site.time += 20
+    site.call("start_node", name=NODE)
+    site.time += 100
+    truth = site.api.nodes.truth(NODE)
+    assert (truth.boots, truth.well_since, truth.booted) == (2, site.time - 60, site.time - 60)
 
 
 def test_a_part_of_a_list_says_so(site: Site) -> None:

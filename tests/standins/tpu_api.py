@@ -25,7 +25,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from tests.standins.tpu_nodes import STOCKOUT, Durations, RefusalError, TpuNodes
+from tests.standins.tpu_nodes import STOCKOUT, Durations, Health, RefusalError, TpuNodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,13 +52,33 @@ class Fault(str, Enum):
     LATE = "late"  # it is carried out some seconds later, whether or not the caller still waits
     QUOTA = "quota"  # RESOURCE_EXHAUSTED, with the time after which to try again
     STOCKOUT = "stockout"  # RESOURCE_EXHAUSTED: there is no capacity
+    PRECONDITION = "precondition"  # FAILED_PRECONDITION: it is not carried out
     FAILS = "fails"  # it is accepted, and its operation ends with an error
     VANISHES = "vanishes"  # it is carried out, and its operation is never listed
     STALE = "stale"  # of a look: what was some seconds ago
     PART = "part"  # of a list: locations could not be reached
+    LACKS = "lacks"  # of a list: a node is not in it
+    TWICE = "twice"  # of a list: each node is in it with another health too
 
 
 Shares = dict[str, dict[Fault, float]]
+
+
+@dataclass(frozen=True)
+class Spell:
+    """A time in which looks show what was, each time what was then."""
+
+    methods: frozenset[str]
+    began: float
+    until: float
+    age: float | None = None  # how long ago; None: what was when it began, as long as it lasts
+    resource: str = ""  # of which alone; "": of all
+
+    def age_at(self, now: float, method: str, resource: str) -> float:
+        """How many seconds ago was what a look shows; 0: it shows what is."""
+        if method not in self.methods or not self.began <= now < self.until or self.resource not in ("", resource):
+            return 0.0
+        return now - self.began if self.age is None else self.age
 
 
 @dataclass
@@ -70,6 +90,9 @@ class Call:
     resource: str
     by: str  # the client, as it names itself
     fault: Fault | None
+    connection: str = ""  # by which it came
+    node: Any = None  # of GetNode: what was answered
+    age: float = 0.0  # of GetNode: seconds since that was so
     done_at: float | None = None  # of one that changes something: when it was carried out
     operation: str = ""
     code: str = ""  # "" as long as it was not answered
@@ -91,12 +114,15 @@ class TpuApi:
         self.nodes = TpuNodes(now, rng=Random(f"nodes {seed}"), durations=durations)
         self.calls: list[Call] = []
         self.shares = {method: dict(faults) for method, faults in (shares or {}).items()}
-        self.on_change: Callable[[Call], None] = lambda _: None  # called before one that changes something is done
+        self.is_spared: Callable[[str], bool] = lambda _: False  # whether nothing strikes looks and calls of a resource
+        # Called before one that changes something is done; may refuse it by a RefusalError.
+        self.on_change: Callable[[Call], None] = lambda _: None
         self.address = ""
-        self._now = now
+        self.now = now
         self._speed = speed
         self._rng = Random(f"faults {seed}")
         self._next: dict[str, deque[Fault]] = defaultdict(deque)
+        self._spells: list[Spell] = []
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._late: list[threading.Thread] = []
@@ -104,6 +130,25 @@ class TpuApi:
     def strike(self, method: str, *faults: Fault) -> None:
         """The next calls of a method meet these faults."""
         self._next[method].extend(faults)
+
+    def show_what_was(
+        self, methods: frozenset[str], seconds: float, *, age: float | None = None, resource: str = ""
+    ) -> None:
+        """For so many seconds from now these methods show what is now, or what was `age` seconds before they show it.
+
+        Of `resource` alone, where one is named.
+        """
+        now = self.now()
+        with self._lock:
+            self._spells = [one for one in self._spells if one.until > now]
+            self._spells.append(Spell(methods, now, now + seconds, age, resource))
+
+    def age(self, method: str, resource: str) -> float:
+        """How many seconds ago was what a look at the resource shows now, besides the faults of a single one."""
+        now = self.now()
+        if self.is_spared(resource):
+            return 0.0
+        return max((spell.age_at(now, method, resource) for spell in self._spells), default=0.0)
 
     @contextmanager
     def running(self) -> Iterator[TpuApi]:
@@ -141,11 +186,12 @@ class TpuApi:
         def handle(request: Any, context: grpc.ServicerContext) -> Any:
             resource = getattr(request, "name", "") or getattr(request, "parent", "")
             with self._lock:
-                call = Call(self._now(), method, resource, _client(context), self._fault(method))
+                fault = self._fault(method) if not self.is_spared(resource) else None
+                call = Call(self.now(), method, resource, _client(context), fault, str(context.peer()))
                 self.calls.append(call)
-            if method in CHANGING:
-                self.on_change(call)
             try:
+                if method in CHANGING:
+                    self.on_change(call)
                 answer = self._carried_out(call, lambda: do(request, call), context)
             except RefusalError as refusal:
                 call.code = refusal.code.name
@@ -164,6 +210,8 @@ class TpuApi:
             self._over_quota(context)
         if fault is Fault.STOCKOUT:
             raise RefusalError(grpc.StatusCode.RESOURCE_EXHAUSTED, STOCKOUT)
+        if fault is Fault.PRECONDITION:
+            raise RefusalError(grpc.StatusCode.FAILED_PRECONDITION, "Another operation is in progress.")
         if fault is Fault.UNHEARD:
             raise RefusalError(grpc.StatusCode.UNAVAILABLE, "The service is currently unavailable.")
         if fault is Fault.LATE:
@@ -219,8 +267,9 @@ class TpuApi:
     def _seconds(self, most: float) -> float:
         return self._rng.uniform(0.0, most)
 
-    def _age(self, call: Call) -> float:
-        return self._seconds(STALE_SECONDS) if call.fault is Fault.STALE else 0.0
+    def _age(self, call: Call) -> Callable[[str], float]:
+        least = self._seconds(STALE_SECONDS) if call.fault is Fault.STALE else 0.0
+        return lambda resource: max(least, self.age(call.method, resource))
 
     # -- google.cloud.tpu.v2.Tpu
 
@@ -228,6 +277,11 @@ class TpuApi:
         _check(_PARENT, request.parent)
         nodes = self.nodes.all_in(request.parent, age=self._age(call))
         answer = tpu_v2.ListNodesResponse.pb()()
+        if call.fault is Fault.LACKS and nodes:
+            nodes.pop(self._rng.randrange(len(nodes)))
+        if call.fault is Fault.TWICE:
+            nodes = [*nodes, *map(_otherwise, nodes)]
+            self._rng.shuffle(nodes)
         if call.fault is Fault.PART:
             nodes = nodes[: len(nodes) // 2]
             answer.unreachable.append(request.parent)
@@ -236,7 +290,9 @@ class TpuApi:
         return answer
 
     def _get_node(self, request: Any, call: Call) -> Any:
-        return self.nodes.get(_check(_NODE, request.name), age=self._age(call))
+        call.age = self._age(call)(_check(_NODE, request.name))
+        call.node = self.nodes.get(request.name, age=call.age)
+        return call.node
 
     def _stop_node(self, request: Any, call: Call) -> Any:
         return self._change(call, self.nodes.stop, _check(_NODE, request.name))
@@ -249,7 +305,7 @@ class TpuApi:
 
     def _change(self, call: Call, do: Callable[..., Any], name: str) -> Any:
         operation = do(name, call.by, fails=call.fault is Fault.FAILS, listed=call.fault is not Fault.VANISHES)
-        call.done_at, call.operation = self._now(), operation.name
+        call.done_at, call.operation = self.now(), operation.name
         return operation
 
     def _list_queues(self, request: Any, _call: Call) -> Any:
@@ -286,6 +342,14 @@ class TpuApi:
         listed = self.nodes.operations(_check(_PARENT, request.name), age=self._age(call))
         page, token = _page(request, [one for one in listed if _matches(request.filter, one)])
         return operations_pb2.ListOperationsResponse(operations=page, next_page_token=token)
+
+
+def _otherwise(node: Any) -> Any:
+    """The node with another health."""
+    other = type(node)()
+    other.CopyFrom(node)
+    other.health = Health.TIMEOUT if node.health != Health.TIMEOUT else Health.HEALTHY
+    return other
 
 
 def _check(pattern: re.Pattern[str], name: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 State, Health = tpu_v2.Node.State, tpu_v2.Node.Health
 PROJECT_NUMBER: Final = "123456789012"  # operations name their target by it
-PAST_SECONDS: Final = 300.0  # for so long it is known what was shown
+PAST_SECONDS: Final = 1500.0  # for so long it is known what was shown
 # The type that the real service gives, and the client does not have; its fields are those of tpu_v2.OperationMetadata.
 METADATA_TYPE: Final = "type.googleapis.com/google.cloud.common.OperationMetadata"
 _NODE_TYPE: Final = "type.googleapis.com/google.cloud.tpu.v2.Node"
@@ -73,7 +73,13 @@ class NodeHistory:
     shown: Any  # the message
     past: list[tuple[float, Any]] = field(default_factory=list)  # until when what was shown; None: there was none
     boots: int = 1
-    well: bool = True  # whether the guest answers
+    well_since: float | None = 0.0  # since when the guest answers; None: it does not
+    booted: float = 0.0  # when it booted last
+
+    @property
+    def well(self) -> bool:
+        """Whether the guest answers."""
+        return self.well_since is not None
 
     def at(self, when: float) -> Any:
         """The message as it was shown then."""
@@ -93,6 +99,11 @@ class RunningOperation:
     message: str = ""
     response: Any = None
     listed: bool = True
+
+    @property
+    def on(self) -> str:
+        """The resource's name, by the project's ID."""
+        return self.name.partition("/locations/")[0] + "/locations/" + self.target.partition("/locations/")[2]
 
     def shown(self, when: float) -> Any:
         """The message as it is shown then."""
@@ -139,21 +150,25 @@ class TpuNodes:
                 raise RefusalError(grpc.StatusCode.NOT_FOUND, f"Resource '{name}' was not found")
             return _copy(message)
 
-    def all_in(self, parent: str, *, age: float = 0.0) -> list[Any]:
-        """All nodes of a location, or of all locations (`-`), by name, as they were shown `age` seconds ago."""
+    def all_in(self, parent: str, *, age: Callable[[str], float] = lambda _: 0.0) -> list[Any]:
+        """All nodes of a location, or of all locations (`-`), by name, each as it was shown `age` seconds ago."""
         with self.lock:
             now = self._advance()
             every = parent.endswith("/locations/-")
             prefix = parent[:-1] if every else f"{parent}/nodes/"
-            shown = (node.at(now - age) for name, node in sorted(self._nodes.items()) if name.startswith(prefix))
+            shown = (node.at(now - age(name)) for name, node in sorted(self._nodes.items()) if name.startswith(prefix))
             return [_copy(message) for message in shown if message is not None]
 
-    def operations(self, parent: str, *, age: float = 0.0) -> list[Any]:
-        """The operations of a location that are listed, the newest first, as they were shown `age` seconds ago."""
+    def operations(self, parent: str, *, age: Callable[[str], float] = lambda _: 0.0) -> list[Any]:
+        """The operations of a location that are listed, the newest first, each as it was shown `age` seconds ago.
+
+        `age` is asked for the name of what the operation is on.
+        """
         with self.lock:
-            when = self._advance() - age
+            now = self._advance()
             found = [one for one in self._operations.values() if one.name.startswith(f"{parent}/operations/")]
-            return [one.shown(when) for one in reversed(found) if one.listed and one.created <= when]
+            dated = [(one, now - age(one.on)) for one in reversed(found)]
+            return [one.shown(when) for one, when in dated if one.listed and one.created <= when]
 
     def operation(self, name: str) -> Any:
         """One operation. Raises RefusalError."""
@@ -169,6 +184,12 @@ class TpuNodes:
         with self.lock:
             self._advance()
             return self._nodes[name].boots
+
+    def truth(self, name: str) -> NodeHistory:
+        """What is true of the node, whatever the API shows; a copy."""
+        with self.lock:
+            self._advance()
+            return replace(self._nodes[name])
 
     def of_queue(self, queue: str) -> Iterator[str]:
         """The nodes of a queued resource."""
@@ -188,7 +209,7 @@ class TpuNodes:
         """The guest answers no more, and Health Monitor knows it."""
         with self.lock:
             now = self._advance()
-            self._nodes[name].well = False
+            self._nodes[name].well_since = None
             if self._nodes[name].shown.state == State.READY:
                 self._show(name, now, health=Health.TIMEOUT)
 
@@ -196,7 +217,8 @@ class TpuNodes:
         """The guest answers again, by itself, and Health Monitor knows it."""
         with self.lock:
             now = self._advance()
-            self._nodes[name].well = True
+            if not self._nodes[name].well:
+                self._nodes[name].well_since = now
             if self._nodes[name].shown.state == State.READY:
                 self._show(name, now, health=Health.HEALTHY)
 
@@ -336,7 +358,7 @@ class TpuNodes:
         self, operation: RunningOperation, at: float, by: str, code: int = 0, message: str = "", *, what: str = ""
     ) -> None:
         operation.ended, operation.code, operation.message = at, code, message
-        name = operation.name.partition("/locations/")[0] + "/locations/" + operation.target.partition("/locations/")[2]
+        name = operation.on
         names = [*self.of_queue(name)] if "/queuedResources/" in name else [name]
         operation.response = self._nodes[names[0]].shown if names[0] in self._nodes else None
         self.events.extend(Event(at, node, f"{operation.verb} failed" if code else what, by) for node in names)
@@ -344,7 +366,7 @@ class TpuNodes:
     def _boot(self, name: str, at: float, *, boots: int | None = None) -> None:
         node = self._nodes[name]
         node.boots = node.boots + 1 if boots is None else boots
-        node.well = True
+        node.well_since = node.booted = at
         self._show(name, at, state=State.READY, health=Health.HEALTH_UNSPECIFIED)
 
         def checked(at: float) -> None:

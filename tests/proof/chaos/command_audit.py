@@ -6,10 +6,11 @@ import json
 import threading
 import time
 from collections import Counter
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from tests.proof.chaos.command_nest import PARENT, PROJECT, ZONE
-from tests.standins.tpu_nodes import RefusalError, State
+from tests.proof.chaos.command_nest import BESIDE, PARENT, PROJECT, ZONE
+from tests.standins.tpu_nodes import Health, RefusalError, State
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import Phase, RestartRecord, Target
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+SEEN_SECONDS: Final = 10.0  # what is shown for so long could be seen: half a second of real time
+HEARD_SECONDS: Final = 45.0  # by then each daemon has asked the node's own tpuwatch, and judged what it says
+LOOK_SECONDS: Final = 60.0  # a look before a call is not older
+REWOUND_SECONDS: Final = 120.0  # after that the driver has written its record again
+STORY_SECONDS: Final = 900.0
 PATIENCE_SECONDS: Final = 60.0  # of real time: a ledger under chaos may not answer at once
 # Before a call is carried out, the record's phase says that it is about to be made.
 INTENTS: Final = {
@@ -49,7 +55,8 @@ class CommandAudit:
         self._tally = tally
         self._lock = threading.Lock()  # for the tally
         self._downs: list[tuple[Call, str, float]] = []  # stops and resets, with the node and the time of the request
-        api.on_change = self._before_a_change
+        self.is_reset_named = False  # whether an operator has named the reset of the slice
+        self.rewound: dict[str, float] = {}  # when an older record of a node was put back
 
     @property
     def downs(self) -> int:
@@ -81,10 +88,19 @@ class CommandAudit:
         record = self.record(node)
         return record.requested if record is not None else 0.0
 
-    def has_ended(self, node: str, before: float) -> bool:
-        """Whether a restart that was requested after `before` has ended."""
+    def has_begun(self, node: str, before: float) -> bool:
+        """Whether there is a restart that was requested after `before`, and not given up with nothing done."""
         record = self.record(node)
-        return record is not None and not record.open and record.requested > before
+        return record is not None and record.requested > before and record.phase is not Phase.CANCELLED
+
+    def has_ended(self, node: str, before: float) -> bool:
+        """Whether it has ended."""
+        return self.has_begun(node, before) and not self.is_open(node)
+
+    def is_open(self, node: str) -> bool:
+        """Whether a restart of the node is wanted, or in progress."""
+        record = self.record(node)
+        return record is not None and record.open
 
     def state(self, node: str) -> str:
         """The node's state, now."""
@@ -99,26 +115,104 @@ class CommandAudit:
 
     # -- one call
 
-    def _before_a_change(self, call: Call) -> None:
+    def before_a_change(self, call: Call) -> RestartRecord | None:
+        """What must hold when a call has come, and is not carried out yet; the record."""
         node = call.resource.rpartition("/")[2]
         record = self.record(node)
         phase = record.phase if record is not None else None
-        if phase not in INTENTS[call.method]:
+        is_rewound = call.at - self.rewound.get(node, float("-inf")) < REWOUND_SECONDS
+        if phase not in INTENTS[call.method] and not is_rewound:
             self.fault(f"{call.method} of {node} came while the ledger had {phase.value if phase else 'no record'}.")
         if call.method != "StartNode":
             with self._lock:
                 self._downs.append((call, node, record.requested if record is not None else 0.0))
+            if record is not None:
+                self._judge_harm(call, node, record)
+        return record
+
+    def _judge_harm(self, call: Call, node: str, record: RestartRecord) -> None:
+        """Nothing is taken down that could be seen to be well.
+
+        An operator may have a node restarted that is well: but not one that was restarted, or created again, since that
+        was asked for.
+        """
+        path = f"{PARENT}/nodes/{node}"
+        truth = self._api.nodes.truth(path)
+        well = 0.0 if truth.well_since is None else call.at - truth.well_since
+        is_decided = bool(record.signals)
+        if is_decided:
+            self.count("by policy")
+        is_renewed = any(
+            one.node == path and one.what in _RENEWING and record.requested < one.at < truth.booted
+            for one in self._api.nodes.events[:]
+        )
+        if well > 0 and (is_decided or is_renewed):
+            look = self._last_look(call, path)
+            shown = f"{State(look.node.state).name}, {Health(look.node.health).name}" if look is not None else "nothing"
+            since = f"{call.method} of {node}, which had been well for {well:.1f} s"
+            by = "by policy" if is_decided else "by an operator who had asked before it was renewed"
+            if is_decided and (look is None or look.node.health != Health.TIMEOUT):
+                self._fault_of(node, call, f"{since}, {by}, though the look before showed {shown}")
+            elif is_decided and well > SEEN_SECONDS and look is not None and not look.age:
+                self._fault_of(node, call, f"{since}, {by}: it was shown {shown}")
+            elif well > HEARD_SECONDS and (is_decided or self._lists_are_fresh(path)):
+                self._fault_of(node, call, f"{since}, {by}, though its own tpuwatch, or the operations, said so")
+            else:
+                self.count("taken down, and well unseen")
+        if call.method == "ResetQueuedResource" and not (self.is_reset_named and not is_decided):
+            beside = self._api.nodes.truth(f"{PARENT}/nodes/{BESIDE}")
+            well = 0.0 if beside.well_since is None else call.at - beside.well_since
+            if well > SEEN_SECONDS and not self._api.age("ListNodes", f"{PARENT}/nodes/{BESIDE}"):
+                by = "by policy" if is_decided else "by an operator who did not name it"
+                self._fault_of(node, call, f"{call.method} {by}, though {BESIDE} had been well for {well:.1f} s")
+
+    def _lists_are_fresh(self, path: str) -> bool:
+        return not any(self._api.age(method, path) for method in ("GetNode", "ListOperations"))
+
+    def _last_look(self, call: Call, path: str) -> Call | None:
+        """The last GetNode of the node that was answered before the call, by the same connection if there is one."""
+        looks = [
+            one
+            for one in takewhile(lambda one: one.at > call.at - LOOK_SECONDS, reversed(self._api.calls[:]))
+            if one.method == "GetNode" and one.resource == path and one.code == "OK" and one.at <= call.at
+        ]
+        return next((one for one in looks if one.connection == call.connection), looks[0] if looks else None)
+
+    def _fault_of(self, node: str, call: Call, sentence: str) -> None:
+        self.fault(f"{sentence}. {self.story(node, call.at)}")
+
+    def story(self, node: str, at: float) -> str:
+        """What was called and shown of a node, and what happened to it, in the last minutes before `at`."""
+        path = f"{PARENT}/nodes/{node}"
+        lines = [
+            (one.at, f"{'another' if one.by == 'another' else 'tpuwatch'}: {one.what}")
+            for one in self._api.nodes.events
+            if one.node == path and at - STORY_SECONDS < one.at <= at
+        ]
+        shown = ""
+        for one in self._api.calls[:]:
+            if one.resource.rpartition("/")[2] != node or not at - STORY_SECONDS < one.at <= at:
+                continue
+            if one.method == "GetNode" and one.node is not None:
+                was, shown = shown, f"{State(one.node.state).name}/{Health(one.node.health).name}"
+                if shown != was:
+                    lines.append((one.at, f"GetNode: {shown}" + (f", {one.age:.0f} s old" if one.age else "")))
+            elif one.method != "GetNode":
+                lines.append((one.at, f"{one.method} ({one.fault.value if one.fault else 'no fault'}): {one.code}"))
+        return "; ".join(f"{when - at:+.1f} {what}" for when, what in sorted(lines))
 
     # -- one restart
 
-    def judge(self, node: str, *, boots: int, events: int, before: float) -> bool:
+    def judge(self, node: str, *, boots: int, events: int, before: float, strict: bool = True) -> bool:
         """How the restart ended that was requested after `before`; whether another client has left the node stopped.
 
-        `boots` and `events` are how many there were when it was requested.
+        `boots` and `events` are how many there were when it was requested. Where the API shows more than is assumed
+        of what was, a restart may end with nothing done: then it is not `strict`.
         """
         record = self.record(node)
         if record is None or record.open or record.requested <= before:
-            self.fault(f"{node}: its restart has not ended: {record}")
+            now = f"{record.phase.value}: {record.note}" if record is not None else "there is none"
+            self.fault(f"{node}: its restart has not ended. {now} {self.story(node, self._api.now())}")
             return False
         self.count("restarts")
         self.count(record.phase.value)
@@ -131,23 +225,25 @@ class CommandAudit:
             "it does not run": state != "READY" and not left,
             "another client left it stopped, and nobody is notified": left and record.phase is not Phase.NEEDS_OPERATOR,
             "it has not booted": record.phase is Phase.DONE and not others and self.boots(node) == boots,
-            "nobody has done anything, and it was given up": not others
-            and record.phase in (Phase.NEEDS_OPERATOR, Phase.CANCELLED),
+            "nobody has done anything, and it was given up": strict
+            and not others
+            and record.phase is Phase.NEEDS_OPERATOR,
         }
         for what in (what for what, is_so in wrong.items() if is_so):
             words = f"{record.phase.value}, {state}: {record.note} Its story: {_told(story)}"
-            self.fault(f"{node}: {what}. {words}")
+            self.fault(f"{node}: {what}. {words} {self.story(node, record.entered)}")
         return left
 
     # -- all of it
 
-    def end(self) -> None:
-        """What holds of all calls, records, audits and logs together."""
+    def end(self, *, strict: bool = True) -> None:
+        """What holds of all calls, records, audits and logs together.
+
+        Where the API shows more than is assumed of what was, it may hide that a stop has failed, or that the node
+        has booted since: then it is not `strict`.
+        """
         self._count_events()
-        stops = Counter((node, requested) for call, node, requested in self._downs if call.done_at is not None)
-        for (node, requested), count in stops.items():
-            if count > 1:
-                self.fault(f"{node} was stopped {count} times for the restart requested at {requested:.3f}.")
+        self._end_stops(strict=strict)
         done: Counter[str] = Counter()
         for stored in patiently(self._ledger.records):
             record = stored.record
@@ -162,6 +258,22 @@ class CommandAudit:
             text = log.read_text(errors="replace")
             if "Traceback" in text:
                 self.fault(f"{log.name}: {text[text.index('Traceback') :][:2000]}")
+
+    def _end_stops(self, *, strict: bool) -> None:
+        stops: dict[tuple[str, float], list[Call]] = {}
+        for call, node, requested in self._downs:
+            if call.done_at is not None:
+                stops.setdefault((node, requested), []).append(call)
+        for (node, requested), calls in stops.items():
+            for before, after in pairwise(calls):
+                if strict or not self._is_up_again(node, before.at, after.at):
+                    self._fault_of(
+                        node, after, f"{node} was stopped again for the restart requested at {requested:.3f}"
+                    )
+
+    def _is_up_again(self, node: str, since: float, until: float) -> bool:
+        path, ends = f"{PARENT}/nodes/{node}", ("booted", "stop failed", "reset failed")
+        return any(one.node == path and one.what in ends and since < one.at < until for one in self._api.nodes.events)
 
     def _count_events(self) -> None:
         events = self._api.nodes.events
@@ -192,6 +304,7 @@ class CommandAudit:
 
 
 _VERIFIED: Final = (Phase.DONE.value, Phase.NOT_VERIFIED.value)  # how restarts end that were carried out
+_RENEWING: Final = ("start", "reset", "create")
 _BEGUN: Final = ("stop", "start", "reset", "delete", "create")
 
 

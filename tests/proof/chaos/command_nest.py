@@ -1,7 +1,8 @@
 """`python -m tests.proof.chaos.command_nest JOB`: tpuwatch's own commands, in forks that may be killed at any moment.
 
-JOB is what `Job` holds, as JSON. It is a nest (nest.py): `start restart=NODE` is `tpuwatch restart NODE --yes` and
-`start run=NAME` is `tpuwatch run` on the machine of that name. Nothing of them is replaced but their time: clocks,
+JOB is what `Job` holds, as JSON. It is a nest (nest.py): `start restart=NODE` is `tpuwatch restart NODE --yes`,
+`start reset=NODE` the same with the reset of its queued resource named, and `start run=NAME` is `tpuwatch run` on the
+machine of that name. Nothing of them is replaced but their time: clocks,
 waits and deadlines of calls are those of the job.
 """
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 PROJECT, ZONE = "lab", "us-east5-a"
 PARENT: Final = f"projects/{PROJECT}/locations/{ZONE}"
+NODES: Final = ("train-1", "train-2", "train-3", "train-4", "train-5")  # restarted at the same time
+SLICE: Final = "slice-1"  # of four hosts: its queued resource is reset
+BESIDE: Final = "beside-1"  # the other node of that queued resource, which nobody watches
+QUIET: Final = "quiet-1"  # is well, and its own tpuwatch is silent now and then
+WATCHED: Final = (*NODES, SLICE, QUIET)
 OPERATOR: Final = "operator"  # the machine of those who restart by hand
 NOBODY: Final = "127.0.0.1:9"  # no test ever asks the real metadata server
 
@@ -33,6 +39,7 @@ class Job(FastTime):
 
     root: str
     cloud: str  # the address of the Cloud TPU API
+    peers: str  # the address at which the tpuwatch of each node is asked
     storage: str = ""  # the address of Cloud Storage; "" where the ledger is a file
     bucket: str = ""
 
@@ -54,11 +61,13 @@ class Job(FastTime):
                 "insecure": True,
                 "project": PROJECT,
                 "zone": ZONE,
-                "nodes": ["*"],
-                "poll_seconds": 10.0,
+                "nodes": list(WATCHED),
+                "poll_seconds": 30.0,
                 "timeout_seconds": 20.0,
             },
             "runtime": {"enabled": False},
+            "peers": {"enabled": True, "poll_seconds": 30.0, "timeout_seconds": 8.0, "silent_seconds": 10.0},
+            "peers.addresses": {f"{ZONE}/{name}": f"http://{self.peers}/{name}" for name in WATCHED},
             "health": {"boot_grace_seconds": 0.0, "settle_seconds": 0.0},
             "restart": {
                 "mode": "act",
@@ -71,6 +80,7 @@ class Job(FastTime):
                 "node_window_seconds": 60.0,
                 "fleet_max": 10_000,
                 "fleet_percent": 100.0,
+                "fleet_window_seconds": 60.0,
                 "backoff_seconds": 1.0,
                 "max_backoff_seconds": 1.0,
                 "cooldown_seconds": 0.0,
@@ -78,7 +88,7 @@ class Job(FastTime):
                 "breaker_failures": 100,
                 "breaker_window_restarts": 1000,
                 "storm_nodes": 10_000,
-                "wait_seconds": 1800.0,
+                "wait_seconds": 600.0,
                 "settle_seconds": 5.0,
                 "poll_seconds": 3.0,
             },
@@ -95,7 +105,7 @@ class Job(FastTime):
         """Write the configuration of a machine."""
         lines = []
         for table, keys in self.tables(machine).items():
-            lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+            lines += [f"[{table}]", *(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in keys.items())]
         self.config(machine).write_text("\n".join(lines) + "\n")
 
 
@@ -103,9 +113,10 @@ def hasten(job: Job) -> None:
     """Let this process, and its forks, live in the time of the job."""
     from tpuwatch.core.clock import SystemClock
     from tpuwatch.core.loop import Waker
+    from tpuwatch.google import http
     from tpuwatch.google.tpu_client import CloudClient
 
-    wait_waker, wait_event, ask = Waker.wait, threading.Event.wait, CloudClient.ask
+    wait_waker, wait_event, ask, left = Waker.wait, threading.Event.wait, CloudClient.ask, http.seconds_left
 
     def patient(self: threading.Event, timeout: float | None = None) -> bool:
         return wait_event(self, None if timeout is None else timeout / job.speed)
@@ -118,6 +129,7 @@ def hasten(job: Job) -> None:
     Waker.wait = lambda self, seconds: wait_waker(self, seconds / job.speed)  # type: ignore[method-assign]
     threading.Event.wait = patient  # type: ignore[method-assign]
     CloudClient.ask = asked  # type: ignore[method-assign]
+    http.seconds_left = lambda deadline, clock: left(deadline, clock) / job.speed
 
 
 def main() -> None:
@@ -138,8 +150,7 @@ def main() -> None:
         command, _, name = what.partition("=")
         if command == "run":
             return tpuwatch(["run", "--config", str(job.config(name))])
-        # Where the queued resource's other nodes cannot be listed, as under faults, an operator has to name the reset.
-        reset = ["--force-action", "reset_queued_resource"] if name.startswith("slice-") else []
+        reset = ["--force-action", "reset_queued_resource"] if command == "reset" else []
         return tpuwatch(["restart", name, "--yes", *reset, "--json", "--config", str(job.config(OPERATOR))])
 
     serve(work)

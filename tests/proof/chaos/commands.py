@@ -4,7 +4,8 @@ The commands are `tpuwatch restart NODE --yes` and `tpuwatch run`, as people sta
 stand-in (tests/standins/tpu_api.py), which shares nothing with the simulator. It loses answers, hangs, is late, refuses
 calls, finds no capacity, forgets operations and shows what was; other clients stop, start, reset and recreate nodes. In
 the end every node runs, unless another client stopped it last; for each record there was one stop at most, with the
-record on the disk before it; and ledger and audits agree (command_audit.py).
+record on the disk before it; no node was taken down that could be seen to be well; and ledger and audits agree
+(command_audit.py). With `--beyond` the weather is worse than tpuwatch assumes (command_weather.py).
 
 It finds what chance brings about. A stop that is called again at once after a lost answer comes up within some hundred
 kills. One that is called again because the operations could not be listed mostly does not: that takes a lost answer,
@@ -24,37 +25,44 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tests.proof.chaos.command_audit import CommandAudit, patiently, target, wait_until
-from tests.proof.chaos.command_nest import OPERATOR, PARENT, Job
+from tests.proof.chaos.command_nest import BESIDE, NODES, OPERATOR, PARENT, QUIET, SLICE, Job
+from tests.proof.chaos.command_peers import NodePeers
+from tests.proof.chaos.command_weather import ASSUMED, BEYOND, Troubles, Weather
 from tests.proof.chaos.common import Tally
 from tests.proof.chaos.nest import Nest
 from tests.standins.buckets import BUCKET
 from tests.standins.storage import StorageServer
-from tests.standins.tpu_api import Fault, TpuApi
+from tests.standins.tpu_api import TpuApi
 from tests.standins.tpu_nodes import Durations, RefusalError
 from tpuwatch.config.load import load_config
 from tpuwatch.core.errors import LedgerError
 from tpuwatch.model.restart import ENDED, Phase, RestartRecord
 from tpuwatch.model.verdict import Action
 from tpuwatch.restart.ledger.opening import open_ledger
-from tpuwatch.sim.cloud.faults import InjectedFault
+from tpuwatch.sim.serving import LocalServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_S = TypeVar("_S", bound=LocalServer)
+
 SPEED: Final = 20.0
-NODES: Final = ("train-1", "train-2", "train-3", "train-4", "train-5")  # restarted at the same time
-SLICE: Final = "slice-1"  # of four hosts: its queued resource is reset
 DAEMONS: Final = ("watcher-1", "watcher-2")
 KILLS_PER_RESTART: Final = 4  # then it is left alone
-END_SECONDS: Final = 120.0  # of real time, for a restart that is left alone
+FOUL_SECONDS: Final = 15.0  # of real time, for a restart that is left alone; then nothing goes wrong with its node
+END_SECONDS: Final = 120.0  # and for so long more
 MOMENT_SECONDS: Final = 2.0  # a moment that does not come is given up
-LIFE_SECONDS: Final = (0.5, 5.0)  # of a daemon, by real time
-REQUESTED: Final = 0.35  # share of the restarts that the node's own daemon requests; the others are operators'
+LEFT_SECONDS: Final = 4.0  # for so long a restart is left to the daemons at once
+LIFE_SECONDS: Final = (0.5, 8.0)  # of a daemon, by real time
+REQUESTED: Final = 0.35  # share of the restarts that the node's own daemon requests
+NAMED: Final = 0.8  # share of the operators' commands on a slice that name its reset
+WELL_SECONDS: Final = (1.0, 6.0)  # until a node that gets well by itself does, if nothing was called by then
 MEDDLED: Final = 0.3  # share of the restarts in which another client meddles
-KILLED, UNHARMED = -9, (0, 1, 3)  # exit statuses; 3: the API or the ledger did not answer
+# Exit statuses; 2: an operator did not name the reset of a slice; 3: the API or the ledger did not answer.
+KILLED, UNHARMED = -9, (0, 1, 2, 3)
 MOST_FAULTS: Final = 20  # then it is enough
 KILLS: Final = "kills in all"
 ROWS: Final = (
@@ -63,44 +71,19 @@ ROWS: Final = (
     *sorted(phase.value for phase in ENDED),
     *("stops", "stops that failed", "resets", "resets that failed", "starts", "starts that failed", "by others"),
     "calls with a fault",
+    *("by policy", "well at a call", "taken down, and well unseen"),
 )
-_CALL: Final = {
-    Fault.SLOW: 0.10,
-    Fault.LOST: 0.14,
-    Fault.UNHEARD: 0.07,
-    Fault.HANGS: 0.08,
-    Fault.BLACK_HOLE: 0.05,
-    Fault.LATE: 0.14,
-    Fault.QUOTA: 0.05,
-    Fault.FAILS: 0.10,
-    Fault.VANISHES: 0.07,
-}
 # So short that a stop which is late may come when the node runs again: then its state does not keep it off.
 DURATIONS: Final = Durations(stop=10.0, start=15.0, reset=15.0, delete=5.0, create=15.0, check=3.0, least=0.1)
-_LOOK: Final = {Fault.STALE: 0.15, Fault.UNHEARD: 0.03, Fault.SLOW: 0.02, Fault.BLACK_HOLE: 0.01}
-SHARES: Final = {
-    "StopNode": _CALL,
-    "ResetQueuedResource": _CALL,
-    "StartNode": {**_CALL, Fault.STOCKOUT: 0.1},
-    "GetNode": _LOOK,
-    "ListNodes": {**_LOOK, Fault.PART: 0.05},
-    "ListOperations": _LOOK,
-}
-STORAGE: Final = (
-    InjectedFault("InsertObject", code="UNAVAILABLE", share=0.04),
-    InjectedFault("InsertObject", code="UNAVAILABLE", after_work=True, share=0.04),
-    InjectedFault("InsertObject", drop=("answer",), after_work=True, share=0.04),
-    InjectedFault("GetObject", code="UNAVAILABLE", share=0.03),
-    InjectedFault("GetObject", drop=("answer",), share=0.02),
-)
 
 
 class CommandChaos:
     """One run. The same seed picks the same moments and faults, as far as the machine's time allows."""
 
-    def __init__(self, root: Path, *, kills: int, seed: int, bucket: bool = False) -> None:
+    def __init__(self, root: Path, *, kills: int, seed: int, bucket: bool = False, weather: Weather = ASSUMED) -> None:
         """`bucket`: the ledger is in a bucket, which fails now and then; else it is a file."""
         self._root = root
+        self._weather = weather
         self._kills = kills
         self._seed = seed
         self._bucket = bucket
@@ -109,30 +92,49 @@ class CommandChaos:
 
     def run(self) -> Tally:
         """Do it all; 30 kills take some 20 seconds."""
-        job = Job(time.time(), time.monotonic(), SPEED, str(self._root), "")
-        self._api = TpuApi(job.time, speed=SPEED, seed=self._seed, shares=SHARES, durations=DURATIONS)
+        job = Job(time.time(), time.monotonic(), SPEED, str(self._root), "", "")
+        self._api = api = TpuApi(
+            job.time, speed=SPEED, seed=self._seed, shares=self._weather.shares, durations=DURATIONS
+        )
         (self._root / "logs").mkdir()
         with ExitStack() as stack:
-            stack.enter_context(self._api.running())
-            job = replace(job, cloud=self._api.address)
+            stack.enter_context(api.running())
+            peers = stack.enter_context(serving(NodePeers(api.nodes)))
+            job = replace(job, cloud=api.address, peers=peers.address)
+            storage = None
             if self._bucket:
-                job = replace(job, storage=stack.enter_context(_storage(job)), bucket=BUCKET)
+                storage = StorageServer(job, write_seconds=1.0)
+                for fault in self._weather.storage:
+                    storage.faults.set(fault)
+                job = replace(job, storage=stack.enter_context(serving(storage)).address, bucket=BUCKET)
             for machine in (OPERATOR, *DAEMONS):
                 job.write(machine)
             self._job = job
             self._ledger = open_ledger(load_config(job.config(OPERATOR), {}), job)
-            self._audit = CommandAudit(self._api, self._ledger, self._root, self._tally)
+            self._audit = CommandAudit(api, self._ledger, self._root, self._tally)
+            self._troubles = Troubles(api, peers, storage, self._audit, self._seed, self._weather)
+            api.on_change, api.is_spared = self._troubles.before_a_change, self._troubles.is_spared
             self._live()
-            self._audit.end()
+            self._audit.end(strict=self._weather is ASSUMED)
         return self._tally
 
     def _live(self) -> None:
+        for node in (*NODES, QUIET):
+            self._api.nodes.add(f"{PARENT}/nodes/{node}")
+        for node in (SLICE, BESIDE):
+            self._api.nodes.add(f"{PARENT}/nodes/{node}", hosts=4, queue=f"{PARENT}/queuedResources/{SLICE}")
         lanes = [threading.Thread(target=self._guarded, args=(self._lane, node)) for node in (*NODES, SLICE)]
         daemons = [threading.Thread(target=self._guarded, args=(self._daemon, name)) for name in DAEMONS]
+        daemons += [
+            threading.Thread(target=self._guarded, args=(lambda _, live=live: live(self._over), live.__name__))
+            for live in self._troubles.lives()
+        ]
         for thread in (*daemons, *lanes):
             thread.start()
         for thread in lanes:
             thread.join()
+        self._troubles.is_over = True
+        wait_until(lambda: not any(map(self._audit.is_open, (*NODES, SLICE, QUIET))), END_SECONDS)
         self._over.set()
         for thread in daemons:
             thread.join()
@@ -156,19 +158,42 @@ class CommandChaos:
 
     def _lane(self, node: str) -> None:
         rng = Random(f"lane {self._seed} {node}")
-        if node == SLICE:
-            self._api.nodes.add(f"{PARENT}/nodes/{node}", hosts=4, queue=f"{PARENT}/queuedResources/{node}")
-        else:
-            self._api.nodes.add(f"{PARENT}/nodes/{node}")
         with self._nest(node) as nest:
             while not self._is_enough():
                 self._restart(nest, rng, node)
 
     def _restart(self, nest: Nest, rng: Random, node: str) -> None:
-        """The node hangs, and commands are killed until its restart has ended."""
+        """The node hangs, and commands and daemons are killed until its restart has ended."""
         audit = self._audit
         boots, events, before = audit.boots(node), audit.events, audit.requested(node)
+        self._troubles.spared.discard(node)
         self._api.nodes.hang(f"{PARENT}/nodes/{node}")
+        if node == SLICE:
+            audit.is_reset_named = False
+            if rng.random() < self._weather.both:
+                self._api.nodes.hang(f"{PARENT}/nodes/{BESIDE}")
+        if rng.random() < self._weather.healed:
+            self._heal(rng, node)
+        else:
+            self._repair(nest, rng, node, before)
+        if audit.has_begun(node, before):
+            left = audit.judge(node, boots=boots, events=events, before=before, strict=self._weather is ASSUMED)
+            if left or audit.state(node) == "STOPPED":
+                self._api.nodes.start(f"{PARENT}/nodes/{node}", "another")
+                wait_until(lambda: audit.state(node) == "READY", END_SECONDS)
+
+    def _heal(self, rng: Random, node: str) -> None:
+        """It gets well by itself, at some moment between the decision to restart it and the call."""
+        audit, boots = self._audit, self._audit.boots(node)
+        if rng.random() < 0.6:
+            self._troubles.heal_when_called(node)
+        wait_until(lambda: self._troubles.is_well(node) or audit.boots(node) > boots, rng.uniform(*WELL_SECONDS))
+        self._troubles.heal(node)
+        self._leave(node, lambda: not audit.is_open(node))
+
+    def _repair(self, nest: Nest, rng: Random, node: str, before: float) -> None:
+        """Commands are killed, and what is left is left to one that is not."""
+        audit = self._audit
         if requested := rng.random() < REQUESTED:
             self._request(node)
         turns = rng.randint(1, KILLS_PER_RESTART)
@@ -176,22 +201,35 @@ class CommandChaos:
         ways = (self._at_once, self._after_a_while, self._after_an_act, self._of_two)
         for turn in range(turns):
             if audit.has_ended(node, before):
-                break
+                return
             if turn == meddling:
                 self._meddle(rng, node)
-            if requested and rng.random() < 0.7:
-                wait_until(lambda: audit.has_ended(node, before), MOMENT_SECONDS)  # the daemons are at it
+            if rng.random() < (0.7 if requested else self._weather.left):
+                wait_until(lambda: audit.has_ended(node, before), LEFT_SECONDS)  # the daemons are at it
             else:
                 rng.choice(ways)(nest, rng, node)
+        spare = threading.Timer(FOUL_SECONDS, self._troubles.spared.add, (node,))
+        spare.start()
         deadline = time.monotonic() + END_SECONDS
         while not audit.has_ended(node, before) and time.monotonic() < deadline:
-            status = nest.wait(nest.start(f"restart={node}"), END_SECONDS)
+            status = nest.wait(self._operator(nest, rng, node), END_SECONDS)
             if status not in UNHARMED:
                 audit.fault(f"{node}: an operator's command that was left alone ended with status {status}.")
-                return
-        if audit.judge(node, boots=boots, events=events, before=before):
-            self._api.nodes.start(f"{PARENT}/nodes/{node}", "another")
-            wait_until(lambda: audit.state(node) == "READY", END_SECONDS)
+                break
+        spare.cancel()
+
+    def _leave(self, node: str, is_over: Callable[[], bool]) -> None:
+        """What is driven is left alone; after a while nothing goes wrong with the node any more."""
+        wait_until(is_over, FOUL_SECONDS)
+        self._troubles.spared.add(node)
+        wait_until(is_over, END_SECONDS)
+
+    def _operator(self, nest: Nest, rng: Random, node: str) -> int:
+        """Start an operator's command; its process number. Most name the reset of a slice."""
+        if node == SLICE and rng.random() < NAMED:
+            self._audit.is_reset_named = True
+            return nest.start(f"reset={node}")
+        return nest.start(f"restart={node}")
 
     def _request(self, node: str) -> None:
         """Ask for a restart as the daemon on the node does: by two signals, of which the watchers see one."""
@@ -208,6 +246,7 @@ class CommandChaos:
             requested=now,
             entered=now,
             signals=("cloud", "runtime"),
+            sources=("cloud", "runtime"),
             history=stored.record.history if stored else (),
             foreign=(*stored.record.foreign, *stored.record.operations) if stored else (),
         )
@@ -232,35 +271,37 @@ class CommandChaos:
     # -- killing
 
     def _at_once(self, nest: Nest, rng: Random, node: str) -> None:
-        pid = nest.start(f"restart={node}")
+        pid = self._operator(nest, rng, node)
         time.sleep(rng.uniform(0, 0.6))
         self._kill(nest, pid, "at the start")
 
     def _after_a_while(self, nest: Nest, rng: Random, node: str) -> None:
-        pid = nest.start(f"restart={node}")
+        pid = self._operator(nest, rng, node)
         time.sleep(rng.uniform(0.3, 4.0))
         self._kill(nest, pid, "after a while")
 
     def _after_an_act(self, nest: Nest, rng: Random, node: str) -> None:
         """When a call has just come, or its effect has just shown; its answer may be under way."""
-        audit, pid = self._audit, nest.start(f"restart={node}")
+        audit, pid = self._audit, self._operator(nest, rng, node)
         state, downs = audit.state(node), audit.downs
         wait_until(lambda: audit.state(node) != state or audit.downs > downs, MOMENT_SECONDS)
         time.sleep(rng.choice((0, 0, 0.01, 0.05)))
         self._kill(nest, pid, "after an act")
 
     def _of_two(self, nest: Nest, rng: Random, node: str) -> None:
-        first, second = nest.start(f"restart={node}"), nest.start(f"restart={node}")
+        first, second = self._operator(nest, rng, node), self._operator(nest, rng, node)
         time.sleep(rng.uniform(0.1, 2.0))
         self._kill(nest, first, "of two")
         time.sleep(rng.uniform(0, 2.0))
         self._kill(nest, second, "of two")
 
     def _kill(self, nest: Nest, pid: int, moment: str) -> None:
-        status = nest.kill(pid)
+        with self._troubles.calm:
+            status = nest.kill(pid)
         if status == KILLED:
             self._audit.count(KILLS)
             self._audit.count(f"kills {moment}")
+            self._troubles.is_over |= self._weather is not ASSUMED and self._is_enough()
         elif status not in UNHARMED:
             self._audit.fault(f"A command ended by itself with status {status}; see its log.")
 
@@ -277,14 +318,11 @@ class CommandChaos:
 
 
 @contextmanager
-def _storage(job: Job) -> Iterator[str]:
-    """The address of a Cloud Storage that fails now and then."""
-    server = StorageServer(job, write_seconds=1.0)
-    for fault in STORAGE:
-        server.faults.set(fault)
+def serving(server: _S) -> Iterator[_S]:
+    """The server, which serves meanwhile."""
     server.start()
     try:
-        yield server.address
+        yield server
     finally:
         server.close()
 
@@ -297,6 +335,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=500, help="how often, at least (default 500)")
     parser.add_argument("--seed", type=int, default=1, help="of the moments and of the faults (default 1)")
     parser.add_argument("--ledger", choices=("sqlite", "gcs"), help="by default half of the kills with each")
+    parser.add_argument("--beyond", action="store_true", help="in a weather that is worse than tpuwatch assumes")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work in this directory and leave it behind")
     args = parser.parse_args()
     began, tally = time.monotonic(), Tally()
@@ -306,13 +345,15 @@ def main() -> int:
             root = (args.keep or Path(scratch)) / kind
             root.mkdir(parents=True)
             kills = -(-args.kills // len(kinds))
-            part = CommandChaos(root, kills=kills, seed=args.seed, bucket=kind == "gcs").run()
+            weather = BEYOND if args.beyond else ASSUMED
+            part = CommandChaos(root, kills=kills, seed=args.seed, bucket=kind == "gcs", weather=weather).run()
             tally.counts += part.counts
             tally.faults += [f"{kind}: {fault}" for fault in part.faults]
     moments = sorted(name for name in tally.counts if name.startswith("kills ") and name != KILLS)
     status = tally.end({name: tally.counts[name] for name in (*moments, *ROWS)}, began)
     if tally.faults:
-        print(f"Again: python -m tests.proof.chaos.commands --kills {args.kills} --seed {args.seed} --keep DIR")
+        beyond = " --beyond" if args.beyond else ""
+        print(f"Again: python -m tests.proof.chaos.commands --kills {args.kills} --seed {args.seed}{beyond} --keep DIR")
     return status
 
 

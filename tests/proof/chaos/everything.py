@@ -40,7 +40,13 @@ PARTS: Final = {
         "tests.proof.chaos.commands",
         "commands and daemons are killed over another stand-in of the API, with a file and with a bucket",
         ("--kills", "500"),
-        ("--kills", "30"),
+        ("--kills", "24"),
+    ),
+    "beyond": Part(
+        "tests.proof.chaos.commands",
+        "the same while the API shows for minutes what was, and nodes get well: nothing that is well is taken down",
+        ("--beyond", "--kills", "150"),
+        ("--beyond", "--kills", "8", "--ledger", "gcs"),
     ),
     "races": Part(
         "tests.proof.chaos.races",
