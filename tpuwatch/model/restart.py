@@ -114,7 +114,7 @@ class RestartRecord:
     failure: str = ""  # why the latest of them failed, a sentence
     not_before: float = 0.0  # the next call waits for this time: a stockout, a quota
     stops: int = 0  # stops or resets of this restart that were accepted, as far as is known
-    began: float = 0.0  # when a driver first observed the node; 0: none has yet
+    began: float = 0.0  # when a driver was made for it, or first observed the node; 0: it is asked for only
     down: float = 0.0  # when the node was first known to have gone down for this restart; 0: that is not proven
     shown: str = ""  # the state that the API showed last, or "GONE"
     shown_since: float = 0.0  # since when it has shown nothing else

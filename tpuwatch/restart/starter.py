@@ -95,7 +95,8 @@ class RestartStarter:
                     fleet = budgets.claimed(reading.view, target, self._settings, now)
                     self._ledger.write_fleet(fleet, reading.fleet.version)
                 driver = make_driver(decision)
-                record = replace(self._record(target, decision, reading, now, summary, boot_id), lease=driver.lease)
+                record = self._record(target, decision, reading, now, summary, boot_id)
+                record = replace(record, lease=driver.lease, began=now)  # so that it is no request, whatever comes
                 stored = self._ledger.write(record, reading.version(target))
             except ConflictError:
                 continue

@@ -14,6 +14,7 @@ from tests.unit.restart.records import written
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.model.restart import Blocked, Claim, Fleet, Lease, Phase, RestartDecision
 from tpuwatch.restart.ledger.reading import LedgerReading, read_ledger
+from tpuwatch.restart.policy.budgets import is_request, under_way
 from tpuwatch.restart.policy.policy import decide
 from tpuwatch.restart.policy.settings import PolicySettings
 from tpuwatch.restart.starter import Begun, RestartStarter, claim_budget
@@ -66,6 +67,17 @@ def test_one_attempt_to_commit_takes_one_decision() -> None:
     assert begun.decision is scene.decisions[0]
     stored = written(scene.ledger, TARGET)
     assert (stored.record.phase, stored.record.lease.owner) == (Phase.REQUESTED, "watcher")
+
+
+def test_what_was_decided_is_no_request_once_its_driver_has_ended() -> None:
+    """It ended before it had looked at the node, and gave its lease back."""
+    scene = Scene()
+    reading = read_ledger(scene.ledger)
+    scene.begin(reading, scene.decide(reading.view))
+    stored = written(scene.ledger, TARGET)
+    left = scene.ledger.write(replace(stored.record, lease=Lease()), stored.version).record
+    assert under_way(left)
+    assert not is_request(left)
 
 
 def test_an_old_decision_is_made_again() -> None:
