@@ -16,9 +16,12 @@ from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_togethe
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
+    from typing import TypeAlias
 
     from tpuwatch.logs import Match, Repeats, Rule
     from tpuwatch.model import Event, Remedy
+
+    _Key: TypeAlias = tuple[Cause, str]
 
 _ORDER = {cause: place for place, cause in enumerate(Cause)}
 _STEPS_OF_A_GOOD_RUN = 2  # this many different steps after a fault show that training continued
@@ -34,6 +37,7 @@ _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", 
 _OTHER_SERVICE = "other_service"
 # What any service of Google's refuses a request for.
 _OF_ANY_SERVICE = (Cause.AUTH_SCOPE, Cause.CREDENTIALS, Cause.PERMISSION_DENIED, Cause.CAPACITY, Cause.QUOTA)
+_WORKLOAD = ("unit", "pod", "container", "cgroup")  # details that name what a killed process belongs to, the first one
 _GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
 _CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
@@ -99,14 +103,18 @@ def fold(
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
     the text explains, texts about another accelerator or service, guides that list errors, and lines of source code.
     """
-    groups: dict[Cause, _Group] = {}
+    groups: dict[_Key, _Group] = {}
+    kills: dict[bytes, _Key] = {}  # of each what it is folded into, as not all lines on a kill name the same
     marks: set[str] = set()
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in _each(records, groups):
         if record.event is not None:
             if record.event.time is None and _SOURCE_CODE.match(record.event.text):
                 continue
-            groups.setdefault(record.event.cause, _Group()).add(record, record.event)
+            key = kills.get(record.event.key) or _key(record.event)
+            if key[1]:
+                kills[record.event.key] = key
+            groups.setdefault(key, _Group()).add(record, record.event)
             continue
         if record.rule.mark is not None:
             marks.add(record.rule.mark)
@@ -114,6 +122,7 @@ def fold(
         if record.rule.mark == _PROGRESS:
             for group in groups.values():
                 group.steps.add(record.details.get("step_count"))
+    _join_consequences(groups)
     names_tpu = _names_tpu(groups.values(), marks)
     _drop_what_is_no_report(groups, marks, names_tpu=names_tpu)
     places = _places(groups.values())
@@ -137,7 +146,24 @@ def _pid(finding: Finding, pids: Collection[int]) -> str:
     return ""
 
 
-def _each(records: Iterable[RecognisedRecord], groups: Mapping[Cause, _Group]) -> Iterator[RecognisedRecord]:
+def _key(event: Event) -> _Key:
+    """What is folded into one finding: the events of a cause, and of the kernel's kills those of one program."""
+    process = event.details.get("process") if event.cause is Cause.HOST_OOM else None
+    if process is None:
+        return event.cause, ""
+    workload = next((event.details[name] for name in _WORKLOAD if name in event.details), "")
+    return event.cause, f"{process} {workload}"
+
+
+def _join_consequences(groups: dict[_Key, _Group]) -> None:
+    """Where the kernel killed one program, what else the same text says of a kill is of that one."""
+    kills = [group for (cause, program), group in groups.items() if cause is Cause.HOST_OOM and program]
+    others = groups.get((Cause.HOST_OOM, ""))
+    if len(kills) == 1 and others is not None and others.files <= kills[0].files:
+        kills[0].absorb(groups.pop((Cause.HOST_OOM, "")))
+
+
+def _each(records: Iterable[RecognisedRecord], groups: Mapping[_Key, _Group]) -> Iterator[RecognisedRecord]:
     """The records, and their repeats while what each states may matter."""
     for record in records:
         if record.repeats is None or record.event is None:
@@ -145,7 +171,7 @@ def _each(records: Iterable[RecognisedRecord], groups: Mapping[Cause, _Group]) -
             continue
         given = 0
         for match in record.repeats.matches():
-            group = groups.get(record.event.cause)
+            group = groups.get(_key(record.event))
             if group is not None and group.is_full:
                 break
             yield RecognisedRecord.from_match(match, record.event.file, record.event.observed)
@@ -174,14 +200,14 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     return any(group.names_tpu for group in groups)
 
 
-def _drop_what_is_no_report(groups: dict[Cause, _Group], marks: set[str], *, names_tpu: bool) -> None:
+def _drop_what_is_no_report(groups: dict[_Key, _Group], marks: set[str], *, names_tpu: bool) -> None:
     """Leave out what a guide lists, and of a text that names no TPU what is another accelerator's or service's."""
     elsewhere = not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR})
     if elsewhere or _is_guide(groups.values(), marks):
         groups.clear()
     elif not names_tpu and _OTHER_SERVICE in marks:
         for cause in _OF_ANY_SERVICE:
-            groups.pop(cause, None)
+            groups.pop((cause, ""), None)
 
 
 def _is_guide(groups: Iterable[_Group], marks: set[str]) -> bool:
@@ -283,6 +309,18 @@ class _Group:
             del self.latest[next(iter(self.latest))]
         if len(self.records) < _MAX_RECORDS or record.rule not in self.rules:
             self._keep(record, event)
+
+    def absorb(self, other: _Group) -> None:
+        """Take the events of another group, which are consequences of these."""
+        self.records += other.records
+        self.rules |= other.rules
+        self.steps = min(self.steps, other.steps, key=len)
+        self.latest |= other.latest
+
+    @property
+    def files(self) -> set[str]:
+        """Where the events were read."""
+        return {event.file for _, event in self.records}
 
     @property
     def is_full(self) -> bool:

@@ -40,6 +40,10 @@ class FakeProcesses:
     def environment(self, pid: int) -> dict[str, str]:
         return {"TPU_PREMAPPED_BUFFER_SIZE": "4294967296"} if pid > OUTSIDE else {}
 
+    def read(self, name: str, limit: int) -> bytes:
+        """A file below /proc: the cgroup of each process is named after it."""
+        return f"0::/jobs/{name.partition('/')[0]}\n".encode()[:limit]
+
     @staticmethod
     def process(number: int, started: float) -> Process:
         """As the machine knows it, by another number."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.logs.oom_reports import cgroup_report, log
 from tests.unit.whole_text import findings_in, matches_in
 from tpuwatch import diagnose
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
@@ -411,3 +412,21 @@ def test_what_a_program_prints_after_a_record_with_a_header_is_looked_at_by_itse
     assert finding.first.text.startswith("RESOURCE_EXHAUSTED: Attempting to allocate 2.00G")
     recovered = RETRIES + "step 1 loss 2.5\nstep 2 loss 2.25\n"
     assert findings_in(recovered.encode(), SCANNER, "job.log") == []
+
+
+def test_each_program_that_the_kernel_killed_is_a_finding() -> None:
+    cron = cgroup_report(90, "backup", cgroup="/system.slice/cron.service", limit_cgroup="/system.slice/cron.service")
+    text = log(cron) + log(cgroup_report(91)) + log(cgroup_report(92))
+    found = findings(text)
+    assert [(one.cause, one.count, one.details["process"]) for one in found] == [
+        (Cause.HOST_OOM, 1, "backup"),
+        (Cause.HOST_OOM, 2, "python3"),
+    ]
+
+
+def test_the_command_that_was_killed_is_no_finding_beside_the_kernels_report() -> None:
+    shell = "train.sh: line 12:  4711 Killed                  python3 train.py\n"
+    (found,) = findings(log(cgroup_report()) + shell)
+    assert (found.count, found.details["killed_pid"]) == (1, 4711)
+    (alone,) = findings(shell)
+    assert alone.cause is Cause.HOST_OOM

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.core import counted, format_size
+from tpuwatch.libtpu import chips_of_host, devices_per_chip
 from tpuwatch.program import LANES
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
     each = input_bytes(subject)
     if line is None or not line.seconds or not each:
         return
-    per_host = min(subject.devices, _DEVICES_OF_HOST)
+    per_host = chips_of_host(subject.generation, subject.chips) * devices_per_chip(subject.generation)
     rate = each * per_host / line.seconds
     if rate < _DISK_BYTES_PER_SECOND:
         return
@@ -77,5 +78,4 @@ def _is_data(one: Placed) -> bool:
     return "f" not in tensor.type or len(tensor.sides) <= _ROWS_OF_FEATURES or tensor.sides[-1] < LANES
 
 
-_DEVICES_OF_HOST: Final = 4
 _ROWS_OF_FEATURES: Final = 2  # sides

@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, format_size
@@ -23,15 +24,16 @@ from tpuwatch.model import SIZE, THRESHOLD, Cause, Launch, Outcome, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tpuwatch.exec.preparation import PreparedRun
+    from tpuwatch.host.oom import OomKill
     from tpuwatch.model import TunePlan
 
 
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
 _NAMES: Final = 100
+_OOM_RULES: Final = {"cgroup": "host-oom-cgroup", "machine": "host-oom-machine", "unknown": "host-oom-kernel"}
 _CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
 _SHOWN = 3  # findings
@@ -47,8 +49,9 @@ class RunResult:
     started: float  # seconds since the epoch
     ended: float
     status: int  # as the shell counts
-    oom: bool  # the kernel killed something meanwhile, and the command was killed
+    oom: OomKill | None  # the command was killed, and the kernel has killed in its cgroup
     found: Mapping[str, Any] | None  # what the watcher found; None: it hung or died
+    by_signal: bool = False  # a signal ended the command itself, not a process that it waited for
 
 
 def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report: Path | None) -> None:
@@ -57,10 +60,11 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
     A decision takes longer than all else, and nobody who waits for the cause waits for it, but where the decision is
     what to do about the cause.
     """
+    end = with_oom_finding(prepared, end)
     launches = launches_of(prepared, end)
     causes = {one["cause"] for one in findings_to_report(end)}
     waits = Cause.PREMAPPED_EXHAUSTED.value in causes
-    if not waits and (end.oom or causes):
+    if not waits and causes:
         print_cause(end)
     trouble = write_run(prepared, end, launches)
     plan: TunePlan | None = None
@@ -84,6 +88,37 @@ def conclude(prepared: PreparedRun, end: RunResult, config: Path | None, report:
         _write_report(report, _document(prepared, end, plan))
 
 
+def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
+    """The result with a kill that the kernel counted as its first finding, unless its log was in the output."""
+    if end.oom is None:
+        return end
+    found = end.found or {}
+    others = [one for one in found.get("findings", ()) if one["cause"] != Cause.HOST_OOM.value]
+    told = [one for one in found.get("findings", ()) if "killed_pid" in one["details"]]
+    findings = [*(told or [_oom_finding(prepared, end, end.oom)]), *others]
+    return replace(end, found={**found, "findings": findings})
+
+
+def _oom_finding(prepared: PreparedRun, end: RunResult, kill: OomKill) -> Mapping[str, Any]:
+    """The finding of such a kill, with the rule by which the kernel's log would show it."""
+    from tpuwatch.logs import load_catalogue
+    from tpuwatch.model import Event, Finding
+    from tpuwatch.web import log_documents
+
+    rule = load_catalogue().rule(_OOM_RULES[kill.limit.value])
+    seen = f"task_memcg={kill.own}" if kill.own else ""
+    details = rule.details((f"oom_memcg={kill.cgroup}," if kill.cgroup else "").encode() + seen.encode())
+    if kill.limit_bytes is not None:
+        details["limit_bytes"] = kill.limit_bytes
+    if end.by_signal:
+        details |= {"killed_pid": end.pid, "process": Path(prepared.command[0]).name if prepared.command else ""}
+    text = f"oom_kill {kill.kills}"
+    event = Event(b"", rule.id, Cause.HOST_OOM, end.ended, end.ended, "", end.pid, kill.file, 0, text, details)
+    remedy = rule.remedy_for(details)
+    finding = Finding(Cause.HOST_OOM, 1, event, event, None, details, rule.describe(details), remedy)
+    return log_documents.finding(finding)
+
+
 def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
     found = end.found or {}
     return {
@@ -92,7 +127,7 @@ def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> M
         "started_epoch": end.started,
         "ended_epoch": end.ended,
         "exit_status": end.status,
-        "host_oom": end.oom,
+        "host_oom": end.oom is not None,
         "read": end.found is not None,
         "unread_bytes": found.get("unread_bytes", 0),
         "given": {name: prepared.environ[name] for name in names(prepared.given)},
@@ -125,7 +160,7 @@ def launches_of(prepared: PreparedRun, end: RunResult) -> tuple[Launch, ...]:
         launch.ended = max(end.ended, launch.started)
         if launch.pid == end.pid or len(launches) == 1:
             launch.exit_status = end.status
-            if end.oom:
+            if end.oom is not None:
                 launch.faults.setdefault(Cause.HOST_OOM.value, launch.ended - launch.started)
     return tuple(launches)
 
@@ -136,9 +171,8 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
         return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
     from tpuwatch.launches import ExecRecord, trim_records, write_record
 
-    causes = [finding["cause"] for finding in end.found.get("findings", ())] if end.found is not None else []
-    if end.oom and Cause.HOST_OOM.value not in causes:
-        causes.insert(0, Cause.HOST_OOM.value)
+    found = end.found.get("findings", ()) if end.found is not None else ()
+    causes = dict.fromkeys(finding["cause"] for finding in found)
     record = ExecRecord(
         id=prepared.launch,
         workload=prepared.workload,
@@ -294,8 +328,6 @@ def print_cause(end: RunResult) -> None:
             print_finding(console, finding, number=number)
         if len(findings) > _SHOWN:
             console.line(f"There are {len(findings) - _SHOWN} more; `tpuwatch diagnose` lists them.", style="dim")
-        if end.oom:
-            console.line("the command was killed while the kernel freed memory: the host had too little.")
     except (OSError, ValueError, AttributeError):
         return
 

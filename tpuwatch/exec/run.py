@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _BUFFER_SECONDS = 2.0  # for what is in memory to reach the file, after the command's end
 _LOOK_SECONDS = 0.05
+_KILLED = 128 + 9  # by SIGKILL
 _NAMES = {1: "<stdout>", 2: "<stderr>"}
 
 
@@ -65,7 +66,7 @@ class Run:
         self._started = self._ended = started
         self._stop_requested = _StopRequest()
         self._root = prepared.root
-        self._oom_kills = oom.oom_kills(self._root)
+        self._oom_counters = oom.read_counters(self._root)
         counters = WatcherCounters()
         self._watcher = Watcher(counters)
         self._buffers: dict[int, OutputBuffer] = {}
@@ -129,8 +130,8 @@ class Run:
                 "before it; `tpuwatch diagnose FILE` reads what was kept."
             )
         code = shell_status(status)
-        out_of_memory = code == 128 + 9 and oom.grew(self._oom_kills, oom.oom_kills(self._root))
-        return RunResult(self._pid, self._started, self._ended, code, out_of_memory, found)
+        kill = oom.kill_between(self._oom_counters, oom.read_counters(self._root)) if code == _KILLED else None
+        return RunResult(self._pid, self._started, self._ended, code, kill, found, os.WIFSIGNALED(status))
 
     def _text(self, number: int, stream: Stream, counters: WatcherCounters, prepared: PreparedRun) -> Text | None:
         """What of a stream the watcher reads: the file that the command writes, or the copy of what we pass on."""

@@ -10,6 +10,7 @@ from tpuwatch.health import reason
 from tpuwatch.health.facts import HARDWARE_FAULTS, OTHERS_FAULTS, Cpu
 from tpuwatch.health.rules.cloud import KNOWN_HEALTH, KNOWN_STATES, is_bad, is_well
 from tpuwatch.health.rules.idle import failing
+from tpuwatch.libtpu import counted
 from tpuwatch.model import STUCK, Problem, Signal
 
 if TYPE_CHECKING:
@@ -137,7 +138,8 @@ def _local(facts: Facts) -> Iterator[str]:
         yield f"The server has had requests for {length(stalled)} and makes no progress, and programs run on the chips."
     still = [chip for chip in facts.chips if (chip.idle_seconds or 0.0) >= facts.limits.idle_seconds]
     if facts.running and still:
-        yield f"Programs run on {len(facts.running_chips)} chips, and {len(still)} have run nothing for long."
+        running = counted(len(facts.running_chips), facts.accelerator)
+        yield f"Programs run on {running}, and {len(still)} have run nothing for long."
 
 
 def _clocks(facts: Facts) -> Iterator[str]:

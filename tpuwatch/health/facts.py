@@ -414,6 +414,11 @@ class Facts:
             return Cpu.BUSY
         return Cpu.IDLE if known and len(known) == len(used) and sum(known) < _IDLE_CORES else Cpu.UNCLEAR
 
+    @property
+    def launch_oom_killed(self) -> bool:
+        """Whether that ended the newest launch. The kernel may have killed any other process."""
+        return self.oom_killed and bool(self.launches) and Cause.HOST_OOM.value in self.launches[0].faults
+
     @cached_property
     def oom_killed(self) -> bool:
         """Whether the kernel has killed for lack of memory since the last launch came up."""

@@ -206,8 +206,11 @@ def memory(facts: Facts) -> Reason | None:
     """That the machine is or was out of memory, if it was. Any user's process can use it up."""
     host = facts.host
     if host is not None and facts.oom_killed:
-        text = f"The kernel killed for lack of memory {_ago(facts, host.last_oom_kill)}"
-        text += ", once since boot." if host.oom_kills == 1 else f", {host.oom_kills} times since boot."
+        text = f"The kernel killed a process for lack of memory {_ago(facts, host.last_oom_kill)}"
+        text += ", once since boot" if host.oom_kills == 1 else f", {host.oom_kills} times since boot"
+        text += (
+            "." if facts.launch_oom_killed else "; its log names it: `sudo dmesg --ctime | grep -i 'killed process'`."
+        )
         return facts.reason_of(Signal.HOST, text, host.last_oom_kill, sources=frozenset({Source.PROCESS}))
     if not facts.out_of_memory:
         return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tpuwatch.host.cpu import Mean
     from tpuwatch.host.holders import LOCK_FILE, Holders, HolderScan, parse_locks
     from tpuwatch.host.listeners import Listeners
-    from tpuwatch.host.memory import read_memory
+    from tpuwatch.host.memory import parse_groups, read_memory
     from tpuwatch.host.pressure import waited_seconds
     from tpuwatch.host.procfs import (
         Process,
@@ -31,7 +31,7 @@ else:
             "cpu": ["Mean"],
             "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
             "listeners": ["Listeners"],
-            "memory": ["read_memory"],
+            "memory": ["parse_groups", "read_memory"],
             "pressure": ["waited_seconds"],
             "procfs": [
                 "ProcFs",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.core import Clock
+    from tpuwatch.ingest.job_processes import JobProcesses
     from tpuwatch.launches import ExecRecord, LaunchTracker
     from tpuwatch.logs import FileMatch, Follower, Match, Refusal, Repeats
     from tpuwatch.metrics import Metrics
@@ -80,6 +81,7 @@ class Ingest:
         follower: Follower,
         store: EventStore,
         tracker: LaunchTracker,
+        jobs: JobProcesses,
         metrics: Metrics,
         clock: Clock,
         on_events: Callable[[list[Event]], None],
@@ -91,6 +93,7 @@ class Ingest:
         self.due_in = 0.0  # seconds until the next turn is due without a wake-up
         self._store = store
         self.tracker = tracker
+        self._jobs = jobs
         self._metrics = metrics
         self._clock = clock
         self._on_events = on_events
@@ -184,6 +187,9 @@ class Ingest:
     def _take(self, file_match: FileMatch, now: float, batch: _Batch) -> None:
         match, file = file_match.match, file_match.file
         path = str(file.path)
+        if match.rule.kill:
+            self._take_kill(file_match, path, now, batch)
+            return
         if file.pid is None and match.rule.mark == "banner" and "pid" in match.details:
             if len(self._pids) >= _MAX_PIDS:
                 self._pids.clear()
@@ -197,6 +203,19 @@ class Ingest:
             self._add(match, match.event(path, pid, now, history=file_match.history), batch)
         elif (event := match.event(path, pid, now, history=file_match.history)) is not None:
             self._add_repeated(match, match.repeats, event, batch)
+
+    def _take_kill(self, file_match: FileMatch, path: str, now: float, batch: _Batch) -> None:
+        """Take a line on an out-of-memory kill: a fault if a job's process was killed, else a mere event."""
+        match, history = file_match.match, file_match.history
+        event = match.event(path, match.details.get("killed_pid"), now, history=history)
+        if event is None:  # the limit, which the kill has too
+            return
+        if not self._jobs.include(match.details, now):
+            event = replace(event, cause=Cause.PROCESS_KILLED)
+        elif (launch := self._jobs.launch_of(match.details, now)) is not None:
+            origin = Origin(launch.pid, launch.user, launch.host, history)
+            self.tracker.event(event.cause, match.details, origin, event.when, match.key)
+        self._add(match, event, batch)
 
     def _add_repeated(self, match: Match, repeats: Repeats, event: Event, batch: _Batch) -> None:
         """Take an event and its repeats; each by itself if one of them may be the second report of a failure."""

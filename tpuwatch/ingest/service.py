@@ -12,6 +12,7 @@ from tpuwatch.core import format_size, iso, printable
 from tpuwatch.host import ProcFs
 from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
+from tpuwatch.ingest.job_processes import JobProcesses
 from tpuwatch.launches import MARKS, LaunchTracker, Life
 from tpuwatch.logs import Catalogue, Follower, Scanner, for_streams, load_catalogue, with_threshold
 from tpuwatch.model import Answer, Cause, FileProblem, Logs
@@ -74,17 +75,21 @@ class LogService:
         self._answer: Answer[Logs] = Answer()  # the last good one
         self._living: list[Launch] = []  # launches that the last answer called alive
         self.catalogue = self._load_rules()
+        processes = ProcFs(config.host.root / "proc")
+        tracker = LaunchTracker(
+            store.launches(_KNOWN_LAUNCHES),
+            processes=processes,
+            silent_after=config.logs.compile_grace_seconds,
+            boot_id=boot_id,
+            booted=booted,
+            counted=self._counted(),
+        )
+        self._jobs = JobProcesses(tracker, processes.read)
         self.ingest = Ingest(
             follower=self._new_follower(),
             store=store,
-            tracker=LaunchTracker(
-                store.launches(_KNOWN_LAUNCHES),
-                processes=ProcFs(config.host.root / "proc"),
-                silent_after=config.logs.compile_grace_seconds,
-                boot_id=boot_id,
-                booted=booted,
-                counted=self._counted(),
-            ),
+            tracker=tracker,
+            jobs=self._jobs,
             metrics=metrics,
             clock=clock,
             on_events=self._on_events,
@@ -165,7 +170,10 @@ class LogService:
         return launches[-1] if launches else None
 
     def on_host(self, host: Answer[Host]) -> None:
-        """Take the host's last OOM kill into account: it may have killed a launch."""
+        """Take into account who holds the TPU, and the last OOM kill: it may have killed a launch."""
+        self._jobs.look(
+            (holder.pid for holder in host.value.holders) if host.value is not None else (), self._clock.time()
+        )
         if host.value is not None and host.value.last_oom_kill is not None:
             self.ingest.tracker.oom_kill(host.value.last_oom_kill)
 

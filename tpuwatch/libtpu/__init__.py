@@ -11,11 +11,13 @@ if TYPE_CHECKING:
     from tpuwatch.libtpu.accelerators import (
         GENERATIONS,
         chips_of,
+        chips_of_host,
         counted,
         default_topology,
         devices_per_chip,
         generation,
         hosts_of,
+        unit,
     )
     from tpuwatch.libtpu.flags import ARGUMENTS, UNBUFFERED, merged_all, whole_flags
     from tpuwatch.libtpu.log_settings import LOG_DIR, LogFacts, unbuffered
@@ -54,7 +56,9 @@ else:
                 "chips_of",
                 "counted",
                 "default_topology",
+                "chips_of_host",
                 "devices_per_chip",
+                "unit",
                 "generation",
                 "hosts_of",
             ],

@@ -67,9 +67,13 @@ def hosts_of(accelerator: str) -> tuple[int, int] | None:
     chips = chips_of(accelerator)
     if chips is None:
         return None
-    if chips <= GENERATIONS[generation(accelerator)].largest_host:
-        return 1, chips
-    return -(-chips // _HOST_CHIPS), _HOST_CHIPS
+    each = chips_of_host(generation(accelerator), chips)
+    return -(-chips // each), each
+
+
+def chips_of_host(kind: str, chips: int) -> int:
+    """How many chips each host of a slice has: of a generation that is known, with so many chips in all."""
+    return chips if chips <= GENERATIONS[kind].largest_host else _HOST_CHIPS
 
 
 def default_topology(kind: str, chips: int) -> str | None:
@@ -98,10 +102,18 @@ def devices_per_chip(name: str) -> int:
     return known.devices_per_chip if known else 1
 
 
+def unit(name: str) -> str:
+    """What an entry of the runtime metrics is: "chip" where a chip is one device, else, or if unknown, "device"."""
+    return "chip" if generation(name) in GENERATIONS and devices_per_chip(name) == 1 else "device"
+
+
 def counted(devices: int, name: str) -> str:
-    """So many entries of the runtime metrics in words: "4 chips", or "8 devices of 4 chips" where a chip is two."""
+    """So many entries of the runtime metrics in words: "4 chips", or "8 devices of 4 chips" where a chip is two.
+
+    Of an unknown TPU only the devices are known.
+    """
+    words = f"{devices} {unit(name)}{'' if devices == 1 else 's'}"
     chips, rest = divmod(devices, devices_per_chip(name))
-    chip_text = f"{chips} chip{'' if chips == 1 else 's'}"
-    if chips == devices:
-        return chip_text
-    return f"{devices} devices" + ("" if rest else f" of {chip_text}")
+    if rest or chips == devices:
+        return words
+    return f"{words} of {chips} chip{'' if chips == 1 else 's'}"

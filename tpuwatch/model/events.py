@@ -61,13 +61,14 @@ class Cause(str, Enum):
     SLOW_STEPS = "slow_steps"
     INPUT_BOUND = "input_bound"
     INTERRUPTED = "interrupted"
+    PROCESS_KILLED = "process_killed"
     TUNE_CHANGE = "tune_change"
     PROBE = "probe"
 
     @property
     def is_fault(self) -> bool:
         """Whether something went wrong. Other events are informative: no finding, no evidence, no alert."""
-        return self not in (Cause.TUNE_CHANGE, Cause.PROBE)
+        return self not in (Cause.PROCESS_KILLED, Cause.TUNE_CHANGE, Cause.PROBE)
 
 
 MAX_PLACES = 8

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import format_age, format_seconds, format_size, format_time
+from tpuwatch.libtpu import counted
 from tpuwatch.model import Action, Problem, cloud_words, is_bad, node_label, queued_words, tone, verdict_words
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.findings import print_remedy
@@ -99,7 +100,7 @@ def print_machine(console: Console, status: Mapping[str, Any]) -> None:
     """The identity of this machine with the source of each value, its chips, their holders, and failing signals but
     those that are blind spots, which the headline has."""
     now = status["now_epoch"]
-    for line in [*_identity(status.get("identity")), *_chips(status.get("runtime")), *_holders(status, now)]:
+    for line in [*_identity(status.get("identity")), *_chips(status), *_holders(status, now)]:
         console.line(line, indent=3, hang=2, style="dim")
     blind = {spot["signal"] for spot in status.get("blind_spots", ())}
     for signal in _failed(status.get("signals", ())):
@@ -190,12 +191,13 @@ def _identity(identity: Mapping[str, Any] | None) -> Iterator[str]:
     yield f"Machine: {'; '.join(parts)}."
 
 
-def _chips(runtime: Mapping[str, Any] | None) -> Iterator[str]:
+def _chips(status: Mapping[str, Any]) -> Iterator[str]:
     """All chips in one line: the fullest, the busiest and the longest idle."""
+    runtime, identity = status.get("runtime"), status.get("identity")
     chips = [chip for port in runtime["ports"] for chip in port["chips"]] if runtime else []
     if not chips:
         return
-    words = ["1 chip" if len(chips) == 1 else f"{len(chips)} chips"]
+    words = [counted(len(chips), identity["accelerator"]["value"] if identity else "")]
     sized = [chip for chip in chips if chip["hbm_used_bytes"] is not None and chip["hbm_total_bytes"]]
     if sized:
         full = max(sized, key=lambda chip: chip["hbm_used_bytes"] / chip["hbm_total_bytes"])

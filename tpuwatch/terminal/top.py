@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import format_age, format_seconds, format_size, printable
+from tpuwatch.libtpu import unit
 from tpuwatch.model import Problem
 from tpuwatch.terminal.console import print_text
 from tpuwatch.terminal.node import print_brief_node
@@ -62,7 +63,10 @@ def print_chips(console: Console, documents: Mapping[str, Any]) -> None:
     size = max(map(len, sizes), default=0)
     bar = min(max((console.width - _UNBARRED - size) // 2, _BAR[0]), _BAR[1])
     if chips:
-        heads = f"{'Chip':<5}{'HBM':<{bar + 3}}{'':{size}}  {'Duty cycle':<{bar + 7}} {'Idle':>9}"
+        identity = status["identity"]
+        entry = unit(identity["accelerator"]["value"] if identity else "").capitalize()
+        first = max(5, len(entry) + 1)
+        heads = f"{entry:<{first}}{'HBM':<{bar + 8 - first}}{'':{size}}  {'Duty cycle':<{bar + 7}} {'Idle':>9}"
         console.cut(heads, style="bold")
     else:
         console.line(f"Chips: {_without_chips(status)}", style="bold")

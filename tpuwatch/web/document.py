@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from tpuwatch.core import counted, format_age, format_seconds, format_size, format_time, iso, redact
+from tpuwatch.libtpu import counted as counted_chips
+from tpuwatch.libtpu import unit
 from tpuwatch.model import cloud_words, is_bad, queued_words, tone, verdict_words
 from tpuwatch.web.launch_chart import launch_tone, launch_words
 from tpuwatch.web.serializers import describe_buffer
@@ -79,6 +81,8 @@ def _environment() -> Environment:
     )
     environment.tests["bad"] = is_bad
     environment.filters.update(
+        counted_chips=counted_chips,
+        unit=unit,
         age=_age,
         brief=format_age,
         buffer=describe_buffer,

@@ -65,6 +65,44 @@ def test_a_launch_that_does_well_is_recorded_and_nothing_is_printed(place: Place
     assert (place.tune / "plans/good.json").exists()
 
 
+# The kernel counts a kill in the cgroup of a simulated machine, or in another one, and the command ends by SIGKILL.
+KILLED = """
+import os, signal, sys
+with open(sys.argv[1] + "/memory.events", "w") as events:
+    events.write("oom 1\\noom_kill 1\\n")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["its own cgroup", "another one"])
+def test_a_kill_for_the_limit_of_its_cgroup_is_reported(place: Place, own: bool) -> None:
+    machine = place.root / "machine"
+    for name in ("train.service", "cron.service"):
+        group = machine / "sys/fs/cgroup/system.slice" / name
+        group.mkdir(parents=True)
+        (group / "memory.events").write_text("oom 0\noom_kill 0\n")
+        (group / "memory.max").write_text(f"{1 << 30}\n")
+    (machine / "proc/self").mkdir(parents=True)
+    (machine / "proc/self/cgroup").write_text("0::/system.slice/train.service\n")
+    place.config.write_text(f'{place.config.read_text()}\n[host]\nroot = "{machine}"\n')
+    killed = machine / "sys/fs/cgroup/system.slice" / ("train.service" if own else "cron.service")
+    done = place.run(*PYTHON, KILLED, str(killed))
+    assert done.returncode == -signal.SIGKILL
+    (record,), document = place.records(), place.outcome()
+    assert record["causes"] == [one["cause"] for one in document["findings"]] == ["host_oom"] * own
+    assert document["host_oom"] is own
+    for finding in document["findings"]:
+        assert finding["details"] == {
+            "process": Path(sys.executable).name,
+            "killed_pid": finding["details"]["killed_pid"],
+            "unit": "train.service",
+            "cgroup": "/system.slice/train.service",
+            "limit_cgroup": "/system.slice/train.service",
+            "limit_bytes": 1 << 30,
+        }
+        assert finding["summary"] in " ".join(done.stderr.decode().replace("tpuwatch: ", "").split())
+
+
 def test_a_launch_that_fails_is_reported_with_its_cause_and_what_the_next_one_gets(place: Place) -> None:
     first = place.run(*_job(place), "1", PREMAPPED)
     assert first.returncode == 1

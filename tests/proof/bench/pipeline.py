@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.ingest.ingest import Ingest
+from tpuwatch.ingest.job_processes import JobProcesses
 from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.tail.files import Refusal
@@ -61,10 +62,12 @@ class Pipeline:
             first_run=self.store.first_run,
             wake=lambda: None,  # the turns follow each other: there is no one to wake
         )
+        tracker = LaunchTracker()
         self._ingest = Ingest(
+            jobs=JobProcesses(tracker, lambda _name, _limit: b""),
             follower=self.follower,
             store=self.store,
-            tracker=LaunchTracker(),
+            tracker=tracker,
             metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
             clock=clock,
             on_events=lambda _: None,

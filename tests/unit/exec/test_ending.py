@@ -24,9 +24,11 @@ from tpuwatch.exec.ending import (
     needs_decision,
     tuning_lines,
     undecided_message,
+    with_oom_finding,
 )
 from tpuwatch.exec.messages import PREFIX
 from tpuwatch.exec.preparation import PreparedRun
+from tpuwatch.host.oom import OomKill, OomLimit
 from tpuwatch.launches.exec_records import write_record
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import load_catalogue
@@ -37,6 +39,8 @@ from tpuwatch.terminal.findings import print_finding
 from tpuwatch.tune.environment import LaunchEnvironment
 from tpuwatch.tune.plan import read_plan, write_plan
 from tpuwatch.web import log_documents
+
+KILL = OomKill(OomLimit.CGROUP, "/sys/fs/cgroup/train/memory.events", 1, "/train", "/train", 1 << 30)
 
 
 def test_the_generation_that_the_plan_knew_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +110,8 @@ def _begun(plan: TunePlan, environ: dict[str, str], given: dict[str, str]) -> Pr
     return PreparedRun("id", "job", environ, LaunchEnvironment(given), plan, None, True, ())
 
 
-def _end(status: int, *causes: str, oom: bool = False) -> RunResult:
-    return RunResult(1, 0.0, 1.0, status, oom, {"findings": [{"cause": cause} for cause in causes]})
+def _end(status: int, *causes: str) -> RunResult:
+    return RunResult(1, 0.0, 1.0, status, None, {"findings": [{"cause": cause} for cause in causes]})
 
 
 def test_nothing_is_printed_where_the_next_launch_gets_the_same() -> None:
@@ -149,7 +153,7 @@ def test_what_the_daemon_is_to_decide_is_shown_by_a_command() -> None:
         pytest.param(_end(0, "slow_init"), [], id="done"),
         pytest.param(_end(1, "slow_init"), ["slow_init"], id="failed"),
         pytest.param(_end(143, "interrupted", "hang"), ["hang"], id="ended by a user"),
-        pytest.param(RunResult(1, 0.0, 1.0, 1, False, None), [], id="not read"),
+        pytest.param(RunResult(1, 0.0, 1.0, 1, None, None), [], id="not read"),
     ],
 )
 def test_findings_are_for_those_whose_command_failed(end: RunResult, causes: list[str]) -> None:
@@ -158,10 +162,28 @@ def test_findings_are_for_those_whose_command_failed(end: RunResult, causes: lis
 
 def test_a_kill_for_want_of_memory_is_a_fault_of_the_launch() -> None:
     launch = {"pid": 1, "started": 0.25, "outcome": "ok", "cause": None}
-    end = RunResult(1, 0.0, 1.0, 137, True, {"records": [launch]})
+    end = RunResult(1, 0.0, 1.0, 137, KILL, {"records": [launch]})
     (known,) = launches_of(_begun(_plan(), {"TPU_X": "1", "HOME": "/"}, {}), end)
     assert known.faults == {"host_oom": 0.75}
     assert (known.exit_status, known.ended, known.environment, known.workload) == (137, 1.0, {"TPU_X": "1"}, "job")
+
+
+@pytest.mark.parametrize("limit", OomLimit)
+@pytest.mark.parametrize("found", [None, {"findings": []}], ids=["not read", "read"])
+def test_a_kill_that_the_kernel_counted_is_a_finding(limit: OomLimit, found: dict[str, Any] | None) -> None:
+    prepared = _begun(_plan(), {}, {})._replace(command=("/usr/bin/python3", "train.py"))
+    end = with_oom_finding(prepared, RunResult(7, 0.0, 1.0, 137, replace(KILL, limit=limit), found, by_signal=True))
+    (finding,) = findings_to_report(end)
+    assert finding["cause"] == "host_oom"
+    assert {"killed_pid": 7, "process": "python3"}.items() <= finding["details"].items()
+    assert finding["first"]["rule"] == f"host-oom-{limit.value}".replace("unknown", "kernel")
+
+
+def test_of_a_kill_whose_report_was_in_the_output_that_is_the_finding() -> None:
+    told = {"cause": "host_oom", "details": {"killed_pid": 7}}
+    others = [{"cause": "host_oom", "details": {}}, {"cause": "hang", "details": {}}]
+    end = with_oom_finding(_begun(_plan(), {}, {}), RunResult(7, 0.0, 1.0, 137, KILL, {"findings": [*others, told]}))
+    assert findings_to_report(end) == [told, others[1]]
 
 
 @pytest.mark.slow
@@ -206,7 +228,7 @@ def test_a_buffer_without_room_is_answered_with_the_number_that_is_decided(
 
     monkeypatch.setattr(ending.time, "sleep", sleep)
     monkeypatch.setattr(ending, "decide", lambda *_: after)
-    end = RunResult(failed.pid, NOW - 60, NOW - 10, 1, False, found)
+    end = RunResult(failed.pid, NOW - 60, NOW - 10, 1, None, found)
     conclude(prepared, end, tmp_path / "c.toml", None)
     printed = " ".join(capsys.readouterr().err.replace(PREFIX, "").split())
     assert f"1. Raise TPU_PREMAPPED_BUFFER_SIZE to {11 << 29} (5.5 GiB), as a need of 4.25 GiB was seen" in printed

@@ -511,7 +511,7 @@ SITUATIONS = (
         ),
         "runtime_stuck manual medium runtime",
         contradictions=(f"{API_WELL}, the runtime has not answered for 31 min",),
-        words=("killed for lack of memory",),
+        words=("killed a process for lack of memory",),
         remedy=(f"kill -9 {PID}", "Hold less in the host's memory"),
     ),
     against_the_api(

@@ -82,10 +82,23 @@ SITUATIONS = (
         "a fault of the device in the logs alone", own(logs=logs(event(Cause.DRIVER_ERROR))), "idle manual medium"
     ),
     Situation(
-        "killed by the kernel, and nothing has come up since",
-        own(host=host(oom_kills=1, last_oom_kill=NOW - 5 * MINUTE)),
+        "a launch that the kernel killed, and nothing has come up since",
+        own(
+            host=host(oom_kills=1, last_oom_kill=NOW - 5 * MINUTE),
+            logs=logs(replace(launch(age=HOUR), faults={"host_oom": 3300.0})),
+        ),
         "idle fix_program host",
         remedy=("Hold less in the host's memory",),
+    ),
+    Situation(
+        "a process that the kernel killed, of which no launch is known",
+        own(host=host(oom_kills=1, last_oom_kill=NOW - 5 * MINUTE)),
+        "idle none host",
+    ),
+    Situation(
+        "a process of no job that the kernel killed, by its log",
+        own(logs=logs(event(Cause.PROCESS_KILLED, 5 * MINUTE))),
+        "idle none high",
     ),
     against_the_api(
         "a worker that reports the fault of another, and waits",

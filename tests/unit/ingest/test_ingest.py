@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.standins.fake_processes import FakeProcesses
 from tests.unit.logs.sites import DEAD_PID, HEADER, line, name, scanner
 from tests.unit.store.make import event
 from tests.unit.tune.recorded import launch, record
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.ingest.ingest import RETRY_SECONDS, Ingest
+from tpuwatch.ingest.job_processes import JobProcesses
 from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import Catalogue, for_programs, load_catalogue
@@ -49,10 +51,12 @@ class Machine:
         self.scanner = Scanner(Catalogue(tuple(rules)))
         self.store = EventStore.open(self.root / "state", self.clock)
         self.metrics = Metrics(loops=[], refusals=[reason.value for reason in Refusal])
+        tracker = LaunchTracker(self.store.launches())
         self.ingest = Ingest(
+            jobs=JobProcesses(tracker, FakeProcesses().read),
             follower=self.follower(),
             store=self.store,
-            tracker=LaunchTracker(self.store.launches()),
+            tracker=tracker,
             metrics=self.metrics,
             clock=self.clock,
             on_events=self.new_events.extend,

@@ -87,7 +87,11 @@ def test_what_is_no_type_has_no_chips(name: str) -> None:
         (3, "tpu7x-8", "3 devices"),
         (8, "v6e-8", "8 chips"),
         (1, "v6e-1", "1 chip"),
-        (4, "", "4 chips"),
+        (4, "", "4 devices"),
+        (8, "v5litepod-8", "8 chips"),
+        (4, "v4-8", "4 chips"),
+        (4, "v5p-8", "4 chips"),
+        (8, "v3-8", "8 devices of 4 chips"),
     ],
 )
 def test_entries_of_the_runtime_metrics_are_counted_in_words(devices: int, name: str, text: str) -> None:

@@ -136,7 +136,7 @@ def test_an_example_gives_its_details_and_the_summary_says_them(
         ),
         ("mark-progress", "completed step: 12, seconds: 1.5, loss: 9.9", {"step_count": 12, "loss": "9.9"}),
         (
-            "host-oom-kernel",
+            "host-oom-machine",
             "Out of memory: Killed process 4711 (python3) total-vm:1kB, anon-rss:2048kB",
             {"killed_pid": 4711, "process": "python3", "resident_bytes": 2**21},
         ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from dataclasses import replace
 
@@ -9,13 +11,17 @@ import pytest
 
 from tests.unit.web import samples
 from tests.unit.web.test_page import ATTACK, Reader
+from tpuwatch.core import dumps
+from tpuwatch.libtpu import counted, unit
 from tpuwatch.model.events import Cause, Remedy
 from tpuwatch.model.launches import Outcome
 from tpuwatch.model.signals import Chip, Holder, Host, Identity, Known, Problem, Runtime, RuntimePort, Signal, Symptom
 from tpuwatch.model.status import DaemonStatus, FileProblem, FileStatus, ScrapeTarget, SignalStatus, StoreStatus
 from tpuwatch.model.verdict import Action, JudgedNode, Reason, Verdict
 from tpuwatch.model.workload import WorkloadKind
-from tpuwatch.web import page
+from tpuwatch.terminal.console import Console
+from tpuwatch.terminal.node import print_machine
+from tpuwatch.web import page, serializers
 
 
 def part(html: str, title: str) -> str:
@@ -231,3 +237,19 @@ def test_whatever_others_wrote_stays_text() -> None:
     )
     assert not any(name.startswith("on") or name == "style" for _, attrs in read.tags for name in attrs)
     assert read.text.count("<script>alert(1)</script>") >= 37
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "entries"),
+    [("tpu7x-8", 8), ("v3-8", 8), ("v4-8", 4), ("v5p-8", 4), ("v6e-8", 8), ("", 8)],
+)
+def test_chips_are_counted_alike_in_status_page_and_reasons(accelerator: str, entries: int) -> None:
+    runtime = Runtime((RuntimePort(8431, tuple(Chip(str(number)) for number in range(entries))),))
+    status = samples.status(identity=Identity(accelerator=Known(accelerator, "config")), runtime=runtime)
+    stream = io.StringIO()
+    print_machine(Console(stream, width=80), json.loads(dumps(serializers.status(status))))
+    words = counted(entries, accelerator)
+    assert words in text(machine(status))
+    assert f" {words}." in stream.getvalue()
+    column = unit(accelerator).capitalize()
+    assert f'data-name="{column}"' in machine(status)

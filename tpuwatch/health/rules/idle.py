@@ -83,8 +83,9 @@ def free(facts: Facts) -> Proposal | None:
         summary = template.format(cause=event.cause.value) + seen
         return Proposal(Verdict.IDLE, Confidence.MEDIUM, action, summary, reasons, _steps(facts, ended))
     if facts.oom_killed:
-        summary = "The kernel killed for lack of memory, and no program has come up since. The node is free."
-        reasons = reason.present(reason.memory(facts), *reasons)
+        reasons = (*reasons, *reason.present(reason.memory(facts)))
+    if facts.launch_oom_killed:
+        summary = "The kernel killed the last program for lack of memory. The node is free."
         return Proposal(
             Verdict.IDLE, Confidence.MEDIUM, Action.FIX_PROGRAM, summary, reasons, (RemedyStep.HOST_MEMORY,)
         )

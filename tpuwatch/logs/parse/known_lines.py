@@ -234,7 +234,7 @@ class KnownLines:
 
     def _looks_around(self, literals: Iterable[int]) -> bool:
         """Whether more than the text matters for a rule."""
-        return any(rule.continues or rule.tentative for rule in self._called(literals))
+        return any(rule.continues or rule.tentative or rule.kill for rule in self._called(literals))
 
     def _called(self, literals: Iterable[int]) -> set[Rule]:
         return {rule for number in literals for rule in self._scanner.literals.rules[number]}

@@ -20,6 +20,7 @@ TEXT_KEPT: Final = 2000  # bytes of the matched lines that a match holds
 _DIGEST_BYTES: Final = 12  # of the key of a record, after its time
 _UNFRAMED_DIGEST_BYTES: Final = 6  # of the key of a line without a header, after its place: salt and
 _OFFSET_BYTES: Final = 6
+_TEXT_SAVED: Final = 500  # bytes of the matched lines that are saved with the parser's state
 KEYED_TEXT: Final = 256  # bytes of a record's message that its key is made from
 
 
@@ -59,6 +60,27 @@ class Match:
             details=self.details,
             history=history,
         )
+
+
+def match_to_state(match: Match) -> dict[str, Any]:
+    """A match that the parser holds back, in JSON types."""
+    return {
+        "rule": match.rule.id,
+        "offset": match.offset,
+        "line": match.line,
+        "time": match.time,
+        "severity": match.severity,
+        "thread": match.thread,
+        "text": match.text[:_TEXT_SAVED],
+        "details": match.details,
+        "key": match.key.hex(),
+    }
+
+
+def match_from_state(saved: Mapping[str, Any], rule: Rule) -> Match:
+    """The match that `match_to_state` saved."""
+    facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
+    return Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts)
 
 
 def matched_lines(text: bytes, begin: int, end: int) -> str:

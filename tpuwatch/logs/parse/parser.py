@@ -21,6 +21,7 @@ from tpuwatch.logs.parse.frame import Times, author_of
 from tpuwatch.logs.parse.known_lines import KnownLines
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
 from tpuwatch.logs.parse.match import TEXT_KEPT, Match, framed_key, matched_lines, unframed_key
+from tpuwatch.logs.parse.oom_kills import OomKills
 from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
 from tpuwatch.logs.parse.scan import StreamScan
 from tpuwatch.logs.parse.storm import Storm
@@ -110,6 +111,7 @@ class LogParser:
         self._under: dict[str, int] = dict(state.get("under", {}))  # by cause: the header that it was last found under
         self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
         self._chains = ExceptionChains(state.get("chains", {}))
+        self._oom_kills = OomKills(state.get("oom_kills", {}), scanner.catalogue.rules)
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
         self._storm = Storm(self._known, self._buffer, self._times, self._lines, self._chains, self._salt)
@@ -130,14 +132,16 @@ class LogParser:
 
     def settle(self) -> list[Match]:
         """The stream is quiet: return the matches of the last record too, as far as its lines are complete."""
-        return self._advance(self._buffer.complete(), quiet=True)
+        matches = self._advance(self._buffer.complete(), quiet=True)
+        self.open = False
+        return matches + self._oom_kills.settle(ended=False)
 
     def finish(self) -> list[Match]:
         """The stream has ended: return all matches, including those of a last line without a newline."""
         end = len(self._buffer.data)
         matches = self._advance(end, quiet=True)
         self._buffer.drop(len(self._buffer.data))
-        return matches
+        return matches + self._oom_kills.settle(ended=True)
 
     def state(self) -> dict[str, Any]:
         """What a parser started at `offset` must know; small, in JSON types."""
@@ -150,6 +154,8 @@ class LogParser:
             state["under"] = under
         if chains := self._chains.state(self.offset):
             state["chains"] = chains
+        if oom_kills := self._oom_kills.state():
+            state["oom_kills"] = oom_kills
         if self._tentative:
             state["pending"] = self._tentative.state()
         return state
@@ -193,6 +199,7 @@ class LogParser:
                 self._scanner.note_fruitless()
             self._go_on(walk)
         matches += self._tentative.resolve(buffer.data, buffer.offset, done)
+        self.open |= self._oom_kills.open
         if self._records is not None:
             self._records.count(buffer.data, buffer.offset, end)
         self._done = max(self._done, buffer.offset + done)
@@ -445,11 +452,20 @@ class LogParser:
         self._count(matches.values(), self._buffer.offset + record.stop)
         if self._kind is StreamKind.LIBTPU:
             return list(matches.values())
-        return [self._in_chain(match) for match in matches.values()]
+        return [one for match in matches.values() for one in self._told(match)]
+
+    def _told(self, match: Match) -> list[Match]:
+        """What is certain with a match in a job's output, or in the kernel's log."""
+        if match.rule.kill:
+            return self._oom_kills.take(replace(match, author=self._author(match)))
+        return [self._in_chain(match)]
+
+    def _author(self, match: Match) -> str:
+        return author_of(self._buffer.data, match.offset - self._buffer.offset)
 
     def _in_chain(self, match: Match) -> Match:
         """The match with its author, and the key of the first one if it is of an exception that was printed before."""
-        author = author_of(self._buffer.data, match.offset - self._buffer.offset)
+        author = self._author(match)
         first = None
         if match.rule.mark in exception_chains.MARKS:
             self._chains.mark(match.rule.mark, author, match.offset, str(match.details.get("frame", "")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.logs.parse.match import Match
+from tpuwatch.logs.parse.match import Match, match_from_state, match_to_state
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tpuwatch.logs.rules.catalogue import Rule
 
 _MOST: Final = 8  # matches of a stream that may wait at the same time
-_TEXT_SAVED: Final = 500
 
 
 @dataclass(slots=True)
@@ -68,21 +67,8 @@ class TentativeMatches:
 
 
 def _to_state(one: _Tentative) -> dict[str, Any]:
-    match = one.match
-    return {
-        "rule": match.rule.id,
-        "offset": match.offset,
-        "line": match.line,
-        "time": match.time,
-        "severity": match.severity,
-        "thread": match.thread,
-        "text": match.text[:_TEXT_SAVED],
-        "details": match.details,
-        "key": match.key.hex(),
-        "scanned": one.scanned,
-    }
+    return {**match_to_state(one.match), "scanned": one.scanned}
 
 
 def _from_state(saved: Mapping[str, Any], rule: Rule) -> _Tentative:
-    facts = {name: saved[name] for name in ("offset", "line", "time", "severity", "thread", "text", "details")}
-    return _Tentative(Match(rule=rule, key=bytes.fromhex(saved["key"]), **facts), saved["scanned"])
+    return _Tentative(match_from_state(saved, rule), saved["scanned"])

@@ -42,6 +42,7 @@ _TYPES: dict[str, type] = {
     "above": dict,
     "recovers": bool,
     "continues": bool,
+    "kill": bool,
     "enough": int,
     "cleared_by": str,
     "rank": int,
@@ -96,7 +97,7 @@ def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
     """
     cleared_by = {rule.cleared_by for rule in catalogue.rules if not rule.general}
     clear = (rule.mark for rule in catalogue.rules if rule.enough == 1 and rule.mark in cleared_by)
-    kept = {None, *marks, *exception_chains.MARKS, *clear}
+    kept = {None, *marks, *exception_chains.MARKS, *clear, *(rule.mark for rule in catalogue.rules if rule.kill)}
     rules = (rule for rule in catalogue.rules if not rule.general and rule.mark in kept)
     return Catalogue(tuple(rules), catalogue.refused, catalogue.slow)
 
@@ -216,6 +217,7 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         above=_thresholds(table.get("above")),
         recovers=table.get("recovers", cause in RECOVERING),
         continues=table.get("continues", False),
+        kill=table.get("kill", False),
         enough=table.get("enough", 0),
         cleared_by=table.get("cleared_by"),
         rank=table.get("rank", 0),

@@ -132,6 +132,7 @@ class Rule:
     above: Mapping[str, float] | None = None
     recovers: bool = False
     continues: bool = False  # a match that soon follows one of the same cause is part of that one's report
+    kill: bool = False  # a line of the kernel's or systemd's on an out-of-memory kill: those of one kill are one match
     enough: int = 0  # so many matches of a stream, if not 1 after a fault as many again, are looked for; 0: all
     cleared_by: str | None = None
     rank: int = 0

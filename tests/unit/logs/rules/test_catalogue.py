@@ -73,6 +73,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "change",
         "explained",
         "guide",
+        "oom_limit",
     }
 
 
@@ -200,7 +201,7 @@ def test_a_threshold_can_be_set() -> None:
 def test_files_that_grow_are_read_without_general_rules_and_with_the_marks_that_are_wanted() -> None:
     catalogue = load_catalogue()
     kept = for_streams(catalogue, {"banner"}).rules
-    assert {rule.mark for rule in kept} == {None, "banner", "compiled", *exception_chains.MARKS}
+    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *exception_chains.MARKS}
     assert not any(rule.general for rule in kept)
     assert any(rule.general for rule in catalogue.rules)
 
