@@ -14,10 +14,10 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.config import usable_config
-from tpuwatch.core import SystemClock
+from tpuwatch.core import SystemClock, redact
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.ingest import DoubleReports
-from tpuwatch.launches import LaunchTracker, Origin, shows_launch
+from tpuwatch.launches import LaunchTracker, Origin, RecordedFinding, shows_launch
 from tpuwatch.libtpu import LOG_DIR
 from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
 from tpuwatch.model import LAUNCH_VARIABLE, Outcome
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.exec.watcher import WatcherCounters, WatcherJob
     from tpuwatch.logs import LogFile, Match, Scanner
-    from tpuwatch.model import Launch
+    from tpuwatch.model import Finding, Launch
 
 
 POLL_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16)  # between looks at what is quiet, for ever longer
@@ -58,7 +58,25 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
     findings = fold(reader.seen())
     launches = reader.launches()
     document = diagnosis(findings, launches)
-    return {**document, "records": [asdict(launch) for launch in launches], "unread_bytes": reader.unread}
+    return {
+        **document,
+        "records": [asdict(launch) for launch in launches],
+        "recorded": [asdict(_recorded(finding)) for finding in findings],
+        "unread_bytes": reader.unread,
+    }
+
+
+def _recorded(finding: Finding) -> RecordedFinding:
+    """The finding for the record: what the daemon needs to make an event of it."""
+    return RecordedFinding(
+        cause=finding.cause.value,
+        rule=finding.rule,
+        text=redact(finding.first.text),
+        count=finding.count,
+        first=finding.first.when,
+        last=max(finding.first.when, finding.last.when),
+        details=finding.details,
+    )
 
 
 class Reader:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
 _NAMES: Final = 100
+_FINDINGS: Final = 16  # that a record holds
 _CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
 _SHOWN = 3  # findings
@@ -134,11 +135,13 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
     """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
     if prepared.directory is None:
         return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
-    from tpuwatch.launches import ExecRecord, trim_records, write_record
+    from tpuwatch.launches import ExecRecord, RecordedFinding, trim_records, write_record
 
     causes = [finding["cause"] for finding in end.found.get("findings", ())] if end.found is not None else []
     if end.oom and Cause.HOST_OOM.value not in causes:
         causes.insert(0, Cause.HOST_OOM.value)
+    reported = {finding["cause"] for finding in findings_to_report(end)}
+    recorded = end.found.get("recorded", ()) if end.found is not None else ()
     record = ExecRecord(
         id=prepared.launch,
         workload=prepared.workload,
@@ -149,6 +152,7 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
         given=names(prepared.given)[:_NAMES],
         kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
         causes=tuple(causes)[:_NAMES],
+        findings=tuple(RecordedFinding(**one) for one in recorded if one["cause"] in reported)[:_FINDINGS],
     )
     try:
         write_record(prepared.directory, record)

@@ -56,6 +56,7 @@ class Machine:
             metrics=self.metrics,
             clock=self.clock,
             on_events=self.new_events.extend,
+            rules={rule.id: rule for rule in load_catalogue().rules},
         )
         self.ingest.on_launches = lambda launches, records: self.stored.append(
             ([one.started for one in launches], [one.id for one in records])
