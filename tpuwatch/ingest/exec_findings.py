@@ -78,7 +78,7 @@ def reported_failures(
             time=when,
             severity="",
             pid=None,
-            file=f"{EXEC} ({', '.join(filter(None, (record.workload, record.owner)))})",
+            file=f"{EXEC}{record.workload}" + (f" ({record.owner})" if record.owner else ""),
             offset=0,
             text=finding.text,
             details=_details(finding, rules.get(finding.rule)),

@@ -70,7 +70,9 @@ class Cause(str, Enum):
         return self not in (Cause.TUNE_CHANGE, Cause.PROBE)
 
 
-EXEC: Final = "tpuwatch exec"  # with the run in parentheses, in place of the file that a log's event has
+EXEC: Final = (
+    "exec of "  # and the workload, in place of the file that a log's event has, where `tpuwatch exec` found it
+)
 MAX_PLACES = 8
 MAX_VALUES = 8  # that are shown of a detail
 

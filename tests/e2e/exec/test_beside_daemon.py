@@ -101,7 +101,7 @@ def test_each_view_of_the_daemon_shows_what_exec_reported(daemon: DaemonProcess)
         assert shown[name] == reported[name], name
     assert shown["first"]["text"] == reported["first"]["text"]
     (event,) = events(daemon)
-    assert event["file"].startswith("tpuwatch exec (train, ")
+    assert event["file"].startswith("exec of train (")
     assert began <= event["time_epoch"] <= event["observed_epoch"]
     daemon.counts(EVENTS, 1)
     are_taken(daemon)
@@ -132,7 +132,7 @@ def test_a_failure_that_the_daemon_reads_itself_is_one_event(
         are_taken(daemon)
         assert len(events(daemon)) == number
         daemon.counts(EVENTS, number)
-    assert all(not one["file"].startswith("tpuwatch exec") for one in events(daemon))
+    assert all(not one["file"].startswith("exec of ") for one in events(daemon))
 
 
 def test_a_record_that_waits_is_taken_once_however_often_the_daemon_dies(daemon: DaemonProcess) -> None:

@@ -59,7 +59,7 @@ ROWS: Final = (
     Row(EVALUATING, "an alert", "alertname", silent="alerts"),
     Row(OUT_OF_HBM, "the cause", "hbm_oom_compile", f"{DAEMON} {FINDING}"),
     Row(OUT_OF_HBM, "how much is needed", "20.0G|20 GiB|21474836480", f"{STATUS} page api.findings diagnose exec"),
-    Row(UNLOGGED, "the cause", "vmem_oom", f"{STATUS} page api.status events api.findings api.events exec"),
+    Row(UNLOGGED, "the cause", "vmem_oom", f"{STATUS} top page events api.findings api.events exec"),
     Row(UNLOGGED, "how much is needed", "20.00M|20 MiB|20971520", f"{STATUS} page api.findings exec"),
     Row(UNLOGGED, "that it is one", 'events_total{{cause="vmem_oom"}} 1.0', "metrics"),
     Row(UNLOGGED, "that what libtpu logs is one", 'events_total{{cause="hbm_oom_compile"}} 1.0', "metrics"),

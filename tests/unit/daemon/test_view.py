@@ -34,7 +34,7 @@ def test_of_a_finding_of_exec_the_cause_holds_whatever_the_daemons_rules_are() -
     catalogue = load_catalogue()
     general = next(rule for rule in catalogue.rules if rule.general and rule.cause is Cause.HOST_OOM)
 
-    def shown(rule: str, file: str = f"{EXEC} (train)") -> list[tuple[Cause, bool]]:
+    def shown(rule: str, file: str = f"{EXEC}train") -> list[tuple[Cause, bool]]:
         one = event("a", rule=rule, cause=Cause.HOST_OOM, file=file, text="It ended.", details={})
         return [(found.cause, found.summary == general.summary) for found in findings_of([one], catalogue)]
 

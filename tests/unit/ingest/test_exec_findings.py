@@ -33,7 +33,7 @@ def test_it_has_the_records_facts_and_says_whose_it_is() -> None:
     assert (made.cause, made.rule, made.details) == (Cause.HBM_OOM_RUNTIME, "hbm-oom-runtime", DETAILS)
     assert (made.when, made.observed, made.history) == (NOW - 12, NOW, False)
     assert (made.pid, made.severity) == (None, "")  # as a line of a job's output
-    assert (made.file, made.is_from_exec) == (f"{EXEC} (train, alice)", True)
+    assert (made.file, made.is_from_exec) == ("exec of train (alice)", True)
     assert reported(begun=NOW - 5).event.history
 
 
@@ -76,9 +76,9 @@ def test_a_text_is_what_the_rule_captures_or_is_harmless() -> None:
         pytest.param({"details": {}}, True, id="that states less"),
         pytest.param({"details": {**DETAILS, "free_bytes": 1}}, False, id="with another number"),
         pytest.param({"cause": Cause.HANG}, False, id="of another cause"),
-        pytest.param({"file": f"{EXEC} (train, bob)"}, False, id="another run's"),
+        pytest.param({"file": f"{EXEC}train (bob)"}, False, id="another run's"),
         pytest.param({"history": True}, False, id="history"),
-        pytest.param({"places": (Place(b"x", f"{EXEC} (b)", 0, NOW, "E"),)}, False, id="reported by another run"),
+        pytest.param({"places": (Place(b"x", f"{EXEC}b", 0, NOW, "E"),)}, False, id="reported by another run"),
     ],
 )
 def test_an_event_of_the_daemons_own_is_of_the_same_failure(changes: dict[str, Any], *, same: bool) -> None:

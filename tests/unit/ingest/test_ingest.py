@@ -557,7 +557,7 @@ def test_what_exec_found_is_no_event_where_the_daemon_reads_the_same(machine: Ma
         (machine.jobs / "train.log").write_text(f"XlaRuntimeError: {NO_ROOM}\n")
     machine.turns(10)
     (stored,) = machine.store.events()
-    assert (stored.is_from_exec, [place.file for place in stored.places]) == (False, ["tpuwatch exec (train, alice)"])
+    assert (stored.is_from_exec, [place.file for place in stored.places]) == (False, ["exec of train (alice)"])
     assert machine.metric(FOUND) == 1
     assert machine.stored[-1][1] == ["a1b2c3"]
 
