@@ -378,6 +378,7 @@ class _Group:
             summary=record.rule.describe({**details, **spread}),
             remedy=record.rule.remedy_for(details),
             latest=tuple(self.latest.values()),
+            rule=record.rule.id,
         )
         return (record.rule.rank, _ORDER[event.cause], finding.first.offset), finding
 

@@ -117,11 +117,12 @@ class _Printer:
         from tpuwatch.core import format_time, printable
 
         rule = self._rules.get(event.rule)
-        summary = printable(rule.describe({**event.details, **event.spread}) if rule else event.text.partition("\n")[0])
+        known = rule is not None and rule.cause is event.cause
+        summary = rule.describe({**event.details, **event.spread}) if rule and known else event.text.partition("\n")[0]
         process = f"pid {event.pid}" if event.pid else ""
         place = ", ".join(filter(None, ["history" if event.history else "", process, printable(event.file)]))
         self._console.line(f"{format_time(event.when)}  {event.cause.value}", style="bold")
-        self._console.line(summary, indent=4)
+        self._console.line(printable(summary), indent=4)
         if event.repeats and event.since is not None:
             times = f"{event.repeats + 1:,} times, since {format_time(event.since)}; this is the last"
             self._console.line(times, indent=4)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tpuwatch.core import printable
 from tpuwatch.daemon.targets import scrape_targets
 from tpuwatch.diagnose import RecognisedRecord, fold
+from tpuwatch.logs import Rule
 from tpuwatch.model import FINDING_SECONDS, Cause
 from tpuwatch.tune import with_plans
 
@@ -120,6 +122,36 @@ def findings_of(
     `known_words` and `pids` as for `fold`.
     """
     known = {rule.id: rule for rule in catalogue.rules}
-    faults = (event for event in events if event.cause.is_fault and event.rule in known)
-    records = (RecognisedRecord(known[event.rule], event, event.details) for event in faults)
+    of_exec: dict[tuple[str, Cause], Rule] = {}
+
+    def rule_of(event: Event) -> Rule | None:
+        if not event.is_from_exec:
+            return known.get(event.rule)
+        key = (event.rule, event.cause)
+        if key not in of_exec:
+            of_exec[key] = _rule_of_exec(known.get(event.rule), event)
+        return of_exec[key]
+
+    faults = ((rule_of(event), event) for event in events if event.cause.is_fault)
+    records = (RecognisedRecord(rule, event, event.details) for rule, event in faults if rule is not None)
     return fold(records, known_words, pids)
+
+
+def _rule_of_exec(known: Rule | None, event: Event) -> Rule:
+    """The rule of a finding of `tpuwatch exec`, which has seen the whole text: there a general rule counted.
+
+    Where the daemon has no such rule of that cause, as `exec` had others, the cause is all that is known.
+    """
+    if known is not None and known.cause is event.cause:
+        return replace(known, general=False) if known.general else known
+    return Rule(
+        id=event.rule,
+        cause=event.cause,
+        mark=None,
+        summary=f"`tpuwatch exec` found {event.cause.value} by a rule that the daemon does not have ({event.rule}). "
+        "Give both the same version and the same [logs] rules to see its summary and remedy.",
+        match=(),
+        unless=(),
+        capture=(),
+        anchors=(),
+    )

@@ -17,7 +17,7 @@ from tpuwatch.config import usable_config
 from tpuwatch.core import SystemClock
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.ingest import DoubleReports
-from tpuwatch.launches import LaunchTracker, Origin, shows_launch
+from tpuwatch.launches import LaunchTracker, Origin, RecordedFinding, shows_launch
 from tpuwatch.libtpu import LOG_DIR
 from tpuwatch.logs import Discovery, LogParser, RefusedError, StreamKind
 from tpuwatch.model import LAUNCH_VARIABLE, Outcome
@@ -58,7 +58,12 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
     findings = fold(reader.seen())
     launches = reader.launches()
     document = diagnosis(findings, launches)
-    return {**document, "records": [asdict(launch) for launch in launches], "unread_bytes": reader.unread}
+    return {
+        **document,
+        "records": [asdict(launch) for launch in launches],
+        "recorded": [asdict(RecordedFinding.of(finding)) for finding in findings],
+        "unread_bytes": reader.unread,
+    }
 
 
 class Reader:

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
     from tpuwatch.exec.preparation import PreparedRun
     from tpuwatch.host.oom import OomKill
-    from tpuwatch.model import TunePlan
+    from tpuwatch.model import Finding, TunePlan
 
 
 _PREFIXES: Final = ("TPU_", "LIBTPU_", "TPUWATCH_")
 _LAUNCHES: Final = 16  # that a record holds
 _NAMES: Final = 100
 _OOM_RULES: Final = {"cgroup": "host-oom-cgroup", "machine": "host-oom-machine", "unknown": "host-oom-kernel"}
+_FINDINGS: Final = 16  # that a record holds
 _CALL_FOR_CHANGE: Final = frozenset({Cause.PREMAPPED_EXHAUSTED.value, Cause.HOST_OOM.value, Cause.SLOW_INIT.value})
 _ASKED = {128 + number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # a user ended it
 _SHOWN = 3  # findings
@@ -92,18 +93,24 @@ def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
     """The result with a kill that the kernel counted as its first finding, unless its log was in the output."""
     if end.oom is None:
         return end
+    from tpuwatch.launches import RecordedFinding
+    from tpuwatch.web import log_documents
+
     found = end.found or {}
-    others = [one for one in found.get("findings", ()) if one["cause"] != Cause.HOST_OOM.value]
-    told = [one for one in found.get("findings", ()) if "killed_pid" in one["details"]]
-    findings = [*(told or [_oom_finding(prepared, end, end.oom)]), *others]
-    return replace(end, found={**found, "findings": findings})
+    findings, recorded = found.get("findings", ()), found.get("recorded", ())
+    told = [one for one in findings if "killed_pid" in one["details"]]
+    if not told:
+        finding = _oom_finding(prepared, end, end.oom)
+        told = [log_documents.finding(finding)]
+        recorded = [asdict(RecordedFinding.of(finding)), *(one for one in recorded if one["cause"] != finding.cause)]
+    others = [one for one in findings if one["cause"] != Cause.HOST_OOM.value]
+    return replace(end, found={**found, "findings": [*told, *others], "recorded": recorded})
 
 
-def _oom_finding(prepared: PreparedRun, end: RunResult, kill: OomKill) -> Mapping[str, Any]:
+def _oom_finding(prepared: PreparedRun, end: RunResult, kill: OomKill) -> Finding:
     """The finding of such a kill, with the rule by which the kernel's log would show it."""
     from tpuwatch.logs import load_catalogue
     from tpuwatch.model import Event, Finding
-    from tpuwatch.web import log_documents
 
     rule = load_catalogue().rule(_OOM_RULES[kill.limit.value])
     seen = f"task_memcg={kill.own}" if kill.own else ""
@@ -115,8 +122,7 @@ def _oom_finding(prepared: PreparedRun, end: RunResult, kill: OomKill) -> Mappin
     text = f"oom_kill {kill.kills}"
     event = Event(b"", rule.id, Cause.HOST_OOM, end.ended, end.ended, "", end.pid, kill.file, 0, text, details)
     remedy = rule.remedy_for(details)
-    finding = Finding(Cause.HOST_OOM, 1, event, event, None, details, rule.describe(details), remedy)
-    return log_documents.finding(finding)
+    return Finding(Cause.HOST_OOM, 1, event, event, None, details, rule.describe(details), remedy)
 
 
 def _document(prepared: PreparedRun, end: RunResult, plan: TunePlan | None) -> Mapping[str, Any]:
@@ -169,10 +175,11 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
     """Leave the record of the run. A sentence on what went wrong, empty if nothing did."""
     if prepared.directory is None:
         return "this run is not recorded: there is no directory to keep it in; set HOME or XDG_STATE_HOME."
-    from tpuwatch.launches import ExecRecord, trim_records, write_record
+    from tpuwatch.launches import ExecRecord, RecordedFinding, trim_records, write_record
 
-    found = end.found.get("findings", ()) if end.found is not None else ()
-    causes = dict.fromkeys(finding["cause"] for finding in found)
+    found = end.found or {}
+    causes = dict.fromkeys(finding["cause"] for finding in found.get("findings", ()))
+    reported = {finding["cause"] for finding in findings_to_report(end)}
     record = ExecRecord(
         id=prepared.launch,
         workload=prepared.workload,
@@ -183,6 +190,9 @@ def write_run(prepared: PreparedRun, end: RunResult, launches: tuple[Launch, ...
         given=names(prepared.given)[:_NAMES],
         kept=tuple(kept.name for kept in prepared.given.kept)[:_NAMES],
         causes=tuple(causes)[:_NAMES],
+        findings=tuple(RecordedFinding(**one) for one in found.get("recorded", ()) if one["cause"] in reported)[
+            :_FINDINGS
+        ],
     )
     try:
         write_record(prepared.directory, record)

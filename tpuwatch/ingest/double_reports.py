@@ -28,19 +28,20 @@ class DoubleReports:
         # By key: when it was read, and the key of the other report if it was the second one.
         self._reports: dict[bytes, tuple[float, bytes | None]] = {}
         # What is not paired yet, by cause and by whether a program printed it: a record has a severity.
-        self._unpaired: dict[tuple[Cause, bool], deque[Event]] = {}
+        self._unpaired: dict[tuple[Cause, bool], deque[tuple[Event, float]]] = {}  # and when each happened
         for event in filter(_may_pair, events):
             self._reports[event.key] = event.observed, None
             self._reports |= {
                 place.key: (event.observed, event.key) for place in event.places if place.key != event.key
             }
             if all(bool(place.severity) == bool(event.severity) for place in event.places):
-                self._add_unpaired(event)
+                self._add_unpaired(event, event.when)
 
-    def first_key(self, event: Event) -> bytes | None:
+    def first_key(self, event: Event, written: float | None = None) -> bytes | None:
         """The key of the failure's first report, in the other way; None if this is the first one.
 
-        A record has one answer in all its files.
+        A record has one answer in all its files. `written`: when its file was last written, before which text without a
+        time was, in seconds since the epoch; it may be read long after.
 
         Old text has no time to go by: its failures are never reported twice. Nor is a record's later line in a job's
         output, which has a severity and no time: it has the record's key.
@@ -49,7 +50,7 @@ class DoubleReports:
             return None
         self._forget(event.observed - 2 * REPORT_SECONDS)
         if event.key not in self._reports:
-            self._reports[event.key] = (event.observed, self._pair(event))
+            self._reports[event.key] = (event.observed, self._pair(event, _moment(event, written)))
         return self._reports[event.key][1]
 
     def may_answer(self, event: Event, keys: Iterable[bytes]) -> bool:
@@ -60,19 +61,19 @@ class DoubleReports:
         paired = {key for key, (_, first) in self._reports.items() if first is not None}
         return bool(self._unpaired.get((event.cause, bool(event.severity)))) or not paired.isdisjoint(keys)
 
-    def _pair(self, event: Event) -> bytes | None:
+    def _pair(self, event: Event, at: float) -> bytes | None:
         """Take the report that it is the second to, if there is one; its key."""
         others = self._unpaired.get((event.cause, bool(event.severity)), deque())
-        same = next((other for other in others if _is_same(other, event)), None)
+        same = next((one for one in others if abs(one[1] - at) <= REPORT_SECONDS and _is_same(one[0], event)), None)
         if same is None:
-            self._add_unpaired(event)
+            self._add_unpaired(event, at)
             return None
         others.remove(same)
-        return same.key
+        return same[0].key
 
-    def _add_unpaired(self, event: Event) -> None:
+    def _add_unpaired(self, event: Event, at: float) -> None:
         printed = not event.severity
-        self._unpaired.setdefault((event.cause, printed), deque(maxlen=MAX_UNPAIRED)).append(event)
+        self._unpaired.setdefault((event.cause, printed), deque(maxlen=MAX_UNPAIRED)).append((event, at))
 
     def _forget(self, before: float) -> None:
         """Forget what was read before that time."""
@@ -82,21 +83,20 @@ class DoubleReports:
                 break
             del self._reports[oldest]
         for events in self._unpaired.values():
-            while events and events[0].observed < before:
+            while events and events[0][0].observed < before:
                 events.popleft()
 
 
 def _may_pair(event: Event) -> bool:
-    return not event.history and event.cause.is_fault and (not event.severity or event.time is not None)
+    """Whether it may be one of a pair. What `tpuwatch exec` found gives way to what is read, and never the reverse."""
+    if event.is_from_exec or event.history or not event.cause.is_fault:
+        return False
+    return not event.severity or event.time is not None
 
 
 def _is_same(one: Event, other: Event) -> bool:
-    return (
-        abs(_moment(one) - _moment(other)) <= REPORT_SECONDS
-        and (one.pid is None or other.pid is None or one.pid == other.pid)
-        and agree(one.details, other.details)
-    )
+    return (one.pid is None or other.pid is None or one.pid == other.pid) and agree(one.details, other.details)
 
 
-def _moment(event: Event) -> float:
-    return event.observed if event.time is None else event.time
+def _moment(event: Event, written: float | None) -> float:
+    return event.when if event.time is not None or written is None else min(event.observed, written)

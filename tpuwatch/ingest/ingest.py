@@ -14,16 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from tpuwatch.core import StoreError
 from tpuwatch.ingest.double_reports import MAX_UNPAIRED, REPORT_SECONDS, DoubleReports
+from tpuwatch.ingest.exec_findings import reported_failures
 from tpuwatch.launches import Origin
-from tpuwatch.model import Cause, Outcome, Place, Repetition
+from tpuwatch.model import EXEC, Cause, Outcome, Place, Repetition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.core import Clock
+    from tpuwatch.ingest.exec_findings import ReportedFailure
     from tpuwatch.ingest.job_processes import JobProcesses
     from tpuwatch.launches import ExecRecord, LaunchTracker
-    from tpuwatch.logs import FileMatch, Follower, Match, Refusal, Repeats
+    from tpuwatch.logs import FileMatch, Follower, Match, Refusal, Repeats, Rule
     from tpuwatch.metrics import Metrics
     from tpuwatch.model import Cursor, Event, Launch, StepReport
     from tpuwatch.store import EventStore
@@ -31,8 +33,14 @@ if TYPE_CHECKING:
 RETRY_SECONDS = 1.0
 # How often offsets are stored while nothing is recognised: after a crash the same bytes are read again.
 SAVE_SECONDS = 1.0
+# What was written before a record was left is read before its findings are taken: so long it may be in a buffer, or on
+# its way to a file that is found by the next scan,
+HOLD_SECONDS = 5.0
+MAX_HOLD_SECONDS = 60.0  # and so long behind much else that is to be read.
 _MAX_PIDS = 4096
 _MAX_QUEUED = 1000
+_MAX_FINDINGS = 50  # records whose findings a turn takes
+_KNOWN_EVENTS = 1000  # of a cause, that may be of the same failure as a finding
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +54,7 @@ class _Batch:
     launches: list[Launch] = field(default_factory=list)
     concluded: list[Launch] = field(default_factory=list)  # those of them whose outcome was decided
     added: list[Event] = field(default_factory=list)  # not from a log, so that they cannot be read again
-    records: list[ExecRecord] = field(default_factory=list)  # merged into the launches
+    records: list[ExecRecord] = field(default_factory=list)  # merged into the launches, and their findings taken
     totals: Mapping[tuple[str, str], int] = field(default_factory=dict)  # what the last attempt to store it counted
 
     def __bool__(self) -> bool:
@@ -85,8 +93,11 @@ class Ingest:
         metrics: Metrics,
         clock: Clock,
         on_events: Callable[[list[Event]], None],
+        rules: Mapping[str, Rule],
     ) -> None:
-        """`on_events` is called with the new events after they were stored. Raises StoreError."""
+        """`on_events` is called with the new events after they were stored. `rules`: all there are, by their ids, which
+        may be replaced. Raises StoreError.
+        """
         self.on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None] = _ignore
         self.on_progress: Callable[[str, StepReport, int | None, float], None] = _ignore_progress
         self.follower = follower
@@ -97,9 +108,11 @@ class Ingest:
         self._metrics = metrics
         self._clock = clock
         self._on_events = on_events
+        self.rules = rules
         self._blocked: _Batch | None = None  # what the store could not commit
         self._added: deque[Event] = deque(maxlen=_MAX_QUEUED)
         self._records: deque[ExecRecord] = deque(maxlen=_MAX_QUEUED)
+        self._held: deque[tuple[float, ExecRecord]] = deque(maxlen=_MAX_QUEUED)  # since when; their findings wait
         self._moved: dict[tuple[int, int], Cursor] = {}  # not stored yet, as nothing was recognised since
         self._next_save = clock.monotonic()
         recent = store.events(since=clock.time() - 2 * REPORT_SECONDS, history=False, newest_first=True)
@@ -150,7 +163,8 @@ class Ingest:
         self.follower.close()
         self.follower = follower
         if (old := self._blocked) is not None:  # only what the new follower does not read again
-            self._blocked = replace(old, events=[], places=[], repetitions=[], cursors=[])
+            repetitions = [one for one in old.repetitions if one.event.is_from_exec]
+            self._blocked = replace(old, events=[], places=[], repetitions=repetitions, cursors=[])
         self._moved.clear()
         self._truncations = self._lost_bytes = 0
         self._refusals.clear()
@@ -171,8 +185,13 @@ class Ingest:
             path = str(shown.file.path)
             self.on_progress(path, shown.progress, self._pids.get(path), shown.at)
         while self._records:
-            batch.records.append(self._records.popleft())
-            self.tracker.add_record(batch.records[-1])
+            record = self._records.popleft()
+            self.tracker.add_record(record)
+            if record.findings:
+                self._held.append((self._clock.monotonic(), record))
+            else:
+                batch.records.append(record)
+        self._take_findings(now, batch)
         self.tracker.tick(now)
         batch.launches, batch.concluded = self.tracker.changed(), self.tracker.concluded()
         while self._added:
@@ -200,9 +219,9 @@ class Ingest:
         origin = Origin(pid, file.user, file.host, file_match.history, output, stream)
         self.tracker.observe(match, origin, now)
         if match.repeats is None:
-            self._add(match, match.event(path, pid, now, history=file_match.history), batch)
+            self._add(match, match.event(path, pid, now, history=file_match.history), file_match.at, batch)
         elif (event := match.event(path, pid, now, history=file_match.history)) is not None:
-            self._add_repeated(match, match.repeats, event, batch)
+            self._add_repeated(match, match.repeats, event, file_match.at, batch)
 
     def _take_kill(self, file_match: FileMatch, path: str, now: float, batch: _Batch) -> None:
         """Take a line on an out-of-memory kill: a fault if a job's process was killed, else a mere event."""
@@ -215,16 +234,16 @@ class Ingest:
         elif (launch := self._jobs.launch_of(match.details, now)) is not None:
             origin = Origin(launch.pid, launch.user, launch.host, history)
             self.tracker.event(event.cause, match.details, origin, event.when, match.key)
-        self._add(match, event, batch)
+        self._add(match, event, file_match.at, batch)
 
-    def _add_repeated(self, match: Match, repeats: Repeats, event: Event, batch: _Batch) -> None:
+    def _add_repeated(self, match: Match, repeats: Repeats, event: Event, written: float, batch: _Batch) -> None:
         """Take an event and its repeats; each by itself if one of them may be the second report of a failure."""
         keys = repeats.keys()
 
         def add(matches: Iterable[Match]) -> None:
             for one in matches:
                 again = one.event(event.file, event.pid, event.observed, history=event.history)
-                self._add(one, again, batch)
+                self._add(one, again, written, batch)
 
         if self._double_reports.may_answer(event, (*keys, event.key)):
             add(repeats.matches())
@@ -236,18 +255,58 @@ class Ingest:
                 for one in repeats.matches(MAX_UNPAIRED):
                     known = one.event(event.file, event.pid, event.observed)
                     if known is not None:
-                        self._double_reports.first_key(known)
-        self._add(match, event, batch)
+                        self._double_reports.first_key(known, written)
+        self._add(match, event, written, batch)
 
-    def _add(self, match: Match, event: Event | None, batch: _Batch) -> None:
+    def _add(self, match: Match, event: Event | None, written: float, batch: _Batch) -> None:
         if event is None:
             return
-        first = self._double_reports.first_key(event)
+        first = self._double_reports.first_key(event, written)
         if first is None and not match.again:
             batch.events.append(event)
         else:
             place = Place(event.key, event.file, event.offset, event.time, event.severity)
             batch.places.append((first or event.key, place))
+
+    def _take_findings(self, now: float, batch: _Batch) -> None:
+        """Take those of the records for which all is read that may tell of the same failures."""
+        for _ in range(min(len(self._held), _MAX_FINDINGS)):
+            since, record = self._held[0]
+            waited = self._clock.monotonic() - since
+            left = (MAX_HOLD_SECONDS if self.follower.lag_bytes else HOLD_SECONDS) - waited
+            if left > 0:
+                self.due_in = min(self.due_in, left)
+                return
+            try:
+                found = [
+                    (failure, self._known(failure, batch))
+                    for failure in reported_failures(record, self.rules, now, self._store.first_run_time)
+                ]
+            except StoreError:
+                self._metrics.daemon.count_store_error()
+                self.due_in = min(self.due_in, RETRY_SECONDS)
+                return
+            self._held.popleft()
+            for failure, known in found:
+                if known is not None:
+                    batch.places.append((known.key, failure.place(known)))
+                    continue
+                batch.added.append(failure.event)
+                if (repetition := failure.repetition()) is not None:
+                    batch.repetitions.append(repetition)
+            batch.records.append(record)
+
+    def _known(self, failure: ReportedFailure, batch: _Batch) -> Event | None:
+        """The event of the same failure that the daemon has read itself. Raises StoreError."""
+        stored = self._store.events(
+            since=failure.first - REPORT_SECONDS,
+            cause=failure.event.cause,
+            history=False,
+            limit=_KNOWN_EVENTS,
+            newest_first=True,
+        )
+        taken = frozenset(key for key, place in batch.places if place.file.startswith(EXEC))
+        return failure.known_event([*batch.events, *stored], taken)
 
     def _count_files(self) -> None:
         counters = self.follower.counters

@@ -74,7 +74,7 @@ class LogService:
         self._answer_due = float("-inf")  # when an unchanged answer is due again
         self._answer: Answer[Logs] = Answer()  # the last good one
         self._living: list[Launch] = []  # launches that the last answer called alive
-        self.catalogue = self._load_rules()
+        self.catalogue, self._scanned = self._load_rules()
         processes = ProcFs(config.host.root / "proc")
         tracker = LaunchTracker(
             store.launches(_KNOWN_LAUNCHES),
@@ -93,6 +93,7 @@ class LogService:
             metrics=metrics,
             clock=clock,
             on_events=self._on_events,
+            rules=self._rules,
         )
 
     def subscribe(self, on_launches: Callable[[Sequence[Launch], Sequence[ExecRecord]], None]) -> None:
@@ -106,7 +107,8 @@ class LogService:
     def restart(self, config: Config) -> None:
         """Read again from the stored offsets, with the current configuration and rules."""
         self._config = config
-        self.catalogue = self._load_rules()
+        self.catalogue, self._scanned = self._load_rules()
+        self.ingest.rules = self._rules
         self.ingest.replace_follower(self._new_follower())
         self.ingest.tracker.silent_after = config.logs.compile_grace_seconds
         self.watch()
@@ -222,7 +224,8 @@ class LogService:
         shown = live[: _LOGGED_EVENTS - self._logged] if _log.isEnabledFor(logging.WARNING) else []
         for event in shown:
             rule = self._rules.get(event.rule)
-            summary = rule.describe({**event.details, **event.spread}) if rule is not None else event.text
+            known = rule is not None and rule.cause is event.cause
+            summary = rule.describe({**event.details, **event.spread}) if rule and known else event.text
             times = f"{event.repeats + 1} times: " if event.repeats else ""
             _log.warning("%s: %s%s (%s)", event.cause.value, times, printable(summary), event.file)
         self._logged += len(shown)
@@ -233,22 +236,23 @@ class LogService:
         cause = Cause.PREMAPPED_EXHAUSTED
         return [event.key for event in self._store.events(cause=cause, limit=_KNOWN_FAILURES, newest_first=True)]
 
-    def _load_rules(self) -> Catalogue:
+    def _load_rules(self) -> tuple[Catalogue, Catalogue]:
+        """All rules, and those by which files that grow are read."""
         logs = self._config.logs
-        catalogue = for_streams(load_catalogue(logs.rules), MARKS)
-        catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
+        catalogue = with_threshold(load_catalogue(logs.rules), Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
+        scanned = for_streams(catalogue, MARKS)
         self._rules = {rule.id: rule for rule in catalogue.rules}
         for refused in catalogue.refused:
             _log.error("%s", refused)
-        self._metrics.daemon.set_rules(loaded=len(catalogue.rules), refused=len(catalogue.refused))
-        return catalogue
+        self._metrics.daemon.set_rules(loaded=len(scanned.rules), refused=len(catalogue.refused))
+        return catalogue, scanned
 
     def _new_follower(self) -> Follower:
         logs = self._config.logs
         return Follower(
             log_dirs=[str(path) for path in logs.paths],
             job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(self.catalogue, kept=self._config.state.dir),
+            scanner=Scanner(self._scanned, kept=self._config.state.dir),
             clock=self._clock,
             cursors=self._store.cursors(),
             first_run=self._store.first_run,

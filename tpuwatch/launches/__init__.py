@@ -9,6 +9,7 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.launches.exec_records import (
         ExecRecord,
+        RecordedFinding,
         discard_record,
         launch_from,
         make_drop_box,
@@ -25,6 +26,7 @@ else:
         {
             "exec_records": [
                 "ExecRecord",
+                "RecordedFinding",
                 "discard_record",
                 "launch_from",
                 "make_drop_box",

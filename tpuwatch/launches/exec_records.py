@@ -12,17 +12,18 @@ import os
 import re
 import secrets
 import stat
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import clean
+from tpuwatch.core import clean, redact
 from tpuwatch.model import Cause, Launch, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from tpuwatch.model import Finding
 
 DIRECTORY: Final = "launches"  # in the tune directory
 BOX_MODE: Final = 0o1733  # all users may add a file, none may list it or touch the files of others
@@ -39,7 +40,27 @@ _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY |
 VERSION: Final = 1
 MAX_BYTES: Final = 256 << 10  # of a record's file
 _LEEWAY_SECONDS: Final = 60.0  # that clocks may differ by, or be set by meanwhile
-_LAUNCH_FIELDS: Final = tuple(field.name for field in fields(Launch))
+_LAUNCH_FIELDS: Final = tuple(one.name for one in fields(Launch))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFinding:
+    """What was wrong with the command, as its user was told. Times are seconds since the epoch."""
+
+    cause: str
+    rule: str  # the id of the rule that has the summary and the remedy
+    text: str  # the lines that were recognised first, redacted
+    count: int
+    first: float  # when it happened first,
+    last: float  # and last
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, finding: Finding) -> RecordedFinding:
+        """The finding as the daemon needs it to make an event of it."""
+        first, last = finding.first.when, max(finding.first.when, finding.last.when)
+        text = redact(finding.first.text)
+        return cls(finding.cause.value, finding.rule, text, finding.count, first, last, finding.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +76,7 @@ class ExecRecord:
     given: tuple[str, ...] = ()  # variables that tpuwatch set
     kept: tuple[str, ...] = ()  # variables that were set already and stayed so
     causes: tuple[str, ...] = ()  # of its findings, in the order in which to act
+    findings: tuple[RecordedFinding, ...] = ()  # those that were reported
     version: int = VERSION
     owner: str = ""  # the user whose file it is; not part of it
     file: str = ""  # the file's name in its directory; not part of it
@@ -294,6 +316,7 @@ def loads(raw: bytes) -> ExecRecord:
     if found["ended"] < found["started"]:
         raise ValueError("it ends before it starts")
     found["launches"] = tuple(Launch(**launch) for launch in found["launches"])
+    found["findings"] = tuple(RecordedFinding(**finding) for finding in found["findings"])
     first, last = found["started"] - _LEEWAY_SECONDS, found["ended"] + _LEEWAY_SECONDS
     if not all(first <= launch.started <= last for launch in found["launches"]):
         raise ValueError("a launch in it is of another time")

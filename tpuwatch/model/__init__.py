@@ -9,6 +9,7 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.model.display import Tone, cloud_words, is_bad, queued_words, rank, tone, verdict_words, worst_first
     from tpuwatch.model.events import (
+        EXEC,
         MAX_PLACES,
         MAX_VALUES,
         Cause,
@@ -151,6 +152,7 @@ else:
                 "worst_first",
             ],
             "events": [
+                "EXEC",
                 "MAX_PLACES",
                 "MAX_VALUES",
                 "Cause",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +71,9 @@ class Cause(str, Enum):
         return self not in (Cause.PROCESS_KILLED, Cause.TUNE_CHANGE, Cause.PROBE)
 
 
+EXEC: Final = (
+    "exec of "  # and the workload, in place of the file that a log's event has, where `tpuwatch exec` found it
+)
 MAX_PLACES = 8
 MAX_VALUES = 8  # that are shown of a detail
 
@@ -117,6 +120,11 @@ class Event:
     def when(self) -> float:
         """The record's own time if it has one, else the time of reading."""
         return self.observed if self.time is None else self.time
+
+    @property
+    def is_from_exec(self) -> bool:
+        """Whether `tpuwatch exec` found it, and not the daemon. A log's path begins with a slash."""
+        return self.file.startswith(EXEC)
 
 
 def values_together(*values: Sequence[Any]) -> list[Any]:
@@ -175,3 +183,4 @@ class Finding:
     summary: str
     remedy: tuple[Remedy, ...]
     latest: tuple[Event, ...] = ()  # the last one of each process or file that had it
+    rule: str = ""  # the id of the one that has the summary

@@ -71,6 +71,7 @@ class Pipeline:
             metrics=Metrics(loops=[], refusals=[reason.value for reason in Refusal]),
             clock=clock,
             on_events=lambda _: None,
+            rules={},
         )
 
     def turn(self) -> None:

@@ -36,6 +36,7 @@ UNJUDGED: Final = "before the first verdict"
 TRAINING: Final = "a job trains"
 EVALUATING: Final = "it evaluates and writes a checkpoint"
 OUT_OF_HBM: Final = "it runs out of HBM"
+UNLOGGED: Final = "a failure that the job's output alone tells of"
 TOO_SMALL: Final = "a premapped buffer that is too small"
 TUNED: Final = "the next launch, tuned"
 HANGS: Final = "a job that hangs"
@@ -58,6 +59,10 @@ ROWS: Final = (
     Row(EVALUATING, "an alert", "alertname", silent="alerts"),
     Row(OUT_OF_HBM, "the cause", "hbm_oom_compile", f"{DAEMON} {FINDING}"),
     Row(OUT_OF_HBM, "how much is needed", "20.0G|20 GiB|21474836480", f"{STATUS} page api.findings diagnose exec"),
+    Row(UNLOGGED, "the cause", "vmem_oom", f"{STATUS} top page events api.findings api.events exec"),
+    Row(UNLOGGED, "how much is needed", "20.00M|20 MiB|20971520", f"{STATUS} page api.findings exec"),
+    Row(UNLOGGED, "that it is one", 'events_total{{cause="vmem_oom"}} 1.0', "metrics"),
+    Row(UNLOGGED, "that what libtpu logs is one", 'events_total{{cause="hbm_oom_compile"}} 1.0', "metrics"),
     Row(TOO_SMALL, "the cause", "premapped_exhausted", f"{DAEMON} {FINDING}"),
     Row(TOO_SMALL, "the one size", "{size}", f"{STATUS} page tune api.tune api.findings diagnose exec"),
     Row(TUNED, "the one size", "{size}", "tune api.tune api.launches page"),

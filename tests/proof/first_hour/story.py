@@ -37,6 +37,10 @@ count = 3
 phase = "training"
 phase_seconds = 3600.0
 """
+VMEM: Final = (
+    "RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem. Used 20.00M of 16.00M vmem. Exceeded vmem capacity by "
+    "4.00M."
+)
 NEED: Final = "4352M"  # of the premapped buffer: a little more than libtpu makes by itself
 
 
@@ -112,6 +116,7 @@ def tell(root: Path, commands: Path, say: Callable[[str], None]) -> list[str]:
         before_the_service(story)
         before_the_first_verdict(story)
         a_job_runs_out_of_hbm(story)
+        exec_alone_sees_a_failure(story)
         a_buffer_is_too_small(story)
         a_job_hangs(story)
         a_node_lies(story)
@@ -168,6 +173,14 @@ def a_job_runs_out_of_hbm(story: Story) -> None:
     story.must(f"the job's exit status is {ended.code}", said=ended.code == 1)
     machine.found("hbm_oom_compile")
     story.check(facts.OUT_OF_HBM, {"exec": ended}, alert="TpuwatchHbmOomAtCompile")
+
+
+def exec_alone_sees_a_failure(story: Story) -> None:
+    """Its output is in no file that the daemon follows, and libtpu has logged nothing."""
+    machine = story.machine
+    ended = machine.job("compiles", "python", "-c", f"raise SystemExit({VMEM!r})").end("")
+    machine.found("vmem_oom")
+    story.check(facts.UNLOGGED, {"exec": ended})
 
 
 def a_buffer_is_too_small(story: Story) -> None:

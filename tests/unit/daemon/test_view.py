@@ -8,8 +8,9 @@ from tests.unit.store.make import NOW, event
 from tests.unit.web import samples
 from tpuwatch.config import PeersConfig
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.daemon.view import DaemonView
+from tpuwatch.daemon.view import DaemonView, findings_of
 from tpuwatch.logs.rules.catalogue import load_catalogue
+from tpuwatch.model.events import EXEC, Cause
 from tpuwatch.store import EventStore
 
 
@@ -27,3 +28,18 @@ def test_commands_have_the_process_and_the_place_as_far_as_the_host_knows_them(t
     view.update(samples.status(host=samples.host(), identity=samples.identity()), ())
     assert "`kill -QUIT 4242`" in steps()
     store.close()
+
+
+def test_of_a_finding_of_exec_the_cause_holds_whatever_the_daemons_rules_are() -> None:
+    catalogue = load_catalogue()
+    general = next(rule for rule in catalogue.rules if rule.general and rule.cause is Cause.HOST_OOM)
+
+    def shown(rule: str, file: str = f"{EXEC}train") -> list[tuple[Cause, bool]]:
+        one = event("a", rule=rule, cause=Cause.HOST_OOM, file=file, text="It ended.", details={})
+        return [(found.cause, found.summary == general.summary) for found in findings_of([one], catalogue)]
+
+    assert shown(general.id) == [(Cause.HOST_OOM, True)]  # `exec` has seen that the text is a TPU's
+    assert shown("their-own") == [(Cause.HOST_OOM, False)]
+    assert shown("hang") == [(Cause.HOST_OOM, False)]  # which is a rule of another cause
+    assert shown(general.id, file="/logs/a") == []
+    assert shown("their-own", file="/logs/a") == []

@@ -12,9 +12,9 @@ import pytest
 from tests.standins.fake_processes import FakeProcesses
 from tests.unit.logs.sites import DEAD_PID, HEADER, line, name, scanner
 from tests.unit.store.make import event
-from tests.unit.tune.recorded import launch, record
+from tests.unit.tune.recorded import finding, launch, record
 from tpuwatch.core.clock import ManualClock
-from tpuwatch.ingest.ingest import RETRY_SECONDS, Ingest
+from tpuwatch.ingest.ingest import HOLD_SECONDS, MAX_HOLD_SECONDS, RETRY_SECONDS, Ingest
 from tpuwatch.ingest.job_processes import JobProcesses
 from tpuwatch.launches.tracker import LaunchTracker
 from tpuwatch.logs.parse.scan import Scanner
@@ -60,6 +60,7 @@ class Machine:
             metrics=self.metrics,
             clock=self.clock,
             on_events=self.new_events.extend,
+            rules={rule.id: rule for rule in load_catalogue().rules},
         )
         self.ingest.on_launches = lambda launches, records: self.stored.append(
             ([one.started for one in launches], [one.id for one in records])
@@ -514,3 +515,77 @@ def test_a_record_without_new_facts_is_reported_too(machine: Machine) -> None:
     machine.ingest.add_record(record())
     machine.turns()
     assert machine.stored == [([], ["a1b2c3"])]
+
+
+FOUND = 'tpuwatch_events_total{cause="hbm_oom_runtime"}'
+
+
+def exec_found(machine: Machine, **fields: Any) -> None:
+    """`tpuwatch exec` leaves a record of a run that just failed; the daemon takes it from the drop box."""
+    now = machine.clock.time()
+    found = finding(**{"first": now, "last": now, **fields})
+    machine.ingest.add_record(record(findings=(found,), started=now - 100, ended=now, owner="alice"))
+
+
+def test_what_exec_found_is_an_event_when_all_else_is_read(machine: Machine) -> None:
+    machine.turns()
+    exec_found(machine, count=3)
+    machine.turns(1)
+    assert (machine.new_events, machine.stored) == ([], [])
+    machine.clock.advance(HOLD_SECONDS)
+    machine.ingest.turn()
+    (stored,) = machine.new_events
+    assert (stored.cause, stored.repeats) == (Cause.HBM_OOM_RUNTIME, 2)
+    assert machine.stored == [([], ["a1b2c3"])]
+    assert machine.metric(FOUND) == 3
+
+
+def test_a_record_that_comes_again_after_a_crash_is_no_other_event(machine: Machine) -> None:
+    machine.turns()
+    for _ in range(3):
+        exec_found(machine, count=3)
+        machine.turns(8)
+        machine.restart()
+    assert machine.metric(FOUND) == 3
+    assert len(machine.store.events()) == 1
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_what_exec_found_is_no_event_where_the_daemon_reads_the_same(machine: Machine, *, logged: bool) -> None:
+    all_rules(machine)
+    stamp = time.strftime("E%m%d %H:%M:%S.000001  4242 tpu.cc:7] ", time.localtime(machine.clock.time()))
+    exec_found(machine)
+    if logged:
+        machine.write(HEADER + f"{stamp}{NO_ROOM}\n")
+    else:
+        (machine.jobs / "train.log").write_text(f"XlaRuntimeError: {NO_ROOM}\n")
+    machine.turns(10)
+    (stored,) = machine.store.events()
+    assert (stored.is_from_exec, [place.file for place in stored.places]) == (False, ["exec of train (alice)"])
+    assert machine.metric(FOUND) == 1
+    assert machine.stored[-1][1] == ["a1b2c3"]
+
+
+def test_findings_do_not_wait_for_ever_for_a_log_that_grows_faster_than_it_is_read(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.turns()
+    monkeypatch.setattr(Follower, "lag_bytes", 1)
+    exec_found(machine)
+    machine.turns(10)
+    assert machine.new_events == []
+    machine.clock.advance(MAX_HOLD_SECONDS)
+    machine.ingest.turn()
+    assert len(machine.new_events) == 1
+
+
+def test_what_exec_found_is_stored_once_there_is_room(machine: Machine) -> None:
+    machine.turns()
+    machine.store._connection.execute("PRAGMA query_only = 1")
+    exec_found(machine, count=3)
+    machine.turns(8)
+    assert (machine.ingest.blocked, machine.stored) == (True, [])
+    machine.ingest.replace_follower(machine.follower())
+    machine.store._connection.execute("PRAGMA query_only = 0")
+    machine.turns()
+    assert machine.metric(FOUND) == 3

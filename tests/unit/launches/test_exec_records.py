@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.tune.recorded import NOW, launch, record
+from tests.unit.tune.recorded import NOW, finding, launch, record
 from tpuwatch.launches.exec_records import (
     MAX_BYTES,
     discard_record,
@@ -65,6 +65,42 @@ def test_keys_of_a_later_version_are_left_alone() -> None:
     assert loads(changed_launch(colour="green")) == record(launch())
 
 
+def changed_finding(**fields: Any) -> bytes:
+    document = json.loads(dumps(record(findings=(finding(),))))
+    document["findings"][0].update(fields)
+    return json.dumps(document).encode()
+
+
+def test_findings_are_read_as_they_were_written_and_an_older_record_has_none() -> None:
+    made = record(findings=(finding(), finding(cause="hang", rule="hang", details={}, count=3)))
+    assert loads(dumps(made)) == made
+    document = json.loads(dumps(made))
+    del document["findings"]
+    assert loads(json.dumps(document).encode()) == record()
+
+
+def test_of_details_only_what_a_rule_can_have_captured_is_read() -> None:
+    allocations = [{"size_bytes": 5, "shape": "f32[8]", "expansion": "2"}, {"shape": "f32[9]"}, "f32[10]", *[{}] * 99]
+    given = {
+        "requested_bytes": 5,
+        "free_bytes": "5 GiB",
+        "used_bytes": -1,
+        "limit_bytes": 1e300,
+        "waited_seconds": True,
+        "hosts": "a" * 5000,
+        "../x": 1,
+        "nested": {"a": 1},
+        "listed": [1],
+        "allocations": allocations,
+        **{f"n{number}_count": number for number in range(100)},
+    }
+    (read,) = loads(changed_finding(details=given)).findings
+    assert read.details["allocations"] == [{"size_bytes": 5, "shape": "f32[8]"}]
+    assert {name for name in read.details if not name.startswith("n")} == {"requested_bytes", "hosts", "allocations"}
+    assert (len(read.details["hosts"]), len(read.details) < 50) == (400, True)
+    assert loads(changed_finding(text="\ud800" + "x" * 9000)).findings[0].text == "?" + "x" * 1999
+
+
 @pytest.mark.parametrize(
     ("raw", "says"),
     [
@@ -77,6 +113,14 @@ def test_keys_of_a_later_version_are_left_alone() -> None:
         pytest.param(b'{"version": 1}', "no id", id="nothing in it"),
         pytest.param(changed(version=2), "version", id="of a later form"),
         pytest.param(changed(id="../../etc"), "id", id="a path for an id"),
+        pytest.param(changed_finding(cause="tune_change"), "findings", id="a finding of no fault"),
+        pytest.param(changed_finding(cause="colour"), "findings", id="a finding of no cause"),
+        pytest.param(changed_finding(rule="`reboot`"), "findings", id="a command for a rule"),
+        pytest.param(changed_finding(count=0), "findings", id="a finding of nothing"),
+        pytest.param(changed_finding(count=1 << 40), "findings", id="a finding without end"),
+        pytest.param(changed_finding(last=float("nan")), "findings", id="a finding of no time"),
+        pytest.param(changed_finding(details=[]), "findings", id="details that are none"),
+        pytest.param(changed(findings=[json.loads(changed_finding())["findings"][0]] * 17), "findings", id="too many"),
         pytest.param(changed(workload="../x"), "workload", id="a path for a workload"),
         pytest.param(changed(workload="a\n"), "workload", id="a newline in the workload"),
         pytest.param(changed(started="now"), "started", id="a word for a time"),

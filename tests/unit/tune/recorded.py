@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tpuwatch.launches.exec_records import ExecRecord
+from tpuwatch.launches.exec_records import ExecRecord, RecordedFinding
 from tpuwatch.model.launches import Launch, Outcome
 
 NOW = 1_790_000_000.0
@@ -49,3 +49,17 @@ def record(*launches: Launch, **fields: Any) -> ExecRecord:
         "causes": ("premapped_exhausted",),
     }
     return ExecRecord(**{**given, **fields})
+
+
+def finding(**fields: Any) -> RecordedFinding:
+    """What `tpuwatch exec` reported of such a run."""
+    given: dict[str, Any] = {
+        "cause": "hbm_oom_runtime",
+        "rule": "hbm-oom-runtime",
+        "text": "RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. There are 1.50G free.",
+        "count": 1,
+        "first": NOW - 12,
+        "last": NOW - 12,
+        "details": {"requested_bytes": 2 << 30, "free_bytes": 3 << 29},
+    }
+    return RecordedFinding(**{**given, **fields})

@@ -52,6 +52,7 @@ class FileMatch:
     match: Match
     file: LogFile
     history: bool  # written before tpuwatch first ran here
+    at: float  # when the file was last written, in seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ class FollowedFile:
 
     def _file_matches(self, matches: list[Match]) -> list[FileMatch]:
         return [
-            FileMatch(match, self.file, match.offset < self._history_until)
+            FileMatch(match, self.file, match.offset < self._history_until, self.mtime_ns / 1e9)
             for each in matches
             for match in self._of_one_time(each)
         ]
