@@ -42,12 +42,13 @@ def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
-    """What the pipeline has to deliver at least, if a step takes what the roofline says."""
+    """What the pipeline has to deliver at least, if a training step takes what the roofline says. Of another function
+    nobody knows how often it runs."""
     line = subject.roofline
     each = input_bytes(subject)
-    if line is None or not line.seconds or not each:
+    if line is None or not line.seconds or not each or not subject.trains:
         return
-    per_host = min(subject.devices, _DEVICES_OF_HOST)
+    per_host = subject.devices_of_host
     rate = each * per_host / line.seconds
     if rate < _DISK_BYTES_PER_SECOND:
         return
@@ -77,5 +78,4 @@ def _is_data(one: Placed) -> bool:
     return "f" not in tensor.type or len(tensor.sides) <= _ROWS_OF_FEATURES or tensor.sides[-1] < LANES
 
 
-_DEVICES_OF_HOST: Final = 4
 _ROWS_OF_FEATURES: Final = 2  # sides

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 200
 _MAX_BYTES: Final = 2 << 20
 _FRAMEWORKS: Final = frozenset({"tensorflow", "jax", "flax", "haiku", "equinox"})
+_RULED: Final = {
+    **dict.fromkeys(("tensorflow", "tensorflow_datasets"), "tensorflow"),
+    **dict.fromkeys(("keras", "keras_cv", "keras_nlp", "keras_hub"), "keras"),
+    **dict.fromkeys(("jax", "flax", "haiku", "equinox", "optax"), "jax"),
+}
+_OTHER: Final = frozenset({"torch", "torch_xla", "torchax", "lightning", "pytorch_lightning", "accelerate"})
 # What they are given is traced, and becomes part of a step.
 _TRACING: Final = frozenset(
     {"jit", "pjit", "pmap", "vmap", "shard_map", "grad", "value_and_grad", "scan", "fori_loop", "remat", "checkpoint"}
@@ -87,6 +93,18 @@ class SourceFile:
         return any(name.split(".")[0] in ("tensorflow", "tensorflow_datasets") for name in self.imports.values())
 
     @property
+    def frameworks(self) -> set[str]:
+        """Those that it imports and that rules are for: "tensorflow", "keras", "jax"."""
+        found = {_RULED[first] for name in self.imports.values() if (first := name.split(".")[0]) in _RULED}
+        # Keras comes with TensorFlow, and its models are used without an import of their own.
+        return found | ({"keras"} if "tensorflow" in found else set())
+
+    @property
+    def other(self) -> list[str]:
+        """Frameworks that it imports and that no rule is for."""
+        return sorted({first for name in self.imports.values() if (first := name.split(".")[0]) in _OTHER})
+
+    @property
     def uses_datasets(self) -> bool:
         return any(call.last in _CHAINED and call.dataset() for call in self.calls)
 
@@ -153,7 +171,7 @@ def sources(start: Path, directory: Path) -> list[Path]:
     waiting = [start.resolve()]
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop(0)
-        if path in found or not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        if path in found or not path.is_file():
             continue
         found.append(path)
         tree = _parsed(path)
@@ -260,10 +278,30 @@ def _is_dataset(node: ast.expr, imports: dict[str, str]) -> bool:
     return isinstance(node, ast.Name) and bool(_DATASET.search(node.id))
 
 
+def unreadable(path: Path) -> str:
+    """Why a source file cannot be read as Python; "" where it can."""
+    if path.suffix == ".ipynb":
+        return "it is a notebook; write its code to a file with `jupyter nbconvert --to script`"
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return f"it has more than {_MAX_BYTES >> 20} MiB"
+        ast.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        return error.strerror or str(error)
+    except SyntaxError as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        return f"{where}{error.msg}"
+    except (ValueError, RecursionError) as error:
+        return f"it is no Python: {error}"
+    return ""
+
+
 def _parsed(path: Path) -> ast.Module | None:
     try:
+        if path.suffix == ".ipynb" or path.stat().st_size > _MAX_BYTES:
+            return None
         return ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tpuwatch.libtpu.accelerators import (
         GENERATIONS,
         chips_of,
+        chips_of_host,
         counted,
         default_topology,
         devices_per_chip,
@@ -52,6 +53,7 @@ else:
             "accelerators": [
                 "GENERATIONS",
                 "chips_of",
+                "chips_of_host",
                 "counted",
                 "default_topology",
                 "devices_per_chip",

@@ -67,9 +67,13 @@ def hosts_of(accelerator: str) -> tuple[int, int] | None:
     chips = chips_of(accelerator)
     if chips is None:
         return None
-    if chips <= GENERATIONS[generation(accelerator)].largest_host:
-        return 1, chips
-    return -(-chips // _HOST_CHIPS), _HOST_CHIPS
+    each = chips_of_host(generation(accelerator), chips)
+    return -(-chips // each), each
+
+
+def chips_of_host(kind: str, chips: int) -> int:
+    """How many chips each host of a slice has, which has so many of a generation."""
+    return chips if chips <= GENERATIONS[kind].largest_host else _HOST_CHIPS
 
 
 def default_topology(kind: str, chips: int) -> str | None:

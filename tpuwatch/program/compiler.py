@@ -107,7 +107,12 @@ class Compiler:
         self._on_stage(f"{self._tried}{self.stage}{code}")
 
     def _finished(self, trial: dict[str, Any]) -> dict[str, Any]:
-        if not trial["fits"] and self.log.needed_bytes is not None and not self.log.accepted:
+        if (
+            not trial["fits"]
+            and trial.get("memory_space", "hbm") == "hbm"
+            and self.log.needed_bytes is not None
+            and not self.log.accepted
+        ):
             trial["needed_bytes"] = self.log.needed_bytes  # the message has it rounded
         self._tried = f"{'fits' if trial['fits'] else 'does not fit'} with batch {trial['batch']}; "
         return trial

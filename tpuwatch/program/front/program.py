@@ -41,6 +41,12 @@ def program_of(tpu: Tpu, request: dict[str, Any]) -> Traceable:
     if text.endswith(_STABLEHLO):
         return StablehloProgram(tpu, text)
     found = named(text)
+    if inspect.isclass(found):
+        raise StopError(
+            "usage",
+            f"{text} is a class, and a class computes nothing. Name a training step or a forward pass with its --args "
+            "or --shape; or, of Keras and PyTorch, a function without parameters that makes the model",
+        )
     arguments = Arguments(tpu, request)
     hide_frames()
     if inspect.isfunction(found) and not inspect.signature(found).parameters:

@@ -111,8 +111,10 @@ class Front:
             text = str(error)
             if not memory.is_refusal(text):
                 raise
-            found = {"fits": False, "message": text[:20000], "needed_bytes": memory.needed_bytes(text)}
-            found["available_bytes"] = memory.available_bytes(text) or self._available
+            found = {"fits": False, "message": text[:20000], "memory_space": memory.space(text), "needed_bytes": None}
+            if found["memory_space"] == "hbm":
+                found["needed_bytes"] = memory.needed_bytes(text)
+                found["available_bytes"] = memory.available_bytes(text) or self._available
         else:
             found = {"fits": True, **memory.figures(stats)}
         self.report(trial={**found, "compile_seconds": time.monotonic() - started})
