@@ -66,7 +66,7 @@ def _no_changes(subject: Subject) -> str:
 
 
 def _no_operations(subject: Subject) -> str:
-    return "" if subject.kernels is not None else "there is no TensorFlow graph"
+    return "" if subject.kernels is not None else "no graph of TensorFlow was made"
 
 
 def _any(*reasons: Callable[[Subject], str]) -> Callable[[Subject], str]:
@@ -137,7 +137,10 @@ def advise(subject: Subject, code: CodeAdvice | None = None) -> Advised:
     if any(one.id == "no_batch_fits" for one in estimates):  # how fast a step would be does not matter
         estimates = [one for one in estimates if one.of in (Gain.RUNS, Gain.HBM)]
     found = in_order([*measured.of_profile(subject), *estimates])
-    return Advised(found, corrected, list(dict.fromkeys(checked)), not_checked)
+    # A rule that looks at lines and at figures has looked where it saw one of them.
+    unseen = {reason: [name for name in names if name not in checked] for reason, names in not_checked.items()}
+    left = {reason: names for reason, names in unseen.items() if names or not not_checked[reason]}
+    return Advised(found, corrected, list(dict.fromkeys(checked)), left)
 
 
 def advice_document(subject: Subject, advice: Advised) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether a file is a trace: an XSpace of xplane.proto by its fields, since xprof makes an empty table of what is none."""
+"""Whether a file is a trace: an XSpace of xplane.proto, by its fields. Of what is none xprof makes empty tables."""
 
 from __future__ import annotations
 
@@ -64,6 +64,6 @@ def _number(file: BinaryIO) -> int:
         if not byte:
             break
         found |= (byte[0] & 0x7F) << 7 * place
-        if byte[0] < 0x80:  # noqa: PLR2004 (the bit that says that another byte follows)
+        if byte[0] < 0x80:  # the bit that says that another byte follows
             return found
     raise NoTraceError("it is no trace, or cut short")
