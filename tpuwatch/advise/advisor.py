@@ -54,7 +54,7 @@ def _no_trial(subject: Subject) -> str:
 
 
 def _no_step(subject: Subject) -> str:
-    return "" if subject.trains else "the program is no training step: it returns no weights"
+    return "" if subject.trains else "the program is no training step that fits: it returns no weights"
 
 
 def _no_changes(subject: Subject) -> str:

@@ -21,6 +21,7 @@ _LEAST: Final = 0.02  # of the HBM: what a change has to give
 _ROWS: Final = 8
 _LEAST_GAIN: Final = 0.1  # of the time
 _MATRIX: Final = 2  # sides
+_FLOAT32: Final = ("float32", "f32")
 _RESIDENT: Final = ("weights", "optimizer", "state")
 
 _WHAT: Final = {
@@ -200,11 +201,17 @@ def _with_change(trial: Trial, one: Trial) -> int | None:
         return None
     if one.change != "bfloat16":
         return one.needed_bytes
-    if one.temporaries_bytes is None or trial.temporaries_bytes is None:
-        # One of them does not fit: half of the arguments is what bfloat16 would have taken away of those.
-        arguments: int = sum(tensor["bytes"] for tensor in trial.tensors)
-        return min(trial.needed_bytes or 0, one.needed_bytes + arguments // 2)
-    return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
+    if one.temporaries_bytes is not None and trial.temporaries_bytes is not None:
+        return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
+    # One of them does not fit, or its code was not made: bfloat16 took away half of what arguments and results have in
+    # float32, which stays.
+    kept = sum(tensor["bytes"] for tensor in trial.tensors)
+    whole = kept
+    if trial.arguments_bytes is not None:
+        whole = trial.arguments_bytes + (trial.outputs_bytes or 0) - (trial.shared_bytes or 0)
+    wide = sum(tensor["bytes"] for tensor in trial.tensors if tensor["dtype"] in _FLOAT32)
+    halved = whole * wide // (2 * kept) if kept else 0
+    return min(trial.needed_bytes or 0, one.needed_bytes + halved)
 
 
 def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Passage]:

@@ -217,12 +217,16 @@ def _searched(
 
 
 def _changed(compiler: Compiler, done: Preflight, changes: Callable[[Trial], Iterable[Change]] | None) -> Preflight:
-    """With the trials of its changes, as far as there was time and memory for them: what was asked for is known."""
+    """With the trials of its changes, as far as there was time and memory for them: what was asked for is known.
+
+    Only the memory of a change counts, so its code is not made, but where that takes less time than a new child.
+    """
     if changes is None or done.trial is None or done.problem is not None:
         return done
-    for change in changes(done.trial):
+    wanted = list(changes(done.trial))
+    for change in wanted:
         try:
-            trial = Trial(**compiler.trial(asdict(change), whole=True))
+            trial = Trial(**compiler.trial(asdict(change), whole=False, last=change is wanted[-1]))
         except (ChildError, NoAnswerError):
             break
         done = replace(done, changed=(*done.changed, trial))

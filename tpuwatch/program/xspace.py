@@ -8,8 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_PLANES: Final = 1  # of an XSpace; beside it errors, warnings and host names
-_LINES: Final = 3  # of an XPlane, with its events
+_EVENTS: Final = (
+    1,
+    3,
+    4,
+)  # the fields that lead to one: a plane of the space, a line of the plane, an event of the line
 _MOST_FIELDS: Final = 15  # a field number beyond it is none of theirs
 _FIXED: Final = {1: 8, 5: 4}  # bytes of a value, by its wire type
 _LENGTH: Final = 2  # the wire type of a value with its length before it
@@ -26,12 +29,18 @@ def require_trace(path: Path) -> None:
         size = file.seek(0, 2)
         if not size:
             raise NoTraceError("it is empty")
-        lines = 0
-        for number, begin, end in _fields(file, 0, size):
-            if number == _PLANES and not lines:
-                lines = sum(1 for inner, _, _ in _fields(file, begin, end) if inner == _LINES)
-    if not lines:
-        raise NoTraceError("no event was recorded in it")
+        for _ in _fields(file, 0, size):  # to its end: it may be cut short
+            pass
+        if not _holds(file, 0, size, _EVENTS):
+            raise NoTraceError("no event was recorded in it")
+
+
+def _holds(file: BinaryIO, begin: int, end: int, path: tuple[int, ...]) -> bool:
+    """Whether a message has a field, in a field of a field and so on."""
+    if not path:
+        return True
+    inner = [(first, last) for number, first, last in _fields(file, begin, end) if number == path[0]]
+    return any(_holds(file, first, last, path[1:]) for first, last in inner)
 
 
 def _fields(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[int, int, int]]:

@@ -291,3 +291,20 @@ def test_an_op_of_a_dynamic_shape_that_was_compiled_keeps_nothing_from_running()
     assert [one.of for one in advise(subject(kernels=kernels)).found] == [Gain.RUNS]
     compiled = advise(subject(kernels=kernels, trial=trial(counts=graph(row(8192, 4096, 4096))))).found
     assert [one.of for one in compiled if one.id == "dynamic_op"] == [Gain.TIME]
+
+
+@pytest.mark.parametrize("integers", [0, 2])
+def test_with_bfloat16_what_is_kept_in_float32_counts_though_no_code_was_made(integers: int) -> None:
+    figures = {
+        "outputs_bytes": 4 * GIB,
+        "shared_bytes": 4 * GIB,
+        "arguments_bytes": 4 * GIB,
+        "temporaries_bytes": 8 * GIB,
+    }
+    tensors = [{"dtype": "float32", "bytes": (4 - integers) * GIB}, {"dtype": "int32", "bytes": integers * GIB}]
+    # Arguments of 4 GiB, of which float32 is halved, and 5 GiB of all that is computed.
+    half = 5 + 4 - (4 - integers) / 2
+    changed = trial(half, change="bfloat16", temporaries_bytes=None, arguments_bytes=None, outputs_bytes=None)
+    about = subject(trial=trial(12, tensors=tensors, **figures), changed=(changed,))
+    (one,) = [one for one in advise(about).found if one.id == "memory_bfloat16"]
+    assert one.figures["needed_bytes"] == 9 * GIB

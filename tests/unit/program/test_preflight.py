@@ -340,3 +340,16 @@ def test_half_of_the_batch_is_a_change_and_not_the_answer(tmp_path: Path) -> Non
     result = run(tmp_path, ONE_GIB_EACH, batch=8, changes=lambda _: [Change(None, 4)])
     assert result.trial is not None
     assert (result.trial.batch, [one.batch for one in result.changed]) == (8, [4])
+
+
+def test_of_changes_no_code_is_made(tmp_path: Path) -> None:
+    then = "report(trial=dict(fits=True, needed_bytes=1, compile_seconds=1)) if batch == 8 else signal.pause()"
+    wanted = [Change("bfloat16", 4), Change("remat", 6)]
+    result = run(tmp_path, endless(tmp_path, then), batch=8, changes=lambda _: wanted)
+    assert result.trial is not None
+    assert result.trial.unfinished is None
+    assert [(one.batch, one.needed_bytes, one.fits) for one in result.changed] == [
+        (4, 4 * 4 << 26, True),
+        (6, 6 * 6 << 26, True),
+    ]
+    assert all(one.unfinished for one in result.changed)

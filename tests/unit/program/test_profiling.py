@@ -14,7 +14,7 @@ from tpuwatch.core import ConfigError
 from tpuwatch.program import ChildLimits, find_profile, profile_command, profile_document, read_profile
 from tpuwatch.program.profiling import Profile, ProfileError, ProfileFigures, figures_of, profile_findings
 
-TRACE = b"\x0a\x05\x12\x01p\x1a\x00"  # a plane named p, with a line
+TRACE = b"\x0a\x07\x12\x01p\x1a\x02\x22\x00"  # a plane named p, with a line that has an event
 LIMITS = ChildLimits(60.0, 1 << 34)
 WELL = ProfileFigures(
     hardware="TPU v5e",
@@ -177,6 +177,7 @@ def test_what_xprof_cannot_read_is_said_and_the_original_is_untouched(tmp_path: 
         TRACE[:-1],
         TRACE + b"\n\x7f",
         b"\x0a\x03\x12\x01p",  # a plane without lines
+        b"\x0a\x05\x12\x01p\x1a\x00",  # a line without events
         b"\x22\x01h",  # a host alone
     ],
 )
