@@ -19,6 +19,7 @@ from tpuwatch.model.events import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
 WEIGHTS = placed("bf16[4096,4096]")
+IMAGES = placed("u8[64,1024]", "inputs")
 WEIGHTS_READ = reads("bf16[4096,4096]", row(8, 4096, 4096, count=200))
 CALLBACK = {"xla_ffi_python_cpu_callback": 1}
 BROADCAST = {"from": "f32[8]", "to": "f32[8192,8]", "bytes": GIB, "for": ["dot_general"], "place": None}
@@ -56,6 +57,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "memory_batch": (
         subject(trial=trial(20), changed=(trial(11, batch=32),)),
         subject(trial=trial(20), changed=(trial(20, batch=32),)),
+    ),
+    "no_batch_fits": (
+        subject(placed("f32[65536,131072]"), IMAGES, trial=trial(40)),
+        subject(placed("f32[16384,65536]"), IMAGES, trial=trial(40)),
     ),
     "memory_spread_batch": (
         subject(trial=trial(12), changed=(trial(5, change="spread-batch"),)),

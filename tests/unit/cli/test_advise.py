@@ -66,6 +66,40 @@ def test_what_is_given_wrongly(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("train.py", "import jax\ndef f(:\n", "line 2: "),
+        ("train.ipynb", '{"cells": [], "nbformat": 4}', "jupyter nbconvert --to script"),
+        ("train.py", "\0", "null bytes"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_refused(
+    name: str, text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert main(["advise", "--source", str(tmp_path / name)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_source_for_which_no_rule_is_made_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("import torch_xla.core.xla_model as xm\nxm.mark_step()\n")
+    assert main(["advise", "--source", str(source), "--json"]) == 3
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert result["checked"] == []
+    assert any("torch_xla" in one["reason"] for one in result["not_checked"])
+
+
+def test_source_code_in_the_place_of_a_log_is_told_where_to_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("import jax\n")
+    assert main(["advise", str(source)]) == 2
+    assert f"--source {source}" in capsys.readouterr().err
+
+
 def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "job.log"
     log.write_text("all is well\n", encoding="utf-8")
