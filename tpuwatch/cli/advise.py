@@ -129,7 +129,7 @@ def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tup
 
     targets = [target(name, args.slices) for name in args.tpu]
     wanted = (lambda _: ()) if args.quick else changes
-    results = preflight.compiled(args, args.program, targets, batch=args.batch, changes=wanted)
+    results = preflight.compiled(args, args.program, targets, batch=args.batch, code=False, changes=wanted)
     document = _document(args, args.program, [(one.target, of_program(one), one) for one in results], figures)
     return preflight.status(results), document
 
@@ -178,7 +178,9 @@ def _document(
         document = advice_document(about, advise(about, _of_code(args, subject)))
         fits = None if result is None else result.fits
         problem = None if result is None else result.problem
-        results.append({"tpu": one.name, "topology": one.topology, "fits": fits, "problem": problem, **document})
+        made = None if result is None or result.trial is None else result.trial.unfinished is None
+        head = {"tpu": one.name, "topology": one.topology, "fits": fits, "code_made": made, "problem": problem}
+        results.append({**head, **document})
     return {"subject": name, "results": results}
 
 

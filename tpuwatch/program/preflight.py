@@ -145,7 +145,8 @@ def run_preflight(
     """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
 
     `code` False: no further than until it is known whether its memory suffices. `changes` says, once that is done,
-    which changes of it to compile as well.
+    which changes of it to compile as well: their code is not made, but where the parts of the memory are not known
+    without it.
     `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
     Raises ConfigError for what the user gave wrongly, and never for what the program does; KeyboardInterrupt ends the
@@ -175,7 +176,7 @@ def run_preflight(
         compiler = Compiler(child, logs, on_stage)
         done = Preflight(target)
         try:
-            done = _searched(compiler, search, done, program, code=code)
+            done = _searched(compiler, search, done, program, code=code, parts=changes is not None)
             done = _changed(compiler, done, changes)
         finally:
             compiler.close()
@@ -190,16 +191,23 @@ def run_preflight(
 
 
 def _searched(
-    compiler: Compiler, search: Generator[Ask, Need, int | None], done: Preflight, program: Program, *, code: bool
+    compiler: Compiler,
+    search: Generator[Ask, Need, int | None],
+    done: Preflight,
+    program: Program,
+    *,
+    code: bool,
+    parts: bool,
 ) -> Preflight:
-    """With the trials of a search, and what it found or why there is no answer.
+    """With the trials of a search, and what it found or why there is no answer. `parts`: with those of its memory.
 
     Raises ConfigError for a program that computes nothing.
     """
     ask = next(search)
     while True:
         try:
-            trial = Trial(**compiler.trial({"batch": ask.batch}, whole=ask.whole and code, last=ask.last))
+            wanted = {"batch": ask.batch}
+            trial = Trial(**compiler.trial(wanted, whole=ask.whole and code, last=ask.last and not parts, parts=parts))
         except ChildError as error:
             return replace(done, problem=_problem("limit", compiler.stage, str(error)))
         except NoAnswerError as error:
@@ -226,7 +234,8 @@ def _changed(compiler: Compiler, done: Preflight, changes: Callable[[Trial], Ite
     wanted = list(changes(done.trial))
     for change in wanted:
         try:
-            trial = Trial(**compiler.trial(asdict(change), whole=False, last=change is wanted[-1]))
+            parts = change.change == "bfloat16"  # of which the temporaries alone count
+            trial = Trial(**compiler.trial(asdict(change), whole=False, last=change is wanted[-1], parts=parts))
         except (ChildError, NoAnswerError):
             break
         done = replace(done, changed=(*done.changed, trial))

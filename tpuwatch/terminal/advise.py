@@ -85,6 +85,11 @@ def _print_head(console: Console, subject: str, result: Mapping[str, Any]) -> No
     if result["fits"] is False:
         space = (result["memory_space"] or "hbm").upper()
         console.line(f"It does not fit in the {space}.", indent=3, style="red")
+    if result["code_made"] is False:
+        text = (
+            "It fits by the memory that is assigned. Its code, which takes some MiB more, was not made; preflight does."
+        )
+        console.line(text, indent=3, style="dim")
     for one in result["corrected"]:
         console.line(one, indent=3, hang=2, style="dim")
     for one in result["not_compiled"]:

@@ -110,7 +110,7 @@ def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: 
 def test_what_does_not_fit_and_what_a_profile_corrected_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     words = subject(trial=trial(20, counts=graph(row(8192, 4096, 4096))))
     advice = Advised([], ["larger_batch is left out: the step takes less."])
-    result = {"tpu": "v5e-8", "problem": None, "fits": False, **advice_document(words, advice)}
+    result = {"tpu": "v5e-8", "problem": None, "code_made": None, "fits": False, **advice_document(words, advice)}
     print_advice(Console(sys.stdout), {"subject": "train:step", "results": [result]})
     shown = capsys.readouterr().out
     assert "It does not fit in the HBM." in shown

@@ -344,7 +344,7 @@ def test_half_of_the_batch_is_a_change_and_not_the_answer(tmp_path: Path) -> Non
 
 def test_of_changes_no_code_is_made(tmp_path: Path) -> None:
     then = "report(trial=dict(fits=True, needed_bytes=1, compile_seconds=1)) if batch == 8 else signal.pause()"
-    wanted = [Change("bfloat16", 4), Change("remat", 6)]
+    wanted = [Change("spread-all", 4), Change("remat", 6)]
     result = run(tmp_path, endless(tmp_path, then), batch=8, changes=lambda _: wanted)
     assert result.trial is not None
     assert result.trial.unfinished is None

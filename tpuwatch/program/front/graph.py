@@ -11,6 +11,7 @@ bounds.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from math import ceil, prod
 from typing import Any
@@ -82,6 +83,7 @@ _HINTS |= {
     "SetBound",
 }
 _HINTS |= {"ApproxTopK", "PartialReduce", "TopK", "mhlo.topk", "mhlo.erf", "mhlo.erf_inv", "cu_threefry2x32"}
+_DONATED = ("tf.aliasing_output", "jax.buffer_donor")  # marks of an argument
 _HOST = ("callback", "py_func")  # in the name of a custom call that goes back to the host
 
 
@@ -119,6 +121,17 @@ def arguments(module: Any) -> list[dict[str, Any]]:
         one = {"path": f"%arg{place}", "dtype": kind, "shape": sides, "bytes": _bytes(value)}
         tensors.append({**one, "part": None, "batch_side": None})
     return tensors
+
+
+def ends(module: Any) -> dict[str, dict[str, int]]:
+    """How many of each shape go into a module's `main`, come out of it, and go in to be replaced by what comes out."""
+    main = _Walk(module).functions["main"]
+    block = main.regions[0].blocks[0]
+    given = [_shape_text(value) for value in block.arguments]
+    marks = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [()] * len(given)
+    donated = [shape for shape, mark in zip(given, marks, strict=True) if any(name in mark for name in _DONATED)]
+    results = [_shape_text(value) for value in _last(block).operands]
+    return {"arguments": Counter(given), "outputs": Counter(results), "shared": Counter(donated)}
 
 
 def product_flops(batch: int, m: int, n: int, k: int) -> int:

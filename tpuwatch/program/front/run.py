@@ -101,7 +101,8 @@ class Front:
             self.report(kernels=traced.kernels)
         self.stage("count")
         trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
-        self.report(compiling={**trial, "available_bytes": self._available})
+        ends = None if trial["sharded"] else graph.ends(traced.module)  # of what is spread the shares are not known yet
+        self.report(compiling={**trial, "available_bytes": self._available}, ends=ends)
         self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
         found: dict[str, Any]

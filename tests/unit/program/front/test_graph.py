@@ -58,7 +58,7 @@ class Operation:
     """An operation of MLIR."""
 
     def __init__(
-        self, name: str, operands: list[Value], result: str = "", regions: Any = (), **attributes: str
+        self, name: str, operands: list[Value], result: str = "", regions: Any = (), **attributes: Any
     ) -> None:
         self.name, self.operands, self.regions, self.attributes = name, operands, list(regions), attributes
         self.operation, self.location = self, 'loc("dot"("step"("/home/user/train.py":12:8 to :20)))'
@@ -289,3 +289,13 @@ def test_resnet_50_has_the_published_flops_where_its_padding_is_counted() -> Non
     assert resnet50(later=False)[1] == pytest.approx(2 * 3.858e9, rel=1e-3)
     assert resnet50(later=True)[0] / published == pytest.approx(0.966, abs=1e-3)
     assert resnet50(later=False)[0] / published == pytest.approx(0.905, abs=1e-3)  # Keras's, by this count
+
+
+def test_what_goes_into_a_program_and_comes_out_of_it() -> None:
+    given = [Value("tensor<8x16xf32>"), Value("tensor<8x16xf32>"), Value("tensor<4xi32>")]
+    block = Block(given, [Operation("func.return", [given[1], given[2]])])
+    main = Operation("func.func", [], regions=[block], sym_name='"main"')
+    main.attributes["arg_attrs"] = [{"tf.aliasing_output": "0"}, {}, {"jax.buffer_donor": "true"}]
+    counts = graph.ends(Operation("builtin.module", [], regions=[Block([], [main])]))
+    assert counts["arguments"] == {"f32[8,16]": 2, "s32[4]": 1}
+    assert counts["outputs"] == counts["shared"] == {"f32[8,16]": 1, "s32[4]": 1}
