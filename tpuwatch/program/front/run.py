@@ -112,7 +112,8 @@ class Front:
             text = str(error)
             if not memory.is_refusal(text):
                 raise
-            found = {"fits": False, "message": text[:20000], "memory_space": memory.space(text), "needed_bytes": None}
+            found = {"fits": False, "message": text[:20000], "memory_space": memory.space(text)}
+            found.update(needed_bytes=None, available_bytes=None)  # of the HBM
             if found["memory_space"] == "hbm":
                 found["needed_bytes"] = memory.needed_bytes(text)
                 found["available_bytes"] = memory.available_bytes(text) or self._available
