@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ProgramRule:
     """A rule on figures: the findings that it makes, and why a subject has not what it looks at ("" where it has)."""
 
     names: tuple[str, ...]
@@ -75,23 +75,25 @@ def _any(*reasons: Callable[[Subject], str]) -> Callable[[Subject], str]:
 
 
 RULES: Final = (
-    Rule(("padding",), padding.padding, _no_shapes),
-    Rule(("batch_multiple",), padding.batch, _no_batch),
-    Rule(("matrix_shape",), products.products, _no_flops),
-    Rule(("depthwise",), products.depthwise, _no_flops),
-    Rule(("narrow_layers",), products.narrow_dense, _no_flops),
-    Rule(("precision",), products.precision, _no_flops),
-    Rule(("memory_bound",), products.bound, _no_flops),
-    Rule(("no_batch_fits",), memory.no_batch_fits, _no_trial),
-    Rule(("memory_*",), memory.memory, _no_changes),
-    Rule(("larger_batch",), memory.larger_batch, _any(_no_flops, _no_batch)),
-    Rule(("global_batch",), host.global_batch, _any(_no_batch, _no_inputs)),
-    Rule(("input_rate",), host.input_rate, _any(_no_flops, _no_inputs, _no_step)),
-    Rule(("no_kernel", "dynamic_op"), operations.kernels, _no_operations),
-    Rule(("host_callback",), operations.callbacks, _no_program),
-    Rule(("broadcast",), operations.broadcasts, _no_program),
-    Rule(("wide_types",), operations.types, _no_shapes),
-    Rule(("dynamic_shape",), operations.problem, lambda subject: "" if subject.problem else _no_program(subject)),
+    ProgramRule(("padding",), padding.padding, _no_shapes),
+    ProgramRule(("batch_multiple",), padding.batch, _no_batch),
+    ProgramRule(("matrix_shape",), products.products, _no_flops),
+    ProgramRule(("depthwise",), products.depthwise, _no_flops),
+    ProgramRule(("narrow_layers",), products.narrow_dense, _no_flops),
+    ProgramRule(("precision",), products.precision, _no_flops),
+    ProgramRule(("memory_bound",), products.bound, _no_flops),
+    ProgramRule(("no_batch_fits",), memory.no_batch_fits, _no_trial),
+    ProgramRule(("memory_*",), memory.memory, _no_changes),
+    ProgramRule(("larger_batch",), memory.larger_batch, _any(_no_flops, _no_batch)),
+    ProgramRule(("global_batch",), host.global_batch, _any(_no_batch, _no_inputs)),
+    ProgramRule(("input_rate",), host.input_rate, _any(_no_flops, _no_inputs, _no_step)),
+    ProgramRule(("no_kernel", "dynamic_op"), operations.kernels, _no_operations),
+    ProgramRule(("host_callback",), operations.callbacks, _no_program),
+    ProgramRule(("broadcast",), operations.broadcasts, _no_program),
+    ProgramRule(("wide_types",), operations.types, _no_shapes),
+    ProgramRule(
+        ("dynamic_shape",), operations.problem, lambda subject: "" if subject.problem else _no_program(subject)
+    ),
 )
 
 
