@@ -63,10 +63,12 @@ def code_advice(
     rules = (*_RULES, _PREFETCH, _BATCH_NORM)
     known = {framework for file in files for framework in file.frameworks}
     spoke = {one.id for one in found}
-    checked = tuple(rule.id for rule in rules if known & set(rule.of_frameworks) or rule.id in spoke)
-    not_checked: dict[str, list[str]] = {}
+    blind = {_BATCH_NORM.id} if batch is None else set()
+    looked = (rule.id for rule in rules if known & set(rule.of_frameworks) or rule.id in spoke)
+    checked = tuple(name for name in looked if name not in blind)
+    not_checked: dict[str, list[str]] = {"no batch is given (--batch)": list(blind)} if blind else {}
     for rule in rules:
-        if rule.id not in checked:
+        if rule.id not in checked and rule.id not in blind:
             names = ", ".join(_NAMES[one] for one in rule.of_frameworks)
             missing = f"no source that was read imports {names}" if files else "no source was read (--source)"
             not_checked.setdefault(missing, []).append(rule.id)

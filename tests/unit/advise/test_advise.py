@@ -220,7 +220,7 @@ def test_what_was_checked_and_what_was_not_is_in_the_document(tmp_path: Path) ->
     assert document["findings"] == []
     assert {"padding", "callback", "dynamic_shape"} <= set(document["checked"])
     reasons = {name: one["reason"] for one in document["not_checked"] for name in one["rules"]}
-    assert reasons["batch_multiple"] == "no batch is given (--batch)"
+    assert reasons["batch_multiple"] == reasons["batch_norm"] == "no batch is given (--batch)"
     assert reasons["input_rate"] == reasons["matrix_shape"] == "no program was compiled"
     assert reasons["prefetch"] == "no source that was read imports TensorFlow"
 
