@@ -9,10 +9,10 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.advise.advice import GUIDES, Gain, Passage, ProgramAdvice, in_order
     from tpuwatch.advise.advisor import Advised, advice_document, advise
-    from tpuwatch.advise.code import advice_on_code
+    from tpuwatch.advise.code import CodeAdvice, advice_on_code, code_advice
     from tpuwatch.advise.memory import changes
     from tpuwatch.advise.page import advice_page
-    from tpuwatch.advise.source import module_file, sources
+    from tpuwatch.advise.source import module_file, sources, unreadable
     from tpuwatch.advise.subject import Placed, Subject, of_program, of_report, of_shapes
 else:
     __getattr__, __all__ = public_face(
@@ -20,10 +20,10 @@ else:
         {
             "advice": ["GUIDES", "ProgramAdvice", "Gain", "Passage", "in_order"],
             "advisor": ["Advised", "advice_document", "advise"],
-            "code": ["advice_on_code"],
+            "code": ["CodeAdvice", "advice_on_code", "code_advice"],
             "memory": ["changes"],
             "page": ["advice_page"],
-            "source": ["module_file", "sources"],
+            "source": ["module_file", "sources", "unreadable"],
             "subject": ["Placed", "Subject", "of_program", "of_report", "of_shapes"],
         },
     )

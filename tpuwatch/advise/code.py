@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
-from tpuwatch.advise.source import CodeCall, SourceFile, dotted, read_all
+from tpuwatch.advise.source import MAX_FILES, CodeCall, SourceFile, dotted, read_all, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
     from pathlib import Path
 
 _INPUT: Final = Passage("performance", "Model is input bound")
@@ -29,6 +29,7 @@ _WORK: Final = re.compile(
     re.IGNORECASE,
 )
 _DECODING: Final = ("decode_jpeg", "decode_png", "decode_image", "decode_and_crop_jpeg", "decode_wav")
+_NAMES: Final = {"tensorflow": "TensorFlow", "keras": "Keras", "jax": "JAX"}
 _LEAST_CORE, _LEAST_ALL = 32, 256  # examples that batch norm's statistics need
 
 
@@ -40,6 +41,46 @@ class _Rule:
     change: str
     source: Passage
     applies: Callable[[CodeCall], bool]
+    of_frameworks: tuple[str, ...] = ("tensorflow",)  # whose calls it looks at
+
+
+@dataclass(frozen=True, slots=True)
+class CodeAdvice:
+    """What the rules say of source files, the rules that looked at one, and what was not looked at, by the reason."""
+
+    found: tuple[ProgramAdvice, ...] = ()
+    checked: tuple[str, ...] = ()
+    not_checked: Mapping[str, list[str]] = field(default_factory=dict)
+
+
+def code_advice(
+    paths: Iterable[Path], *, batch: int | None = None, devices: int = 1, steps: Container[str] = ()
+) -> CodeAdvice:
+    """`advice_on_code`, and what was looked at."""
+    paths = list(paths)
+    files = read_all(paths, steps)
+    found = tuple(advice_on_code(paths, batch=batch, devices=devices, steps=steps))
+    rules = (*_RULES, _PREFETCH, _BATCH_NORM)
+    known = {framework for file in files for framework in file.frameworks}
+    spoke = {one.id for one in found}
+    blind = {_BATCH_NORM.id} if batch is None else set()
+    looked = (rule.id for rule in rules if known & set(rule.of_frameworks) or rule.id in spoke)
+    checked = tuple(name for name in looked if name not in blind)
+    not_checked: dict[str, list[str]] = {"no batch is given (--batch)": list(blind)} if blind else {}
+    for rule in rules:
+        if rule.id not in checked and rule.id not in blind:
+            names = ", ".join(_NAMES[one] for one in rule.of_frameworks)
+            missing = f"no source that was read imports {names}" if files else "no source was read (--source)"
+            not_checked.setdefault(missing, []).append(rule.id)
+    for file in files:
+        if not file.frameworks and file.other:
+            not_checked[f"{file.path.name}: no rule is for lines of {', '.join(file.other)}"] = []
+    for path in paths:
+        if reason := unreadable(path):
+            not_checked[f"{path.name} could not be read: {reason}"] = []
+    if len(paths) >= MAX_FILES:
+        not_checked[f"only the first {MAX_FILES} source files were read"] = []
+    return CodeAdvice(found, checked, not_checked)
 
 
 def advice_on_code(
@@ -105,6 +146,7 @@ _BATCH_NORM = _Rule(
     "(synchronized=True in Keras, axis_name in Flax), or use group or layer norm.",
     _ACCURACY,
     lambda _: False,
+    ("keras", "jax"),
 )
 
 
@@ -225,6 +267,7 @@ _RULES: Final = (
         "Compute it with jax.numpy, or take the value out of the step as a result.",
         Passage("jax", "performance"),
         lambda call: call.of("jax") and call.last in ("pure_callback", "io_callback", "host_callback"),
+        ("jax",),
     ),
     _Rule(
         "dynamic_shape",
@@ -233,6 +276,7 @@ _RULES: Final = (
         "Keep the shape and mask: multiply by the mask, or where with three arguments; in JAX also size=.",
         _DYNAMIC,
         lambda call: _by_values(call) and call.file.in_step(call),
+        ("tensorflow", "jax"),
     ),
     _Rule(
         "drop_remainder",
@@ -307,6 +351,7 @@ _RULES: Final = (
             and call.has("optimizer")
             and not call.has("steps_per_execution")
         ),
+        ("keras",),
     ),
     _Rule(
         "wide_types",
@@ -320,6 +365,7 @@ _RULES: Final = (
             and getattr(call.node.args[0], "value", "") == "jax_enable_x64"
             and getattr(call.node.args[1], "value", False) is True
         ),
+        ("jax",),
     ),
     _Rule(
         "initialisation",
@@ -328,6 +374,7 @@ _RULES: Final = (
         "Make weights from the same seed everywhere, and fold the process into the keys of data and dropout alone.",
         _ACCURACY,
         _seeded_by_replica,
+        ("tensorflow", "jax"),
     ),
     _Rule(
         "loss_reduction",
@@ -344,6 +391,7 @@ _RULES: Final = (
                 and any(one.last == "compile" and one.has("loss") for one in call.file.calls)
             )
         ),
+        ("keras", "jax"),
     ),
 )
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
 from tpuwatch.core import counted, format_size
-from tpuwatch.libtpu import chips_of_host, devices_per_chip
 from tpuwatch.program import LANES
 
 if TYPE_CHECKING:
@@ -43,12 +42,13 @@ def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
-    """What the pipeline has to deliver at least, if a step takes what the roofline says."""
+    """What the pipeline has to deliver at least, if a training step takes what the roofline says. Of another function
+    nobody knows how often it runs."""
     line = subject.roofline
     each = input_bytes(subject)
-    if line is None or not line.seconds or not each:
+    if line is None or not line.seconds or not each or not subject.trains:
         return
-    per_host = chips_of_host(subject.generation, subject.chips) * devices_per_chip(subject.generation)
+    per_host = subject.devices_of_host
     rate = each * per_host / line.seconds
     if rate < _DISK_BYTES_PER_SECOND:
         return

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.advise.advice import Gain, Passage, ProgramAdvice
+from tpuwatch.advise.subject import arguments
 from tpuwatch.core import format_size
-from tpuwatch.program import Change, laid_out, parse_tensor
+from tpuwatch.program import HBM, Change, laid_out, parse_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from tpuwatch.advise.subject import Subject
+    from tpuwatch.advise.subject import Placed, Subject
     from tpuwatch.program import Roofline, Trial
 
 _TIGHT: Final = 0.5  # of the HBM: from there on changes are worth their compilation
@@ -20,6 +21,8 @@ _LEAST: Final = 0.02  # of the HBM: what a change has to give
 _ROWS: Final = 8
 _LEAST_GAIN: Final = 0.1  # of the time
 _MATRIX: Final = 2  # sides
+_FLOAT32: Final = ("float32", "f32")
+_RESIDENT: Final = ("weights", "optimizer", "state")
 
 _WHAT: Final = {
     "bfloat16": (
@@ -55,16 +58,53 @@ _WHAT: Final = {
 def changes(trial: Trial) -> Iterator[Change]:
     """The changes that are worth compiling: where the program does not fit, or takes half of the HBM and more."""
     needed, available = trial.needed_bytes, trial.available_bytes
+    if trial.memory_space not in (None, HBM):  # none of them takes less of the chip's own memory
+        return
     if trial.fits and needed and available and needed < _TIGHT * available:
         return
     if not trial.sharded:
         yield Change("bfloat16", trial.batch)
     yield Change("remat", trial.batch)
-    if trial.batch is not None and trial.batch >= 2 * _ROWS:
+    held = sum(_resident(arguments(trial.tensors)).values())
+    if trial.batch is not None and trial.batch >= 2 * _ROWS and (available is None or held <= available):
         yield Change(None, trial.batch // 2)
     if trial.devices > 1 and not trial.sharded:
         yield Change("spread-batch", trial.batch)
         yield Change("spread-all", trial.batch)
+
+
+def no_batch_fits(subject: Subject) -> Iterator[ProgramAdvice]:
+    """What a device holds whatever the batch is more than there is."""
+    trial = subject.trial
+    if trial is None or trial.fits or trial.memory_space not in (None, HBM):
+        return
+    resident = _resident(subject.tensors)
+    held = sum(resident.values())
+    if held <= subject.available:
+        return
+    yield ProgramAdvice(
+        "no_batch_fits",
+        Gain.RUNS,
+        (held - subject.available) / subject.available,
+        f"{_parts_text(resident)} take {format_size(held)} on each device, of {format_size(subject.available)}: "
+        "no batch fits",
+        "A device holds them whatever the batch is. A smaller batch makes only activations and inputs smaller.",
+        "Spread them over several devices (sharding, fully sharded data parallel); or take fewer or smaller layers, an "
+        "optimizer with less state (SGD, Adafactor), weights in bfloat16, or a TPU with more HBM.",
+        Passage("troubleshooting", "Reduce memory usage"),
+        figures={"held_bytes": held, "available_bytes": subject.available, **resident},
+    )
+
+
+def _resident(tensors: Iterable[Placed]) -> dict[str, int]:
+    """The bytes of the arguments that do not depend on the batch, by their part. None where no argument is known as
+    an input: then any may be one."""
+    tensors = tuple(tensors)
+    found = dict.fromkeys(_RESIDENT, 0)
+    for one in tensors if any(one.part == "inputs" for one in tensors) else ():
+        if one.part in found:
+            found[one.part] += one.layout.bytes * one.count
+    return found
 
 
 def memory(subject: Subject) -> Iterator[ProgramAdvice]:
@@ -73,6 +113,7 @@ def memory(subject: Subject) -> Iterator[ProgramAdvice]:
     if trial is None or trial.needed_bytes is None:
         return
     parts = composition(subject)
+    too_large = any(no_batch_fits(subject))
     for one in subject.changed:
         needed = _with_change(trial, one)
         if needed is None or trial.needed_bytes - needed < _LEAST * subject.available:
@@ -80,13 +121,15 @@ def memory(subject: Subject) -> Iterator[ProgramAdvice]:
         saved = trial.needed_bytes - needed
         fits = needed <= subject.available
         name, reason, do, source = _WHAT.get(one.change or "", _half(one, subject))
+        if one.change is None and too_large:
+            continue
         runs = not trial.fits and fits
         yield ProgramAdvice(
             f"memory_{(one.change or 'batch').replace('-', '_')}",
             Gain.RUNS if runs else Gain.HBM,
             saved / subject.available,
             f"{name}: {format_size(needed)} in the place of {format_size(trial.needed_bytes)} of "
-            f"{format_size(subject.available)}{', and it fits' if runs else ''}",
+            f"{format_size(subject.available)}{', and it fits' if runs else '' if fits else ', and does not fit yet'}",
             f"{reason} Now: {_parts_text(parts)}." if parts else reason,
             do,
             source,
@@ -158,11 +201,17 @@ def _with_change(trial: Trial, one: Trial) -> int | None:
         return None
     if one.change != "bfloat16":
         return one.needed_bytes
-    if one.temporaries_bytes is None or trial.temporaries_bytes is None:
-        # One of them does not fit: half of the arguments is what bfloat16 would have taken away of those.
-        arguments: int = sum(tensor["bytes"] for tensor in trial.tensors)
-        return min(trial.needed_bytes or 0, one.needed_bytes + arguments // 2)
-    return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
+    if one.temporaries_bytes is not None and trial.temporaries_bytes is not None:
+        return (trial.needed_bytes or 0) - max(0, trial.temporaries_bytes - one.temporaries_bytes)
+    # One of them does not fit, or its code was not made: bfloat16 took away half of what arguments and results have in
+    # float32, which stays.
+    kept = sum(tensor["bytes"] for tensor in trial.tensors)
+    whole = kept
+    if trial.arguments_bytes is not None:
+        whole = trial.arguments_bytes + (trial.outputs_bytes or 0) - (trial.shared_bytes or 0)
+    wide = sum(tensor["bytes"] for tensor in trial.tensors if tensor["dtype"] in _FLOAT32)
+    halved = whole * wide // (2 * kept) if kept else 0
+    return min(trial.needed_bytes or 0, one.needed_bytes + halved)
 
 
 def _half(one: Trial, subject: Subject) -> tuple[str, str, str, Passage]:

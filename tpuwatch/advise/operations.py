@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _HOST_OPS: Final = {"PyFunc", "PyFuncStateless", "EagerPyFunc", "AsString", "GeneratorDataset", "PrintV2", "StringJoin"}
 _DYNAMIC_OPS: Final = {"Where", "Unique", "UniqueV2", "DynamicPartition"}
-_CALLBACKS: Final = ("callback", "py_func", "infeed", "outfeed")
 _WIDE: Final = ("f64[", "s64[", "u64[", "c128[")
 
 
@@ -34,12 +33,17 @@ def kernels(subject: Subject) -> Iterator[ProgramAdvice]:
             figures={"op": name, "count": known["counts"][name]},
         )
     for name in sorted(_DYNAMIC_OPS & set(known["counts"]) - set(known["without"])):
+        compiled = subject.graph is not None and subject.problem is None
         yield ProgramAdvice(
             "dynamic_op",
-            Gain.RUNS,
+            Gain.TIME if compiled else Gain.RUNS,
             0.0,
             f"{name}, {known['counts'][name]} times in the graph",
-            "The shape of its result depends on values; a TPU's programs have the shapes that they were compiled with.",
+            "The shape of its result depends on values. It was compiled with the largest that it may have, so what is "
+            "left out is computed too."
+            if compiled
+            else "The shape of its result depends on values; a TPU's programs have the shapes that they were compiled "
+            "with.",
             "Keep the shape and mask: tf.where with three arguments, tf.math.unsorted_segment_sum, padding to a fixed "
             "length.",
             Passage("troubleshooting", "Dynamic shapes"),
@@ -48,20 +52,18 @@ def kernels(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def callbacks(subject: Subject) -> Iterator[ProgramAdvice]:
-    """Custom calls that go back to the host at each step."""
-    found = (subject.graph or {"unknown_kernels": {}})["unknown_kernels"]
-    for name, count in found.items():
-        if any(word in name.lower() for word in _CALLBACKS):
-            yield ProgramAdvice(
-                "host_callback",
-                Gain.TIME,
-                0.0,
-                f"{name}, {count} times a step",
-                "The device waits while the host's Python runs.",
-                "Compute it on the device, or once in many steps; take values out with the step's results.",
-                Passage("jax", "performance"),
-                figures={"target": name, "count": count},
-            )
+    """Calls that go back to the host at each step."""
+    for name, count in (subject.graph or {"host_calls": {}})["host_calls"].items():
+        yield ProgramAdvice(
+            "host_callback",
+            Gain.TIME,
+            0.0,
+            f"{name}, {count} times a step",
+            "The device waits while the host's Python runs.",
+            "Compute it on the device, or once in many steps; take values out with the step's results.",
+            Passage("jax", "performance"),
+            figures={"target": name, "count": count},
+        )
 
 
 def broadcasts(subject: Subject) -> Iterator[ProgramAdvice]:

@@ -88,7 +88,9 @@ def _depthwise(row: Mapping[str, Any]) -> bool:
 
 def narrow_dense(subject: Subject) -> Iterator[ProgramAdvice]:
     """Layers with fewer than 128 features, dense ones with fewer than 512, that take a part of the step."""
-    rows = [row for row in (subject.graph or {"operations": ()})["operations"] if row["flops"]]
+    if subject.graph is None or subject.roofline is None:  # the whole is not known, of which a layer is a part
+        return
+    rows = [row for row in subject.graph["operations"] if row["flops"]]
     whole = sum(row["flops"] * row["count"] for row in rows)
     free = _free_sides(rows) | _batches(subject)
     sides: dict[int, Mapping[str, Any]] = {}

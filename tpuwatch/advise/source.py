@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 MAX_FILES: Final = 200
 _MAX_BYTES: Final = 2 << 20
 _FRAMEWORKS: Final = frozenset({"tensorflow", "jax", "flax", "haiku", "equinox"})
+_RULED: Final = {
+    **dict.fromkeys(("tensorflow", "tensorflow_datasets"), "tensorflow"),
+    **dict.fromkeys(("keras", "keras_cv", "keras_nlp", "keras_hub"), "keras"),
+    **dict.fromkeys(("jax", "flax", "haiku", "equinox", "optax"), "jax"),
+}
+_OTHER: Final = frozenset({"torch", "torch_xla", "torchax", "lightning", "pytorch_lightning", "accelerate"})
 # What they are given is traced, and becomes part of a step.
 _TRACING: Final = frozenset(
     {"jit", "pjit", "pmap", "vmap", "shard_map", "grad", "value_and_grad", "scan", "fori_loop", "remat", "checkpoint"}
@@ -22,6 +28,7 @@ _STEP_METHODS: Final = frozenset({"call", "__call__", "train_step", "test_step",
 _MODEL: Final = re.compile(r"(Layer|Model|Module)$")
 _INPUT_CLASS: Final = re.compile(r"Preprocess|Token|Augment|Convert|Metric|Pipeline", re.IGNORECASE)  # the host's work
 _DATASET: Final = re.compile(r"(^|_)(ds|tfds|dataset|datasets)($|_)|dataset$", re.IGNORECASE)
+_RETURNED: Final = -1  # the scope of functions' names
 _CHAINED: Final = frozenset(
     {"map", "batch", "shuffle", "repeat", "interleave", "prefetch", "cache", "filter", "take", "unbatch", "flat_map"}
 )
@@ -69,7 +76,17 @@ class CodeCall:
     def dataset(self) -> bool:
         """A method of a tf.data pipeline, as far as its receiver shows."""
         receiver = self.node.func.value if isinstance(self.node.func, ast.Attribute) else None
-        return receiver is not None and self.file.uses_tensorflow and _is_dataset(receiver, self.file.imports)
+        return receiver is not None and self.file.uses_tensorflow and self.file.is_dataset(receiver, self.function)
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A value that a name gets: a variable of a scope, or a function that returns it."""
+
+    scope: int
+    name: str
+    value: ast.expr | None
+    function: Function | None
 
 
 @dataclass(slots=True)
@@ -81,14 +98,47 @@ class SourceFile:
     calls: list[CodeCall] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     reached: set[int] = field(default_factory=set)  # the functions that a step reaches, by id()
+    # Variables that hold tf.data, by their function's id(), and functions that return it, by _RETURNED.
+    pipelines: set[tuple[int, str]] = field(default_factory=set)
 
     @property
     def uses_tensorflow(self) -> bool:
         return any(name.split(".")[0] in ("tensorflow", "tensorflow_datasets") for name in self.imports.values())
 
     @property
+    def frameworks(self) -> set[str]:
+        """Those that it imports and that rules are for: "tensorflow", "keras", "jax"."""
+        found = {_RULED[first] for name in self.imports.values() if (first := name.split(".")[0]) in _RULED}
+        # Keras comes with TensorFlow, and its models are used without an import of their own.
+        return found | ({"keras"} if "tensorflow" in found else set())
+
+    @property
+    def other(self) -> list[str]:
+        """Frameworks that it imports and that no rule is for."""
+        return sorted({first for name in self.imports.values() if (first := name.split(".")[0]) in _OTHER})
+
+    @property
     def uses_datasets(self) -> bool:
         return any(call.last in _CHAINED and call.dataset() for call in self.calls)
+
+    def is_dataset(self, node: ast.expr, function: Function | None) -> bool:
+        """Whether a value is a tf.data pipeline: by what it is made of or assigned from, else by its name."""
+        if isinstance(node, ast.Call):
+            name = dotted(node.func, self.imports)
+            if name.startswith(("tensorflow.data.", "tensorflow_datasets.")):
+                return True
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _CHAINED:
+                return self.is_dataset(node.func.value, function)
+            return bool(_DATASET.search(name.rpartition(".")[2])) or (_RETURNED, name) in self.pipelines
+        if isinstance(node, ast.Attribute):
+            return bool(_DATASET.search(node.attr))
+        return isinstance(node, ast.Name) and (bool(_DATASET.search(node.id)) or self._assigned(node.id, function))
+
+    def _assigned(self, name: str, function: Function | None) -> bool:
+        """Whether a variable of a function, of those around it or of the module holds one."""
+        if (_scope(function), name) in self.pipelines:
+            return True
+        return function is not None and self._assigned(name, function.outer)
 
     def in_step(self, call: CodeCall) -> bool:
         """Whether a step reaches it, as far as the files show: what a compiled function, a layer or a model calls."""
@@ -116,9 +166,28 @@ def _read(path: Path) -> SourceFile | None:
             module = f"{'local.' if node.level else ''}{node.module or ''}".strip(".")
             for one in node.names:
                 source.imports[one.asname or one.name] = f"{module}.{one.name}"
-    _Visitor(source).visit(tree)
+    visitor = _Visitor(source)
+    visitor.visit(tree)
+    _follow_pipelines(source, visitor.assigned)
     source.calls.sort(key=lambda one: (one.node.end_lineno or 0, one.node.end_col_offset or 0))
     return source
+
+
+def _follow_pipelines(source: SourceFile, assigned: list[Assigned]) -> None:
+    """Find the variables that hold a tf.data pipeline, and the functions that return one: each may make another one."""
+    waiting = len(assigned)
+    while waiting:
+        waiting -= 1
+        before = len(source.pipelines)
+        for one in assigned:
+            if one.value is not None and source.is_dataset(one.value, one.function):
+                source.pipelines.add((one.scope, one.name))
+        if len(source.pipelines) == before:
+            return
+
+
+def _scope(function: Function | None) -> int:
+    return 0 if function is None else id(function)
 
 
 def _follow(files: Iterable[SourceFile], steps: Container[str]) -> None:
@@ -153,7 +222,7 @@ def sources(start: Path, directory: Path) -> list[Path]:
     waiting = [start.resolve()]
     while waiting and len(found) < MAX_FILES:
         path = waiting.pop(0)
-        if path in found or not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        if path in found or not path.is_file():
             continue
         found.append(path)
         tree = _parsed(path)
@@ -188,6 +257,26 @@ class _Visitor(ast.NodeVisitor):
         self._source = source
         self._function: Function | None = None
         self._class: ast.ClassDef | None = None
+        self.assigned: list[Assigned] = []
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._assign(target, node.value)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._assign(node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_Return(self, node: ast.Return) -> None:
+        function = self._function
+        if function is not None and not function.owner:
+            self.assigned.append(Assigned(_RETURNED, function.name, node.value, function))
+        self.generic_visit(node)
+
+    def _assign(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Name):
+            self.assigned.append(Assigned(_scope(self._function), target.id, value, self._function))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         before, self._class = (self._class, self._function), node
@@ -246,24 +335,30 @@ def _traced_names(call: CodeCall) -> Iterator[str]:
                 yield one.id
 
 
-def _is_dataset(node: ast.expr, imports: dict[str, str]) -> bool:
-    """By its name, or by the tf.data that it is made of."""
-    if isinstance(node, ast.Call):
-        name = dotted(node.func, imports)
-        if name.startswith(("tensorflow.data.", "tensorflow_datasets.")):
-            return True
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _CHAINED:
-            return _is_dataset(node.func.value, imports)
-        return bool(_DATASET.search(name.rpartition(".")[2]))
-    if isinstance(node, ast.Attribute):
-        return bool(_DATASET.search(node.attr))
-    return isinstance(node, ast.Name) and bool(_DATASET.search(node.id))
+def unreadable(path: Path) -> str:
+    """Why a source file cannot be read as Python; "" where it can."""
+    if path.suffix == ".ipynb":
+        return "it is a notebook; write its code to a file with `jupyter nbconvert --to script`"
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            return f"it has more than {_MAX_BYTES >> 20} MiB"
+        ast.parse(path.read_bytes(), str(path))
+    except OSError as error:
+        return error.strerror or str(error)
+    except SyntaxError as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        return f"{where}{error.msg}"
+    except (ValueError, RecursionError) as error:
+        return f"it is no Python: {error}"
+    return ""
 
 
 def _parsed(path: Path) -> ast.Module | None:
     try:
+        if path.suffix == ".ipynb" or path.stat().st_size > _MAX_BYTES:
+            return None
         return ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, SyntaxError, ValueError, RecursionError):
         return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.libtpu import GENERATIONS
+from tpuwatch.libtpu import GENERATIONS, chips_of_host
 from tpuwatch.program import Layout, Tensor, best_layout, hlo_type, laid_out, layout_of_size, parse_tensor, roofline_of
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ class Subject:
     kernels: Mapping[str, Any] | None = None
     problem: Mapping[str, Any] | None = None
     profile: ProfileFigures | None = None  # of the program's run
+    slices: int = 1
+
+    @property
+    def devices_of_host(self) -> int:
+        """The devices that one host feeds."""
+        chips = chips_of_host(self.generation, self.chips // self.slices)
+        return chips * GENERATIONS[self.generation].devices_per_chip
 
     @property
     def devices(self) -> int:
@@ -66,10 +73,17 @@ class Subject:
 
     @property
     def roofline(self) -> Roofline | None:
+        """None where there is no program, or operations of it whose FLOPs are not counted."""
         trial = self.trial
-        if trial is None or self.graph is None:
+        if trial is None:
             return None
         return roofline_of(self.graph, self.generation, trial.devices if trial.sharded else 1, trial)
+
+    @property
+    def trains(self) -> bool:
+        """Whether the program is a training step that was compiled: it returns as much as it has of weights."""
+        weights = self.parts().get("weights", 0)
+        return self.trial is not None and 0 < weights <= (self.trial.outputs_bytes or 0)
 
     def parts(self) -> dict[str, int]:
         """The bytes of the arguments by what they are to the program."""
@@ -89,7 +103,7 @@ def of_program(result: Preflight) -> Subject:
         reported = tuple(_reported(result.findings))
         known = {one.layout.tensor for one in reported}
         computed = (one for one in _computed(trial) if one.layout.tensor not in known)
-        tensors = [*_arguments(trial.tensors), *reported, *computed]
+        tensors = [*arguments(trial.tensors), *reported, *computed]
         share = trial.devices if trial.sharded else 1
         batch = None if trial.batch is None else max(1, trial.batch // share)
     return Subject(
@@ -101,6 +115,7 @@ def of_program(result: Preflight) -> Subject:
         result.changed,
         result.kernels,
         result.problem,
+        slices=target.slices,
     )
 
 
@@ -112,7 +127,7 @@ def of_shapes(shapes: Iterable[str], target: CompileTarget, batch: int | None) -
         side = tensor.sides.index(batch) if batch in tensor.sides else None
         layout = best_layout(tensor) if order is None else laid_out(tensor, order)
         tensors.append(Placed(text, ASKED, layout, batch_side=side))
-    return Subject(target.generation, target.chips, tuple(tensors), batch)
+    return Subject(target.generation, target.chips, tuple(tensors), batch, slices=target.slices)
 
 
 def of_report(findings: Iterable[Finding], target: CompileTarget) -> Subject:
@@ -148,7 +163,7 @@ def _shapes(text: str) -> Iterator[str]:
             yield part
 
 
-def _arguments(tensors: Sequence[Mapping[str, Any]]) -> Iterator[Placed]:
+def arguments(tensors: Sequence[Mapping[str, Any]]) -> Iterator[Placed]:
     """The arguments, alike ones together. What they are is what the framework says, else what their names say."""
     seen: dict[tuple[Any, ...], Placed] = {}
     for one in tensors:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from tpuwatch.advise import ProgramAdvice, Subject
+    from tpuwatch.advise import CodeAdvice, Subject
     from tpuwatch.program import CompileTarget, Preflight, ProfileFigures
 
 
@@ -62,7 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0: all that there is to say was said; 1: the program does not fit, or is wrong; 2: wrong use; 3: no answer."""
+    """0: what was checked is said; 1: the program does not fit, or is wrong; 2: wrong use; 3: no answer, or nothing
+    could be checked."""
     from tpuwatch.advise import advice_page
     from tpuwatch.core import ConfigError
     from tpuwatch.terminal import Console, print_advice
@@ -104,9 +105,13 @@ def _advised(args: argparse.Namespace) -> tuple[int, dict[str, Any]]:
     names = args.tpu or [f"{measured or 'v5e'}-1"]
     targets = [target(name, args.slices) for name in names]
     if args.program is not None:
-        return 0, _document(args, args.program, [(one, _of_log(args.program, one), None) for one in targets], figures)
-    subject = ", ".join(args.shape) or ", ".join(args.source) or str(args.profile)
-    return 0, _document(args, subject, [(one, _of_shapes(args, one), None) for one in targets], figures)
+        name, subjects = args.program, [_of_log(args.program, one) for one in targets]
+    else:
+        name = ", ".join(args.shape) or ", ".join(args.source) or str(args.profile)
+        subjects = [_of_shapes(args, one) for one in targets]
+    found = [(one, subject, None) for one, subject in zip(targets, subjects, strict=True)]
+    document = _document(args, name, found, figures)
+    return 0 if all(result["checked"] for result in document["results"]) else 3, document
 
 
 def _profile(args: argparse.Namespace) -> ProfileFigures | None:
@@ -124,7 +129,7 @@ def _of_program(args: argparse.Namespace, figures: ProfileFigures | None) -> tup
 
     targets = [target(name, args.slices) for name in args.tpu]
     wanted = (lambda _: ()) if args.quick else changes
-    results = preflight.compiled(args, args.program, targets, batch=args.batch, changes=wanted)
+    results = preflight.compiled(args, args.program, targets, batch=args.batch, code=False, changes=wanted)
     document = _document(args, args.program, [(one.target, of_program(one), one) for one in results], figures)
     return preflight.status(results), document
 
@@ -142,6 +147,8 @@ def _of_log(path: str, one: CompileTarget) -> Subject:
     except OSError as error:
         raise TpuwatchError(f"{path}: {error.strerror}") from error
     subject = of_report(findings, one)
+    if not subject.tensors and path.endswith((".py", ".ipynb")):
+        raise ConfigError(f"{path} is source code: give it as --source {path}, or the program in it as MODULE:FUNCTION")
     if not subject.tensors:
         raise ConfigError(f"{path}: no compiler's report of allocations is in it; tpuwatch diagnose says what else is")
     return subject
@@ -171,13 +178,15 @@ def _document(
         document = advice_document(about, advise(about, _of_code(args, subject)))
         fits = None if result is None else result.fits
         problem = None if result is None else result.problem
-        results.append({"tpu": one.name, "topology": one.topology, "fits": fits, "problem": problem, **document})
+        made = None if result is None or result.trial is None else result.trial.unfinished is None
+        head = {"tpu": one.name, "topology": one.topology, "fits": fits, "code_made": made, "problem": problem}
+        results.append({**head, **document})
     return {"subject": name, "results": results}
 
 
-def _of_code(args: argparse.Namespace, subject: Subject) -> list[ProgramAdvice]:
+def _of_code(args: argparse.Namespace, subject: Subject) -> CodeAdvice:
     """What the user's sources show: the module that is named and what it imports from here, and --source."""
-    from tpuwatch.advise import advice_on_code, module_file, sources
+    from tpuwatch.advise import code_advice, module_file, sources, unreadable
     from tpuwatch.core import ConfigError
 
     here = Path.cwd()
@@ -185,9 +194,11 @@ def _of_code(args: argparse.Namespace, subject: Subject) -> list[ProgramAdvice]:
     for path in starts:
         if not path.is_file():
             raise ConfigError(f"--source {path}: no such file")
+        if reason := unreadable(path):
+            raise ConfigError(f"--source {path}: {reason}")
     for name in filter(None, (args.program, args.args)):
         module = module_file(name.partition(":")[0], here) if ":" in name else None
         starts += [] if module is None else [module]
     paths = list(dict.fromkeys(path for start in starts for path in sources(start, here)))
     step = {args.program.rpartition(":")[2]} if args.program is not None and ":" in args.program else set()
-    return list(advice_on_code(paths, batch=subject.batch, devices=subject.devices, steps=step))
+    return code_advice(paths, batch=subject.batch, devices=subject.devices, steps=step)

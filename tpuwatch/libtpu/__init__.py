@@ -54,6 +54,7 @@ else:
             "accelerators": [
                 "GENERATIONS",
                 "chips_of",
+                "chips_of_host",
                 "counted",
                 "default_topology",
                 "chips_of_host",

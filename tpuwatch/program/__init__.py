@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from tpuwatch.program.output import findings_of
     from tpuwatch.program.preflight import (
+        HBM,
         Change,
         Preflight,
         Program,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
         profile_findings,
         read_profile,
     )
-    from tpuwatch.program.roofline import Roofline, mxu_bound, roofline_of
+    from tpuwatch.program.roofline import Roofline, flops_document, mxu_bound, roofline_of
     from tpuwatch.program.targets import CompileTarget, target
 else:
     __getattr__, __all__ = public_face(
@@ -62,6 +63,7 @@ else:
                 "without_waste",
             ],
             "preflight": [
+                "HBM",
                 "Change",
                 "Preflight",
                 "Program",
@@ -83,7 +85,7 @@ else:
                 "profile_findings",
                 "read_profile",
             ],
-            "roofline": ["Roofline", "mxu_bound", "roofline_of"],
+            "roofline": ["Roofline", "flops_document", "mxu_bound", "roofline_of"],
             "targets": ["CompileTarget", "target"],
         },
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.core import TpuwatchError, format_size
 from tpuwatch.program.assignment import AssignmentLog
 from tpuwatch.program.child import ChildError
+from tpuwatch.program.layout import best_layout, parse_tensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,11 +42,13 @@ class Compiler:
         self.stage = "start"
         self.kernels: dict[str, Any] | None = None
 
-    def trial(self, wanted: Mapping[str, Any], *, whole: bool, last: bool = False) -> dict[str, Any]:
+    def trial(
+        self, wanted: Mapping[str, Any], *, whole: bool, last: bool = False, parts: bool = False
+    ) -> dict[str, Any]:
         """Compile what is wanted (batch, change) and return the report of it.
 
         Without `whole` it is not waited for when its memory suffices, if that takes longer than to start a new child,
-        and if it is the `last` not at all.
+        and if it is the `last` not at all. `parts`: only where the parts of its memory are known without its code.
         A child that is ended at a limit after that has an answer as well. The report then says so: `unfinished`.
 
         Raises ChildError and NoAnswerError.
@@ -56,16 +59,22 @@ class Compiler:
         child.send(wanted)
         known: dict[str, Any] = {}
         accepted: float | None = None
+        ends: Mapping[str, Mapping[str, int]] | None = None
         try:
             for report in self._reports:
                 self.log.look()
                 self._hear(report)
                 if report is None and self.log.accepted:
                     accepted = accepted or time.monotonic()
-                    if not whole and (last or time.monotonic() - accepted > self._start_seconds):
-                        return self._unfinished(known, UNWANTED)
+                    if (
+                        not whole
+                        and (not parts or ends)
+                        and (last or time.monotonic() - accepted > self._start_seconds)
+                    ):
+                        return self._unfinished({**known, **_parts(self.log, ends if parts else None)}, UNWANTED)
                 elif report is not None:
                     known.update(report.get("compiling", {}), **report.get("trial", {}))
+                    ends = report.get("ends", ends)
                     if "trial" in report:
                         return self._finished(known)
         except ChildError as limit:
@@ -107,7 +116,12 @@ class Compiler:
         self._on_stage(f"{self._tried}{self.stage}{code}")
 
     def _finished(self, trial: dict[str, Any]) -> dict[str, Any]:
-        if not trial["fits"] and self.log.needed_bytes is not None and not self.log.accepted:
+        if (
+            not trial["fits"]
+            and trial.get("memory_space", "hbm") == "hbm"
+            and self.log.needed_bytes is not None
+            and not self.log.accepted
+        ):
             trial["needed_bytes"] = self.log.needed_bytes  # the message has it rounded
         self._tried = f"{'fits' if trial['fits'] else 'does not fit'} with batch {trial['batch']}; "
         return trial
@@ -117,3 +131,16 @@ class Compiler:
         spent = time.monotonic() - self._sent
         figures = {"fits": True, "needed_bytes": self.log.needed_bytes, "compile_seconds": spent}
         return self._finished({**known, **figures, "unfinished": why})
+
+
+def _parts(log: AssignmentLog, ends: Mapping[str, Mapping[str, int]] | None) -> dict[str, int]:
+    """The parts of the memory that is assigned: arguments and results by their layout, and what is left."""
+    if ends is None or log.needed_bytes is None:
+        return {}
+    sizes = {name: sum(_padded(shape) * count for shape, count in shapes.items()) for name, shapes in ends.items()}
+    temporaries = max(0, log.needed_bytes - sizes["arguments"] - sizes["outputs"] + sizes["shared"])
+    return {"temporaries_bytes": temporaries, **{f"{name}_bytes": size for name, size in sizes.items()}}
+
+
+def _padded(shape: str) -> int:
+    return best_layout(parse_tensor(shape)[0]).padded

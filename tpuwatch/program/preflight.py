@@ -21,7 +21,7 @@ from tpuwatch.program.child import Child, ChildError, ChildLimits
 from tpuwatch.program.compiler import Compiler, NoAnswerError
 from tpuwatch.program.largest import Ask, Need, largest_batch
 from tpuwatch.program.output import LOGS, OUTPUT, find_faults, tail
-from tpuwatch.program.roofline import roofline_of
+from tpuwatch.program.roofline import flops_document, roofline_of
 from tpuwatch.web import diagnosis
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from tpuwatch.program.targets import CompileTarget
 
 LEAST_MEMORY: Final = 1200 << 20  # bytes that must be free: what JAX and the compiler take for a small program
+HBM: Final = "hbm"
+_NAME_A_STEP: Final = (
+    "Name a function that takes arrays and returns arrays, such as the training step, and pass its arguments: "
+    "--args MODULE:FACTORY, or --shape f32[64,128] for each."
+)
 FRONT: Final = Path(__file__).parent / "front" / "__main__.py"
 # The compiler neither asks the metadata server, nor takes the lock of a job that runs here, nor looks for a TPU.
 _ENVIRONMENT: Final = {
@@ -71,6 +76,7 @@ class Trial:
     temporaries_bytes: int | None = None
     code_bytes: int | None = None
     message: str = ""  # of the compiler, where it refused
+    memory_space: str | None = None  # the memory that ran out, where it refused: HBM, or "vmem", "smem" of the chip
     unfinished: str | None = None  # why the compiler was not waited for: it fits without its code, which was not made
     change: str | None = None  # of the program, to see what it would give: a name of `front/change.py`
     problem: str | None = None  # why the changed program could not be compiled
@@ -139,7 +145,8 @@ def run_preflight(
     """Compile the program for the target, with `batch`, or with the largest batch up to `up_to`, a multiple of `step`.
 
     `code` False: no further than until it is known whether its memory suffices. `changes` says, once that is done,
-    which changes of it to compile as well.
+    which changes of it to compile as well: their code is not made, but where the parts of the memory are not known
+    without it.
     `front` is what `python` runs; `on_stage` is called several times a second with what is being done.
 
     Raises ConfigError for what the user gave wrongly, and never for what the program does; KeyboardInterrupt ends the
@@ -169,7 +176,7 @@ def run_preflight(
         compiler = Compiler(child, logs, on_stage)
         done = Preflight(target)
         try:
-            done = _searched(compiler, search, done, code=code)
+            done = _searched(compiler, search, done, program, code=code, parts=changes is not None)
             done = _changed(compiler, done, changes)
         finally:
             compiler.close()
@@ -184,17 +191,32 @@ def run_preflight(
 
 
 def _searched(
-    compiler: Compiler, search: Generator[Ask, Need, int | None], done: Preflight, *, code: bool
+    compiler: Compiler,
+    search: Generator[Ask, Need, int | None],
+    done: Preflight,
+    program: Program,
+    *,
+    code: bool,
+    parts: bool,
 ) -> Preflight:
-    """With the trials of a search, and what it found or why there is no answer."""
+    """With the trials of a search, and what it found or why there is no answer. `parts`: with those of its memory.
+
+    Raises ConfigError for a program that computes nothing.
+    """
     ask = next(search)
     while True:
         try:
-            trial = Trial(**compiler.trial({"batch": ask.batch}, whole=ask.whole and code, last=ask.last))
+            wanted = {"batch": ask.batch}
+            trial = Trial(**compiler.trial(wanted, whole=ask.whole and code, last=ask.last and not parts, parts=parts))
         except ChildError as error:
             return replace(done, problem=_problem("limit", compiler.stage, str(error)))
         except NoAnswerError as error:
             return replace(done, problem=error.error or _died(error.status, compiler.stage))
+        if trial.fits and trial.needed_bytes == 0:
+            raise ConfigError(
+                f"{program.function} computes nothing: no array goes in and none comes out, so there is nothing to "
+                f"compile. {_NAME_A_STEP}"
+            )
         done = replace(done, trials=(*done.trials, trial))
         try:
             ask = search.send(_need(trial))
@@ -203,12 +225,17 @@ def _searched(
 
 
 def _changed(compiler: Compiler, done: Preflight, changes: Callable[[Trial], Iterable[Change]] | None) -> Preflight:
-    """With the trials of its changes, as far as there was time and memory for them: what was asked for is known."""
+    """With the trials of its changes, as far as there was time and memory for them: what was asked for is known.
+
+    Only the memory of a change counts, so its code is not made, but where that takes less time than a new child.
+    """
     if changes is None or done.trial is None or done.problem is not None:
         return done
-    for change in changes(done.trial):
+    wanted = list(changes(done.trial))
+    for change in wanted:
         try:
-            trial = Trial(**compiler.trial(asdict(change), whole=True))
+            parts = change.change == "bfloat16"  # of which the temporaries alone count
+            trial = Trial(**compiler.trial(asdict(change), whole=False, last=change is wanted[-1], parts=parts))
         except (ChildError, NoAnswerError):
             break
         done = replace(done, changed=(*done.changed, trial))
@@ -273,15 +300,8 @@ def trial_document(trial: Trial, target: CompileTarget) -> dict[str, Any]:
     """A trial, fit for JSON, with its FLOPs and what they take at best, an estimate."""
     without = ("change", "problem", "graph", "tensors")
     figures = {one.name: getattr(trial, one.name) for one in fields(trial) if one.name not in without}
-    graph = trial.counted
-    if graph is None:
-        return {**figures, "flops": None, "roofline": None}
-    devices = trial.devices if trial.sharded else 1
-    return {
-        **figures,
-        "flops": {name: graph[name] for name in ("matrix_flops", "vector_flops", "unknown_loops", "unknown_kernels")},
-        "roofline": asdict(roofline_of(graph, target.generation, devices, trial)),
-    }
+    line = roofline_of(trial.graph, target.generation, trial.devices if trial.sharded else 1, trial)
+    return {**figures, "flops": flops_document(trial.graph), "roofline": None if line is None else asdict(line)}
 
 
 def _child(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tpuwatch.core import ConfigError, TpuwatchError, clean, format_size
 from tpuwatch.program.child import Child, ChildError
 from tpuwatch.program.output import OUTPUT
+from tpuwatch.program.xspace import NoTraceError, require_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -148,7 +149,10 @@ def read_profile(
         for one in files:
             copies.append(str(Path(name) / one.name))
             try:
+                require_trace(one)
                 shutil.copyfile(one, copies[-1])
+            except NoTraceError as error:
+                raise ProfileError(f"{one} is no profile: {error}") from error
             except OSError as error:
                 raise ProfileError(f"cannot read {one}: {error.strerror}") from error
         tables = _ask(copies, command, limits, environ, on_stage, Path(name))

@@ -44,21 +44,43 @@ class Roofline:
     mxu_bound: float  # the share of the peak that the shapes of its products allow
 
 
-def roofline_of(graph: Mapping[str, Any], generation: str, devices: int, sizes: Sizes) -> Roofline:
-    """Of what `graph.py` counted, on one device of a generation; `devices` share the program evenly."""
+def flops_document(graph: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The FLOPs of a run, fit for JSON. Where operations are not counted the figures are None, and the operations named
+    with how often they run; `matrix_flops_at_least` is of those that are counted."""
+    counts = graph or {"problem": "the program was not compiled"}
+    if "problem" in counts:
+        least, missing = None, {f"the whole program: {counts['problem']}": 1}
+    else:
+        least, missing = counts["matrix_flops"], dict(counts["not_counted"])
+    return {
+        "matrix_flops": None if missing else least,
+        "vector_flops": None if missing else counts["vector_flops"],
+        "matrix_flops_at_least": least,
+        "not_counted": missing,
+    }
+
+
+def roofline_of(graph: Mapping[str, Any] | None, generation: str, devices: int, sizes: Sizes) -> Roofline | None:
+    """Of what `graph.py` counted, on one device of a generation; `devices` share the program evenly. None where an
+    operation is not counted."""
+    if graph is None or "problem" in graph or graph["not_counted"]:
+        return None
     known = GENERATIONS[generation]
     peak = known.peak_flops / known.devices_per_chip
     bandwidth = known.hbm_bytes_per_second / known.devices_per_chip
     flops = sum(row["flops"] * row["count"] * row.get("passes", 1) for row in graph["operations"]) / devices
     ends = (sizes.arguments_bytes or 0) + (sizes.outputs_bytes or 0)
     moved = max(graph["moved_bytes"] / devices, ends)
-    compute, memory = flops / peak, moved / bandwidth
-    seconds = full = 0.0
+    # The rows with the fewest FLOPs may be left out of a long list: they are in its total.
+    left_out = max(0, graph["matrix_flops"] - sum(row["flops"] * row["count"] for row in graph["operations"])) / devices
+    flops += left_out
+    seconds = full = left_out / peak
     for row in graph["operations"]:
         share = mxu_bound(row, known.matrix_side) if row["flops"] else 1.0
         takes = row["flops"] * row["count"] * row.get("passes", 1) / devices / peak / share
         full += takes
         seconds += max(takes, row["bytes"] * row["count"] / devices / bandwidth)
+    compute, memory = flops / peak, moved / bandwidth
     return Roofline(
         flops=flops,
         moved_bytes=moved,

@@ -26,6 +26,10 @@ class CompileTarget:
     chips: int
     options: dict[str, Any]
 
+    @property
+    def slices(self) -> int:
+        return int(self.options.get("num_slices", 1))
+
 
 def target(name: str, slices: int = 1) -> CompileTarget:
     """The target of an accelerator type ("v6e-4", "v5p-16") or of a topology ("v6e:2x2", "v4:2x2x4").

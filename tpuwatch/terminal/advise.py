@@ -36,8 +36,26 @@ def print_advice(console: Console, document: Mapping[str, Any], *, verbose: bool
         if len(shown) < len(findings):
             console.line()
             console.line(f"{len(findings) - len(shown)} more with --verbose.", style="dim")
-        if not findings and result["problem"] is None:
-            console.line("The guides' rules find nothing to change.", indent=3, style="green")
+        _print_checked(console, result)
+
+
+def _print_checked(console: Console, result: Mapping[str, Any]) -> None:
+    """Which rules looked, and which could not, so that no finding of a rule is known from no look of it."""
+    checked, not_checked = result["checked"], result["not_checked"]
+    console.line()
+    if not checked:
+        console.line("Nothing was checked.", indent=3, style="yellow")
+    elif not result["findings"] and result["problem"] is None:
+        console.line("The rules that were checked find nothing to change.", indent=3, style="green")
+    if checked:
+        console.line(f"Checked: {', '.join(checked)}.", indent=3, hang=2, style="dim")
+    for one in not_checked:
+        names = f"{', '.join(one['rules'])}: " if one["rules"] else ""
+        console.line(f"Not checked: {names}{printable(one['reason'])}.", indent=3, hang=2, style="dim")
+
+
+def _times(name: str, count: int) -> str:
+    return name if count == 1 else f"{name} ({count} times)"
 
 
 def _print_head(console: Console, subject: str, result: Mapping[str, Any]) -> None:
@@ -56,15 +74,22 @@ def _print_head(console: Console, subject: str, result: Mapping[str, Any]) -> No
             f"{line['mxu_bound']:.0%} of the matrix units.",
             indent=3,
         )
-    if result["unknown_loops"]:
-        console.line(
-            f"{result['unknown_loops']} of its loops run until something is so: they are counted once.", indent=3
-        )
+    elif result["flops"] is not None and result["problem"] is None:
+        least = result["flops"]["matrix_flops_at_least"]
+        known = f"FLOPs: at least {least / 1e12:.3g} T; " if least else "FLOPs: "
+        missing = ", ".join(_times(name, count) for name, count in result["flops"]["not_counted"].items())
+        console.line(f"{known}not counted: {printable(missing)}. So the least time of a step is not known.", indent=3)
     if memory:
         parts = ", ".join(f"{name} {format_size(size)}" for name, size in memory.items() if size)
         console.line(f"HBM: {parts}, of {format_size(result['available_bytes'])}.", indent=3)
     if result["fits"] is False:
-        console.line("It does not fit in the HBM.", indent=3, style="red")
+        space = (result["memory_space"] or "hbm").upper()
+        console.line(f"It does not fit in the {space}.", indent=3, style="red")
+    if result["code_made"] is False:
+        text = (
+            "It fits by the memory that is assigned. Its code, which takes some MiB more, was not made; preflight does."
+        )
+        console.line(text, indent=3, style="dim")
     for one in result["corrected"]:
         console.line(one, indent=3, hang=2, style="dim")
     for one in result["not_compiled"]:

@@ -75,7 +75,9 @@ def _headline(function: str, result: Mapping[str, Any]) -> str:
         beyond = any(not one["fits"] for one in result["trials"])
         batch = f" fits with batch {trial['batch']}"
         verb = "and with no larger one" if beyond else "and was not tried with a larger one (--max-batch)"
-    if trial["needed_bytes"] is None:  # the memory of the chip itself ran out
+    if trial["memory_space"] not in (None, "hbm"):
+        return f"{tpu}: {function}{batch} {verb}: {trial['memory_space'].upper()}, memory of the chip itself, ran out."
+    if trial["needed_bytes"] is None:
         return f"{tpu}: {function}{batch} {verb}."
     return f"{tpu}: {function}{batch} {verb}: it needs {needed} of HBM on each device, and {available} is there."
 

@@ -81,3 +81,60 @@ def loss(weights: Any, inputs: Any) -> Any:
     for weight in weights.values():
         inputs = jax.nn.relu(inputs @ weight)
     return inputs.astype("float32").mean()
+
+
+_MESH: list[Any] = []
+
+
+def split_arguments(mesh: Any, batch: int = 1024) -> Any:
+    """Inputs spread over the devices, and weights on each."""
+    import jax
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    _MESH[:] = [mesh]
+    spread, everywhere = (NamedSharding(mesh, PartitionSpec(*names)) for names in (["data"], []))
+    inputs = jax.ShapeDtypeStruct((batch, 512), "bfloat16", sharding=spread)
+    return inputs, jax.ShapeDtypeStruct((512, 256), "bfloat16", sharding=everywhere)
+
+
+def split(inputs: Any, weights: Any) -> Any:
+    """A product by `shard_map`: each device has its own rows."""
+    import jax
+    from jax.sharding import PartitionSpec
+
+    rows = PartitionSpec("data")
+    return jax.shard_map(times, mesh=_MESH[0], in_specs=(rows, PartitionSpec()), out_specs=rows)(inputs, weights)
+
+
+def grouped(inputs: Any, weights: Any, sizes: Any) -> Any:
+    """A product of each group of rows with its own weights, as a mixture of experts has it."""
+    import jax
+
+    return jax.lax.ragged_dot(inputs, weights, sizes)
+
+
+def by_kernel(inputs: Any, weights: Any) -> Any:
+    """A product in a kernel of Pallas, with operands that are in the memory of the chip as a whole."""
+    import jax
+    from jax.experimental import pallas
+
+    def kernel(left: Any, right: Any, out: Any) -> None:
+        out[...] = jax.numpy.dot(left[...], right[...])
+
+    result = jax.ShapeDtypeStruct((inputs.shape[0], weights.shape[1]), inputs.dtype)
+    return pallas.pallas_call(kernel, out_shape=result)(inputs, weights)
+
+
+def with_a_callback(inputs: Any) -> Any:
+    """A step that asks the host."""
+    import jax
+
+    return jax.pure_callback(lambda value: value, jax.ShapeDtypeStruct(inputs.shape, inputs.dtype), inputs)
+
+
+def nothing(name: str = "run") -> None:
+    """A function of no arrays."""
+
+
+class Trainer:
+    """A class of no framework."""

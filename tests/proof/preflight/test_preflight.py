@@ -168,3 +168,21 @@ def test_two_at_a_time_and_no_lock_of_a_job_is_touched() -> None:
     assert [one.wait(SECONDS) for one in both] == [0, 0]
     after = lock.stat() if lock.exists() else None
     assert before == after
+
+
+@pytest.mark.parametrize("name", ["Trainer", "nothing"])
+def test_what_computes_nothing_is_refused(name: str) -> None:
+    command = [sys.executable, "-m", "tpuwatch", "preflight", f"{PROGRAMS}:{name}", "--tpu", "v5e-1"]
+    command += ["--python", str(PYTHON)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 2
+    assert "computes nothing" in done.stderr
+    assert "--shape" in done.stderr
+
+
+def test_memory_of_the_chip_itself_is_no_hbm() -> None:
+    shapes = ("--shape", "f32[8192,8192]", "--shape", "f32[8192,128]")
+    status, document = preflight(f"{PROGRAMS}:by_kernel", *shapes, "--tpu", "v5e-1")
+    trial = only(document)["trial"]
+    assert (status, trial["fits"], trial["memory_space"]) == (1, False, "vmem")
+    assert (trial["needed_bytes"], trial["available_bytes"]) == (None, None)

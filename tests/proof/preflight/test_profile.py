@@ -98,5 +98,5 @@ def test_a_damaged_trace_is_refused(tmp_path: Path) -> None:
     trace.write_bytes(b"\xff" * 1000)
     code, document, err = profile(trace)
     assert code == 3
-    assert "damaged, or no trace" in err
-    assert "damaged, or no trace" in document["error"]
+    assert "is no profile" in err
+    assert "is no profile" in document["error"]

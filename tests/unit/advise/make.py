@@ -31,8 +31,8 @@ def graph(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         "moved_bytes": sum(one["bytes"] * one["count"] for one in rows),
         "operations": list(rows),
         "broadcasts": [],
-        "unknown_loops": 0,
-        "unknown_kernels": {},
+        "not_counted": {},
+        "host_calls": {},
     }
     return {**counts, **more}
 

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.advise.make import GIB, graph, placed, row, subject, trial
+from tests.unit.advise.make import GIB, graph, placed, reads, row, subject, trial
 from tpuwatch.advise import (
     Advised,
+    Gain,
     advice_document,
     advice_on_code,
     advice_page,
     advise,
     changes,
+    code_advice,
     of_program,
     of_report,
     of_shapes,
@@ -179,7 +181,7 @@ def _svgs(page: str) -> list[str]:
 def test_what_compiled_is_not_looked_for_in_its_lines(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("import tensorflow as tf\n@tf.function\ndef step(x):\n    return tf.where(x)\n")
-    code = list(advice_on_code([path]))
+    code = code_advice([path])
     assert [one.id for one in advise(subject(), code).found] == ["dynamic_shape"]
     compiled = subject(trial=trial(counts=graph(row(8192, 4096, 4096))))
     assert "dynamic_shape" not in {one.id for one in advise(compiled, code).found}
@@ -195,3 +197,114 @@ def test_a_convolution_and_the_gradient_of_its_input_are_one_layer() -> None:
         if one.id == "narrow_layers"
     ]
     assert one.figures["features"] == [64]
+
+
+def test_without_all_flops_no_advice_rests_on_them() -> None:
+    rows = (reads("bf16[4096,4096]", row(8, 4096, 4096, count=20_000)), row(8192, 48, 48), row(8192, 48, 96, passes=6))
+    tensors = (placed("bf16[4096,4096]"), placed("f32[64,4096,4096,3]", "inputs", batch_side=0))
+    whole = advise(subject(*tensors, trial=trial(2, counts=graph(*rows))))
+    assert {"larger_batch", "input_rate"} <= {one.id for one in whole.found}
+    part = advise(
+        subject(*tensors, trial=trial(2, counts=graph(*rows, not_counted={"custom_call tpu_custom_call": 2})))
+    )
+    resting = {"larger_batch", "input_rate", "matrix_shape", "narrow_layers", "precision", "memory_bound", "depthwise"}
+    assert not resting & {one.id for one in part.found}
+    assert set(part.not_checked["FLOPs are not counted of custom_call tpu_custom_call"]) == resting
+
+
+def test_what_was_checked_and_what_was_not_is_in_the_document(tmp_path: Path) -> None:
+    path = tmp_path / "input.py"
+    path.write_text("import jax\n")
+    about = of_shapes(["f32[8,128]"], target("v6e-1"), None)
+    document = advice_document(about, advise(about, code_advice([path])))
+    assert document["findings"] == []
+    assert {"padding", "callback", "dynamic_shape"} <= set(document["checked"])
+    reasons = {name: one["reason"] for one in document["not_checked"] for name in one["rules"]}
+    assert reasons["batch_multiple"] == reasons["batch_norm"] == "no batch is given (--batch)"
+    assert reasons["input_rate"] == reasons["matrix_shape"] == "no program was compiled"
+    assert reasons["prefetch"] == "no source that was read imports TensorFlow"
+
+
+def test_a_file_of_another_framework_is_not_checked(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import torch\nimport torch_xla.core.xla_model as xm\n")
+    read = code_advice([path])
+    assert read.checked == ()
+    assert "train.py: no rule is for lines of torch, torch_xla" in read.not_checked
+
+
+def test_a_file_that_is_imported_and_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import jax\nimport data\n")
+    (tmp_path / "data.py").write_text("def f(:\n")
+    read = code_advice(sources(tmp_path / "train.py", tmp_path))
+    assert [reason for reason in read.not_checked if reason.startswith("data.py could not be read: line 1")]
+
+
+KERAS = (
+    placed("f32[16384,65536]", "weights", 2),
+    placed("f32[16384,65536]", "optimizer", 4),
+    placed("u8[64,128]", "inputs"),
+)
+
+
+def test_where_weights_alone_are_too_large_no_batch_fits(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("import keras\nm.compile(optimizer='adam')\n")
+    about = subject(*KERAS, trial=trial(30, memory_space="hbm"), changed=(trial(25, batch=32),))
+    found = advise(about, code_advice([path])).found
+    assert (found[0].id, found[0].of) == ("no_batch_fits", Gain.RUNS)
+    assert found[0].figures["held_bytes"] == 24 * GIB
+    assert not {"memory_batch", "steps_per_execution"} & {one.id for one in found}
+
+
+def test_without_an_input_that_is_known_weights_may_be_the_batch() -> None:
+    assert "no_batch_fits" not in {one.id for one in advise(subject(*KERAS[:2], trial=trial(30))).found}
+
+
+def test_changes_that_cannot_help_are_not_compiled() -> None:
+    assert list(changes(trial(20, memory_space="vmem"))) == []
+    weights = {
+        "path": "w",
+        "dtype": "float32",
+        "shape": [16384, 65536 * 5],
+        "bytes": 0,
+        "part": "weights",
+        "batch_side": None,
+    }
+    inputs = {**weights, "shape": [64, 8], "part": "inputs"}
+    assert [(one.change, one.batch) for one in changes(trial(30, tensors=(weights, inputs)))] == [
+        ("bfloat16", 64),
+        ("remat", 64),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("generation", "chips", "slices", "devices"),
+    [("v5e", 1, 1, 1), ("v6e", 8, 1, 8), ("v5e", 16, 1, 4), ("v5e", 8, 2, 4), ("v3", 4, 1, 8), ("7x", 4, 1, 8)],
+)
+def test_a_host_feeds_the_devices_that_it_has(generation: str, chips: int, slices: int, devices: int) -> None:
+    assert subject(generation=generation, chips=chips, slices=slices).devices_of_host == devices
+
+
+def test_an_op_of_a_dynamic_shape_that_was_compiled_keeps_nothing_from_running() -> None:
+    kernels = {"counts": {"Where": 1}, "without": []}
+    assert [one.of for one in advise(subject(kernels=kernels)).found] == [Gain.RUNS]
+    compiled = advise(subject(kernels=kernels, trial=trial(counts=graph(row(8192, 4096, 4096))))).found
+    assert [one.of for one in compiled if one.id == "dynamic_op"] == [Gain.TIME]
+
+
+@pytest.mark.parametrize("integers", [0, 2])
+def test_with_bfloat16_what_is_kept_in_float32_counts_though_no_code_was_made(integers: int) -> None:
+    figures = {
+        "outputs_bytes": 4 * GIB,
+        "shared_bytes": 4 * GIB,
+        "arguments_bytes": 4 * GIB,
+        "temporaries_bytes": 8 * GIB,
+    }
+    tensors = [{"dtype": "float32", "bytes": (4 - integers) * GIB}, {"dtype": "int32", "bytes": integers * GIB}]
+    # Arguments of 4 GiB, of which float32 is halved, and 5 GiB of all that is computed.
+    half = 5 + 4 - (4 - integers) / 2
+    changed = trial(half, change="bfloat16", temporaries_bytes=None, arguments_bytes=None, outputs_bytes=None)
+    about = subject(trial=trial(12, tensors=tensors, **figures), changed=(changed,))
+    (one,) = [one for one in advise(about).found if one.id == "memory_bfloat16"]
+    assert one.figures["needed_bytes"] == 9 * GIB

@@ -18,6 +18,8 @@ from tpuwatch.advise.measured import PASSAGES as MEASURED
 from tpuwatch.model.events import Cause
 
 WELL = graph(row(8192, 4096, 4096), row(8192, 4096, 4096))
+WEIGHTS = placed("bf16[4096,4096]")
+IMAGES = placed("u8[64,1024]", "inputs")
 WEIGHTS_READ = reads("bf16[4096,4096]", row(8, 4096, 4096, count=200))
 CALLBACK = {"xla_ffi_python_cpu_callback": 1}
 BROADCAST = {"from": "f32[8]", "to": "f32[8192,8]", "bytes": GIB, "for": ["dot_general"], "place": None}
@@ -56,6 +58,10 @@ VALUES: dict[str, tuple[Any, Any]] = {
         subject(trial=trial(20), changed=(trial(11, batch=32),)),
         subject(trial=trial(20), changed=(trial(20, batch=32),)),
     ),
+    "no_batch_fits": (
+        subject(placed("f32[65536,131072]"), IMAGES, trial=trial(40)),
+        subject(placed("f32[16384,65536]"), IMAGES, trial=trial(40)),
+    ),
     "memory_spread_batch": (
         subject(trial=trial(12), changed=(trial(5, change="spread-batch"),)),
         subject(trial=trial(12), changed=(trial(12, change="spread-batch"),)),
@@ -79,8 +85,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
         subject(placed("u8[32,1024,1024]", "inputs", batch_side=0), batch=32),
     ),
     "input_rate": (
-        subject(placed("f32[64,1024,1024,3]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),
-        subject(placed("bf16[64,1024,1024]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),  # of a layer
+        subject(WEIGHTS, placed("f32[64,1024,1024,3]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),
+        subject(WEIGHTS, placed("bf16[64,1024,1024]", "inputs"), trial=trial(counts=graph(row(64, 4096, 4096)))),
     ),
     # Operations.
     "no_kernel": (
@@ -92,8 +98,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
         subject(kernels={"counts": {"SelectV2": 1}, "without": []}),
     ),
     "host_callback": (
-        subject(trial=trial(counts=graph(row(8, 8, 8), unknown_kernels=CALLBACK))),
-        subject(trial=trial(counts=graph(row(8, 8, 8), unknown_kernels={"tpu_custom_call": 1}))),
+        subject(trial=trial(counts=graph(row(8, 8, 8), host_calls=CALLBACK))),
+        subject(trial=trial(counts=graph(row(8, 8, 8), not_counted={"custom_call tpu_custom_call": 1}))),
     ),
     "broadcast": (
         subject(trial=trial(counts=graph(row(8, 8, 8), broadcasts=[BROADCAST]))),

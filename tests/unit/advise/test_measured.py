@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.advise.make import graph, placed, reads, row, subject, trial
-from tpuwatch.advise import Advised, advice_on_code, advise
+from tpuwatch.advise import Advised, advise, code_advice
 from tpuwatch.advise.measured import PASSAGES
 from tpuwatch.program import ProfiledOperation, ProfileFigures, profile_findings
 
@@ -37,8 +37,8 @@ def figures(**changed: Any) -> ProfileFigures:
     return ProfileFigures(**{**usual, **changed})
 
 
-def advised(*code: Any, **changed: Any) -> Advised:
-    return advise(subject(WEIGHTS, IMAGES, trial=BOUND, profile=figures(**changed)), code)
+def advised(**changed: Any) -> Advised:
+    return advise(subject(WEIGHTS, IMAGES, trial=BOUND, profile=figures(**changed)))
 
 
 def ids(advice: Advised) -> set[str]:
@@ -87,7 +87,7 @@ def test_a_profile_of_another_chip_corrects_nothing(changed: dict[str, Any]) -> 
 def test_lines_of_code_are_held_against_it_too(tmp_path: Any) -> None:
     source = tmp_path / "train.py"
     source.write_text("import jax\nm.compile(optimizer='adam')\njax.pure_callback(f, s, x)\n")
-    code = list(advice_on_code([source]))
+    code = code_advice([source])
     calm = advise(subject(profile=figures(idle_share=0.0)), code)
     assert not ids(calm) & {"steps_per_execution", "callback"}
     assert {"steps_per_execution", "callback"} <= ids(advise(subject(profile=figures(other_share=0.3)), code)) | ids(

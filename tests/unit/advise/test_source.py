@@ -91,3 +91,26 @@ def test_a_rule_is_one_finding_with_all_places(tmp_path: Path) -> None:
     (one,) = advice_on_code([path])
     assert one.number.endswith("input.py:6, input.py:7, input.py:8, input.py:9 and 2 more")
     assert [place["line"] for place in one.figures["places"]] == [6, 7, 8, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "records = tf.data.TFRecordDataset('gs://b/file')\nrecords = records.batch(64)\n",
+        "def f(files):\n    a = tf.data.TFRecordDataset(files)\n    b = a\n    return b.batch(64)\n",
+        "def make(p):\n    return tf.data.TFRecordDataset(p)\ntrain = make('gs://b/file')\nx = train.batch(64)\n",
+        "records: object = tf.data.Dataset.range(9)\ndef f():\n    return records.batch(64)\n",
+    ],
+)
+def test_a_pipeline_is_known_by_what_it_is_assigned_from(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "input.py"
+    path.write_text(HEAD + text)
+    assert {"prefetch", "drop_remainder"} <= {one.id for one in advice_on_code([path])}
+
+
+def test_a_variable_of_another_function_is_no_pipeline(tmp_path: Path) -> None:
+    path = tmp_path / "input.py"
+    path.write_text(
+        HEAD + "def f():\n    x = tf.data.Dataset.range(9)\n    return x\ndef g(x):\n    return x.batch(64)\n"
+    )
+    assert not {"prefetch", "drop_remainder"} & {one.id for one in advice_on_code([path])}

@@ -66,6 +66,40 @@ def test_what_is_given_wrongly(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("train.py", "import jax\ndef f(:\n", "line 2: "),
+        ("train.ipynb", '{"cells": [], "nbformat": 4}', "jupyter nbconvert --to script"),
+        ("train.py", "\0", "null bytes"),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_refused(
+    name: str, text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_text(text)
+    assert main(["advise", "--source", str(tmp_path / name)]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_source_for_which_no_rule_is_made_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("import torch_xla.core.xla_model as xm\nxm.mark_step()\n")
+    assert main(["advise", "--source", str(source), "--json"]) == 3
+    (result,) = json.loads(capsys.readouterr().out)["results"]
+    assert result["checked"] == []
+    assert any("torch_xla" in one["reason"] for one in result["not_checked"])
+
+
+def test_source_code_in_the_place_of_a_log_is_told_where_to_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "train.py"
+    source.write_text("import jax\n")
+    assert main(["advise", str(source)]) == 2
+    assert f"--source {source}" in capsys.readouterr().err
+
+
 def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = tmp_path / "job.log"
     log.write_text("all is well\n", encoding="utf-8")
@@ -76,7 +110,7 @@ def test_a_log_without_a_report_says_what_else_reads_it(tmp_path: Path, capsys: 
 def test_what_does_not_fit_and_what_a_profile_corrected_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     words = subject(trial=trial(20, counts=graph(row(8192, 4096, 4096))))
     advice = Advised([], ["larger_batch is left out: the step takes less."])
-    result = {"tpu": "v5e-8", "problem": None, "fits": False, **advice_document(words, advice)}
+    result = {"tpu": "v5e-8", "problem": None, "code_made": None, "fits": False, **advice_document(words, advice)}
     print_advice(Console(sys.stdout), {"subject": "train:step", "results": [result]})
     shown = capsys.readouterr().out
     assert "It does not fit in the HBM." in shown

@@ -87,3 +87,27 @@ def test_a_child_that_ends_without_a_word_has_no_answer(tmp_path: Path) -> None:
         with pytest.raises(NoAnswerError) as raised:
             compiler(tmp_path, ScriptedChild(*reports)).trial({"batch": 8}, whole=True)
         assert (raised.value.error is None) == (len(reports) < 2)
+
+
+ENDS = {
+    "arguments": {"f32[1024,1024]": 2, "s32[1024]": 1},
+    "outputs": {"f32[1024,1024]": 2},
+    "shared": {"f32[1024,1024]": 2},
+}
+
+
+def test_the_parts_of_the_memory_are_known_without_the_code(tmp_path: Path) -> None:
+    child = ScriptedChild(READY, {"compiling": {"batch": 8}, "ends": ENDS}, assigns(tmp_path), None)
+    trial = compiler(tmp_path, child).trial({"batch": 8}, whole=False, last=True, parts=True)
+    assert (trial["arguments_bytes"], trial["outputs_bytes"], trial["shared_bytes"]) == (
+        (8 << 20) + 4096,
+        8 << 20,
+        8 << 20,
+    )
+    assert trial["temporaries_bytes"] == (4 << 30) - (8 << 20) - 4096
+
+
+def test_parts_that_are_not_known_without_the_code_are_waited_for(tmp_path: Path) -> None:
+    reports = (READY, {"compiling": {"batch": 8}, "ends": None}, assigns(tmp_path), None, {"trial": {"fits": True}})
+    trial = compiler(tmp_path, ScriptedChild(*reports)).trial({"batch": 8}, whole=False, last=True, parts=True)
+    assert trial == {"batch": 8, "fits": True}

@@ -209,8 +209,7 @@ def test_flops_and_the_least_time_are_in_the_document(tmp_path: Path) -> None:
     row = {"op": "dot_general", "m": 4096, "n": 4096, "k": 4096, "passes": 1}
     row |= {"flops": 2 * 4096**3, "bytes": 100 << 20, "count": 2}
     graph = {"matrix_flops": 4 * 4096**3, "vector_flops": 7, "moved_bytes": 200 << 20, "operations": [row]}
-    graph["unknown_loops"] = 1
-    graph["unknown_kernels"] = {"tpu_custom_call": 3}
+    graph["not_counted"] = {}
     script = HEAD.replace("compile_seconds=2.0", f"compile_seconds=2.0, graph={graph!r}") + ONE_GIB_EACH[len(HEAD) :]
     result = run(tmp_path, script, batch=8)
     (document,) = preflight_document(Program("model:step"), [result], sys.executable)["results"]
@@ -218,11 +217,57 @@ def test_flops_and_the_least_time_are_in_the_document(tmp_path: Path) -> None:
     assert trial["flops"] == {
         "matrix_flops": 4 * 4096**3,
         "vector_flops": 7,
-        "unknown_loops": 1,
-        "unknown_kernels": {"tpu_custom_call": 3},
+        "matrix_flops_at_least": 4 * 4096**3,
+        "not_counted": {},
     }
     assert trial["roofline"]["compute_seconds"] == pytest.approx(4 * 4096**3 / 197e12)
     assert "operations" not in json.dumps(document)
+
+
+@pytest.mark.parametrize(
+    ("graph", "least", "missing"),
+    [
+        ({"matrix_flops": 8, "vector_flops": 7, "not_counted": {"fft": 3}}, 8, {"fft": 3}),
+        ({"problem": "KeyError: 'b'"}, None, {"the whole program: KeyError: 'b'": 1}),
+    ],
+)
+def test_flops_that_are_not_counted_are_no_number(
+    tmp_path: Path, graph: dict[str, Any], least: int | None, missing: dict[str, int]
+) -> None:
+    script = HEAD.replace("compile_seconds=2.0", f"compile_seconds=2.0, graph={graph!r}") + ONE_GIB_EACH[len(HEAD) :]
+    (document,) = preflight_document(Program("model:step"), [run(tmp_path, script, batch=8)], sys.executable)["results"]
+    assert document["trial"]["roofline"] is None
+    assert document["trial"]["flops"] == {
+        "matrix_flops": None,
+        "vector_flops": None,
+        "matrix_flops_at_least": least,
+        "not_counted": missing,
+    }
+
+
+@pytest.mark.parametrize("code", [True, False])
+def test_a_program_that_needs_nothing_is_refused(tmp_path: Path, code: bool) -> None:
+    with pytest.raises(ConfigError, match=r"model:step computes nothing.*--args MODULE:FACTORY, or --shape"):
+        run(tmp_path, ONE_GIB_EACH, batch=0, code=code)
+
+
+def test_memory_of_the_chip_itself_that_ran_out_is_no_figure_of_hbm(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+log = open(os.environ["TPU_LOG_DIR"] + "/tpu_driver.h.u.log.INFO.20261123-100000.1", "w", buffering=1)
+ready()
+sys.stdin.readline()
+log.write("I1123 10:00:00.000001 7 buffer_assignment.cc:3641] Assigning buffers to module jit_step\\n"
+    "I1123 10:00:00.000002 7 buffer_assignment.cc:3861] BufferAssignment strategy (1, 4) "
+    "exceeded memory limit for color 0 (4096 bytes vs limit of 14224981504 bytes).\\n")
+report(trial=dict(fits=False, batch=8, needed_bytes=None, available_bytes=16 << 30, devices=4, sharded=False,
+    memory_space="vmem", device_kind="TPU v5 lite", trace_seconds=0.1, compile_seconds=2.0))
+"""
+    )
+    trial = run(tmp_path, script, batch=8).trial
+    assert trial is not None
+    assert (trial.memory_space, trial.needed_bytes) == ("vmem", None)
 
 
 # Tells the parent, as libtpu does, that the memory suffices, and never ends to make the code; each child notes itself.
@@ -295,3 +340,16 @@ def test_half_of_the_batch_is_a_change_and_not_the_answer(tmp_path: Path) -> Non
     result = run(tmp_path, ONE_GIB_EACH, batch=8, changes=lambda _: [Change(None, 4)])
     assert result.trial is not None
     assert (result.trial.batch, [one.batch for one in result.changed]) == (8, [4])
+
+
+def test_of_changes_no_code_is_made(tmp_path: Path) -> None:
+    then = "report(trial=dict(fits=True, needed_bytes=1, compile_seconds=1)) if batch == 8 else signal.pause()"
+    wanted = [Change("spread-all", 4), Change("remat", 6)]
+    result = run(tmp_path, endless(tmp_path, then), batch=8, changes=lambda _: wanted)
+    assert result.trial is not None
+    assert result.trial.unfinished is None
+    assert [(one.batch, one.needed_bytes, one.fits) for one in result.changed] == [
+        (4, 4 * 4 << 26, True),
+        (6, 6 * 6 << 26, True),
+    ]
+    assert all(one.unfinished for one in result.changed)

@@ -14,6 +14,7 @@ from tpuwatch.core import ConfigError
 from tpuwatch.program import ChildLimits, find_profile, profile_command, profile_document, read_profile
 from tpuwatch.program.profiling import Profile, ProfileError, ProfileFigures, figures_of, profile_findings
 
+TRACE = b"\x0a\x07\x12\x01p\x1a\x02\x22\x00"  # a plane named p, with a line that has an event
 LIMITS = ChildLimits(60.0, 1 << 34)
 WELL = ProfileFigures(
     hardware="TPU v5e",
@@ -154,7 +155,7 @@ def test_what_is_no_profile_is_refused_with_a_sentence(tmp_path: Path, name: str
 def test_what_xprof_cannot_read_is_said_and_the_original_is_untouched(tmp_path: Path, script: str, words: str) -> None:
     trace = tmp_path / "in" / "a.xplane.pb"
     trace.parent.mkdir()
-    trace.write_bytes(b"trace")
+    trace.write_bytes(TRACE)
     child = tmp_path / "child.py"
     head = "import json, os, sys\nrequest = json.loads(sys.argv[1])\nout = os.fdopen(request['report'], 'w')\n"
     child.write_text(
@@ -165,9 +166,31 @@ def test_what_xprof_cannot_read_is_said_and_the_original_is_untouched(tmp_path: 
     assert [one.name for one in trace.parent.iterdir()] == ["a.xplane.pb"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff" * 1000,
+        b"this is no trace\n" * 100,
+        b"\nhello\n" + b"x" * 200,
+        bytes(range(256)),
+        TRACE[:-1],
+        TRACE + b"\n\x7f",
+        b"\x0a\x03\x12\x01p",  # a plane without lines
+        b"\x0a\x05\x12\x01p\x1a\x00",  # a line without events
+        b"\x22\x01h",  # a host alone
+    ],
+)
+def test_what_is_no_trace_is_refused_before_xprof_sees_it(tmp_path: Path, content: bytes) -> None:
+    trace = tmp_path / "a.xplane.pb"
+    trace.write_bytes(content)
+    with pytest.raises(ProfileError, match="is no profile"):
+        read_profile([trace], command=["/none"], limits=LIMITS, environ={}, on_stage=lambda _: None)
+
+
 def test_an_interpreter_without_xprof_is_named(tmp_path: Path) -> None:
     trace = tmp_path / "a.xplane.pb"
-    trace.touch()
+    trace.write_bytes(TRACE)
     with pytest.raises(ProfileError, match=r"cannot import xprof.*--python"):
         read_profile(
             [trace], command=profile_command(sys.executable), limits=LIMITS, environ={}, on_stage=lambda _: None

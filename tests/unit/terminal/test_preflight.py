@@ -24,6 +24,7 @@ def trial(batch: int = 8, *, fits: bool = True, unfinished: str | None = None) -
         "sharded": False,
         "compile_seconds": 2.0,
         "message": "",
+        "memory_space": None if fits else "hbm",
         "unfinished": unfinished,
         **{f"{name}_bytes": size for name, size in sizes.items()},
     }
@@ -53,9 +54,12 @@ def test_a_program_whose_code_was_not_made_is_said_to_be_so() -> None:
 
 
 def test_a_refusal_that_is_not_for_hbm_says_nothing_of_hbm() -> None:
-    text = shown({**trial(fits=False), "needed_bytes": None, "message": "RESOURCE_EXHAUSTED: vmem"})
-    assert "with batch 8 does not fit." in text
+    text = shown(
+        {**trial(fits=False), "memory_space": "vmem", "needed_bytes": None, "available_bytes": None, "message": "no"}
+    )
+    assert "with batch 8 does not fit: VMEM" in text
     assert "HBM" not in text.split("COMPILED")[1]
+    assert "GiB" not in text
 
 
 def test_the_largest_batch_is_the_largest_only_where_one_was_refused() -> None:

@@ -2,11 +2,16 @@
 
 The compiler's own cost analysis counts a loop's body once; here a body counts as often as it runs, wherever that
 stands in the program. It walks whatever has MLIR's Python interface.
+
+Counted are `dot_general`, `dot`, `convolution` and `ragged_dot`; the operations of `_ELEMENTWISE`, `_MOVING` and
+`_FREE` have no FLOPs of the matrix units. Every other operation is not counted, and named: the totals are then lower
+bounds.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import lru_cache
 from math import ceil, prod
 from typing import Any
@@ -15,31 +20,81 @@ from .place import HERE
 
 MAX_ROWS = 400  # of different operations: those with the most FLOPs and bytes are kept, the rest is in the totals
 _TENSOR = re.compile(r"tensor<((?:[0-9?]+x)*)([a-z][A-Za-z0-9]*(?:<[^>]*>)?)")
+_BOUNDS = re.compile(r"bounds<([0-9?, ]*)>")  # the largest sizes of sides that depend on values
+_NAME = re.compile(r'"([^"]+)"')
+_AXIS = re.compile(r'"([^"]+)"\s*=\s*([0-9]+)')  # of a mesh
+_MESH = re.compile(r"<@([A-Za-z0-9_.$-]+),")  # that a sharding names
 _CONVOLUTION = re.compile(r"\[([^]]*)\]x\[([^]]*)\]->\[([^]]*)\]")
 _NUMBERS = re.compile(r"-?[0-9]+")
 _PLACE = re.compile(r'"([^"]+\.py)":([0-9]+)')
 _BITS = re.compile(r"[0-9]+")
-_MATRIX = {"dot_general", "dot", "convolution"}
+_DIALECTS = {"stablehlo", "chlo", "mhlo"}
 # They move memory, and are not fused into what uses them: bytes of the operands and results that are touched.
 _MOVING = {"gather", "scatter", "dynamic_gather", "sort", "dynamic_slice", "dynamic_update_slice", "reduce_window"}
-_MOVING |= {"select_and_scatter", "fft", "cholesky", "triangular_solve", "all_reduce", "all_gather", "all_to_all"}
+_MOVING |= {"select_and_scatter", "all_reduce", "all_gather", "all_to_all", "top_k"}
 # They only say where a value is, or come to nothing in a fusion.
 _FREE = {"constant", "reshape", "broadcast_in_dim", "transpose", "slice", "concatenate", "pad", "iota", "reverse"}
 _FREE |= {"tuple", "get_tuple_element", "return", "bitcast_convert", "optimization_barrier", "convert", "copy"}
-_FREE |= {"custom_call", "after_all", "create_token", "get_dimension_size", "partition_id", "replica_id"}
+_FREE |= {
+    "after_all",
+    "create_token",
+    "get_dimension_size",
+    "set_dimension_size",
+    "partition_id",
+    "replica_id",
+    "broadcast",
+}
+_FREE |= {
+    "dynamic_reshape",
+    "dynamic_broadcast_in_dim",
+    "dynamic_iota",
+    "dynamic_pad",
+    "real_dynamic_slice",
+    "constant_like",
+}
+_FREE |= {"send", "recv", "infeed", "outfeed"}
+# An operation of the vector units for each result, or of a reduction for each operand.
+_ELEMENTWISE = frozenset(
+    re.findall(
+        "[a-z0-9_]+",
+        """
+    abs add and atan2 batch_norm_grad batch_norm_inference batch_norm_training cbrt ceil clamp collective_broadcast
+    collective_permute compare complex cosine count_leading_zeros divide exponential exponential_minus_one floor imag
+    is_finite log log_plus_one logistic map maximum minimum multiply negate not or popcnt power real reduce
+    reduce_precision reduce_scatter remainder rng rng_bit_generator round_nearest_afz round_nearest_even rsqrt select
+    shift_left shift_right_arithmetic shift_right_logical sign sine sqrt subtract tan tanh torch_index_select
+    uniform_dequantize uniform_quantize xor acos acosh asin asinh atan atanh bessel_i1e conj cosh digamma erf erf_inv
+    erfc is_inf is_neg_inf is_pos_inf lgamma mulhi next_after polygamma sinh square zeta
+    """,
+    )
+)
 _INNER = {"reduce", "reduce_window", "sort", "scatter", "select_and_scatter", "map", "all_reduce", "reduce_scatter"}
 # Their operands have to be in memory: a broadcast among them is not only an index.
 _KEEPING = {"dot_general", "convolution", "while", "return", "concatenate", "sort", "gather", "scatter", "custom_call"}
 _BROADCAST_BYTES = 16 << 20  # smaller ones matter to nobody
-_HINTS = {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint", "annotate_device_placement"}
+# Custom calls without FLOPs of the matrix units: hints to the compiler, and what is elementwise or searches.
+_HINTS = {"Sharding", "LayoutConstraint", "annotate_device_placement", "MoveToHost", "MoveToDevice", "Pin", "Unpin"}
+_HINTS |= {
+    "shape_assertion",
+    "AssumeGatherIndicesInBound",
+    "AllocateBuffer",
+    "PadToStatic",
+    "SliceToDynamic",
+    "SetBound",
+}
+_HINTS |= {"ApproxTopK", "PartialReduce", "TopK", "mhlo.topk", "mhlo.erf", "mhlo.erf_inv", "cu_threefry2x32"}
+_DONATED = ("tf.aliasing_output", "jax.buffer_donor")  # marks of an argument
+_HOST = ("callback", "py_func")  # in the name of a custom call that goes back to the host
 
 
 def summary(module: Any) -> dict[str, Any]:
     """The counts of a module (an MLIR operation), fit for JSON.
 
     `matrix_flops` and `vector_flops` are of one run; `operations` are those of the matrix units and those that move
-    memory, alike ones together with their `count`; `unknown_loops` is how many loops' trip counts are not in the
-    program (their bodies count once), `unknown_kernels` the custom calls whose FLOPs nobody here knows.
+    memory, alike ones together with their `count`. `not_counted` names the operations whose FLOPs are not in the
+    totals, with how often they run; where it holds any, the totals are the least that it can be. Of a loop without a
+    known trip count the body counts once, and of branches the one with the fewest FLOPs. `host_calls` go back to the
+    host.
     """
     walk = _Walk(module)
     walk.function("main", 1)
@@ -52,8 +107,8 @@ def summary(module: Any) -> dict[str, Any]:
         "operations_left_out": max(0, len(rows) - MAX_ROWS),
         "broadcasts": sorted(walk.broadcasts.values(), key=lambda one: -one["bytes"])[:20],
         "normalisations": walk.normalisations,
-        "unknown_loops": walk.unknown_loops,
-        "unknown_kernels": walk.unknown_kernels,
+        "not_counted": walk.not_counted,
+        "host_calls": walk.host_calls,
     }
 
 
@@ -66,6 +121,17 @@ def arguments(module: Any) -> list[dict[str, Any]]:
         one = {"path": f"%arg{place}", "dtype": kind, "shape": sides, "bytes": _bytes(value)}
         tensors.append({**one, "part": None, "batch_side": None})
     return tensors
+
+
+def ends(module: Any) -> dict[str, dict[str, int]]:
+    """How many of each shape go into a module's `main`, come out of it, and go in to be replaced by what comes out."""
+    main = _Walk(module).functions["main"]
+    block = main.regions[0].blocks[0]
+    given = [_shape_text(value) for value in block.arguments]
+    marks = list(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else [()] * len(given)
+    donated = [shape for shape, mark in zip(given, marks, strict=True) if any(name in mark for name in _DONATED)]
+    results = [_shape_text(value) for value in _last(block).operands]
+    return {"arguments": Counter(given), "outputs": Counter(results), "shared": Counter(donated)}
 
 
 def product_flops(batch: int, m: int, n: int, k: int) -> int:
@@ -114,21 +180,29 @@ class _Walk:
         self.broadcasts: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.vector_flops = 0
         self.normalisations: list[dict[str, Any]] = []
-        self.unknown_loops = 0
-        self.unknown_kernels: dict[str, int] = {}
+        self.not_counted: dict[str, int] = {}
+        self.host_calls: dict[str, int] = {}
         self.functions: dict[str, Any] = {}
-        for region in module.regions:
+        self.meshes: dict[str, str] = {}
+        for region in module.regions if module is not None else ():
             for block in region.blocks:
                 for one in block.operations:
                     inner = one.operation
                     if inner.name == "func.func":
                         self.functions[_text(inner, "sym_name").strip('"')] = inner
+                    elif inner.name == "sdy.mesh":
+                        self.meshes[_text(inner, "sym_name").strip('"')] = _text(inner, "mesh")
 
     def function(self, name: str, times: int) -> None:
         found = self.functions.get(name)
-        if found is not None:
-            for region in found.regions:
-                self._region(region, times)
+        if found is None:
+            self._not_counted(f"call {name}", times)
+            return
+        for region in found.regions:
+            self._region(region, times)
+
+    def _not_counted(self, name: str, times: int) -> None:
+        self.not_counted[name] = self.not_counted.get(name, 0) + times
 
     def _region(self, region: Any, times: int) -> None:
         for block in region.blocks:
@@ -141,25 +215,77 @@ class _Walk:
             callee = _text(one, "callee") or _text(one, "decomposition")
             self.function(callee.strip('@"'), times)
         elif name == "while":
-            count = _trips(one)
-            self.unknown_loops += count is None
-            for region in one.regions:
-                self._region(region, times * (1 if count is None else count))
+            self._loop(one, times)
         elif name in ("case", "if"):
-            for region in one.regions:  # all branches: which one runs is not known before
-                self._region(region, times)
+            self._branches(one, name, times)
+        elif name == "manual_computation":
+            self._manual(one, times)
         elif name == "custom_call":
-            target = _text(one, "call_target_name").strip('"')
-            if target not in _HINTS:
-                self.unknown_kernels[target] = self.unknown_kernels.get(target, 0) + times
-        elif name in _MATRIX:
-            if _unused(one):  # the compiler leaves it out: TensorFlow asks for the gradient of the first input too
-                return
-            self._add(one, _product(one) if name != "convolution" else _convolution(one), times)
+            self._custom(_text(one, "call_target_name").strip('"'), times)
+        elif name in _FIGURES:
+            self._matrix(one, name, times)
+        elif dialect in _DIALECTS or name == "return":
+            self._other(one, name, times)
+        elif dialect != "sdy" or list(one.regions):  # what has no region there only says where a value is
+            self._not_counted(one.name, times)
+
+    def _loop(self, one: Any, times: int) -> None:
+        count = _trips(one)
+        if count is None:
+            self._not_counted("while (trip count not known)", times)
+        for region in one.regions:
+            self._region(region, times * (1 if count is None else count))
+
+    def _matrix(self, one: Any, name: str, times: int) -> None:
+        if _unused(one):  # the compiler leaves it out: TensorFlow asks for the gradient of the first input too
+            return
+        if any(_is_open(value) for value in (*one.operands, *one.results)):
+            self._not_counted(f"{name} (its shape depends on values)", times)
         else:
-            self._other(one, name if dialect in ("stablehlo", "chlo", "mhlo") else "return", times)
+            self._add(one, _FIGURES[name](one), times)
+
+    def _custom(self, target: str, times: int) -> None:
+        if any(word in target.lower() for word in _HOST):
+            self.host_calls[target] = self.host_calls.get(target, 0) + times
+        elif target not in _HINTS:
+            self._not_counted(f"custom_call {target}", times)
+
+    def _branches(self, one: Any, name: str, times: int) -> None:
+        """The branch with the fewest FLOPs: which one runs is not known before."""
+        regions = list(one.regions)
+        found = [self._apart(region) for region in regions]
+        if len({known[:2] for known in found}) > 1:
+            self._not_counted(f"{name} (which branch runs is not known)", times)
+        if regions:
+            self._region(regions[found.index(min(found))], times)
+
+    def _apart(self, region: Any) -> tuple[int, int, int]:
+        """A region's FLOPs, how many of its operations are not counted, and the bytes that it moves, negative."""
+        walk = _Walk(None)
+        walk.functions, walk.meshes = self.functions, self.meshes
+        walk._region(region, 1)
+        rows = walk.rows.values()
+        moved = sum(row["bytes"] * row["count"] for row in rows)
+        return sum(row["flops"] * row["count"] for row in rows), len(walk.not_counted), -moved
+
+    def _manual(self, one: Any, times: int) -> None:
+        """A `shard_map`: its body has the shapes of a device, along the axes that it names, and runs on each."""
+        shardings = f"{_text(one, 'in_shardings')} {_text(one, 'out_shardings')}"
+        named = _MESH.search(shardings)
+        sizes = dict(_AXIS.findall(self.meshes.get(named[1], "") if named else shardings))
+        axes = _NAME.findall(_text(one, "manual_axes"))
+        if not axes or not all(axis in sizes for axis in axes):
+            self._not_counted("shard_map (its mesh is not known)", times)
+            return
+        for region in one.regions:
+            self._region(region, times * prod(int(sizes[axis]) for axis in axes))
 
     def _other(self, one: Any, name: str, times: int) -> None:
+        if name not in _FREE | _MOVING | _ELEMENTWISE:
+            self._not_counted(name, times)
+        if name in ("infeed", "outfeed") or (name == "send" and "true" in _text(one, "is_host_transfer")):
+            called = "send to the host" if name == "send" else name
+            self.host_calls[called] = self.host_calls.get(called, 0) + times
         if name == "broadcast_in_dim":
             self._broadcast(one, times)
         if name in _FREE or not len(one.results):
@@ -194,32 +320,54 @@ class _Walk:
             self.broadcasts.setdefault(key, row)["count"] += times
 
 
+def _sides(said: str, name: str) -> list[int]:
+    """The sides that an attribute of dimension numbers names."""
+    found = re.search(name + r" = \[([0-9, ]*)\]", said)
+    return [int(side) for side in _NUMBERS.findall(found[1])] if found else []
+
+
 def _product(one: Any) -> dict[str, Any]:
     """Of a dot: its sides. The compiler sees batch x (m by k) x (k by n)."""
     left, right = _shape(one.operands[0])[1], _shape(one.operands[1])[1]
     said = _text(one, "dot_dimension_numbers")
-
-    def sides(name: str) -> list[int]:
-        found = re.search(name + r" = \[([0-9, ]*)\]", said)
-        return [int(side) for side in _NUMBERS.findall(found[1])] if found else []
-
-    batches, contracted = sides("lhs_batching_dimensions"), sides("lhs_contracting_dimensions")
-    right_batches, right_contracted = sides("rhs_batching_dimensions"), sides("rhs_contracting_dimensions")
+    batches, contracted = _sides(said, "lhs_batching_dimensions"), _sides(said, "lhs_contracting_dimensions")
+    right_batches = _sides(said, "rhs_batching_dimensions")
+    right_contracted = _sides(said, "rhs_contracting_dimensions")
     if not said:  # a plain `dot`
         contracted, right_contracted = [len(left) - 1], [0]
     batch = prod(left[side] for side in batches)
     k = prod(left[side] for side in contracted)
     m = prod(left) // max(1, batch * k)
     n = prod(right[side] for side in range(len(right)) if side not in (*right_batches, *right_contracted))
-    return {
-        "batch": batch,
-        "m": m,
-        "n": n,
-        "k": k,
-        "passes": _passes(one),
-        "flops": product_flops(batch, m, n, k),
-        "bytes": _touched(one),
-    }
+    return _product_figures(one, batch, m, n, k)
+
+
+def _ragged(one: Any) -> dict[str, Any]:
+    """Of a ragged dot: each row of the left side meets the right side of its group alone."""
+    left, right = _shape(one.operands[0])[1], _shape(one.operands[1])[1]
+    said = _text(one, "ragged_dot_dimension_numbers")
+    batches, contracted = _sides(said, "lhs_batching_dimensions"), _sides(said, "lhs_contracting_dimensions")
+    grouped = _sides(said, "rhs_group_dimensions")
+    taken = {*_sides(said, "rhs_batching_dimensions"), *_sides(said, "rhs_contracting_dimensions"), *grouped}
+    batch = prod(left[side] for side in batches)
+    k = prod(left[side] for side in contracted)
+    m = prod(left) // max(1, batch * k)
+    n = prod(right[side] for side in range(len(right)) if side not in taken)
+    flops = product_flops(batch, m, n, k)
+    groups = max(1, _shape(one.operands[2])[1][-1])
+    (ragged,) = _sides(said, "lhs_ragged_dimensions")
+    if ragged in contracted:
+        batch, k = batch * groups, max(1, k // groups)
+    elif ragged not in batches:
+        batch, m = batch * groups, max(1, m // groups)
+    return {**_product_figures(one, batch, m, n, k), "flops": flops}
+
+
+def _product_figures(one: Any, batch: int, m: int, n: int, k: int) -> dict[str, Any]:
+    parts = 4 if _shape(one.results[0])[0].startswith("complex") else 1  # real products of a complex one
+    flops = parts * product_flops(batch, m, n, k)
+    sides = {"batch": batch, "m": m, "n": n, "k": k}
+    return {**sides, "passes": _passes(one), "flops": flops, "bytes": _touched(one)}
 
 
 def _convolution(one: Any) -> dict[str, Any]:
@@ -261,6 +409,9 @@ def _convolution(one: Any) -> dict[str, Any]:
         "flops": convolution_flops(images, features, inputs, pairs),
         "bytes": _touched(one),
     }
+
+
+_FIGURES = {"dot_general": _product, "dot": _product, "ragged_dot": _ragged, "convolution": _convolution}
 
 
 def _passes(one: Any) -> int:
@@ -366,13 +517,25 @@ def _number(one: Any, name: str) -> int:
 
 
 def _shape(value: Any) -> tuple[str, list[int]]:
-    """The element type, as in HLO ("bf16", "s32"), and the sides of a tensor. A side that is not known is 1."""
-    found = _TENSOR.match(str(value.type))
+    """The element type, as in HLO ("bf16", "s32"), and the sides of a tensor: of a side that depends on values its
+    bound, which is what is computed; 1 where it has none."""
+    text = str(value.type)
+    found = _TENSOR.match(text)
     if found is None:
         return "token", []
     kind = found[2]
     kind = {"i1": "pred"}.get(kind, re.sub(r"^i(?=[0-9])", "s", re.sub(r"^ui(?=[0-9])", "u", kind))).lower()
-    return kind, [1 if side == "?" else int(side) for side in found[1].split("x") if side]
+    sides = [side for side in found[1].split("x") if side]
+    bounds = _BOUNDS.search(text)
+    if bounds:
+        sides = [most if side == "?" else side for side, most in zip(sides, bounds[1].split(", "), strict=True)]
+    return kind, [1 if side == "?" else int(side) for side in sides]
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a side depends on values, and has no bound."""
+    text = str(value.type)
+    return "?" in text.partition(", ")[0] and _BOUNDS.search(text) is None
 
 
 def _shape_text(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 _AVAILABLE = re.compile(r"exceeds available HBM \(([0-9.]+)([KMGT])\)|of ([0-9.]+)([KMGT]) hbm", re.IGNORECASE)
 _NEEDED = re.compile(r"\(([0-9.]+)([KMGT])\) exceeds available HBM|Used ([0-9.]+)([KMGT]) of", re.IGNORECASE)
+_SPACE = re.compile(r"memory space ([a-z]+)|\bspace ?= ?([a-z]+)|\bof [0-9.]+[KMGT]? ([a-z]+mem|hbm)\b", re.IGNORECASE)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -27,6 +28,12 @@ def figures(stats: Any) -> dict[str, int]:
 def is_refusal(text: str) -> bool:
     """Whether an error of the compiler says that a program has no room."""
     return "RESOURCE_EXHAUSTED" in text or "Ran out of memory" in text
+
+
+def space(text: str) -> str:
+    """The memory that has no room, of a refusal: "hbm", or "vmem", "smem" and the like, which are the chip's own."""
+    found = _SPACE.search(text)
+    return next(filter(None, found.groups()), "").lower() if found else "hbm"
 
 
 def needed_bytes(text: str) -> int | None:

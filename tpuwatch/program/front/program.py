@@ -41,9 +41,16 @@ def program_of(tpu: Tpu, request: dict[str, Any]) -> Traceable:
     if text.endswith(_STABLEHLO):
         return StablehloProgram(tpu, text)
     found = named(text)
+    if inspect.isclass(found):
+        raise StopError(
+            "usage",
+            f"{text} is a class, and a class computes nothing. Name a training step or a forward pass with its --args "
+            "or --shape; or, of Keras and PyTorch, a function without parameters that makes the model",
+        )
     arguments = Arguments(tpu, request)
     hide_frames()
-    if inspect.isfunction(found) and not inspect.signature(found).parameters:
+    makes = inspect.isfunction(found) and not inspect.signature(found).parameters
+    if makes:
         with without_values():
             found = found()  # it makes a model
     if holds_torch(found):
@@ -53,7 +60,16 @@ def program_of(tpu: Tpu, request: dict[str, Any]) -> Traceable:
     if hasattr(found, "experimental_get_compiler_ir"):
         return TensorFlowProgram(tpu, found, arguments)
     if not callable(found):
-        raise StopError("usage", f"{text} is neither a function nor a model of Keras or PyTorch")
+        was = (
+            "takes no arguments, so it was called to make a model, and made none"
+            if makes
+            else "is no function or model"
+        )
+        raise StopError(
+            "usage",
+            f"{text} {was}. Name a function that takes arrays and returns arrays, such as the training step, with its "
+            "--args or --shape; or a function without parameters that returns a model of Keras or PyTorch",
+        )
     if not arguments.given and _takes(found):
         raise StopError("usage", f"{text} takes {', '.join(_takes(found))}: give its arguments with --args or --shape")
     return JaxProgram(tpu, found, arguments, request["donate"])

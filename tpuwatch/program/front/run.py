@@ -101,7 +101,8 @@ class Front:
             self.report(kernels=traced.kernels)
         self.stage("count")
         trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
-        self.report(compiling={**trial, "available_bytes": self._available})
+        ends = None if trial["sharded"] else graph.ends(traced.module)  # of what is spread the shares are not known yet
+        self.report(compiling={**trial, "available_bytes": self._available}, ends=ends)
         self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
         found: dict[str, Any]
@@ -111,8 +112,11 @@ class Front:
             text = str(error)
             if not memory.is_refusal(text):
                 raise
-            found = {"fits": False, "message": text[:20000], "needed_bytes": memory.needed_bytes(text)}
-            found["available_bytes"] = memory.available_bytes(text) or self._available
+            found = {"fits": False, "message": text[:20000], "memory_space": memory.space(text)}
+            found.update(needed_bytes=None, available_bytes=None)  # of the HBM
+            if found["memory_space"] == "hbm":
+                found["needed_bytes"] = memory.needed_bytes(text)
+                found["available_bytes"] = memory.available_bytes(text) or self._available
         else:
             found = {"fits": True, **memory.figures(stats)}
         self.report(trial={**found, "compile_seconds": time.monotonic() - started})

@@ -41,6 +41,7 @@ class TensorFlowProgram:
         if any(None in tuple(spec.shape) for spec in specs):
             raise StopError("usage", "a TPU needs static shapes: give all sides with --args or --shape")
         concrete = self._function.get_concrete_function(*specs).graph
+        _require_static(concrete.variables)
         tensors = [self._tensor(variable.name, variable, "weights") for variable in concrete.variables]
         tensors += [self._tensor(spec.name or "", spec, "inputs") for spec in specs]
         try:
@@ -61,6 +62,17 @@ class TensorFlowProgram:
             size *= side
         one = {"path": path, "dtype": spec.dtype.name, "bytes": size, "shape": sides}
         return {**one, "part": part, "batch_side": None}
+
+
+def _require_static(variables: Any) -> None:
+    """Raises StopError for a variable whose shape may change: each new shape would be another program."""
+    for one in variables:
+        if not one.shape.is_fully_defined():
+            raise StopError(
+                "program",
+                f"a TPU needs static shapes: the variable {one.name} has the shape {one.shape} (validate_shape=False, "
+                "or shape= with None). Give it all sides, as large as they become, and mask what does not count",
+            )
 
 
 def _kernels(concrete: Any) -> dict[str, Any]:
