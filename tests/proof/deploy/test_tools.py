@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.paths import ROOT
 
@@ -96,3 +97,20 @@ def test_kubernetes_accepts_the_daemon_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]), ids=lambda path: path.name)
 def test_yaml_is_well_formed(file: Path) -> None:
     assert accepts(run("yamllint", "-d", YAMLLINT, str(file)))
+
+
+@pytest.mark.parametrize(("warning", "shown"), [("Warning: restart.mode has no effect.", True), ("", False)])
+def test_the_playbook_passes_with_a_warning_and_shows_it(tmp_path: Path, warning: str, *, shown: bool) -> None:
+    """Its tasks after the configuration is written, with a stand-in for tpuwatch."""
+    (play,) = yaml.safe_load((DEPLOY / "ansible/playbook.yml").read_text(encoding="utf-8"))
+    names = [task["name"] for task in play["tasks"]]
+    checks = play["tasks"][names.index("Check the configuration") :]
+    program = tmp_path / "tpuwatch"
+    program.write_text(f"#!/bin/sh\necho valid\n[ $1 != config ] || printf '%s' '{warning}'\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    local = {"hosts": "localhost", "connection": "local", "gather_facts": False, "environment": environment}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{**local, "tasks": checks}]))
+    done = run("ansible-playbook", str(tmp_path / "play.yml"), cwd=tmp_path)
+    assert accepts(done)
+    assert ("has no effect" in done.stdout) == shown
