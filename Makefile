@@ -23,7 +23,7 @@ LITERALS := tpuwatch/logs/rules/rule_literals.json
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo first-hour test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy dashboards panels picture pictures man example literals lock dist deb clean
+.PHONY: help demo first-hour test unit e2e sessions proof proof-tests model preflight preflight-all largest lint format corpus bench bench-smoke bench-runs bench-tune soak chaos booted monitoring page deploy alerts dashboards panels picture pictures man example literals lock dist deb clean
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -165,6 +165,9 @@ panels: $(VENV)/.dev-stamp ## Draw docs/dashboards from a Prometheus over some m
 
 picture: $(VENV)/.run-stamp ## Draw docs/demo.svg from a real run of the demo
 	$(BIN)/python docs/make_picture.py
+
+alerts: $(VENV)/.dev-stamp ## Write the alerts for findings from the table of docs/causes.md
+	@$(BIN)/python -m deploy.prometheus
 
 dashboards: $(VENV)/.dev-stamp ## Write deploy/grafana/dashboards from their code (Python 3.11 or newer)
 	$(BIN)/python -m deploy.grafana.build

@@ -9,6 +9,7 @@ set -euo pipefail
 
 readonly METADATA="http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/instance/attributes"
 readonly CONFIG="${TPUWATCH_ROOT:-}/etc/tpuwatch/config.toml"
+readonly ENVIRONMENT="${TPUWATCH_ROOT:-}/usr/lib/tpuwatch/environment" # of the package
 readonly STAMP="${TPUWATCH_ROOT:-}/var/lib/misc/tpuwatch-package" # which package was installed last
 
 fail() {
@@ -41,24 +42,35 @@ install_package() {
     fetch "$package" "$scratch/tpuwatch.deb"
     chmod -R a+rX "$scratch" # apt reads it as a user of its own
     # cloud-init and unattended upgrades use dpkg at the same time
-    DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --allow-downgrades \
-        --option DPkg::Lock::Timeout=600 "$scratch/tpuwatch.deb"
+    if ! DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet --allow-downgrades \
+        --option DPkg::Lock::Timeout=600 "$scratch/tpuwatch.deb"; then
+        # It is unpacked and refuses the configuration that is there? It may take the new one.
+        [[ -n $config && -x $ENVIRONMENT ]] || fail "$package could not be installed"
+        write_config "$ENVIRONMENT" check || true
+        dpkg --configure tpuwatch
+    fi
     mkdir -p "$(dirname "$STAMP")"
     echo "$package $sha256" >"$STAMP"
 }
 
-configure() {
+# Write the configuration, if the command "$@" accepts it; whether it is another one than before.
+write_config() {
     local new=$CONFIG.new code=0
     printf '%s\n' "$config" >"$new"
-    tpuwatch config check --config "$new" || code=$?
+    "$@" "$new" || code=$?
     if ((code > 1)); then # 1: a rule is refused, and left out
         rm -f "$new"
         fail "tpuwatch-config is wrong, and is not used"
     fi
     if cmp --silent "$new" "$CONFIG"; then
         rm -f "$new"
-    else
-        mv "$new" "$CONFIG"
+        return 1
+    fi
+    mv "$new" "$CONFIG"
+}
+
+configure() {
+    if write_config tpuwatch config check --config; then
         systemctl reload-or-restart tpuwatch
     fi
 }

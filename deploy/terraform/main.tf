@@ -1,10 +1,10 @@
-# A TPU VM with tpuwatch, and the service account that it runs as. Each worker installs the package at its boot.
+# A TPU VM with tpuwatch: each worker installs the package at its boot. project/ has what all of a project share.
 
 terraform {
   required_version = ">= 1.5"
   required_providers {
-    google = {
-      source  = "hashicorp/google"
+    google-beta = { # google has no google_tpu_v2_vm
+      source  = "hashicorp/google-beta"
       version = ">= 5.30"
     }
   }
@@ -13,6 +13,11 @@ terraform {
 variable "project" { type = string }
 variable "zone" { type = string }
 variable "name" { type = string }
+
+variable "service_account" {
+  description = "The e-mail address of the account that the node runs as: service_account of project/, or one with its rights"
+  type        = string
+}
 
 variable "accelerator_type" {
   type    = string
@@ -40,35 +45,8 @@ variable "config" {
   default     = ""
 }
 
-locals {
-  roles = {
-    tpuwatch        = yamldecode(file("${path.module}/../iam/role.yaml"))
-    tpuwatchRestart = yamldecode(file("${path.module}/../iam/role-restart.yaml"))
-  }
-}
-
-resource "google_project_iam_custom_role" "tpuwatch" {
-  for_each    = local.roles
-  project     = var.project
-  role_id     = each.key
-  title       = each.value.title
-  description = each.value.description
-  permissions = each.value.includedPermissions
-}
-
-resource "google_service_account" "node" {
-  project      = var.project
-  account_id   = "${var.name}-tpu"
-  display_name = "TPU VM ${var.name}"
-}
-
-resource "google_project_iam_member" "node" {
-  project = var.project
-  role    = google_project_iam_custom_role.tpuwatch["tpuwatch"].id
-  member  = google_service_account.node.member
-}
-
 resource "google_tpu_v2_vm" "node" {
+  provider         = google-beta
   project          = var.project
   zone             = var.zone
   name             = var.name
@@ -76,7 +54,7 @@ resource "google_tpu_v2_vm" "node" {
   runtime_version  = var.runtime_version
 
   service_account {
-    email = google_service_account.node.email
+    email = var.service_account
     scope = ["https://www.googleapis.com/auth/cloud-platform"]
   }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,3 +154,27 @@ def test_it_ends_in_time_whatever_hangs(daemon: DaemonInCloud, site: Site) -> No
         assert daemon.stop() == 0
     assert time.monotonic() - begun < 60  # the call had two minutes
     assert "Traceback" not in daemon.said()
+
+
+def test_a_loop_that_is_known_by_its_output_alone_stands_still_until_its_program_ends(daemon: DaemonInCloud) -> None:
+    """Nothing names the process: the one that held the TPU at the last step is there, and then it is not."""
+    stalled = 'tpuwatch_workload_loop_faults{cause="steps_stalled"}'
+    program = subprocess.Popen(("/bin/sleep", "600"))
+    try:
+        daemon.machine.process(program.pid, files=("/dev/vfio/0",))
+        daemon.machine.ended(4242)
+        daemon.start()
+        daemon.judged("train-1", "healthy")
+        daemon.jobs.mkdir(exist_ok=True)
+        for step in range(1, 4):
+            with (daemon.jobs / "train.log").open("a") as output:
+                output.write(f"step {step}/1000 loss 2.5 step_time 1.0 s\n")
+            wait_for(lambda step=step: [one["step"] for one in daemon.api("status")["training"]] == [step], "the step")
+        assert daemon.metric(stalled) == 0
+        daemon.skip(3000.0)
+        wait_for(lambda: daemon.metric(stalled) == 1, "the loop to stand still")
+        wait_for(lambda: [one["cause"] for one in daemon.api("findings")["findings"]] == ["steps_stalled"], "a finding")
+    finally:
+        program.kill()
+        program.wait()
+    wait_for(lambda: daemon.metric(stalled) == 0, "the end of its program to be seen")

@@ -16,14 +16,23 @@ READING: Final = {"status", "nodes", "events", "restarts", "tune", "doctor", "co
 # Words with which such a command changes something, needs more than a simulator, or does not end.
 _OTHERWISE: Final = {"cancel", "reset-breaker", "--apply", "--write", "--follow", "-f", "--watch", "--plot", "-"}
 _CHANGES_UNLESS_DRY: Final = {"--reset", "--prune-logs"}
-_EXAMPLES: Final = {"NODE": "train-1", "PID": "4242", "SIZE": "6G", "S": "1", "N": "3", "F": "1"}
+_EXAMPLES: Final = {
+    "NODE": "train-1",
+    "PID": "4242",
+    "SIZE": "6G",
+    "S": "1",
+    "N": "3",
+    "F": "1",
+    "CAUSE": "core_halted",
+}
 
 
 def documented_commands() -> dict[tuple[str, ...], str]:
     """The words after `tpuwatch` of each command that is shown, and a document in which it is."""
     found: dict[tuple[str, ...], str] = {}
     for document in (*DOCUMENTS, *RULES):
-        text = re.sub(r"\{\{[^}]*\}\}", "NODE", document.read_text(encoding="utf-8"))
+        text = document.read_text(encoding="utf-8").replace("{{ $labels.cause }}", "CAUSE")
+        text = re.sub(r"\{\{[^}]*\}\}", "NODE", text)
         for line in chain(_lines(text), _inline(text), launched(text)):
             for words in commands_in(line):
                 found.setdefault(words, str(document.relative_to(ROOT)))

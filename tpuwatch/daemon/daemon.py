@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock
+    from tpuwatch.model import Holder
 
 LOGS = "logs"  # the loop's name in metrics and status
 STALE_SECONDS = 30.0  # a loop without success for so long is stuck
@@ -322,10 +323,16 @@ class Daemon:
             boot_id=self._boot_id,
             add_event=self._logs.ingest.add_event,
             post=lambda loops: self._node.signals.post_loops(loops),
+            holders=self._holders,
             progress=self._progress,
         )
         self._logs.ingest.on_progress = service.take_output
         return service
+
+    def _holders(self) -> tuple[Holder, ...]:
+        """The processes that hold the TPU by the latest look; none where it failed."""
+        answer = self._node.signals.snapshot.host
+        return answer.value.holders if answer.value is not None and answer.problem is None else ()
 
     def _connect(self) -> None:
         """Connect the parts that run now to each other, to the watchdog and to the metrics."""

@@ -66,6 +66,12 @@ class DaemonMetrics:
             "kind",
         )
         self.set_problems(dict.fromkeys(PROBLEM_KINDS, 0))
+        self._finding = new.gauge(
+            "tpuwatch_finding",
+            "1 for each cause of a finding that is not over, as `tpuwatch status` shows it; others have no series.",
+            "cause",
+        )
+        self._found: set[str] = set()
         self._requests = new.counters(
             "tpuwatch_http_requests_total",
             "Requests that tpuwatch's own HTTP server answered, by status code.",
@@ -113,6 +119,14 @@ class DaemonMetrics:
         """How many problems there are of each kind."""
         for kind, number in counts.items():
             self._problems.labels(kind).set(number)
+
+    def set_findings(self, causes: Iterable[str]) -> None:
+        """These causes have findings that are not over; others lose their series."""
+        before, self._found = self._found, set(causes)
+        for over in before - self._found:
+            self._finding.remove(over)
+        for cause in self._found:
+            self._finding.labels(cause).set(1)
 
     def count_http_request(self, code: int) -> None:
         """A request was answered with the status `code`."""

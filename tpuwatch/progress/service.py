@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import LoopGroup
 from tpuwatch.host import USER_FILES, ProcFs, parse_users, read_bounded
+from tpuwatch.model import WorkloadKind
 from tpuwatch.progress.events import loop_event
 from tpuwatch.progress.heartbeat import MalformedError, read_heartbeat
 from tpuwatch.progress.receiver import Receiver, ReceiverError
-from tpuwatch.progress.tracker import ProgressTracker
+from tpuwatch.progress.tracker import ProgressTracker, TpuProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
     from pathlib import Path
 
     from tpuwatch.config import Config
     from tpuwatch.core import Clock, LoopStatus
     from tpuwatch.metrics import Metrics
-    from tpuwatch.model import Event, StepReport, TrainingLoop
+    from tpuwatch.model import Event, Holder, StepReport, TrainingLoop
     from tpuwatch.progress.receiver import Datagram
 
 NAME: Final = "progress"  # of the loop, in metrics and status
@@ -29,6 +30,7 @@ STOP_SECONDS: Final = 5.0
 MAX_TAKEN: Final = 500  # heartbeats in one turn; a flood of them must not take the processor
 FLOOD_SECONDS: Final = 0.1  # between two turns of so many
 AGAIN_SECONDS: Final = 10.0  # until a socket that could not be made is tried again, or one is found to be gone
+RECENT_SECONDS: Final = 60.0  # a step that is no older was made by a program that is seen now
 POST_SECONDS: Final = 5.0  # between two reports of loops that only went on; the judge judges at each
 _MAX_OUTPUT: Final = 1000
 _MAX_USERS: Final = 1 << 20  # bytes of a file of users
@@ -48,11 +50,13 @@ class ProgressService:
         boot_id: str,
         add_event: Callable[[Event], None],
         post: Callable[[tuple[TrainingLoop, ...]], None],
+        holders: Callable[[], Sequence[Holder]],
         progress: Callable[[str, float], None],
         processes: ProcFs | None = None,
     ) -> None:
-        """`add_event` passes an event to the log service, `post` the loops to the judge. `progress` is called after
-        each turn with the loop's name and the seconds that it took. All are called from the service's thread."""
+        """`add_event` passes an event to the log service, `post` the loops to the judge. `holders` are the processes
+        that hold the TPU, none where that is not known. `progress` is called after each turn with the loop's name and
+        the seconds that it took. All are called from the service's thread."""
         self.training: tuple[TrainingLoop, ...] = ()
         self.problem = ""  # why no heartbeats are received, a sentence; "" if they are, or are not wanted
         self._metrics = metrics
@@ -60,6 +64,7 @@ class ProgressService:
         self._boot_id = boot_id
         self._add_event = add_event
         self._post = post
+        self._holders = holders
         self._processes = processes or ProcFs(config.host.root / "proc")
         self._config = config
         self._tracker = ProgressTracker(stall_seconds=config.health.idle_seconds)
@@ -113,7 +118,9 @@ class ProgressService:
                 taken += 1
         while self._output:
             path, progress, pid, at = self._output.popleft()
-            self._tracker.output(path, progress, pid=pid, process=self._process(pid), at=min(at, self._clock.time()))
+            at = min(at, self._clock.time())
+            held = self._held(at)
+            self._tracker.output(path, progress, pid=pid, process=self._process(pid), at=at, holders=held)
         self._report()
         if receiver is None:
             return WAIT_SECONDS
@@ -151,6 +158,16 @@ class ProgressService:
             self._post(self.training)
 
     # -- processes and users
+
+    def _held(self, at: float) -> list[TpuProcess]:
+        """The processes that held the TPU at that time; none where that is not known, or one waits for its user."""
+        holders = [one for one in self._holders() if one.started is not None and one.started <= at]
+        if any(one.kind is WorkloadKind.INTERACTIVE for one in holders):
+            return []
+        if self._clock.time() - at > RECENT_SECONDS and len(holders) > 1:  # another one may have ended since
+            return []
+        found = ((one, self._process(one.pid)) for one in holders)
+        return [TpuProcess(one.pid, process, one.started or 0.0) for one, process in found if process is not None]
 
     def _process(self, pid: int | None) -> Hashable:
         """What distinguishes the process from a later one of the same pid; None if it cannot be seen."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tpuwatch.core import median
 from tpuwatch.model import LOOP_FAULTS, Cause, ProgressSource, StepReport, TrainingLoop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Collection, Hashable, Iterator
 
 SLOWER: Final = 1.2  # so many times the usual step time is a regression,
 SLOWER_UNTIL: Final = 1.1  # and it is over below this
@@ -54,6 +54,14 @@ class _Samples:
         return median(self.values) if self.values else None
 
 
+class TpuProcess(NamedTuple):
+    """A process that holds the TPU to train."""
+
+    pid: int
+    process: Hashable  # distinguishes it from a later one of the same pid
+    started: float
+
+
 @dataclass(slots=True)
 class _Loop:
     source: ProgressSource
@@ -67,12 +75,18 @@ class _Loop:
     process: Hashable = None  # distinguishes it from a later one of the same pid
     recent: deque[tuple[float, float, float | None]] = field(default_factory=lambda: deque(maxlen=_MAX_RECENT))
     usual: _Samples = field(default_factory=_Samples)
+    program: frozenset[TpuProcess] = frozenset()  # where no process is known: those that may have made its last step
     alive: bool | None = None
     silent: bool = False
     longest: float = 0.0  # seconds without a step, after which it went on
     step_seconds: float | None = None
     input_share: float | None = None
     since: dict[Cause, float] = field(default_factory=dict)  # of the faults that hold: since when
+
+    @property
+    def pids(self) -> set[int]:
+        """Processes of which one makes its steps."""
+        return {one.pid for one in self.program} if self.pid is None else {self.pid}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +124,18 @@ class ProgressTracker:
         _hear(loop, progress, at)
         return True
 
-    def output(self, path: str, progress: StepReport, *, pid: int | None, process: Hashable, at: float) -> bool:
-        """A job's output showed so when it was written last; whether it was taken."""
+    def output(
+        self,
+        path: str,
+        progress: StepReport,
+        *,
+        pid: int | None,
+        process: Hashable,
+        at: float,
+        holders: Collection[TpuProcess] = (),
+    ) -> bool:
+        """A job's output showed so when it was written last; whether it was taken. `holders`: those that held the TPU
+        then."""
         key = (path,)
         loop = self._loops.get(key)
         if loop is not None and (_is_another_run(loop.latest, progress) or (process and loop.process != process)):
@@ -130,14 +154,18 @@ class ProgressTracker:
         if seconds is not None and ahead:
             self._sample(loop, at, seconds, None)
         _hear(loop, progress, at)
+        loop.program = frozenset(one for one in holders if one.started <= loop.began)
         return True
 
     def tick(self, now: float, is_there: Callable[[int, Hashable], bool]) -> list[LoopFault]:
         """Judge all loops by the time; returns the faults that are new. `is_there`: whether a process has not ended."""
         begun: list[LoopFault] = []
+        latest = self._latest_steps()
         for key, loop in list(self._loops.items()):
             if loop.pid is not None and loop.alive is not False:
                 loop.alive = is_there(loop.pid, loop.process)
+            elif loop.pid is None:
+                loop.alive = True if _is_program_alive(loop, is_there, latest) else None
             loop.silent = loop.alive is None and now - loop.heard >= _still_seconds(loop, self.stall_seconds)
             if now - loop.heard > FORGET_SECONDS and not _shown(loop).is_running:
                 del self._loops[key]
@@ -155,6 +183,14 @@ class ProgressTracker:
         """All loops: those that run before those that have ended, and of these the one that stepped last first."""
         shown = map(_shown, self._loops.values())
         return tuple(sorted(shown, key=lambda one: (not one.is_running, one.source.value, -one.stepped)))
+
+    def _latest_steps(self) -> dict[int, float]:
+        """When each process may have made its last step, in any of its loops."""
+        latest: dict[int, float] = {}
+        for loop in self._loops.values():
+            for pid in loop.pids:
+                latest[pid] = max(latest.get(pid, loop.stepped), loop.stepped)
+        return latest
 
     def _sample(self, loop: _Loop, at: float, seconds: float, waited: float | None) -> None:
         loop.recent.append((at, seconds, waited))
@@ -187,6 +223,17 @@ def _hear(loop: _Loop, progress: StepReport, at: float) -> None:
         loop.stepped = max(at, loop.stepped)
     loop.heard = max(at, loop.heard)
     loop.latest = progress
+
+
+def _is_program_alive(loop: _Loop, is_there: Callable[[int, Hashable], bool], latest: dict[int, float]) -> bool:
+    """Whether the process of a loop without a pid is known to live, and to have more steps to make.
+
+    It is one of those that held the TPU at its last step; which one is not known, so that it may be the one that has
+    ended. If one of them has made a step since, in another loop, this loop may be over.
+    """
+    if not loop.program or (loop.latest.total is not None and loop.latest.step >= loop.latest.total):
+        return False
+    return all(is_there(one.pid, one.process) and latest[one.pid] <= loop.stepped for one in loop.program)
 
 
 def _is_another_run(before: StepReport, now: StepReport) -> bool:

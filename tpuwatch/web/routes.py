@@ -101,9 +101,11 @@ class Routes:
         return _json(503 if reasons else 200, {"ready": not reasons, "reasons": reasons})
 
     def _count_problems(self) -> None:
-        """Bring the metric up to date. A store that cannot be read must not take the other metrics away."""
+        """Bring the metrics up to date. A store that cannot be read must not take the other metrics away."""
         with contextlib.suppress(TpuwatchError):
-            self._metrics.daemon.set_problems(_problems(self._view).counts)
+            problems = _problems(self._view)
+            self._metrics.daemon.set_problems(problems.counts)
+            self._metrics.daemon.set_findings(finding.cause.value for finding in problems.findings)
 
     def _page(self, query: str) -> Response:
         from tpuwatch.web import document, page  # with their templates, when the first page is asked for

@@ -64,8 +64,8 @@ def finish_build(build: subprocess.Popen[str], directory: Path) -> None:
 def packaged(service: Service) -> str:
     """One command makes it run; an upgrade and a rollback keep all; a removal leaves state, a purge nothing."""
     _refused(service)
-    seen = [_installed(service), _upgraded(service), _rolled_back(service), _removed(service), _purged(service)]
-    return "; ".join(seen)
+    steps = (_installed, _keeps_the_old_version, _upgraded, _rolled_back, _removed, _purged)
+    return "; ".join(step(service) for step in steps)
 
 
 def _apt(service: Service) -> None:
@@ -110,6 +110,24 @@ def _installed(service: Service) -> str:
 
 def _recognised(service: Service) -> int:
     return sum(event.cause == "hbm_oom_compile" and event.file == JOB for event in service.events())
+
+
+def _keeps_the_old_version(service: Service) -> str:
+    """Where the new one refuses the configuration: it says so, and the old one goes on, over a boot too."""
+    pid, before = service.pid, service.machine.run("readlink", f"{HOME}/current")
+    service.machine.write(CONFIG, "[cloud]\npoll_secondz = 1\n")
+    upgrade = f"dpkg --install {PACKAGES}/tpuwatch_*-2_amd64.deb >/run/upgrade 2>&1"
+    expect(service.machine.status("sh", "-c", upgrade, seconds=INSTALL_SECONDS) != 0, "dpkg has succeeded")
+    said = service.machine.run("cat", "/run/upgrade")
+    expect("poll_secondz" in said, f"it does not name the bad key: {said}")
+    expect((service.pid, service.show("ActiveState")) == (pid, "active"), "the old version does not run any more")
+    expect(service.machine.run("readlink", f"{HOME}/current") == before, "the next start has the new version")
+    service.machine.write(CONFIG, SETTINGS)
+    service.machine.shell("dpkg --configure tpuwatch", seconds=INSTALL_SECONDS)
+    until(lambda: service.pid not in (0, pid) and service.get("/metrics"), SCRAPE_SECONDS, "the new version runs")
+    _dpkg(service, 1)
+    until(lambda: service.get("/metrics"), SCRAPE_SECONDS, "the version before runs")
+    return "not upgraded over a configuration that is refused"
 
 
 def _upgraded(service: Service) -> str:

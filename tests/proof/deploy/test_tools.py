@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.paths import ROOT
 
@@ -65,12 +67,37 @@ def test_shellcheck_refuses_a_missing_quote(tmp_path: Path) -> None:
     assert "SC2086" in run("shellcheck", str(copy)).stdout
 
 
-def test_terraform_parses(tmp_path: Path) -> None:
-    main = DEPLOY / "terraform/main.tf"
-    done = run("hcl2tojson", str(main))
+def terraform(file: Path) -> dict[str, Any]:
+    """A file of Terraform as JSON, in which each string is in quotes."""
+    done = run("hcl2tojson", str(file))
     assert accepts(done)
-    assert '"google_tpu_v2_vm"' in done.stdout.replace('\\"', "")
-    assert run("hcl2tojson", str(spoilt(tmp_path, main, "locals {", "locals"))).returncode != 0
+    document: dict[str, Any] = json.loads(done.stdout.replace('\\"', ""))
+    return document
+
+
+@pytest.mark.parametrize("name", ["main.tf", "project/main.tf"])
+def test_terraform_parses_and_each_resource_is_one_of_a_required_provider(tmp_path: Path, name: str) -> None:
+    main = DEPLOY / "terraform" / name
+    document = terraform(main)
+    (settings,) = document["terraform"]
+    providers = {key for one in settings["required_providers"] for key in one if not key.startswith("__")}
+    used = set()
+    for resource in document["resource"]:
+        ((kind, named),) = ((key, value) for key, value in resource.items() if not key.startswith("__"))
+        (body,) = (value for key, value in named.items() if not key.startswith("__"))
+        provider = body.get("provider", "google").strip("${}")
+        assert (provider == "google-beta") == kind.startswith("google_tpu_v2_"), "google does not have it"
+        used.add(provider)
+    assert used == providers
+    assert run("hcl2tojson", str(spoilt(tmp_path, main, "resource ", "resource {"))).returncode != 0
+
+
+def test_two_nodes_in_a_project_share_nothing_that_either_would_make() -> None:
+    """What has a name for the whole project is made once, in project/."""
+    node = [key for one in terraform(DEPLOY / "terraform/main.tf")["resource"] for key in one if "google" in key]
+    project = {key for one in terraform(DEPLOY / "terraform/project/main.tf")["resource"] for key in one}
+    assert node == ["google_tpu_v2_vm"]
+    assert {"google_project_iam_custom_role", "google_service_account", "google_storage_bucket_iam_member"} <= project
 
 
 def test_hadolint_accepts_the_dockerfile(tmp_path: Path) -> None:
@@ -96,3 +123,20 @@ def test_kubernetes_accepts_the_daemon_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", sorted([*DEPLOY.rglob("*.yml"), *DEPLOY.rglob("*.yaml")]), ids=lambda path: path.name)
 def test_yaml_is_well_formed(file: Path) -> None:
     assert accepts(run("yamllint", "-d", YAMLLINT, str(file)))
+
+
+@pytest.mark.parametrize(("warning", "shown"), [("Warning: restart.mode has no effect.", True), ("", False)])
+def test_the_playbook_passes_with_a_warning_and_shows_it(tmp_path: Path, warning: str, *, shown: bool) -> None:
+    """Its tasks after the configuration is written, with a stand-in for tpuwatch."""
+    (play,) = yaml.safe_load((DEPLOY / "ansible/playbook.yml").read_text(encoding="utf-8"))
+    names = [task["name"] for task in play["tasks"]]
+    checks = play["tasks"][names.index("Check the configuration") :]
+    program = tmp_path / "tpuwatch"
+    program.write_text(f"#!/bin/sh\necho valid\n[ $1 != config ] || printf '%s' '{warning}'\n")
+    program.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    local = {"hosts": "localhost", "connection": "local", "gather_facts": False, "environment": environment}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{**local, "tasks": checks}]))
+    done = run("ansible-playbook", str(tmp_path / "play.yml"), cwd=tmp_path)
+    assert accepts(done)
+    assert ("has no effect" in done.stdout) == shown

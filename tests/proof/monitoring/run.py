@@ -15,7 +15,7 @@ from tests.e2e.daemon_process import wait_for
 from tests.proof.monitoring.dashboards import STEP_SECONDS, queries, without_data
 from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
-from tests.proof.monitoring.watch import NODES, OOM, Watch
+from tests.proof.monitoring.watch import HALTED, NAN, NODES, OOM, Watch
 from tests.standins.simulated import ZONE, simulated
 from tests.unit.deploy.alerts import rules
 
@@ -217,6 +217,18 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
         [Scene("no state directory", watch.no_state_directory, {"TpuwatchNotReady": own})],
         # These let the clock jump: some loops are not fresh for a while afterwards.
         [Scene("lie", watch.dead_runtime, {"TpuwatchRuntimeStuck": node(1)})],
+        [
+            Scene(
+                "finding of the machine",
+                lambda: watch.finding(HALTED),
+                {"TpuwatchMachineFault": {**own, "cause": "core_halted"}},
+            ),
+            Scene(
+                "finding of the program",
+                lambda: watch.finding(NAN),
+                {"TpuwatchProgramFault": {**own, "cause": "numeric_fault"}},
+            ),
+        ],
         [Scene("stuck", watch.stuck_job, {"TpuwatchJobStuck": node(1)})],
         [Scene("silent launch", watch.silent_launch, {"TpuwatchSilentStart": own})],
         [Scene("killed daemon", watch.dead_daemon, {"TpuwatchDown": own})],

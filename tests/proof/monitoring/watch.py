@@ -26,6 +26,9 @@ OOM: Final = (
     "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. "
     "There are 1.50G free.; (0x0x0_HBM0)\n"
 )
+HALTED: Final = "E0000: RuntimeUnexpectedCoreHalt: Core halted unexpectedly: TensorCoreSequencer:0\n"
+NAN: Final = "step 12 loss nan\n"
+FINDING_SECONDS: Final = 60.0  # until a finding is over
 GRACE_SECONDS: Final = 400.0  # until a program has said nothing for longer than a compile may take
 
 
@@ -52,7 +55,7 @@ class Watch:
         launches = self.site.simulator.launches
         self.inside.configure(
             listen=self.listen[self.inside],
-            more=self.site.toml(cloud={"nodes": []}, **more),
+            more=self.site.toml(cloud={"nodes": []}, health={"finding_seconds": FINDING_SECONDS}, **more),
             paths=[str(launches.logs)],
             job_paths=[str(launches.jobs / "*.log")],
         )
@@ -141,6 +144,13 @@ class Watch:
         with (directory / "serving.log").open("a") as file:
             file.write(text)
         yield
+
+    @contextmanager
+    def finding(self, text: str) -> Iterator[None]:
+        """A job prints this, and long ago at the end."""
+        with self.job_output(text):
+            yield
+        self.inside.skip(FINDING_SECONDS)
 
     @contextmanager
     def host_oom(self) -> Iterator[None]:

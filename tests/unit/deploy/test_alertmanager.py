@@ -19,7 +19,13 @@ FILE = ROOT / "deploy" / "alertmanager" / "alertmanager.yml"
 CONFIG: dict[str, Any] = yaml.safe_load(FILE.read_text())
 NODE_DOWN = {"TpuwatchNodePreempted", "TpuwatchNodeGone", "TpuwatchNodeStopped"}
 IN_NODE = {"TpuwatchRuntimeStuck", "TpuwatchJobStuck", "TpuwatchSilentStart"}
-ABOUT_NODE = {"TpuwatchNodeStuck", "TpuwatchNodeUnhealthy", "TpuwatchNodeUnknown", "TpuwatchDown"}
+ABOUT_NODE = {
+    "TpuwatchNodeStuck",
+    "TpuwatchNodeUnhealthy",
+    "TpuwatchNodeUnknown",
+    "TpuwatchDown",
+    "TpuwatchMachineFault",
+}
 needs_amtool = pytest.mark.skipif(
     shutil.which("amtool") is None, reason="amtool is not installed (Debian package prometheus-alertmanager)"
 )
@@ -52,6 +58,7 @@ def test_the_linter_has_nothing_to_say() -> None:
         ("alertname=TpuwatchMaintenanceAhead severity=info zone=us-east5-a node=train-1", "webhook,slack-quiet"),
         ("alertname=TpuwatchBreakerOpen severity=critical job=tpuwatch", "webhook,pagerduty"),
         ("alertname=TpuwatchLedgerDown severity=warning instance=watcher:9478", "webhook,slack"),
+        ("alertname=TpuwatchMachineFault severity=warning cause=core_halted zone=z node=train-1", "webhook,slack"),
         ("alertname=TpuwatchSlowStart severity=info instance=10.0.0.5:9478", "webhook,slack-quiet"),
     ],
 )
@@ -85,7 +92,7 @@ def test_a_node_silences_its_runtime_and_its_job() -> None:
     for gone in sorted(NODE_DOWN):
         assert inhibited_by(gone) == ABOUT_NODE | IN_NODE
     stuck = inhibited_by("TpuwatchNodeStuck")
-    assert stuck == IN_NODE | {"TpuwatchNodeUnhealthy", "TpuwatchSignalFailing", "TpuwatchDown"}
+    assert stuck == IN_NODE | {"TpuwatchNodeUnhealthy", "TpuwatchSignalFailing", "TpuwatchDown", "TpuwatchMachineFault"}
     assert inhibited_by("TpuwatchRuntimeStuck") == {"TpuwatchJobStuck", "TpuwatchSilentStart"}
     assert inhibited_by("TpuwatchJobStuck") == set()
 

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli
@@ -16,6 +17,11 @@ from tests.paths import ROOT
 from tpuwatch.config import Config
 
 ANSIBLE = ROOT / "deploy/ansible"
+
+
+def tasks(play: dict[str, Any]) -> list[dict[str, Any]]:
+    """All tasks, those of blocks too."""
+    return [one for task in play["tasks"] for one in (*task.get("block", [task]), *task.get("rescue", []))]
 
 
 def config(name: str) -> Config:
@@ -31,7 +37,7 @@ def test_nodes_and_watcher_agree_on_tls_and_a_token() -> None:
 @pytest.mark.parametrize("name", ["node.toml", "watcher.toml"])
 def test_each_host_gets_its_configuration_and_the_files_that_it_names(name: str) -> None:
     (play,) = yaml.safe_load((ANSIBLE / "playbook.yml").read_text(encoding="utf-8"))
-    copies = [task["ansible.builtin.copy"] for task in play["tasks"] if "ansible.builtin.copy" in task]
+    copies = [task["ansible.builtin.copy"] for task in tasks(play) if "ansible.builtin.copy" in task]
     (secret,) = (copy for copy in copies if "tpuwatch_tls" in copy["src"])
     named = [
         str(path) for path in (*config(name).http, *config(name).peers) for path in path[1:] if "/tls/" in str(path)
@@ -56,10 +62,13 @@ def test_a_configuration_is_refused_if_it_is_wrong_and_not_for_a_warning(
     tmp_path: Path, text: str, *, taken: bool
 ) -> None:
     (play,) = yaml.safe_load((ANSIBLE / "playbook.yml").read_text(encoding="utf-8"))
-    (check,) = {
-        copy["validate"] for task in play["tasks"] if "validate" in (copy := task.get("ansible.builtin.copy", {}))
-    }
+    checks = [copy["validate"] for task in tasks(play) if "validate" in (copy := task.get("ansible.builtin.copy", {}))]
     (tmp_path / "config.toml").write_text(text)
-    environ = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(shlex.split(check % (tmp_path / "config.toml")), env=environ, check=False)
-    assert (done.returncode == 0) == taken
+    programs = Path(sys.executable).parent
+    environ = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    of_package = f"{programs}/tpuwatch config check --config"
+    assert len(checks) == 2
+    for check in checks:
+        command = check.replace("/usr/lib/tpuwatch/environment check", of_package) % (tmp_path / "config.toml")
+        done = subprocess.run(shlex.split(command), env=environ, check=False)
+        assert (done.returncode == 0) == taken

@@ -11,14 +11,21 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from deploy.prometheus import __main__ as findings
 from tests.paths import ROOT
 from tests.standins.certificates import Authority
 from tests.unit.deploy.alerts import PROMETHEUS, RULES, RUNBOOK_URL, RUNBOOKS, alerts, rules
 from tests.unit.metrics.test_registry import filled, scrape
+from tpuwatch.model import Cause
 
 ALERTS = alerts()
 LOOPS = {"logs", "host", "judge", "restart", "tune"}  # of a real daemon; a proof with one holds the alert against it
-ONLY_WHILE_HELD = ("tpuwatch_verdict", "tpuwatch_node_state", "tpuwatch_node_health")  # the others have no series
+ONLY_WHILE_HELD = (
+    "tpuwatch_verdict",
+    "tpuwatch_node_state",
+    "tpuwatch_node_health",
+    "tpuwatch_finding",
+)  # the others have no series
 SECTIONS = ["How to see it", "What tpuwatch does by itself", "What to do"]
 CASES = sorted(PROMETHEUS.glob("*.test.yml"))
 needs_promtool = pytest.mark.skipif(
@@ -53,6 +60,21 @@ def test_each_alert_has_a_case_that_fires_and_one_that_does_not() -> None:
                 assert case["name"].startswith(f"{one['alertname']} ")
                 seen.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
     assert seen == {name: {True, False} for name in ALERTS}
+
+
+def test_the_alerts_for_findings_are_made_from_the_table_of_causes() -> None:
+    text = findings.RULES.read_text()
+    assert findings.with_findings(text) == text, "run `make alerts`"
+
+
+def test_each_cause_has_an_alert_or_a_reason_for_none() -> None:
+    table = findings.table()
+    assert list(table) == [cause.value for cause in Cause]
+    for cause, (_, alert) in table.items():
+        assert alert in ALERTS or re.fullmatch(r"none: .{10,}", alert), cause
+        assert alert not in ALERTS or Cause(cause).is_fault
+        named = re.findall(r'cause=~?"([^"]+)"', ALERTS.get(alert, {}).get("expr", ""))
+        assert not named or cause in named[0].split("|"), f"{alert} is not about {cause}"
 
 
 @pytest.mark.parametrize("name", ALERTS)

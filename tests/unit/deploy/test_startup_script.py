@@ -23,8 +23,10 @@ BUCKET = "gs://packages/tpuwatch_0.1.0-1_amd64.deb"
 STUBS = {
     "gcloud": 'cp "$ROOT/package.deb" "$5"',  # gcloud storage cp --quiet SOURCE TARGET
     "apt-get": 'cp "$ROOT/tpuwatch" "$ROOT/bin/tpuwatch"',
+    "dpkg": '! grep -q wrong "$ROOT/etc/tpuwatch/config.toml" && cp "$ROOT/tpuwatch" "$ROOT/bin/tpuwatch"',
     "systemctl": "",
 }
+REFUSES = 'mkdir -p "$ROOT/usr/lib/tpuwatch"; cp "$ROOT/tpuwatch" "$ROOT/usr/lib/tpuwatch/environment"; exit 100'
 
 
 class Machine:
@@ -36,10 +38,11 @@ class Machine:
         (root / "etc/tpuwatch").mkdir(parents=True)
         (root / "package.deb").write_bytes(PACKAGE)
         for name, does in STUBS.items():
-            self._command(root / "bin" / name, name, does)
-        self._command(root / "tpuwatch", "tpuwatch", '[ "$1" != config ] || ! grep -q wrong "$4" || exit 2')
+            self.command(root / "bin" / name, name, does)
+        checks = 'for last; do :; done; case $1 in config|check) ! grep -q wrong "$last" || exit 2 ;; esac'
+        self.command(root / "tpuwatch", "tpuwatch", checks)
 
-    def _command(self, path: Path, name: str, does: str) -> None:
+    def command(self, path: Path, name: str, does: str) -> None:
         path.write_text(f'#!/bin/sh\necho {name} "$@" >> "$ROOT/calls"\n{does}\n')
         path.chmod(0o755)
 
@@ -138,3 +141,24 @@ def test_a_wrong_configuration_leaves_the_one_that_is_there(machine: Machine) ->
     assert "tpuwatch-config is wrong, and is not used" in done.stderr
     assert machine.config.read_text() == "[tune]\n"
     assert [path.name for path in machine.config.parent.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_version_that_refuses_the_configuration_that_is_there_is_set_up_with_the_new_one(
+    machine: Machine, *, taken: bool
+) -> None:
+    machine.config.write_text("wrong for the new version\n")
+    machine.command(machine.root / "bin/apt-get", "apt-get", REFUSES)
+    machine.attributes.update({"tpuwatch-deb": BUCKET, "tpuwatch-config": "[tune]" if taken else "wrong, too"})
+    assert (machine.run().returncode == 0) == taken
+    assert ("dpkg" in machine.calls) == taken
+    assert machine.config.read_text() == ("[tune]\n" if taken else "wrong for the new version\n")
+
+
+def test_a_package_that_cannot_be_installed_is_said(machine: Machine) -> None:
+    machine.command(machine.root / "bin/apt-get", "apt-get", "exit 100")
+    machine.attributes.update({"tpuwatch-deb": BUCKET, "tpuwatch-config": "[tune]"})
+    done = machine.run()
+    assert done.returncode == 1
+    assert BUCKET in done.stderr
+    assert machine.run().returncode == 1, "it is tried again at the next boot"

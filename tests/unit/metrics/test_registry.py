@@ -33,6 +33,7 @@ UNITLESS = {  # gauges that count things or say yes or no
     "tpuwatch_log_files",
     "tpuwatch_store_durable",
     "tpuwatch_store_events",
+    "tpuwatch_finding",
     "tpuwatch_rules_loaded",
     "tpuwatch_rules_refused",
     "tpuwatch_config_reload_success",
@@ -90,6 +91,7 @@ def filled() -> Metrics:
         loop, loss=2.5, tokens_per_second=10.0, step_seconds=1.0, usual_step_seconds=1.0, input_share=0.1
     )
     metrics.progress.set_loops([measured])
+    metrics.daemon.set_findings(cause.value for cause in Cause)
     return metrics
 
 

@@ -17,7 +17,7 @@ from tpuwatch.config import Config
 from tpuwatch.core.clock import ManualClock
 from tpuwatch.diagnose import RecognisedRecord, fold
 from tpuwatch.logs import load_catalogue
-from tpuwatch.model import Cause, Event, StepReport, TrainingLoop
+from tpuwatch.model import Cause, Event, Holder, StepReport, TrainingLoop, WorkloadKind
 from tpuwatch.progress.events import RULES
 from tpuwatch.progress.service import AGAIN_SECONDS, ProgressService
 
@@ -29,6 +29,7 @@ class Scene:
         self.clock, self.metrics = ManualClock(1_790_000_000.0), new()
         self.events: list[Event] = []
         self.posts: list[tuple[TrainingLoop, ...]] = []
+        self.holders: list[Holder] = []
         self.directory = directory
         self.service = ProgressService(
             self.config(**workload),
@@ -37,6 +38,7 @@ class Scene:
             boot_id="boot",
             add_event=self.events.append,
             post=self.posts.append,
+            holders=lambda: self.holders,
             progress=lambda _name, _seconds: None,
         )
 
@@ -97,6 +99,37 @@ def test_output_of_a_job_is_a_loop_too(scene: Scene) -> None:
     scene.service.take_output("/jobs/train.log", StepReport(5, loss=1.5), None, scene.clock.time())
     scene.say(step=7)
     assert [(loop.name, loop.step) for loop in scene.service.training] == [("", 7), ("train.log", 5)]
+
+
+def holder(scene: Scene, *, started: float = -3600.0, kind: WorkloadKind | None = None) -> Holder:
+    """This process, which holds the TPU."""
+    return Holder(os.getpid(), "alice", "train.py", scene.clock.time() + started, ("/dev/vfio/0",), kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("started", "kind", "late", "holders", "stalled"),
+    [
+        (-3600.0, None, 0.0, 1, True),
+        (-3600.0, None, 600.0, 1, True),  # the daemon has just started
+        (-3600.0, None, 600.0, 2, False),  # another one may have ended meanwhile
+        (-3600.0, None, 0.0, 0, False),
+        (5.0, None, 0.0, 1, False),  # it came when the loop had made its steps
+        (-3600.0, WorkloadKind.INTERACTIVE, 0.0, 1, False),  # a notebook, which waits for its user
+    ],
+)
+def test_output_stands_still_while_the_program_that_held_the_tpu_lives(
+    scene: Scene, started: float, kind: WorkloadKind | None, late: float, holders: int, *, stalled: bool
+) -> None:
+    scene.holders = [holder(scene, started=started, kind=kind)] * holders
+    begun = scene.clock.time()
+    scene.clock.advance(3.0 + late)
+    for step in range(1, 4):
+        scene.service.take_output("/jobs/train.log", StepReport(step, 1000), None, begun + step)
+    scene.service.turn()
+    scene.clock.advance(601.0)
+    scene.service.turn()
+    assert [event.cause for event in scene.events] == [Cause.STEPS_STALLED] * stalled
+    assert [loop.faults for loop in scene.service.training] == [(Cause.STEPS_STALLED,) * stalled]
 
 
 def test_the_socket_is_open_to_all_and_goes_and_comes_with_the_configuration(scene: Scene) -> None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tpuwatch.model import Cause, StepReport
-from tpuwatch.progress.tracker import FORGET_SECONDS, LONGEST_SECONDS, MAX_LOOPS, MAX_OF_USER, ProgressTracker
+from tpuwatch.progress.tracker import (
+    FORGET_SECONDS,
+    LONGEST_SECONDS,
+    MAX_LOOPS,
+    MAX_OF_USER,
+    ProgressTracker,
+    TpuProcess,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -195,6 +202,42 @@ def test_output_of_an_unknown_process_never_stands_still() -> None:
     lines = tracker()
     lines.output("/jobs/a.log", StepReport(1), pid=None, process=None, at=NOW)
     assert lines.tick(NOW + 3000, lambda _pid, _process: True) == []
+
+
+def stands_still(lines: ProgressTracker, *ended: int) -> list[str]:
+    """Names of loops that stand still half an hour later, when these processes have ended."""
+    lines.tick(NOW + 1800, lambda pid, _process: pid not in ended)
+    return [loop.name for loop in lines.loops if Cause.STEPS_STALLED in loop.faults]
+
+
+def test_output_stands_still_while_all_that_held_the_tpu_at_its_last_step_live() -> None:
+    held = [TpuProcess(7, "a", NOW - 60), TpuProcess(8, "b", NOW - 60), TpuProcess(9, "a tool", NOW + 1)]
+    for holders, ended, stalled in ((held, (9,), True), (held, (8,), False), (held[:1], (), True), ([], (), False)):
+        lines = tracker()
+        for step in range(3):
+            report = StepReport(step, 1000)
+            lines.output("/x/a.log", report, pid=None, process=None, at=NOW + step, holders=holders)
+        assert stands_still(lines, *ended) == ["a.log"] * stalled
+
+
+def test_a_finished_loop_does_not_stand_still_though_its_process_lives() -> None:
+    lines = tracker()
+    for step in range(1, 4):
+        report = StepReport(step, 3, step_seconds=1.0)
+        lines.output("/x/a.log", report, pid=None, process=None, at=NOW, holders=[TpuProcess(7, "a", NOW - 60)])
+    assert stands_still(lines) == []
+
+
+def test_a_program_that_steps_in_another_loop_has_left_the_one_before() -> None:
+    lines = tracker()
+    for name, begun in (("first.log", 0), ("second.log", 100)):
+        for step in range(3):
+            at = NOW + begun + step
+            held = [TpuProcess(7, "a", NOW - 60)]
+            lines.output(f"/x/{name}", StepReport(step, 1000), pid=None, process=None, at=at, holders=held)
+    assert stands_still(lines) == ["second.log"]
+    lines.heartbeat("", StepReport(9), pid=7, process="a", user="alice", steps=1, at=NOW + 1750)
+    assert stands_still(lines) == []
 
 
 def test_a_loop_of_an_unknown_process_runs_as_long_as_a_step_may_take_and_is_forgotten_later() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,9 +42,14 @@ def test_metrics_in_the_format_that_is_asked_for() -> None:
 
 def test_the_problems_are_counted_by_kind_with_each_scrape() -> None:
     view = SampleView(samples.watching(Verdict.NODE_STUCK), wrong=[samples.finding()])
-    body = Site(view).get("/metrics").body
+    site = Site(view)
+    body = site.get("/metrics").body
     assert b'tpuwatch_problems{kind="node"} 1.0\ntpuwatch_problems{kind="finding"} 1.0\n' in body
     assert b'tpuwatch_problems{kind="daemon"} 0.0\n' in body
+    cause = samples.finding().cause.value.encode()
+    assert re.findall(rb"^tpuwatch_finding\{.*$", body, re.MULTILINE) == [b'tpuwatch_finding{cause="%s"} 1.0' % cause]
+    view.wrong = []
+    assert b"tpuwatch_finding{" not in site.get("/metrics").body
 
 
 def test_metrics_are_served_when_the_store_cannot_be_read() -> None:

@@ -1,0 +1,1 @@
+"""Rules for Prometheus; those for findings are made from the table of causes: `make alerts`."""
