@@ -126,6 +126,11 @@ class Event:
         """Whether `tpuwatch exec` found it, and not the daemon. A log's path begins with a slash."""
         return self.file.startswith(EXEC)
 
+    @property
+    def workload(self) -> str:
+        """The workload of the run that it is of; empty unless `tpuwatch exec` found it."""
+        return self.file.removeprefix(EXEC).partition(" ")[0] if self.is_from_exec else ""
+
 
 def values_together(*values: Sequence[Any]) -> list[Any]:
     """Values of a detail as one list, as `Event.spread` has them."""

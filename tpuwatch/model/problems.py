@@ -5,6 +5,7 @@ A finding that is over (what failed has worked since, or the finding is old) is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -206,11 +207,13 @@ def _recovered_since(status: DaemonStatus) -> float:
 def _did_well_later(event: Event, launches: Sequence[Launch], now: float) -> Launch | None:
     """A launch of the same workload that began after the event, and has come further without a fault."""
     failed = _launch_of(event, launches)
-    if failed is None:
+    if failed is None and not event.workload:
         return None
-    lasted = event.when - failed.started
+    workload, lasted = (event.workload, ""), math.inf  # of a run that is not known to have asked for the TPU
+    if failed is not None:
+        workload, lasted = _workload(failed), event.when - failed.started
     for launch in launches:
-        if launch.started <= event.when or _workload(launch) != _workload(failed) or launch.outcome not in CAME_UP:
+        if launch.started <= event.when or _workload(launch) != workload or launch.outcome not in CAME_UP:
             continue
         further = launch.exit_status == 0 or (launch.ended or now) - launch.started > lasted
         if further and not launch.failed_after_start:
@@ -225,6 +228,7 @@ def _launch_of(event: Event, launches: Sequence[Launch]) -> Launch | None:
         for one in launches
         if one.started - _SLACK_SECONDS <= event.when
         and (event.pid is not None or one.ended is None or event.when <= one.ended + _SLACK_SECONDS)
+        and event.workload in ("", one.workload)
     ]
     if event.pid is not None:
         own = [one for one in then if one.pid == event.pid]

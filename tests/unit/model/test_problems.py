@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.restart import records
 from tests.unit.web import samples
-from tpuwatch.model.events import Cause, Event, Finding
+from tpuwatch.model.events import EXEC, Cause, Event, Finding
 from tpuwatch.model.launches import Launch, Outcome
 from tpuwatch.model.problems import Problems, present_problems
 from tpuwatch.model.progress import ProgressSource, TrainingLoop
@@ -261,3 +261,30 @@ def test_a_finding_of_a_training_loop_is_over_when_no_loop_that_runs_has_it() ->
     for loops in ((), (replace(loop, faults=()),), (replace(loop, done=True),)):
         over = problems(samples.finding(event), status=samples.status(training=loops))
         assert [one.why for one in over.past] == ["No training loop that runs has it any more."]
+
+
+def of_exec(workload: str) -> Finding:
+    """A finding that `tpuwatch exec` made in a run of the workload, which is not known to have asked for the TPU."""
+    event = samples.event(age=3600, file=f"{EXEC}{workload} (alice)", pid=None)
+    return samples.finding(event)
+
+
+@pytest.mark.parametrize(
+    ("workload", "changes", "over"),
+    [
+        pytest.param("train", {"exit_status": 0}, True, id="a run that ended well"),
+        pytest.param("train", {"exit_status": None}, False, id="one that has not ended"),
+        pytest.param("serve", {"exit_status": 0}, False, id="a run of another workload"),
+    ],
+)
+def test_a_run_of_the_workload_that_ends_well_ends_what_exec_found(
+    workload: str, changes: dict[str, object], *, over: bool
+) -> None:
+    found = of_exec(workload)
+    assert (not problems(found, later(**changes)).findings) is over
+
+
+def test_what_exec_found_is_of_a_launch_of_its_workload() -> None:
+    found = of_exec("train")
+    other = replace(failed(found.last), pid=77, workload="serve", started=found.last.when - 5)
+    assert not problems(found, failed(found.last), other, later(exit_status=None)).findings
