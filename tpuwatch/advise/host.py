@@ -42,8 +42,8 @@ def global_batch(subject: Subject) -> Iterator[ProgramAdvice]:
 
 
 def input_rate(subject: Subject) -> Iterator[ProgramAdvice]:
-    """What the pipeline has to deliver at least, if a training step takes what the roofline says. Of another function
-    nobody knows how often it runs."""
+    """What the pipeline has to deliver at least, if a training step takes what the roofline says. How
+    often another function runs is not known."""
     line = subject.roofline
     each = input_bytes(subject)
     if line is None or not line.seconds or not each or not subject.trains:

@@ -40,7 +40,7 @@ def print_advice(console: Console, document: Mapping[str, Any], *, verbose: bool
 
 
 def _print_checked(console: Console, result: Mapping[str, Any]) -> None:
-    """Which rules looked, and which could not, so that no finding of a rule is known from no look of it."""
+    """Print the rules that looked and those that could not, so that the reader sees what the answer covers."""
     checked, not_checked = result["checked"], result["not_checked"]
     console.line()
     if not checked:

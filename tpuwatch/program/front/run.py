@@ -101,7 +101,7 @@ class Front:
             self.report(kernels=traced.kernels)
         self.stage("count")
         trial.update(graph=_counted(traced.module), tensors=traced.tensors[:_MAX_TENSORS])
-        ends = None if trial["sharded"] else graph.ends(traced.module)  # of what is spread the shares are not known yet
+        ends = None if trial["sharded"] else _ends(traced.module)  # of what is spread the shares are not known yet
         self.report(compiling={**trial, "available_bytes": self._available}, ends=ends)
         self.stage("compile" if changed is None else f"compile with {changed}")
         started = time.monotonic()
@@ -120,6 +120,13 @@ class Front:
         else:
             found = {"fits": True, **memory.figures(stats)}
         self.report(trial={**found, "compile_seconds": time.monotonic() - started})
+
+
+def _ends(module: Any) -> dict[str, dict[str, int]] | None:
+    try:
+        return graph.ends(module)
+    except Exception:  # as of `_counted`; the compiler says it at its end
+        return None
 
 
 def _counted(module: Any) -> dict[str, Any]:
