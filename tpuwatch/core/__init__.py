@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.json_text import dumps, iso, parse_time, times
     from tpuwatch.core.log_setup import set_up_logging
     from tpuwatch.core.loop import Loop, LoopGroup, LoopStatus, Waker
-    from tpuwatch.core.median import median, median_low
+    from tpuwatch.core.medians import median, median_low
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
     from tpuwatch.core.text import REDACTED, capital, clean, counted, cut, ended, length, listed, printable, redact
@@ -71,7 +71,7 @@ else:
             "json_text": ["dumps", "iso", "parse_time", "times"],
             "log_setup": ["set_up_logging"],
             "loop": ["Loop", "LoopGroup", "LoopStatus", "Waker"],
-            "median": ["median", "median_low"],
+            "medians": ["median", "median_low"],
             "reloaded": ["Reloaded"],
             "share": ["installed"],
             "text": [

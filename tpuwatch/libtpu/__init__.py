@@ -57,7 +57,6 @@ else:
                 "chips_of_host",
                 "counted",
                 "default_topology",
-                "chips_of_host",
                 "devices_per_chip",
                 "unit",
                 "generation",

@@ -312,7 +312,7 @@ def _stage(record: RestartRecord) -> tuple[str, str]:
 
 def _is_retried(record: RestartRecord) -> bool:
     """Whether a call has failed that is made again."""
-    return record.tries > 0 and record.phase in (Phase.REQUESTED, Phase.INTENT, *RETRYING)
+    return record.tries > 0 and record.phase in (Phase.REQUESTED, Phase.INTENT, Phase.STOPPING, *RETRYING)
 
 
 def _details(record: RestartRecord) -> tuple[object, ...]:

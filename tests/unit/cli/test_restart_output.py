@@ -188,7 +188,7 @@ def test_a_lost_answer(terminal: Site) -> None:
                          The stop was not answered, and may have been carried
                          out or not (UNAVAILABLE). The message: "The connection
                          was reset."
-   1:00  intent          The stop was not carried out.
+   1:00  stopping        The stop was not carried out.
    1:00  stopping        The stop was accepted.
    2:02  stopped         It is stopped, and is started now.
    2:02  starting        The start was accepted.
