@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 2.0  # from accept to the end of the request's head, with the TLS handshake
-CONNECTION_SECONDS: Final = 15.0  # from accept to close
+CONNECTION_SECONDS: Final = 15.0  # from accept to close, without the time in which a document waits for its turn
 STALL_SECONDS: Final = 2.0  # for the client to take the next CHUNK_BYTES of its response
 CHUNK_BYTES: Final = 64 * 1024
 SEND_BUFFER_BYTES: Final = 128 * 1024  # of a connection: what is in it the kernel holds after the connection is closed
@@ -183,10 +183,11 @@ class _Connections:
             self._deadlines[connection] += CONNECTION_SECONDS - HEAD_SECONDS
             return True
 
-    def is_over(self, connection: socket.socket) -> bool:
-        """Whether a connection has used its time up, so that a response would reach nobody."""
+    def give(self, connection: socket.socket, seconds: float) -> None:
+        """From now on a connection has this time."""
         with self._changed:
-            return self._deadlines.get(connection, 0.0) <= self._clock.monotonic()
+            if connection in self._deadlines:
+                self._deadlines[connection] = self._clock.monotonic() + seconds
 
     def end(self, connection: socket.socket) -> None:
         """The request of a connection is answered, and the connection gives way until it is closed."""
@@ -365,8 +366,10 @@ class _Handler(BaseHTTPRequestHandler):
             if not admitted:
                 self._send(error_response(503))
                 return
+            self.server.connections.give(self.connection, float("inf"))  # others' responses take none of its time
             with places.making:
-                if self.server.connections.is_over(self.connection):
+                self.server.connections.give(self.connection, CONNECTION_SECONDS)
+                if _has_left(self.connection):
                     return
                 response = self._make()
             self._send(response)
@@ -477,6 +480,15 @@ def _drain(
     for _ in range(DRAIN_BYTES // 4096):
         if not receive(connection, 4096):
             return
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the client has closed its side. The connection does not block afterwards, until it gets a timeout."""
+    connection.settimeout(0)
+    try:
+        return socket.socket.recv(connection, 1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
 
 
 def _discard_unsent(connection: socket.socket) -> None:
