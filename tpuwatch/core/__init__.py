@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tpuwatch.core.share import installed
     from tpuwatch.core.text import REDACTED, capital, clean, counted, cut, ended, length, listed, printable, redact
     from tpuwatch.core.token_file import read_tokens, require_private
+    from tpuwatch.core.trust import has_members, other_author, places, who_may_change
     from tpuwatch.core.units import (
         format_age,
         format_seconds,
@@ -87,6 +88,7 @@ else:
                 "redact",
             ],
             "token_file": ["read_tokens", "require_private"],
+            "trust": ["has_members", "other_author", "places", "who_may_change"],
             "units": [
                 "format_age",
                 "format_seconds",

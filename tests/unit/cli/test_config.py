@@ -103,3 +103,32 @@ def test_the_file_may_be_named_without_its_option(file: Path, action: str, capsy
     assert printed[0] == printed[1]
     assert printed[0]["source"] == str(file)
     assert main(["config", action, str(file), "--config", str(file)]) == 2
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["config", "show"], ["run"], ["status"]])
+def test_one_that_others_can_change_is_refused_by_each_command(
+    file: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.chmod(0o666)
+    assert main([*command, "--config", str(file)]) == 2
+    assert f"{file} can be changed by everybody" in capsys.readouterr().err
+
+
+def test_a_command_that_others_can_change_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = file.parent / "checkpoint"
+    program.touch(0o755)
+    file.write_text(f'[restart]\nmode = "act"\ncheckpoint = true\ncheckpoint_command = ["{program}", "--now"]\n')
+    assert main(["config", "check", "--config", str(file)]) == 0
+    program.chmod(0o777)
+    assert main(["config", "check", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "restart.checkpoint_command" in error
+    assert f"{program} can be changed by everybody" in error
+
+
+def test_rules_that_others_can_change_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = file.parent / "rules"
+    rules.chmod(0o777)
+    assert main(["config", "check", "--json", "--config", str(file)]) == 1
+    (refused,) = json.loads(capsys.readouterr().out)["refused"]
+    assert f"{rules} can be changed by everybody" in refused
