@@ -33,7 +33,19 @@ if TYPE_CHECKING:
     from tpuwatch.core.median import median, median_low
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
-    from tpuwatch.core.text import REDACTED, capital, clean, counted, cut, ended, length, listed, printable, redact
+    from tpuwatch.core.text import (
+        REDACTED,
+        capital,
+        clean,
+        counted,
+        cut,
+        ended,
+        length,
+        listed,
+        printable,
+        printable_lines,
+        redact,
+    )
     from tpuwatch.core.token_file import read_tokens, require_private
     from tpuwatch.core.trust import has_members, other_author, places, who_may_change
     from tpuwatch.core.units import (
@@ -85,6 +97,7 @@ else:
                 "length",
                 "listed",
                 "printable",
+                "printable_lines",
                 "redact",
             ],
             "token_file": ["read_tokens", "require_private"],

@@ -132,3 +132,18 @@ def test_rules_that_others_can_change_are_refused(file: Path, capsys: pytest.Cap
     assert main(["config", "check", "--json", "--config", str(file)]) == 1
     (refused,) = json.loads(capsys.readouterr().out)["refused"]
     assert f"{rules} can be changed by everybody" in refused
+
+
+def test_no_terminal_obeys_a_rules_own_words(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "rules" / "own.toml").write_text('[[rule]]\nid = "a\\u001b]52;c;eA==\\u0007"\nsummary = "s"\n')
+    (file.parent / "rules" / "b\x1b[2J.toml").write_text("no TOML")
+    assert main(["config", "check", "--config", str(file)]) == 1
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def test_no_terminal_obeys_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('[logs]\n"a\\u001b[2Jb" = 1\n[http]\nlisten = "x"\n')
+    assert main(["config", "check", "--config", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2  # each problem keeps its line
+    assert all(line.isprintable() for line in lines)
