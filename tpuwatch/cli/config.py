@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             print(show(config), end="")
         return 0
     from tpuwatch.config import inconsistencies
-    from tpuwatch.core import counted
+    from tpuwatch.core import counted, printable, printable_lines
     from tpuwatch.logs import load_catalogue
 
     warnings = inconsistencies(config)
@@ -58,8 +58,8 @@ def run(args: argparse.Namespace) -> int:
         counts = [counted(len(warnings), "warning")] if warnings else []
         counts += [f"{counted(len(refused), 'rule')} refused"] if refused else []
         outcome = ", ".join(["valid", *counts] if counts else ["valid", "consistent"])
-        print(f"{config.source or 'The defaults'}: {outcome}; {len(catalogue.rules)} rules loaded.")
+        print(f"{printable(str(config.source or 'The defaults'))}: {outcome}; {len(catalogue.rules)} rules loaded.")
         for title, sentences in (("Warning", warnings), ("Refused", refused), ("Slow", catalogue.slow)):
             for sentence in sentences:
-                print(f"{title}: {sentence}")
+                print(f"{title}: {printable_lines(sentence)}")
     return 1 if refused else 0

@@ -73,7 +73,7 @@ def _run(args: argparse.Namespace) -> int:
     if findings or args.json or len(unreadable) < len(set(files)):  # else nothing is known
         _print(findings, tracker.latest(), unreadable, as_json=args.json)
     for error in unreadable.values():
-        print(f"tpuwatch: {error}", file=sys.stderr)
+        options.print_note(str(error))
     if any(isinstance(error, NoSuchFileError) for error in unreadable.values()):
         return 2
     if unreadable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         run_command(command, prepared, config=args.config, report=args.json)
     except CommandError as error:
-        print(f"tpuwatch: {error}", file=sys.stderr)
+        options.print_note(str(error))
         return error.status
 
 
@@ -76,7 +75,7 @@ def _show(prepared: PreparedRun, command: list[str]) -> None:
     import shlex
 
     for note in prepared.notes:
-        print(f"tpuwatch: {note}", file=sys.stderr)
+        options.print_note(note)
     for name in prepared.given.unset:
         print(f"unset {name}")
     for name, value in prepared.given.set.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from tpuwatch.cli import options
@@ -52,13 +51,13 @@ def run(args: argparse.Namespace) -> int:
 
 def take(steps: Iterator[InstallStep], args: argparse.Namespace) -> bool:
     """Print and, unless this is a dry run, do each step until one fails; whether one failed."""
-    from tpuwatch.core import InstallError
+    from tpuwatch.core import InstallError, printable
 
     printed, failure = [], ""
     for step in steps:
         printed.append(step.text)
         if not args.json:
-            print(step.text, flush=True)
+            print(printable(step.text), flush=True)
         try:
             if not args.dry_run:
                 step.do()
@@ -70,5 +69,5 @@ def take(steps: Iterator[InstallStep], args: argparse.Namespace) -> bool:
     if args.json:
         options.print_json({"dry_run": args.dry_run, "steps": printed, "error": failure or None})
     if failure:
-        print(f"tpuwatch: {failure}", file=sys.stderr)
+        options.print_note(failure)
     return bool(failure)

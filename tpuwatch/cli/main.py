@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tpuwatch import __version__
-from tpuwatch.core import ConfigError, DeniedError, InstallError, RuleError, TpuwatchError
+from tpuwatch.core import ConfigError, DeniedError, InstallError, RuleError, TpuwatchError, printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -135,6 +135,7 @@ def _fail(error: Exception, code: int, arguments: Sequence[str]) -> int:
     """Print an error on standard error, and where JSON was asked for, as JSON too."""
     usage = isinstance(error, _UsageError)  # names the command that was meant
     text = f"{error}: run the same command with sudo" if isinstance(error, DeniedError) else str(error)
+    text = printable_lines(text)
     print(text if usage else f"tpuwatch: {text}", file=sys.stderr)
     if "--json" in arguments and arguments[0] != "exec":  # there it may be the command's
         from tpuwatch.cli.options import print_json

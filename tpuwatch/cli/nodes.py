@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.cli import options
-from tpuwatch.core import TpuwatchError
+from tpuwatch.core import TpuwatchError, printable
 from tpuwatch.model import node_label
 from tpuwatch.web import ask_daemon, daemon_address, reading_documents
 
@@ -114,7 +114,7 @@ class _Shown:
             options.print_json(document, indent=None if args.watch else 2)
         elif args.output == "name":
             for node in document["nodes"]:
-                print(_label(node), flush=True)
+                print(printable(_label(node)), flush=True)
         else:
             _print(Console(sys.stdout), document, args, more=more)
 

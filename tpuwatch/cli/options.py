@@ -83,8 +83,10 @@ def denied_and_unanswered(denied: object, error: TpuwatchError) -> DeniedError:
 
 
 def print_note(sentence: str) -> None:
-    """A sentence on standard error, beside what a command prints."""
-    print(f"tpuwatch: {sentence}", file=sys.stderr)
+    """A sentence on standard error, beside what a command prints. No terminal obeys it, whoever wrote a part of it."""
+    from tpuwatch.core import printable_lines
+
+    print(f"tpuwatch: {printable_lines(sentence)}", file=sys.stderr)
 
 
 def print_json(document: Any, *, indent: int | None = 2) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.cli import options
-from tpuwatch.core import ConfigError
+from tpuwatch.core import ConfigError, printable_lines
 from tpuwatch.sim import LAUNCH_OPTIONS, LaunchScript, add_launch_arguments, run_launch
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _did(args: argparse.Namespace, done: str) -> int:
     if args.json:
         options.print_json({"done": done})
     else:
-        print(done)
+        print(printable_lines(done))
     return 0
 
 

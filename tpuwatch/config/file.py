@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigDeniedError, ConfigError
+from tpuwatch.core import ConfigDeniedError, ConfigError, other_author
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,9 +32,11 @@ def find(path: Path | None, environ: Mapping[str, str], system_path: Path = SYST
 
 
 def read(path: Path) -> Mapping[str, Any]:
-    """The tables of the file. Raises ConfigError."""
+    """The tables of the file. Raises ConfigError, also where others can change the file, for it names what is run."""
     import tomli  # only where there is a file
 
+    if changed := other_author(path):
+        raise ConfigError(f"the configuration {path} is not used: {changed}; {own(path)}")
     try:
         with open(path, "rb") as file:
             raw = file.read(_MAX_BYTES + 1)
@@ -49,6 +51,14 @@ def read(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"{path} is not UTF-8 text (at byte {error.start}): save it as UTF-8") from error
     except (tomli.TOMLDecodeError, RecursionError) as error:  # the latter for lists in lists in lists …
         raise ConfigError(f"{path}: not TOML: {error}") from error
+
+
+def own(path: Path) -> str:
+    """The command after which nobody else can change the file."""
+    return (
+        f"look at what is in it, then `sudo chown root {path}` and `sudo chmod go-w {path}`, and the same for the "
+        "directory if others can change that"
+    )
 
 
 def stamp(path: Path | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
@@ -11,11 +13,10 @@ from pydantic import ValidationError
 from tpuwatch.config import file
 from tpuwatch.config.file import SYSTEM_PATH
 from tpuwatch.config.schema import HALF_TLS, SHORT_LEASE, Config, config_keys, tables
-from tpuwatch.core import ConfigError
+from tpuwatch.core import ConfigError, other_author
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
@@ -48,6 +49,10 @@ def _read(path: Path) -> Config:
         config = Config.model_validate(file.read(path))
     except ValidationError as error:
         raise ConfigError("\n".join(f"{path}: {_describe(problem)}" for problem in error.errors())) from error
+    for key in ("checkpoint_command", "runtime_command"):
+        argv = getattr(config.restart, key)
+        if argv and (changed := other_author(Path(argv[0]), {0, os.geteuid(), path.stat().st_uid})):
+            raise ConfigError(f"{path}: restart.{key}: {changed}; {file.own(Path(argv[0]))}")
     config._source = path  # noqa: SLF001 (its own package; no key of the file can be called so)
     return config
 

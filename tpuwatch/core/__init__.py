@@ -33,8 +33,21 @@ if TYPE_CHECKING:
     from tpuwatch.core.medians import median, median_low
     from tpuwatch.core.reloaded import Reloaded
     from tpuwatch.core.share import installed
-    from tpuwatch.core.text import REDACTED, capital, clean, counted, cut, ended, length, listed, printable, redact
+    from tpuwatch.core.text import (
+        REDACTED,
+        capital,
+        clean,
+        counted,
+        cut,
+        ended,
+        length,
+        listed,
+        printable,
+        printable_lines,
+        redact,
+    )
     from tpuwatch.core.token_file import read_tokens, require_private
+    from tpuwatch.core.trust import has_members, other_author, places, who_may_change
     from tpuwatch.core.units import (
         format_age,
         format_seconds,
@@ -84,9 +97,11 @@ else:
                 "length",
                 "listed",
                 "printable",
+                "printable_lines",
                 "redact",
             ],
             "token_file": ["read_tokens", "require_private"],
+            "trust": ["has_members", "other_author", "places", "who_may_change"],
             "units": [
                 "format_age",
                 "format_seconds",

@@ -66,6 +66,11 @@ def printable(text: str, limit: int | None = None) -> str:
     return "".join(char if char.isprintable() else " " for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """Text in its lines, each of them printable."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 def clean(text: str, limit: int = TEXT_LIMIT) -> str:
     """Printable text on one line, without superfluous spaces, of at most `limit` characters."""
     line = " ".join(printable(text[: 4 * limit]).split())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import grp
 import os
-import pwd
 import re
-import stat
 import subprocess
 import sys
 import sysconfig
@@ -14,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import InstallError
+from tpuwatch.core import InstallError, has_members, places, who_may_change
 from tpuwatch.install.units import SERVICE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./+@:-]+")  # what a unit takes as it is
 _RUN_SECONDS: Final = 180.0  # the unit's TimeoutStartSec, with some room
@@ -37,15 +34,6 @@ def _code() -> tuple[Path, ...]:
     interpreter = Path(sys.executable)
     libraries = (Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     return tuple(dict.fromkeys((interpreter, interpreter.resolve(), *libraries, Path(tpuwatch.__file__).parent)))
-
-
-def _has_members(group: int) -> bool:
-    """True if any user but root is in the group: what it may write others may."""
-    users = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group and user.pw_uid}
-    try:
-        return bool(users.union(grp.getgrgid(group).gr_mem).difference({"root"}))
-    except KeyError:  # whoever gets the number
-        return True
 
 
 def _run(*command: str) -> str:
@@ -71,7 +59,7 @@ class InstallHost:
     is_root: bool = field(default_factory=lambda: os.geteuid() == 0)
     trusted_uids: frozenset[int] = frozenset({0})
     code: tuple[Path, ...] = field(default_factory=_code)
-    has_members: Callable[[int], bool] = _has_members
+    has_members: Callable[[int, Collection[int]], bool] = has_members
 
     def path(self, place: str) -> Path:
         """Where a file of the machine is."""
@@ -87,37 +75,30 @@ class InstallHost:
             # uv marks its environments as a cache too; what matters is a cache that an environment lies in.
             if len(path.parts) < len(self.program.parts) - 2 and (path / "CACHEDIR.TAG").is_file():
                 raise InstallError(f"{self.program} is in a cache, {path}, which may be emptied; {_VENV}")
-        for path in self._places():
-            if who := self._may_change(path):
+        for path, adding in self._places():
+            if who := who_may_change(path, self.trusted_uids, adding=adding, has_members=self.has_members):
                 raise InstallError(
                     f"{path} can be changed by {who}, and so could what the service runs with the right to read every "
                     f"file; {_VENV}"
                 )
 
-    def _places(self) -> Iterator[Path]:
-        """Each file and directory by which what the service runs could be changed."""
+    def _places(self) -> Iterator[tuple[Path, bool]]:
+        """Each file and directory by which what the service runs could be changed; whether by a file put there too."""
+        imported = (self.program.parent, *self.code)  # a script imports what lies beside it first
         seen = set[Path]()
-        for place in (self.program, self.program.resolve(), *self.code):
-            yield from (path for path in (place, *place.parents) if path not in seen)
-            seen.update((place, *place.parents))
+        pending = [self.program, *imported]
+        while pending:
+            place = pending.pop()
+            for path in places(place):
+                if path not in seen:
+                    yield path, path in imported
+            seen.update(places(place))
             for directory, directories, files in os.walk(place):
-                yield from (Path(directory, name) for name in (*directories, *files))
-
-    def _may_change(self, path: Path) -> str:
-        """The others who may change a file or what is in a directory; "" if there are none."""
-        try:
-            entry = path.lstat()
-        except OSError:  # it has just gone
-            return ""
-        if entry.st_uid not in self.trusted_uids:
-            return f"user {entry.st_uid}"
-        if stat.S_ISLNK(entry.st_mode) or entry.st_mode & stat.S_ISVTX:  # as /tmp: only the owner may replace a file
-            return ""
-        if entry.st_mode & stat.S_IWOTH:
-            return "everybody"
-        if entry.st_mode & stat.S_IWGRP and entry.st_gid and self.has_members(entry.st_gid):
-            return f"group {entry.st_gid}"
-        return ""
+                for path in (Path(directory, name) for name in (*directories, *files)):
+                    yield path, True
+                    if path.is_symlink() and (real := path.resolve()) not in seen:
+                        seen.add(real)
+                        pending.append(real)
 
     def require_systemd(self) -> None:
         """Raises InstallError where units cannot be installed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import stat
 import sys
 import time
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private
+from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private, places, who_may_change
 from tpuwatch.host import Holders, ProcFs, waited_seconds
 from tpuwatch.model import Cause, Probe
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
@@ -32,8 +31,6 @@ LOCK: Final = "probe.lock"
 # a port that is taken.
 _OF_THE_TPU: Final = frozenset({Cause.CORE_HALTED, Cause.DRIVER_ERROR, Cause.HANG, Cause.NODE_UNHEALTHY})
 _MAX_WAITED: Final = 0.2  # of the time: with more of it spent in waits for disks and memory no deadline means anything
-_MAX_LINKS: Final = 40  # as the kernel's own
-_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ProbeBusyError(TpuwatchError):
@@ -145,34 +142,10 @@ def changeable_by_others(files: Iterable[str]) -> str:
     """The first of these files, or of the directories above them, that others than root and this user can change; "" if
     there is none. Where they could, they decide what a probe says."""
     for name in files:
-        for start in _links(Path(name).absolute()):
-            for path in (start, *start.parents):
-                if _is_others(path):
-                    return str(path)
+        for path in places(Path(name)):
+            if not os.path.lexists(path) or who_may_change(path, (0, os.geteuid())):
+                return str(path)
     return ""
-
-
-def _links(path: Path) -> Iterator[Path]:
-    """The file, what it is a link to, and so on, and at last its real place."""
-    for _ in range(_MAX_LINKS):
-        yield path
-        if not path.is_symlink():
-            break
-        path = path.parent / path.readlink()
-    yield path.resolve()
-
-
-def _is_others(path: Path) -> bool:
-    """Whether others can change a file, a link or a directory."""
-    try:
-        entry = path.lstat()
-    except OSError:
-        return True
-    if entry.st_uid not in (0, os.geteuid()):
-        return True
-    # The mode of a link means nothing, and in a sticky directory nobody touches the files of others.
-    spared = stat.S_ISLNK(entry.st_mode) or (stat.S_ISDIR(entry.st_mode) and entry.st_mode & stat.S_ISVTX)
-    return bool(entry.st_mode & _BY_OTHERS) and not spared
 
 
 def probe_document(result: ProbeResult, python: str) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
+from tpuwatch.core import printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,7 +29,7 @@ class StageLine:
         now = self._monotonic()
         if self._wanted and now >= self._next:
             self._next = now + _SECONDS
-            sys.stderr.write(f"\r\x1b[K{self._prefix}{stage}, {now - self._started:.0f} s")
+            sys.stderr.write(f"\r\x1b[K{self._prefix}{printable(stage)}, {now - self._started:.0f} s")
             sys.stderr.flush()
 
     def clear(self) -> None:

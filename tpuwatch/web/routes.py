@@ -34,9 +34,14 @@ _ERRORS = {
     405: "tpuwatch is read-only: use GET or HEAD.",
     421: "The request's Host is not known to be a name of this server; if it is one, add it to `hosts` under [http].",
     431: "The request is too large.",
+    503: "tpuwatch serves as many clients as it may; ask again.",
     505: "tpuwatch speaks HTTP/1.0 and HTTP/1.1.",
 }
-_ERROR_HEADERS = {401: {"WWW-Authenticate": 'Basic realm="tpuwatch"'}, 405: {"Allow": "GET, HEAD"}}
+_ERROR_HEADERS = {
+    401: {"WWW-Authenticate": 'Basic realm="tpuwatch"'},
+    405: {"Allow": "GET, HEAD"},
+    503: {"Retry-After": "1"},
+}
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +61,7 @@ class Routes:
         self._view = view
         self._metrics = metrics
         self._documents = Api(view).routes
-        self._others = {"/healthz": self._healthz, "/readyz": self._readyz}
+        self._probes = {"/healthz": self._healthz, "/readyz": self._readyz}
 
     def respond(self, target: str, *, accept: str) -> Response:
         """The response to GET `target`; an exception becomes an error response."""
@@ -71,11 +76,15 @@ class Routes:
             _log.exception("Failed to answer %r", path[:100])
             return _json(500, {"error": "tpuwatch failed to answer; its log has the reason."})
 
+    def is_probe(self, target: str) -> bool:
+        """Whether this is /healthz or /readyz, whose responses are short and quickly made."""
+        return target.partition("?")[0] in self._probes
+
     def probe(self, target: str) -> Response | None:
         """What /healthz and /readyz say to those without a token, such as the kubelet; None for all other paths."""
-        path = target.partition("?")[0]
-        if path not in self._others:
+        if not self.is_probe(target):
             return None
+        path = target.partition("?")[0]
         response = self.respond(path, accept="")
         return _json(response.code, {"ready": response.code == 200}) if path == "/readyz" else response
 
@@ -88,8 +97,8 @@ class Routes:
             return _json(200, self._documents[path](query))
         if path == "/":
             return self._page(query)
-        if path in self._others:
-            return self._others[path]()
+        if path in self._probes:
+            return self._probes[path]()
         paths = ["/", "/metrics", "/healthz", "/readyz", *self._documents]
         return _json(404, {"error": "There is nothing under this path.", "paths": paths})
 

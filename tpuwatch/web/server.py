@@ -2,7 +2,8 @@
 
 It answers GET and HEAD, one request per connection. The number of connections, the size of a request and the time that
 a connection may take, its TLS handshake included, are bounded, and connections without a request give way, so that no
-client can occupy the server.
+client can occupy the server. Documents have fewer places than there are connections, and are made one at a time:
+however many clients ask for them and do not read, probes and scrapes are answered, and memory is bounded.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import logging
 import socket
 import socketserver
 import ssl
+import struct
 import threading
+from dataclasses import replace
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +29,7 @@ from tpuwatch.web.known_hosts import KnownHosts
 from tpuwatch.web.routes import Response, Routes, error_response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from tpuwatch.core import Clock
     from tpuwatch.metrics import Metrics
@@ -34,7 +38,12 @@ if TYPE_CHECKING:
 MAX_CONNECTIONS: Final = 16
 MAX_HEAD_BYTES: Final = 16 * 1024
 HEAD_SECONDS: Final = 2.0  # from accept to the end of the request's head, with the TLS handshake
-CONNECTION_SECONDS: Final = 15.0  # from accept to close
+CONNECTION_SECONDS: Final = 15.0  # from accept to close, without the time in which a document waits for its turn
+STALL_SECONDS: Final = 2.0  # for the client to take the next CHUNK_BYTES of its response
+CHUNK_BYTES: Final = 64 * 1024
+SEND_BUFFER_BYTES: Final = 128 * 1024  # of a connection: what is in it the kernel holds after the connection is closed
+DOCUMENTS: Final = 8  # requests for documents, waiting or under way,
+SCRAPES: Final = 4  # and those for /metrics; what is left of the connections is for probes, and for requests to come
 POLL_SECONDS: Final = 0.5  # how soon an expired connection or a close is noticed
 DRAIN_SECONDS: Final = 0.5  # how long a close waits for responses, and an unread request body may take
 DRAIN_BYTES: Final = 256 * 1024
@@ -47,8 +56,8 @@ SAFETY_HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
 _HANDSHAKE: Final = b"\x16"  # the first byte of TLS
-_BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 _log = logging.getLogger(__name__)
 
@@ -174,6 +183,12 @@ class _Connections:
             self._deadlines[connection] += CONNECTION_SECONDS - HEAD_SECONDS
             return True
 
+    def give(self, connection: socket.socket, seconds: float) -> None:
+        """From now on a connection has this time."""
+        with self._changed:
+            if connection in self._deadlines:
+                self._deadlines[connection] = self._clock.monotonic() + seconds
+
     def end(self, connection: socket.socket) -> None:
         """The request of a connection is answered, and the connection gives way until it is closed."""
         with self._changed:
@@ -215,6 +230,24 @@ class _Connections:
                     _shut(connection, socket.SHUT_RDWR)
 
 
+class _Places:
+    """Requests of a kind: so many are admitted, one response is made at a time, and each keeps its place until sent."""
+
+    def __init__(self, requests: int) -> None:
+        self._requests = threading.Semaphore(requests)
+        self.making = threading.Lock()
+
+    @contextlib.contextmanager
+    def admit(self) -> Iterator[bool]:
+        """A place until the response is sent; false where none is free."""
+        admitted = self._requests.acquire(blocking=False)
+        try:
+            yield admitted
+        finally:
+            if admitted:
+                self._requests.release()
+
+
 class _Server(socketserver.TCPServer):
     """One thread per admitted connection. Not `HTTPServer`: that one asks the resolver for its own name at first."""
 
@@ -229,8 +262,10 @@ class _Server(socketserver.TCPServer):
         self.routes = routes
         self.metrics = metrics
         self.connections = _Connections(clock)
+        self.documents, self.scrapes = _Places(DOCUMENTS), _Places(SCRAPES)
         self._pause = threading.Event()
         super().__init__(address, _Handler)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # its connections inherit it
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a new connection in a thread, or turn it away."""
@@ -243,7 +278,7 @@ class _Server(socketserver.TCPServer):
         try:
             request.settimeout(0)
             if not isinstance(request, ssl.SSLSocket):  # there is no time for a handshake
-                request.send(_BUSY)
+                request.send(_plainly(error_response(503)))
         except OSError as error:  # the client went away
             _log.debug("HTTP connection ended early: %s", error)
         self.shutdown_request(request)
@@ -273,6 +308,7 @@ class _Server(socketserver.TCPServer):
             self.finish_request(request, client_address)
         except OSError as error:  # the client went away, or was too slow
             _log.debug("HTTP connection ended early: %s", error)
+            _discard_unsent(request)
         except Exception:  # noqa: BLE001 # one connection's failure is logged and stays its own
             _log.exception("HTTP connection failed")
         finally:
@@ -290,7 +326,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     server: _Server
     protocol_version = "HTTP/1.1"
-    timeout = CONNECTION_SECONDS  # of each read and write; the connection as a whole has the same
+    timeout = CONNECTION_SECONDS  # of each read; the connection as a whole has the same
     disable_nagle_algorithm = True  # the body must not wait until the head is acknowledged
     requestline = command = ""  # until the request is parsed
 
@@ -316,10 +352,35 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.server.hosts.allow(self.headers.get_all("Host", ()), self.path.partition("?")[0], names):
             self._send(error_response(421))
             return
-        if self.server.access.allows(self.headers.get_all("Authorization", ())):
-            self._send(self.server.routes.respond(self.path, accept=self.headers.get("Accept", "")))
-        else:
+        if not self.server.access.allows(self.headers.get_all("Authorization", ())):
             self._send(self.server.routes.probe(self.path) or error_response(401))
+        elif self.server.routes.is_probe(self.path):
+            self._send(self._make())
+        else:
+            self._send_in_turn()
+
+    def _send_in_turn(self) -> None:
+        is_scrape = self.path.partition("?")[0] == "/metrics"
+        places = self.server.scrapes if is_scrape else self.server.documents
+        with places.admit() as admitted:
+            if not admitted:
+                self._send(error_response(503))
+                return
+            self.server.connections.give(self.connection, float("inf"))  # others' responses take none of its time
+            with places.making:
+                self.server.connections.give(self.connection, CONNECTION_SECONDS)
+                if _has_left(self.connection):
+                    return
+                response = self._make()
+            self._send(response)
+
+    def _make(self) -> Response:
+        """The response as it is sent: what is compressed is not kept besides."""
+        response = self.server.routes.respond(self.path, accept=self.headers.get("Accept", ""))
+        if len(response.body) < GZIP_FROM_BYTES or not self._accepts_gzip():
+            return response
+        headers = {**response.headers, "Content-Encoding": "gzip"}
+        return replace(response, body=gzip.compress(response.body, compresslevel=1, mtime=0), headers=headers)
 
     def _shake_hands(self, connection: ssl.SSLSocket) -> bool:
         """Whether the client speaks TLS. One that speaks HTTP gets a reply in HTTP. Raises OSError."""
@@ -334,9 +395,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Nothing else is ever sent without TLS where there is a certificate."""
         response = error_response(400, "Here TLS is spoken: ask by https://.")
         self.server.metrics.daemon.count_http_request(response.code)
-        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {response.content_type}\r\nContent-Length: "
-        text = f"{head}{len(response.body)}\r\nConnection: close\r\n\r\n".encode() + response.body
-        socket.socket.sendall(connection, text)
+        socket.socket.sendall(connection, _plainly(response))
         self.server.connections.end(self.connection)
         _drain(connection, socket.socket.recv)
 
@@ -349,23 +408,21 @@ class _Handler(BaseHTTPRequestHandler):
     def _send(self, response: Response) -> None:
         self.server.metrics.daemon.count_http_request(response.code)
         self.request_version = "HTTP/1.0"  # for 0.9 the base class would leave out the response headers
-        body, headers = response.body, {**SAFETY_HEADERS, **response.headers, "Content-Type": response.content_type}
-        if len(body) >= GZIP_FROM_BYTES and self._accepts_gzip():
-            body = gzip.compress(body, compresslevel=1, mtime=0)
-            headers["Content-Encoding"] = "gzip"
+        self.connection.settimeout(STALL_SECONDS)
         self.send_response(response.code)
-        for name, value in headers.items():
+        for name, value in {**SAFETY_HEADERS, **response.headers, "Content-Type": response.content_type}.items():
             self.send_header(name, value)
         self.send_header("Vary", "Accept, Accept-Encoding")
-        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(body)
+            body = memoryview(response.body)
+            for start in range(0, len(body), CHUNK_BYTES):
+                self.wfile.write(body[start : start + CHUNK_BYTES])
 
     def _accepts_gzip(self) -> bool:
-        headers = getattr(self, "headers", None)  # a request that could not be parsed has none
-        offers = headers.get("Accept-Encoding", "").lower().split(",") if headers else []
+        offers = self.headers.get("Accept-Encoding", "").lower().split(",")
         return any(_is_wanted(offer, "gzip") for offer in offers)
 
     def version_string(self) -> str:
@@ -396,6 +453,18 @@ def _read_head(connection: socket.socket) -> bytes:
     raise _TooLargeError
 
 
+def _plainly(response: Response) -> bytes:
+    """A response as it is sent without a request that could be read."""
+    head = (
+        f"HTTP/1.1 {response.code} {HTTPStatus(response.code).phrase}",
+        f"Content-Type: {response.content_type}",
+        f"Content-Length: {len(response.body)}",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
+        "Connection: close",
+    )
+    return "\r\n".join((*head, "", "")).encode() + response.body
+
+
 def _is_wanted(offer: str, coding: str) -> bool:
     """Whether one part of an Accept-Encoding header names the coding, and not with the weight 0."""
     name, _, weight = offer.partition(";")
@@ -411,6 +480,21 @@ def _drain(
     for _ in range(DRAIN_BYTES // 4096):
         if not receive(connection, 4096):
             return
+
+
+def _has_left(connection: socket.socket) -> bool:
+    """Whether the client has closed its side. The connection does not block afterwards, until it gets a timeout."""
+    connection.settimeout(0)
+    try:
+        return socket.socket.recv(connection, 1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+
+
+def _discard_unsent(connection: socket.socket) -> None:
+    """Have the kernel drop what the client has not taken when the connection is closed, instead of waiting for it."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
 
 def _say_goodbye(connection: socket.socket) -> None:

@@ -103,3 +103,47 @@ def test_the_file_may_be_named_without_its_option(file: Path, action: str, capsy
     assert printed[0] == printed[1]
     assert printed[0]["source"] == str(file)
     assert main(["config", action, str(file), "--config", str(file)]) == 2
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["config", "show"], ["run"], ["status"]])
+def test_one_that_others_can_change_is_refused_by_each_command(
+    file: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.chmod(0o666)
+    assert main([*command, "--config", str(file)]) == 2
+    assert f"{file} can be changed by everybody" in capsys.readouterr().err
+
+
+def test_a_command_that_others_can_change_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = file.parent / "checkpoint"
+    program.touch(0o755)
+    file.write_text(f'[restart]\nmode = "act"\ncheckpoint = true\ncheckpoint_command = ["{program}", "--now"]\n')
+    assert main(["config", "check", "--config", str(file)]) == 0
+    program.chmod(0o777)
+    assert main(["config", "check", "--config", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "restart.checkpoint_command" in error
+    assert f"{program} can be changed by everybody" in error
+
+
+def test_rules_that_others_can_change_are_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = file.parent / "rules"
+    rules.chmod(0o777)
+    assert main(["config", "check", "--json", "--config", str(file)]) == 1
+    (refused,) = json.loads(capsys.readouterr().out)["refused"]
+    assert f"{rules} can be changed by everybody" in refused
+
+
+def test_no_terminal_obeys_a_rules_own_words(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "rules" / "own.toml").write_text('[[rule]]\nid = "a\\u001b]52;c;eA==\\u0007"\nsummary = "s"\n')
+    (file.parent / "rules" / "b\x1b[2J.toml").write_text("no TOML")
+    assert main(["config", "check", "--config", str(file)]) == 1
+    assert all(line.isprintable() for line in capsys.readouterr().out.splitlines())
+
+
+def test_no_terminal_obeys_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text('[logs]\n"a\\u001b[2Jb" = 1\n[http]\nlisten = "x"\n')
+    assert main(["config", "check", "--config", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2  # each problem keeps its line
+    assert all(line.isprintable() for line in lines)

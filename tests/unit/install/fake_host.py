@@ -36,7 +36,7 @@ class FakeHost:
             is_root=True,
             trusted_uids=frozenset({0, os.geteuid()}),
             code=(self.package.parent,),
-            has_members=lambda _: False,
+            has_members=lambda _, __: False,
         )
 
     def _run(self, *command: str) -> str:

@@ -60,7 +60,10 @@ def test_what_others_can_change_does_not_become_a_service(fake: FakeHost) -> Non
     assert "can be changed by user" in refusal(replace(fake.host, trusted_uids=frozenset()))
     fake.program.parent.chmod(0o777)
     assert f"{fake.program.parent} can be changed by everybody" in refusal(fake.host)
-    fake.program.parent.chmod(0o1777)  # as /tmp: nobody may replace what is another's
+    fake.program.parent.chmod(0o1777)  # nobody may replace what is another's, but a script imports what lies beside it
+    assert f"{fake.program.parent} can be changed by everybody" in refusal(fake.host)
+    fake.program.parent.chmod(0o755)
+    fake.program.parents[1].chmod(0o1777)  # as /tmp
     fake.host.require_program()
 
 
@@ -83,7 +86,7 @@ def test_a_group_that_has_members_can_change_what_it_may_write(fake: FakeHost) -
         os.chown(place, -1, 4711)
     place.chmod(0o775)
     fake.host.require_program()  # as Debian's /usr/local, whose group has none
-    assert f"{place} can be changed by group " in refusal(replace(fake.host, has_members=lambda _: True))
+    assert f"{place} can be changed by group " in refusal(replace(fake.host, has_members=lambda _, __: True))
 
 
 def test_the_code_of_this_interpreter_is_found() -> None:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import resource
+import select
 import socket
 import threading
 import time
@@ -220,31 +221,89 @@ def test_a_request_that_does_not_come_has_two_seconds(site: Site) -> None:
         assert [read_all(silent), read_all(slow)] == [b"", b""]
 
 
-def test_connections_with_a_request_are_bounded_and_come_back() -> None:
+def test_one_document_is_made_at_a_time_and_the_others_wait() -> None:
     view = StuckView()
     with serving(view) as site, ExitStack() as stack:
-        stuck = [stack.enter_context(site.connect()) for _ in range(served.MAX_CONNECTIONS)]
-        for connection in stuck:
+        asking = [stack.enter_context(site.connect()) for _ in range(served.DOCUMENTS)]
+        for connection in asking:
             connection.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
-        for _ in stuck:
-            assert view.asked_for_status.acquire(timeout=DEADLINE)
-        site.clock.advance(served.HEAD_SECONDS + 1)  # for the answer there is more time
-        with site.connect() as one_more:
-            assert read_all(one_more).startswith(b"HTTP/1.1 503 ")
+        assert view.asked_for_status.acquire(timeout=DEADLINE)
+        assert site.get("/healthz")[0].status == 200
         view.let_go.set()
-        assert all(read_all(connection).startswith(b"HTTP/1.1 200 ") for connection in stuck)
-        # An answered connection is read to its end a moment before its place is free again.
-        wait_for(lambda: site.get("/healthz")[0].status == 200, "a free place")
+        assert all(read_all(connection).startswith(b"HTTP/1.1 200 ") for connection in asking)
+    assert view.most_at_once == 1
 
 
-def test_an_answer_that_nobody_reads_is_cut() -> None:
+LARGE = b"GET /api/v1/events?limit=1000 HTTP/1.1\r\n\r\n"
+
+
+@contextmanager
+def serving_large() -> Iterator[Site]:
+    """With a document that no socket takes as a whole."""
+    with serving(SampleView(stored=[event(text="x" * 8000)] * 1000)) as site:
+        yield site
+
+
+def test_clients_that_do_not_read_keep_out_neither_probes_nor_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "STALL_SECONDS", DEADLINE)
+    with serving_large() as site, ExitStack() as stack:
+        heads = []
+        for _ in range(20):
+            connection = stack.enter_context(site.connect())
+            connection.sendall(LARGE)
+            heads.append(connection.recv(12))
+        assert heads == [b"HTTP/1.1 200"] * served.DOCUMENTS + [b"HTTP/1.1 503"] * (20 - served.DOCUMENTS)
+        assert [site.get(path)[0].status for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
+        busy, body = site.get("/api/v1/status")
+        assert (busy.status, busy.headers["Retry-After"], list(json.loads(body))) == (503, "1", ["error"])
+        stack.close()
+        wait_for(lambda: site.get("/api/v1/status")[0].status == 200, "a free place")
+
+
+def test_a_client_that_stops_reading_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "STALL_SECONDS", 0.2)
+    with serving_large() as site, site.connect() as stalled:
+        assert len(site.raw(LARGE)) > 8_000_000
+        stalled.sendall(LARGE)
+        hung_up = select.poll()
+        hung_up.register(stalled, 0)
+        assert hung_up.poll(1000 * DEADLINE)
+        with pytest.raises(ConnectionResetError):  # the kernel holds nothing for it either
+            read_all(stalled)
+
+
+def test_a_connection_that_is_turned_away_is_told_so_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "MAX_CONNECTIONS", 1)
     view = StuckView()
     with serving(view) as site, site.connect() as stuck:
         stuck.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
         assert view.asked_for_status.acquire(timeout=DEADLINE)
-        site.clock.advance(served.CONNECTION_SECONDS + 1)
+        site.clock.advance(served.HEAD_SECONDS + 1)  # for the answer there is more time
+        with site.connect() as one_more:
+            head, _, body = read_all(one_more).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ")
+        assert list(json.loads(body)) == ["error"]
+        view.let_go.set()
+        assert read_all(stuck).startswith(b"HTTP/1.1 200 ")
+        # An answered connection is read to its end a moment before its place is free again.
+        wait_for(lambda: site.get("/healthz")[0].status == 200, "a free place")
+
+
+def test_an_answer_that_takes_too_long_is_cut_and_what_waits_for_it_is_not() -> None:
+    view = StuckView()
+    with serving(view) as site, site.connect() as stuck, site.connect() as waiting, site.connect() as gone:
+        stuck.sendall(b"GET /api/v1/status HTTP/1.1\r\n\r\n")
+        assert view.asked_for_status.acquire(timeout=DEADLINE)
+        for connection in (waiting, gone):
+            connection.sendall(b"GET /api/v1/launches HTTP/1.1\r\n\r\n")
+        gone.shutdown(socket.SHUT_WR)
+        site.clock.advance(served.HEAD_SECONDS / 2)
+        assert site.get("/healthz")[0].status == 200
+        site.clock.advance(served.CONNECTION_SECONDS)
         assert read_all(stuck) == b""
         view.let_go.set()
+        assert read_all(waiting).startswith(b"HTTP/1.1 200 ")
+        assert read_all(gone) == b""
 
 
 def test_an_answered_connection_that_is_not_closed_gives_way(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,10 +385,15 @@ class StuckView(SampleView):
         super().__init__(status())
         self.asked_for_status = threading.Semaphore(0)
         self.let_go = threading.Event()
+        self.most_at_once = 0
+        self._asking: list[None] = []
 
     def status(self) -> DaemonStatus:
+        self._asking.append(None)
+        self.most_at_once = max(self.most_at_once, len(self._asking))
         self.asked_for_status.release()
         assert self.let_go.wait(DEADLINE)
+        self._asking.pop()
         return self.shown
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tpuwatch.core import ConfigDeniedError, installed
+from tpuwatch.core import ConfigDeniedError, capital, installed
 from tpuwatch.doctor.check import Area, Check, Result, unknown, warn, wrong
 
 if TYPE_CHECKING:
@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     from tpuwatch.doctor.environment import Environment
 
 _KEYS: Final = installed("config.example.toml")
+_RULES: Final = installed("docs/rules.md")
 
 
 def configuration(environment: Environment) -> Iterator[Result]:
     """The configuration, by which all other checks go; by the defaults where it could not be loaded."""
     from tpuwatch.config import inconsistencies
+    from tpuwatch.logs import load_catalogue
 
     error = environment.config_error
     if isinstance(error, ConfigDeniedError) or (error is not None and isinstance(error.__cause__, PermissionError)):
@@ -29,6 +31,9 @@ def configuration(environment: Environment) -> Iterator[Result]:
         for sentence in inconsistencies(environment.config):
             what, _, fix = sentence.rpartition(". ")
             yield warn(f"{what}.", fix, _KEYS)
+        for refused in load_catalogue(environment.config.logs.rules).refused:
+            what, _, fix = str(refused).rpartition("; ")
+            yield warn(f"A rule is not used: {what}.", f"{capital(fix)}.", _RULES)
 
 
 CHECKS = (Check("config_file", "configuration", Area.CONFIGURATION, configuration, fine="It is valid and consistent."),)

@@ -110,6 +110,8 @@ class LogParser:
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
         self._under: dict[str, int] = dict(state.get("under", {}))  # by cause: the header that it was last found under
         self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
+        # Rules that the line has matched of which so far pieces were processed; None where the last line has ended.
+        self._in_overlong = set[str](state["overlong"]) if "overlong" in state else None
         self._chains = ExceptionChains(state.get("chains", {}))
         self._oom_kills = OomKills(state.get("oom_kills", {}), scanner.catalogue.rules)
         self._records = RecordCounter(severity, self._done) if severity else None
@@ -158,6 +160,8 @@ class LogParser:
             state["oom_kills"] = oom_kills
         if self._tentative:
             state["pending"] = self._tentative.state()
+        if self._in_overlong is not None:
+            state["overlong"] = sorted(self._in_overlong)
         return state
 
     def take_records(self) -> dict[str, int]:
@@ -202,8 +206,26 @@ class LogParser:
         self.open |= self._oom_kills.open
         if self._records is not None:
             self._records.count(buffer.data, buffer.offset, end)
+        matches = self._once_a_line(matches, end)
         self._done = max(self._done, buffer.offset + done)
         buffer.drop(buffer.context(end) if keep < 0 else keep)
+        return matches
+
+    def _once_a_line(self, matches: list[Match], end: int) -> list[Match]:
+        """The matches, without those of a rule that an earlier piece of the same overlong line has matched."""
+        data, offset = self._buffer.data, self._buffer.offset
+        if (known := self._in_overlong) is not None:
+            newline = data.find(b"\n", max(0, self._done - offset), end)
+            stop = offset + (newline if newline >= 0 else end)
+            again = [match for match in matches if match.offset < stop and match.rule.id in known]
+            known.update(match.rule.id for match in matches if match.offset < stop)
+            matches = [match for match in matches if match not in again]
+            if newline < 0:
+                return matches
+            self._in_overlong = None
+        if end and not data.endswith(b"\n", 0, end):
+            start = offset + data.rfind(b"\n", 0, end) + 1
+            self._in_overlong = {match.rule.id for match in matches if match.offset >= start}
         return matches
 
     def _begin(self, walk: _Walk) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import re2
 import tomli
 
-from tpuwatch.core import RuleError
+from tpuwatch.core import RuleError, other_author
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.rules.literals import MIN_BYTES, Anchor, weak
 from tpuwatch.logs.rules.rule import MACROS, RECOVERING, RemedyRule, Rule, Tentative, compiled
@@ -111,7 +111,8 @@ def for_programs(catalogue: Catalogue) -> Catalogue:
 def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
     """The built-in rules, then the `*.toml` of the user's directories; a rule replaces an earlier one of the same id.
 
-    Rules of users are run on their own examples when they are loaded, built-in rules in the project's tests.
+    Rules of users are run on their own examples when they are loaded, built-in rules in the project's tests. A file
+    that others than root and this user can change is refused.
     """
     rules: dict[str, Rule] = {}
     refused: list[RuleError] = []
@@ -126,6 +127,10 @@ def load_catalogue(user_dirs: Iterable[Path] = ()) -> Catalogue:
             refused.append(RuleError(f"{directory}: {reason}; fix the directory or remove it from the configuration"))
             continue
         for path in paths:
+            if changed := other_author(path):
+                fix = f"look at what is in it, then `chown root {path}` and `chmod go-w {path}`, or remove it"
+                refused.append(RuleError(f"{path}: {changed}, and its remedies are shown as commands; {fix}"))
+                continue
             for rule in _load_file(path, rules, refused, _run_examples):
                 slow[rule.id] = _slowness(path, rule)
     return Catalogue(tuple(_giving_way(rules.values())), tuple(refused), tuple(filter(None, slow.values())))

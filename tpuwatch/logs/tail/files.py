@@ -2,11 +2,13 @@
 
 Anyone may write to /tmp/tpu_logs, so names there are not trusted. A file is opened relative to its directory's
 descriptor, never through a link that leaves that directory, and only if it is a regular file: a FIFO, a device or a
-socket can neither block a reader nor be read.
+socket can neither block a reader nor be read. A link that a user made, to a file or in the path of its directory,
+leads only to what belongs to that user: the daemon may read more than the user may.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -14,9 +16,13 @@ import stat
 import time
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tpuwatch.core import TpuwatchError
 from tpuwatch.logs.parse.parser import StreamKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LIBTPU_PREFIX = "tpu_driver."
 HEAD_BYTES = 256  # at the start of a file distinguish it from another with the same inode
@@ -35,6 +41,8 @@ _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
 _MOUNTS = "/proc/self/mountinfo"
 _NETWORK_TYPES = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "9p", "afs", "virtiofs")  # prefixes
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PLACE_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_MAX_LINKS = 40  # in one path, as the kernel has it
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 
 
@@ -51,8 +59,10 @@ class Refusal(str, Enum):
 
 
 _EXPLANATIONS = {
-    Refusal.LINK: "it is a link out of its directory; name the file that it points to in the configuration",
-    Refusal.DIRECTORY_LINK: "the directory is another user's link; name the place that it points to",
+    Refusal.LINK: "it is a link out of its directory, or another user's link to a place that is not that user's; name "
+    "the place that it points to in the configuration",
+    Refusal.DIRECTORY_LINK: "its path has another user's link to a place that is not that user's; name the place that "
+    "it points to in the configuration",
     Refusal.OUTSIDE: "its real place is outside the configured directory; name that place in the configuration",
     Refusal.HARD_LINK: "it has a second name elsewhere and may be another user's file; copy it instead of linking it",
     Refusal.NOT_REGULAR: "it is no regular file; write logs to a regular file",
@@ -115,22 +125,66 @@ def _local_time(text: str) -> float | None:
 
 
 def open_directory(path: str) -> int:
-    """Open a watched directory. If `path` itself is a link, it must be root's or our own.
+    """Open a directory, through links only where `may_follow` allows each of them, wherever in the path it is.
 
     Raises FileNotFoundError where nothing is there, RefusedError where it must not be or cannot be read.
     """
+    with contextlib.suppress(OSError):
+        directory = os.open(path, _DIRECTORY_FLAGS)
+        if _real_path(directory) == os.path.abspath(path):
+            return directory  # there is no link in the path
+        os.close(directory)
     try:
-        return os.open(path, _DIRECTORY_FLAGS | os.O_NOFOLLOW)
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
-            raise refused(path, error) from error
-    try:
-        link = os.lstat(path)
-        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, os.geteuid()):
-            raise RefusedError(path, Refusal.DIRECTORY_LINK)
-        return os.open(os.path.realpath(path), _DIRECTORY_FLAGS | os.O_NOFOLLOW)
+        place = _reach(path, os.path.abspath(path), None, iter(range(_MAX_LINKS)))
+        try:
+            return os.open(".", _DIRECTORY_FLAGS, dir_fd=place)
+        finally:
+            os.close(place)
     except OSError as error:
         raise refused(path, error) from error
+
+
+def may_follow(link: os.stat_result, target: os.stat_result) -> bool:
+    """Whether a link is followed: root's and our own always, another user's only to what belongs to that user."""
+    return link.st_uid in (0, os.geteuid(), target.st_uid)
+
+
+def _real_path(directory: int) -> str:
+    """The path of an open directory, without links: none can be swapped meanwhile."""
+    return os.readlink(f"/proc/self/fd/{directory}")
+
+
+def _reach(path: str, rest: str, start: int | None, links: Iterator[int]) -> int:
+    """A descriptor (O_PATH) of the place `rest`, which begins at the root or in the directory `start`.
+
+    `links` ends when too many were followed. Raises OSError; RefusedError, for `path`, at a link that is not followed.
+    """
+    place = os.open("/" if rest.startswith("/") else ".", _PLACE_FLAGS, dir_fd=start)
+    for name in filter(None, rest.split("/")):
+        try:
+            following = _step(path, name, place, links)
+        finally:
+            os.close(place)
+        place = following
+    return place
+
+
+def _step(path: str, name: str, directory: int, links: Iterator[int]) -> int:
+    """A descriptor of the place that a name in a directory leads to; raises as _reach does."""
+    place = os.open(name, _PLACE_FLAGS, dir_fd=directory)
+    entry = os.fstat(place)
+    if not stat.S_ISLNK(entry.st_mode):
+        return place
+    try:
+        if next(links, None) is None:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        target = _reach(path, os.readlink("", dir_fd=place), directory, links)
+    finally:
+        os.close(place)
+    if may_follow(entry, os.fstat(target)):
+        return target
+    os.close(target)
+    raise RefusedError(path, Refusal.DIRECTORY_LINK)
 
 
 def directory_stamp(path: str) -> tuple[int, ...]:
@@ -143,16 +197,9 @@ def directory_stamp(path: str) -> tuple[int, ...]:
 
 
 def open_directory_below(path: str, root: str) -> int:
-    """Open a directory through any links, provided that it really is `root` (a real path) or below it.
-
-    Raises like open_directory.
-    """
-    try:
-        directory = os.open(path, _DIRECTORY_FLAGS)
-    except OSError as error:
-        raise refused(path, error) from error
-    real = os.readlink(f"/proc/self/fd/{directory}")  # of the open descriptor, so that no link can be swapped meanwhile
-    if os.path.commonpath((real, root)) != root:
+    """Open a directory, provided that it really is `root` (a real path) or below it. Raises like open_directory."""
+    directory = open_directory(path)
+    if os.path.commonpath((_real_path(directory), root)) != root:
         os.close(directory)
         raise RefusedError(path, Refusal.OUTSIDE)
     return directory
@@ -161,15 +208,17 @@ def open_directory_below(path: str, root: str) -> int:
 def open_log(directory: int, path: str, *, follow: bool = False) -> int:
     """Open the file of `path`'s last name in `directory`, a descriptor.
 
-    `follow`: also through a link that ends in the same directory. Raises FileNotFoundError where nothing is there,
-    RefusedError for a file that must not or cannot be read.
+    `follow`: also through a link that ends in the same directory, where `may_follow` allows it. Raises
+    FileNotFoundError where nothing is there, RefusedError for a file that must not or cannot be read.
     """
     name = os.path.basename(path)
     try:
         entry = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if follow and stat.S_ISLNK(entry.st_mode):
-            name = _neighbour(directory, name, path)
+            link, name = entry, _neighbour(directory, name, path)
             entry = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            if not may_follow(link, entry):
+                raise RefusedError(path, Refusal.LINK)
         _require_regular(entry, path)  # first: opening alone can affect a device or a FIFO's writer
         file = os.open(name, _FILE_FLAGS, dir_fd=directory)
     except OSError as error:
@@ -186,7 +235,7 @@ def open_log(directory: int, path: str, *, follow: bool = False) -> int:
 
 def _neighbour(directory: int, name: str, path: str) -> str:
     """The name that a link points to, if that is in the link's own directory."""
-    here = os.readlink(f"/proc/self/fd/{directory}")
+    here = _real_path(directory)
     parent, target = os.path.split(os.path.normpath(os.path.join(here, os.readlink(name, dir_fd=directory))))
     if parent != here:
         raise RefusedError(path, Refusal.LINK)

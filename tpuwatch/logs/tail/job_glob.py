@@ -16,7 +16,16 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from tpuwatch.logs.parse.parser import StreamKind
-from tpuwatch.logs.tail.files import LogFile, directory_stamp, open_directory_below, open_log
+from tpuwatch.logs.tail.files import (
+    LogFile,
+    Refusal,
+    RefusedError,
+    directory_stamp,
+    may_follow,
+    open_directory,
+    open_directory_below,
+    open_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -81,9 +90,13 @@ class JobGlob:
         return self._walk is not None
 
     def find(self) -> Found:
-        """The files that matched at the end of the last walk; the same object if nothing has changed."""
+        """The files that matched at the end of the last walk; the same object if nothing has changed.
+
+        Raises RefusedError where a link leads to the root that must not be followed.
+        """
         end = self._clock.monotonic() + WALK_SECONDS
         if self._walk is None:
+            self._check_root()
             self._walk = self._visit_all()
         for count, _ in enumerate(self._walk, 1):
             if count >= WALK_ENTRIES or (count % _CLOCK_ENTRIES == 0 and self._clock.monotonic() >= end):
@@ -106,6 +119,15 @@ class JobGlob:
     def directories(self) -> dict[str, str]:
         """The directories to watch for writes: the root, and those where names changed last."""
         return self._directories
+
+    def _check_root(self) -> None:
+        try:
+            os.close(open_directory(self._root))
+        except FileNotFoundError:
+            return
+        except RefusedError as error:
+            if error.reason is Refusal.DIRECTORY_LINK:
+                raise
 
     # -- the walk, which yields after each entry
 
@@ -138,10 +160,14 @@ class JobGlob:
             path, links = os.path.join(visit.path, name), visit.links + is_link
             if is_link or (matches and not is_directory):
                 try:
-                    entry = os.stat(path)
+                    entry, link = os.stat(path), os.lstat(path)
                 except OSError:
                     continue  # gone, or in an unreadable directory: the next walk decides
                 is_directory = stat.S_ISDIR(entry.st_mode)
+                if is_directory and below and not may_follow(link, entry):
+                    # Even its names are not the link's owner's to show. Opening the link itself tells why.
+                    listing.files[path] = ((link.st_dev, link.st_ino), links)
+                    continue
                 if matches and not is_directory:
                     listing.files[path] = ((entry.st_dev, entry.st_ino), links)
             if below and is_directory:

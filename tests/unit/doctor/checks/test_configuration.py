@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.daemon_process import RULES
 from tests.standins.doctor_machine import ManualClock
 from tpuwatch.config import Config, load_config
 from tpuwatch.core import ConfigError
@@ -58,3 +59,16 @@ def test_one_that_may_not_be_read_is_unknown(tmp_path: Path, monkeypatch: pytest
     (result,) = results(path)
     assert result.status is CheckStatus.UNKNOWN
     assert "Permission denied. The other checks go by the defaults." in result.text
+
+
+def test_a_rule_that_others_can_change_is_a_warning_and_such_a_configuration_is_wrong(tmp_path: Path) -> None:
+    path, rules = tmp_path / "c.toml", tmp_path / "rules"
+    rules.mkdir()
+    (rules / "own.toml").write_text(RULES)
+    path.write_text(f'[logs]\nrules = ["{rules}"]\n')
+    (rules / "own.toml").chmod(0o666)
+    (result,) = results(path)
+    assert (result.status, f"{rules}/own.toml can be changed by everybody" in result.text) == (CheckStatus.WARN, True)
+    path.chmod(0o666)
+    (result,) = results(path)
+    assert (result.status, f"{path} can be changed by everybody" in result.text) == (CheckStatus.WRONG, True)

@@ -342,6 +342,27 @@ def test_a_line_without_end_takes_bounded_memory_and_is_still_read(scanner: Scan
     assert ids(found) == ["premap"]
 
 
+@pytest.mark.parametrize("kind", list(StreamKind))
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_rule_matches_an_overlong_line_once(scanner: Scanner, kind: StreamKind, restarted: bool) -> None:
+    parser = LogParser(scanner, kind, now=NOW)
+    found = []
+    line = b"E0921 14:13:20.000001  4242 a.cc:7] " + (b"premapped region is full " + b"x" * 20_000) * 40
+    rest = b"\nE0921 14:13:20.000002  4242 a.cc:7] premapped region is full\n"
+    pieces = [line[start : start + 100_000] for start in range(0, len(line), 100_000)]
+    for piece in [*pieces, rest]:
+        if restarted:
+            unread = parser._buffer.data
+            state = json.loads(json.dumps(parser.state()))
+            parser = LogParser(scanner, kind, now=NOW, offset=parser.offset, state=state)
+            found += parser.feed(unread + piece)
+        else:
+            found += parser.feed(piece)
+    found += parser.finish()
+    assert ids(found) == ["premap"] * 2
+    assert found[0].offset < len(line) < found[1].offset
+
+
 def test_nul_bytes_and_wrong_encodings_do_no_harm(scanner: Scanner) -> None:
     rubbish = bytes(range(256)) * 50 + b"\n"
     matches = parse(scanner, rubbish + record("premapped region is full, wanted 1K").encode() + rubbish)

@@ -209,3 +209,85 @@ def test_a_glob_does_not_lead_out_of_its_fixed_part(tmp_path: Path) -> None:
         (str(site.logs / "job" / "secret.log"), Refusal.OUTSIDE),
     ]
     site.follower.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+class TestLinksOfUsers:
+    """Homes of two users, of which one has a log that nobody else may read."""
+
+    ALICE, MALLORY = 4001, 4002
+
+    @pytest.fixture
+    def homes(self, tmp_path: Path) -> Path:
+        homes = tmp_path / "home"
+        for user in ("alice", "mallory"):
+            (homes / user).mkdir(parents=True)
+        private = homes / "alice" / "private"
+        private.mkdir(mode=0o700)
+        (private / "job.log").write_text(line(1))
+        (private / "job.log").chmod(0o600)
+        self.give(self.ALICE, homes / "alice", private, private / "job.log")
+        self.give(self.MALLORY, homes / "mallory")
+        return homes
+
+    def give(self, user: int, *paths: Path) -> None:
+        for path in paths:
+            os.lchown(path, user, user)
+
+    def read(self, tmp_path: Path, **options: list[str]) -> tuple[list[int], list[tuple[str, Refusal]]]:
+        """The numbers of the lines that are read, and what is refused."""
+        site = Site(tmp_path, options={"log_dirs": [], "job_globs": [], **options})
+        try:
+            return site.settle(), site.follower.problems()
+        finally:
+            site.follower.close()
+
+    def test_a_glob_follows_no_link_to_what_belongs_to_another_user(self, homes: Path, tmp_path: Path) -> None:
+        link = homes / "mallory" / "logs"
+        link.symlink_to(homes / "alice" / "private")
+        self.give(self.MALLORY, link)
+        pattern = str(homes / "*" / "logs" / "*.log")
+        assert self.read(tmp_path, job_globs=[pattern]) == ([], [(str(link), Refusal.LINK)])
+
+    def test_nor_does_the_fixed_part_of_a_glob(self, homes: Path, tmp_path: Path) -> None:
+        link = homes / "mallory" / "logs"
+        link.symlink_to(homes / "alice" / "private")
+        self.give(self.MALLORY, link)
+        refused = [(str(link), Refusal.DIRECTORY_LINK)]
+        assert self.read(tmp_path, job_globs=[str(link / "*.log")]) == ([], refused)
+
+    @pytest.mark.parametrize("owner", [ALICE, MALLORY])
+    def test_nor_does_a_link_by_a_link_or_above_a_watched_directory(
+        self, homes: Path, tmp_path: Path, owner: int
+    ) -> None:
+        logs = homes / "alice" / "private" / "tpu_logs"
+        logs.mkdir()
+        (logs / name()).write_text(HEADER + line(2))
+        first, second = homes / "mallory" / "first", homes / "mallory" / "second"
+        first.symlink_to("second")
+        second.symlink_to("../alice/private")
+        self.give(owner, logs, first)
+        self.give(self.MALLORY, second)
+        path = str(first / "tpu_logs")
+        assert self.read(tmp_path, log_dirs=[path]) == ([], [(path, Refusal.DIRECTORY_LINK)])
+
+    def test_a_link_beside_another_users_file_does_not_lead_to_it(self, tmp_path: Path) -> None:
+        shared = tmp_path / "shared"
+        shared.mkdir()
+        shared.chmod(0o1777)
+        (shared / "private.txt").write_text(line(1))
+        (shared / "own.txt").write_text(line(2))
+        for link, target in (("a.log", "private.txt"), ("b.log", "own.txt")):
+            (shared / link).symlink_to(target)
+            self.give(self.MALLORY, shared / link)
+        self.give(self.ALICE, shared / "private.txt")
+        self.give(self.MALLORY, shared / "own.txt")
+        pattern = str(shared / "*.log")
+        assert self.read(tmp_path, job_globs=[pattern]) == ([2], [(str(shared / "a.log"), Refusal.LINK)])
+
+    @pytest.mark.parametrize("owner", [0, ALICE])
+    def test_links_of_root_and_to_what_is_ones_own_are_followed(self, homes: Path, tmp_path: Path, owner: int) -> None:
+        link = homes / "alice" / "logs"
+        link.symlink_to("private")
+        self.give(owner, link)
+        assert self.read(tmp_path, job_globs=[str(homes / "*" / "logs" / "*.log")]) == ([1], [])
