@@ -122,4 +122,4 @@ def findings_of(
     known = {rule.id: rule for rule in catalogue.rules}
     faults = (event for event in events if event.cause.is_fault and event.rule in known)
     records = (RecognisedRecord(known[event.rule], event, event.details) for event in faults)
-    return fold(records, known_words, pids)
+    return fold(records, known_words, pids, of_job=True)

@@ -13,7 +13,7 @@ from tpuwatch.host import ProcFs
 from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
 from tpuwatch.launches import MARKS, LaunchTracker, Life
-from tpuwatch.logs import Catalogue, Follower, Scanner, for_streams, load_catalogue, with_threshold
+from tpuwatch.logs import Catalogue, Follower, Scanner, for_outputs, for_streams, load_catalogue, with_threshold
 from tpuwatch.model import Answer, Cause, FileProblem, Logs
 from tpuwatch.model import Problem as Silence
 
@@ -227,7 +227,7 @@ class LogService:
 
     def _load_rules(self) -> Catalogue:
         logs = self._config.logs
-        catalogue = for_streams(load_catalogue(logs.rules), MARKS)
+        catalogue = for_outputs(load_catalogue(logs.rules), MARKS)
         catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
         self._rules = {rule.id: rule for rule in catalogue.rules}
         for refused in catalogue.refused:
@@ -240,7 +240,8 @@ class LogService:
         return Follower(
             log_dirs=[str(path) for path in logs.paths],
             job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(self.catalogue, kept=self._config.state.dir),
+            scanner=Scanner(for_streams(self.catalogue, MARKS), kept=self._config.state.dir),
+            outputs=Scanner(self.catalogue, kept=self._config.state.dir),
             clock=self._clock,
             cursors=self._store.cursors(),
             first_run=self._store.first_run,

@@ -22,6 +22,7 @@ _MAX_DIFFERENCES: Final = 20
 _STACK: Final = frozenset(
     {
         Cause.HOST_OOM,
+        Cause.DISK_FULL,
         Cause.PREMAPPED_EXHAUSTED,
         Cause.BAD_FLAG,
         Cause.METADATA_UNREACHABLE,
