@@ -6,12 +6,11 @@ Pure: the same records give the same findings, in whichever file they are read.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.logs import StreamKind
+from tpuwatch.logs import StreamKind, any_near, is_source_code
 from tpuwatch.model import HEARTBEATS, Cause, Finding, filled_in, values_together
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ _MAX_UNKEYED = 64 << 20  # and bytes of lines that have no key yet
 _HINTED = frozenset(
     {Cause.NO_TPU_FOUND, Cause.INIT_FAILED, Cause.METADATA_UNREACHABLE, Cause.MESH_ERROR, Cause.SLOW_INIT}
 )
-_BEFORE, _BEHIND = 400, 1200  # bytes around a general fault in which a specific one reports the same failure
 _PROGRESS, _OTHER_ACCELERATOR, _OTHER_VENDOR = "progress", "other_accelerator", "other_vendor"
 _OTHER_SERVICE = "other_service"
 # What any service of Google's refuses a request for.
@@ -45,30 +43,6 @@ _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
 _TPU_WORDS = re.compile(
     r"(?i)(?<!edge)(?<!ou)(?<!coral )(?<!gpu/)tpu|\b(?:hbm|[vs]mem|sflag|megascale)\b|/dev/(?:accel|vfio)"
-)
-
-# A line of source code with the message: a statement or call with the words in quotes, or a string or comment.
-_SOURCE_CODE = re.compile(
-    r"""
-      \s*(?:raise|throw|return|assert|if|elif|IF|case|const|let|var)\b[^"'`\n]*[=(<>][^"'`\n]*["'`]
-    | \s*(?![\w.]*(?:Error|Exception|Warning)\()@?[\w.!:]+\([^"'`\n)]*["'`]
-    | \s*(?:if|elif|assert|while)\s+(?:not\s+)?[frbu]{0,2}["'][^"'\n]*["']\s+(?:not\s+)?in\b
-    | (?:\s{2,}[\w.]+|_?[A-Z][A-Z0-9_]{3,})\ =\ \(?[frbu]{0,2}["']
-    | \s{2,}[\w.]+\ =\ [\w.]+\([^"'\n]{0,80}["']
-    | \s{2,}\w+=[frbu]{0,2}["'][^"'\n]{0,300}["'][,)]+$
-    | \s*(?:el)?if\s+(?:\[|(?:not\s+)?[\w.]+\s+(?:not\s+)?in\s+[\[({])
-    | \s+log\w{0,9}\s+["']
-    | [^"'\n]{0,300}\b(?:grep|rg|awk|sed|match|search)\b[^"'\n]{0,80}["'](?:[^"'|\n]{1,80}\|){2,}
-    | \s*(?:echo|printf)\s+["']
-    | \s*(?:except\b[^\n]*:$|def\ \w+\(|class\ \w+|import\ \w|from\ [\w.]+\ import\b)
-    | \s{2,}(?:raise\ [\w.]+\($|[\w.]+(?:Error|Exception|ERROR):\ [Ii]f\b)
-    | \s{2,}[\[({]{0,3}(?:[frbu]{0,2}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}')[,()\[\]\s]{0,9}){1,9}$
-    | \s{2,}[\w.]+,\ [frbu]{0,2}["'][^"'\n]{0,300}["']\)*:?$
-    | \s{2,}[\[({]{1,3}(?:"[^"\n]{0,300}"|'[^'\n]{0,300}'),\ [\w.]+[\])}]*,$
-    | [+-]?\s{2,}(?:\#|//)\s
-    | [^`\n]{0,300}`[^`\n]{1,80}`[^`,\n]{0,20},\ `[^`\n]{1,80}`[^`,\n]{0,20},\ `  # a list of messages in a description
-    """,
-    re.VERBOSE | re.MULTILINE,
 )
 
 
@@ -93,12 +67,16 @@ class RecognisedRecord:
 
 
 def fold(
-    records: Iterable[RecognisedRecord], known: Mapping[str, str] | None = None, pids: Collection[int] = ()
+    records: Iterable[RecognisedRecord],
+    known: Mapping[str, str] | None = None,
+    pids: Collection[int] = (),
+    *,
+    of_job: bool = False,
 ) -> list[Finding]:
     """The findings of one text, in the order in which to act: a cause before its consequences.
 
     `known`: words for their remedies (tpuwatch.model.filled_in). `pids`: processes that the host itself has seen to
-    hold the TPU.
+    hold the TPU. `of_job`: the text is what a TPU job printed, whether it names a TPU or not.
 
     Copies of a record (the same key) count once. Left out are faults after which training continued or that a mark in
     the text explains, texts about another accelerator or service, guides that list errors, and lines of source code.
@@ -109,7 +87,7 @@ def fold(
     hints: dict[Remedy, None] = {}  # what marks advise, beside a finding that they may explain
     for record in _each(records, groups):
         if record.event is not None:
-            if record.event.time is None and _SOURCE_CODE.match(record.event.text):
+            if record.event.time is None and is_source_code(record.event.text):
                 continue
             key = kills.get(record.event.key) or _key(record.event)
             if key[1]:
@@ -124,10 +102,14 @@ def fold(
                 group.steps.add(record.details.get("step_count"))
     _join_consequences(groups)
     names_tpu = _names_tpu(groups.values(), marks)
-    _drop_what_is_no_report(groups, marks, names_tpu=names_tpu)
+    _drop_what_is_no_report(groups, marks, names_tpu=names_tpu, of_job=of_job)
     places = _places(groups.values())
     left = [
-        group for group in groups.values() if not group.explained(marks) and not group.only_general(names_tpu, places)
+        group
+        for group in groups.values()
+        if not group.explained(marks)
+        and group.is_of_tpu(names_tpu=names_tpu, of_job=of_job)
+        and not group.gives_way(places)
     ]
     findings = [group.finding() for group in _where_prose_counts(left, marks)]
     ordered = [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
@@ -200,9 +182,13 @@ def _names_tpu(groups: Iterable[_Group], marks: set[str]) -> bool:
     return any(group.names_tpu for group in groups)
 
 
-def _drop_what_is_no_report(groups: dict[_Key, _Group], marks: set[str], *, names_tpu: bool) -> None:
-    """Leave out what a guide lists, and of a text that names no TPU what is another accelerator's or service's."""
-    elsewhere = not names_tpu and not marks.isdisjoint({_OTHER_ACCELERATOR, _OTHER_VENDOR})
+def _drop_what_is_no_report(groups: dict[_Key, _Group], marks: set[str], *, names_tpu: bool, of_job: bool) -> None:
+    """Leave out what a guide lists, and of a text that names no TPU what is another accelerator's or service's.
+
+    A TPU job may look for other accelerators first.
+    """
+    others = {_OTHER_VENDOR} if of_job else {_OTHER_ACCELERATOR, _OTHER_VENDOR}
+    elsewhere = not names_tpu and not marks.isdisjoint(others)
     if elsewhere or _is_guide(groups.values(), marks):
         groups.clear()
     elif not names_tpu and _OTHER_SERVICE in marks:
@@ -336,11 +322,17 @@ class _Group:
         continued = len(self.steps) >= _STEPS_OF_A_GOOD_RUN
         return all((rule.recovers and continued) or rule.cleared_by in marks for rule in self.rules)
 
-    def only_general(self, names_tpu: bool, places: Mapping[str, list[int]]) -> bool:
-        """Whether only general rules speak here, of no TPU or where specific rules tell of the same failure."""
-        if not all(rule.general for rule in self.rules):
-            return False
-        return not names_tpu or all(_any_near(places.get(event.file, []), event.offset) for _, event in self.records)
+    def is_of_tpu(self, *, names_tpu: bool, of_job: bool) -> bool:
+        """Whether a TPU's program tells of it, by its words, by the text, or since the text is of a TPU job."""
+        if names_tpu or not all(rule.any_program for rule in self.rules):
+            return True
+        return of_job and not all(rule.whole_text for rule in self.rules)
+
+    def gives_way(self, places: Mapping[str, list[int]]) -> bool:
+        """Whether only general rules speak here, where specific rules tell of the same failure."""
+        return all(rule.general for rule in self.rules) and all(
+            any_near(places.get(event.file, []), event.offset) for _, event in self.records
+        )
 
     @property
     def is_dated(self) -> bool:
@@ -381,8 +373,3 @@ class _Group:
             rule=record.rule.id,
         )
         return (record.rule.rank, _ORDER[event.cause], finding.first.offset), finding
-
-
-def _any_near(places: list[int], offset: int) -> bool:
-    at = bisect_left(places, offset - _BEFORE)
-    return at < len(places) and places[at] <= offset + _BEHIND

@@ -14,7 +14,7 @@ from tests.proof.bench import generate
 from tests.proof.bench.figures import Figure, row, summary
 from tests.proof.bench.pipeline import Pipeline
 from tpuwatch.launches.tracker import MARKS
-from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
+from tpuwatch.logs.rules.catalogue import for_outputs, load_catalogue
 from tpuwatch.model.events import Cause
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def test_the_pipeline_finds_each_failure_and_nothing_else(tmp_path: Path) -> Non
     logs.mkdir()
     pieces = islice(generate.healthy(event_every=10), 112)  # head, banner, a hundred compilations, ten failures
     (logs / generate.NAME).write_text("".join(pieces))
-    pipeline = Pipeline(logs, tmp_path / "state", for_streams(load_catalogue(), MARKS))
+    pipeline = Pipeline(logs, tmp_path / "state", for_outputs(load_catalogue(), MARKS))
     try:
         caught = pipeline.catch_up()
         counts = pipeline.store.counts()

@@ -134,7 +134,7 @@ def findings_of(
 
     faults = ((rule_of(event), event) for event in events if event.cause.is_fault)
     records = (RecognisedRecord(rule, event, event.details) for rule, event in faults if rule is not None)
-    return fold(records, known_words, pids)
+    return fold(records, known_words, pids, of_job=True)
 
 
 def _rule_of_exec(known: Rule | None, event: Event) -> Rule:

@@ -55,7 +55,7 @@ def read(job: WatcherJob, counters: WatcherCounters, over: Callable[[float], boo
     from tpuwatch.web import diagnosis
 
     reader = Reader(job, counters, over)
-    findings = fold(reader.seen())
+    findings = fold(reader.seen(), of_job=True)
     launches = reader.launches()
     document = diagnosis(findings, launches)
     return {

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 PROGRAM_FAULTS: Final = frozenset(
     {
         Cause.HOST_OOM,
+        Cause.DISK_FULL,
         Cause.PREMAPPED_EXHAUSTED,
         Cause.VMEM_OOM,
         Cause.HBM_OOM_COMPILE,

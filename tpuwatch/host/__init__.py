@@ -9,6 +9,7 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.host import oom
     from tpuwatch.host.cpu import Mean
+    from tpuwatch.host.devices import GOOGLE, tpu_devices
     from tpuwatch.host.holders import LOCK_FILE, Holders, HolderScan, parse_locks
     from tpuwatch.host.listeners import Listeners
     from tpuwatch.host.memory import parse_groups, read_memory
@@ -29,6 +30,7 @@ else:
         __name__,
         {
             "cpu": ["Mean"],
+            "devices": ["GOOGLE", "tpu_devices"],
             "holders": ["HolderScan", "Holders", "LOCK_FILE", "parse_locks"],
             "listeners": ["Listeners"],
             "memory": ["parse_groups", "read_memory"],

@@ -5,6 +5,7 @@ found through /proc/locks, without privileges. What could not be read is reporte
 
 The name of an open file is no proof: in a namespace of its own any user's process can have a file called /dev/accel0,
 and /dev/vfio/vfio is open to all. So what is held by the kernel's name of the device is distinguished from what is not.
+A device of another PCI vendor than Google is not a TPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import installed
 from tpuwatch.host.blocked import BlockedCalls
 from tpuwatch.host.cpu import Mean, process_trees
+from tpuwatch.host.devices import device_name, is_other_vendors
 from tpuwatch.host.kinds import kind_of_process
 from tpuwatch.host.listeners import is_trusted
 from tpuwatch.host.procfs import read_bounded
@@ -94,6 +96,7 @@ class Holders:
 
     def __init__(self, processes: ProcFs, root: Path) -> None:
         self._processes = processes
+        self._root = root
         self._contained = processes.contained()
         self._lock_path = str(root / LOCK_FILE)
         self._locks = root / "proc/locks"
@@ -183,7 +186,10 @@ class Holders:
             for name, target in files.items()
             if target.startswith(prefix)  # faster than matching
         }
-        named = {match[1]: name for one, name in opened.items() if (match := _DEVICE.fullmatch(one))}
+        found = {match[1]: name for one, name in opened.items() if (match := _DEVICE.fullmatch(one))}
+        named = {one: name for one, name in found.items() if not self._is_other_vendors(pid, one, name)}
+        if len(named) < len(found) and named.keys() <= {_OPEN_TO_ALL}:
+            named = {}  # VFIO itself, for the devices of others
         if named:
             scan.devices[pid] = tuple(sorted(named))
         if any(map(self._is_device_of(pid), named.values())):
@@ -197,15 +203,25 @@ class Holders:
         the device: the name by which it was opened may be of a namespace where a user makes the names."""
 
         def is_device(descriptor: int | str) -> bool:
-            number = self._processes.device_number(pid, descriptor)
-            if number is None:
+            name = self._kernels_name(pid, descriptor)
+            if name == _OPEN_TO_ALL or _DEVICE.fullmatch(name) is None:
                 return False
-            raw = read_bounded(f"{self._numbers}/{os.major(number)}:{os.minor(number)}/uevent", _MAX_NAME_BYTES)
-            names = [line.removeprefix(b"DEVNAME=") for line in raw.splitlines() if line.startswith(b"DEVNAME=")]
-            name = f"/dev/{names[0].decode('utf-8', 'replace')}" if names else ""
-            return name != _OPEN_TO_ALL and _DEVICE.fullmatch(name) is not None
+            return not is_other_vendors(self._root, name)
 
         return is_device
+
+    def _is_other_vendors(self, pid: int, name: str, descriptor: str) -> bool:
+        """Whether a device that the process has open by this name is known to be no TPU, by the kernel's own name of
+        it where that is known: in a namespace another name may stand for a TPU."""
+        own = self._kernels_name(pid, descriptor)
+        return is_other_vendors(self._root, own if _DEVICE.fullmatch(own) else name)
+
+    def _kernels_name(self, pid: int, descriptor: int | str) -> str:
+        number = self._processes.device_number(pid, descriptor)
+        if number is None:
+            return ""
+        uevent = f"{self._numbers}/{os.major(number)}:{os.minor(number)}/uevent"
+        return device_name(read_bounded(uevent, _MAX_NAME_BYTES))
 
     def _lock(self, scan: _Scan) -> tuple[bool, set[int], tuple[str, ...]]:
         """Whether the lock file exists, the processes that have locked it, and what could not be read."""

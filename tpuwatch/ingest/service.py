@@ -14,7 +14,7 @@ from tpuwatch.ingest.bad_values import BAD_VALUE_RULE
 from tpuwatch.ingest.ingest import Ingest
 from tpuwatch.ingest.job_processes import JobProcesses
 from tpuwatch.launches import MARKS, LaunchTracker, Life
-from tpuwatch.logs import Catalogue, Follower, Scanner, for_streams, load_catalogue, with_threshold
+from tpuwatch.logs import Catalogue, Follower, Scanner, for_outputs, for_streams, load_catalogue, with_threshold
 from tpuwatch.model import Answer, Cause, FileProblem, Logs
 from tpuwatch.model import Problem as Silence
 
@@ -240,7 +240,7 @@ class LogService:
         """All rules, and those by which files that grow are read."""
         logs = self._config.logs
         catalogue = with_threshold(load_catalogue(logs.rules), Cause.SLOW_INIT, "init_seconds", logs.slow_init_seconds)
-        scanned = for_streams(catalogue, MARKS)
+        scanned = for_outputs(catalogue, MARKS)
         self._rules = {rule.id: rule for rule in catalogue.rules}
         for refused in catalogue.refused:
             _log.error("%s", refused)
@@ -252,7 +252,8 @@ class LogService:
         return Follower(
             log_dirs=[str(path) for path in logs.paths],
             job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(self._scanned, kept=self._config.state.dir),
+            scanner=Scanner(for_streams(self.catalogue, MARKS), kept=self._config.state.dir),
+            outputs=Scanner(self._scanned, kept=self._config.state.dir),
             clock=self._clock,
             cursors=self._store.cursors(),
             first_run=self._store.first_run,

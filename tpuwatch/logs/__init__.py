@@ -9,13 +9,23 @@ from tpuwatch.core.lazy import public_face
 if TYPE_CHECKING:
     from tpuwatch.logs.line_breaks import faults_over_lines
     from tpuwatch.logs.parse.exception_chains import agree
+    from tpuwatch.logs.parse.job_output import any_near
     from tpuwatch.logs.parse.kept_patterns import cache_directory
     from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.repeats import Repeats
     from tpuwatch.logs.parse.scan import Scanner
+    from tpuwatch.logs.parse.source_code import is_source_code
     from tpuwatch.logs.pruning import OldLog, PruneResult, prune
-    from tpuwatch.logs.rules.catalogue import Catalogue, Rule, for_programs, for_streams, load_catalogue, with_threshold
+    from tpuwatch.logs.rules.catalogue import (
+        Catalogue,
+        Rule,
+        for_outputs,
+        for_programs,
+        for_streams,
+        load_catalogue,
+        with_threshold,
+    )
     from tpuwatch.logs.tail.files import LogFile, Refusal, RefusedError, libtpu_file
     from tpuwatch.logs.tail.follow import Follower
     from tpuwatch.logs.tail.followed_file import FileMatch, FileProgress
@@ -29,12 +39,22 @@ else:
             "line_breaks": ["faults_over_lines"],
             "parse.exception_chains": ["agree"],
             "parse.kept_patterns": ["cache_directory"],
+            "parse.job_output": ["any_near"],
             "parse.match": ["Match"],
             "parse.parser": ["LogParser", "StreamKind"],
             "parse.repeats": ["Repeats"],
             "parse.scan": ["Scanner"],
+            "parse.source_code": ["is_source_code"],
             "pruning": ["OldLog", "PruneResult", "prune"],
-            "rules.catalogue": ["Catalogue", "Rule", "load_catalogue", "for_programs", "for_streams", "with_threshold"],
+            "rules.catalogue": [
+                "Catalogue",
+                "Rule",
+                "load_catalogue",
+                "for_outputs",
+                "for_programs",
+                "for_streams",
+                "with_threshold",
+            ],
             "tail.files": ["LogFile", "Refusal", "RefusedError", "libtpu_file"],
             "tail.follow": ["Follower"],
             "tail.followed_file": ["FileMatch", "FileProgress"],

@@ -18,6 +18,7 @@ class Cause(str, Enum):
 
     # Findings are listed in this order: a cause before its consequences, the specific before the general.
     HOST_OOM = "host_oom"
+    DISK_FULL = "disk_full"
     PREMAPPED_EXHAUSTED = "premapped_exhausted"
     VMEM_OOM = "vmem_oom"
     HBM_OOM_COMPILE = "hbm_oom_compile"

@@ -27,7 +27,7 @@ def find_faults(directory: Path, since: Mapping[Path, int] | None = None) -> tup
     `since`: the bytes of each log that are of something else.
     """
     begins = dict.fromkeys(logs_of(directory / LOGS), 0) | dict(since or {})
-    return tuple(fold(_recognised({directory / OUTPUT: 0, **begins})))
+    return tuple(fold(_recognised({directory / OUTPUT: 0, **begins}), of_job=True))
 
 
 def tail(directory: Path) -> str:
@@ -37,7 +37,7 @@ def tail(directory: Path) -> str:
 
 def findings_of(path: Path) -> tuple[Finding, ...]:
     """What the rules make of a log, in that order. Raises OSError."""
-    return tuple(fold(_recognised({path: 0})))
+    return tuple(fold(_recognised({path: 0}), of_job=True))
 
 
 def logs_of(directory: Path) -> list[Path]:

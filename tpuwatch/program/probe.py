@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import ConfigError, TpuwatchError, clean, open_private, places, who_may_change
-from tpuwatch.host import Holders, ProcFs, waited_seconds
+from tpuwatch.host import Holders, ProcFs, tpu_devices, waited_seconds
 from tpuwatch.model import Cause, Probe
 from tpuwatch.program.attempt import CHILD, ProbeAttempt, attempt
 from tpuwatch.program.probe_verdict import STARVED_SECONDS, Blame, ProbeScene, blame
@@ -105,7 +105,7 @@ def run_probe(
         if (tpu.kind and tpu.kind not in ("interpreter", "wrong_build")) or (request.step and not tpu.kind):
             cpu = try_on("cpu", str(known) if known else request.framework)
         after = find_holders(root) if tpu.kind and tpu.ended else ()
-        scene = ProbeScene(tpu, cpu, device_files(root), tuple(dict.fromkeys((*before, *after))), request.hosts)
+        scene = ProbeScene(tpu, cpu, tuple(tpu_devices(root)), tuple(dict.fromkeys((*before, *after))), request.hosts)
     found = blame(scene)
     probe = Probe(
         id=secrets.token_hex(8),
@@ -123,19 +123,6 @@ def run_probe(
 def find_holders(root: Path) -> tuple[Holder, ...]:
     """The processes that hold the TPU, as far as this user can see."""
     return Holders(ProcFs(root / "proc"), root).look(None, time.monotonic()).holders
-
-
-def device_files(root: Path) -> tuple[str, ...]:
-    """The device files of TPUs on this machine."""
-    found = []
-    for folder, pattern in (
-        ("dev", "accel[0-9]*"),
-        ("dev/accel", "[0-9]*"),
-        ("dev/accel", "accel*"),
-        ("dev/vfio", "[0-9]*"),
-    ):
-        found += [f"/{path.relative_to(root)}" for path in sorted((root / folder).glob(pattern)) if not path.is_dir()]
-    return tuple(found)
 
 
 def changeable_by_others(files: Iterable[str]) -> str:

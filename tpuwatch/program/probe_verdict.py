@@ -22,6 +22,7 @@ _MAX_DIFFERENCES: Final = 20
 _STACK: Final = frozenset(
     {
         Cause.HOST_OOM,
+        Cause.DISK_FULL,
         Cause.PREMAPPED_EXHAUSTED,
         Cause.BAD_FLAG,
         Cause.METADATA_UNREACHABLE,
@@ -161,7 +162,7 @@ def _failed(scene: ProbeScene) -> Blame:
         return Blame(ProbeVerdict.STACK_FAULT, summary, (_NEW_ENVIRONMENT, _DOCTOR))
     if not scene.devices and tpu.ended:
         summary = (
-            f"This machine has no TPU: neither /dev/accel* nor /dev/vfio/* exists, and the framework says: {words}"
+            f"This machine has no TPU: none of /dev/accel* and /dev/vfio/* is one, and the framework says: {words}"
         )
         return Blame(ProbeVerdict.NO_TPU, summary, (_DOCTOR,))
     if cpu is not None and cpu.kind:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.ingest.ingest import Ingest
 from tpuwatch.ingest.job_processes import JobProcesses
-from tpuwatch.launches.tracker import LaunchTracker
+from tpuwatch.launches.tracker import MARKS, LaunchTracker
 from tpuwatch.logs.parse.scan import Scanner
+from tpuwatch.logs.rules.catalogue import for_streams
 from tpuwatch.logs.tail.files import Refusal
 from tpuwatch.logs.tail.follow import Follower
 from tpuwatch.metrics.registry import Metrics
@@ -56,7 +57,8 @@ class Pipeline:
         self.follower = Follower(
             log_dirs=[str(logs)],
             job_globs=list(jobs),
-            scanner=Scanner(catalogue, kept=kept),
+            scanner=Scanner(for_streams(catalogue, MARKS), kept=kept),
+            outputs=Scanner(catalogue, kept=kept),
             clock=clock,
             cursors=self.store.cursors(),
             first_run=self.store.first_run,

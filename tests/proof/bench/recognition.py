@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tests.proof.bench.pipeline import Pipeline
 from tests.proof.bench.processes import best, processor_seconds
 from tpuwatch.launches.tracker import MARKS
-from tpuwatch.logs.rules.catalogue import for_streams, load_catalogue
+from tpuwatch.logs.rules.catalogue import for_outputs, load_catalogue
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ class Readers:
     """The two ways by which tpuwatch reads a log. Compiled patterns are kept from one run to the next, as in use."""
 
     scratch: Path
-    catalogue: Catalogue = field(default_factory=lambda: for_streams(load_catalogue(), MARKS))  # as the daemon has it
+    catalogue: Catalogue = field(default_factory=lambda: for_outputs(load_catalogue(), MARKS))  # as the daemon has it
 
     def pipeline(self, log: Path, *, job: bool) -> float:
         """Seconds that the pipeline takes for a log: a job's output, or all of libtpu's logs beside it."""

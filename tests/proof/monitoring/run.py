@@ -15,7 +15,7 @@ from tests.e2e.daemon_process import wait_for
 from tests.proof.monitoring.dashboards import STEP_SECONDS, queries, without_data
 from tests.proof.monitoring.fleet import NODE, Restarts, restarts
 from tests.proof.monitoring.stack import Inbox, Labels, Stack
-from tests.proof.monitoring.watch import HALTED, NAN, NODES, OOM, Watch
+from tests.proof.monitoring.watch import FULL, HALTED, NAN, NODES, OOM, Watch
 from tests.standins.simulated import ZONE, simulated
 from tests.unit.deploy.alerts import rules
 
@@ -199,6 +199,7 @@ def acts_of_watch(watch: Watch, own: Labels) -> list[list[Scene]]:
             ),
             Scene("job output", lambda: watch.job_output(OOM), {"TpuwatchHbmOomAtRunTime": own}),
             Scene("host out of memory", watch.host_oom, {"TpuwatchHostOom": own}),
+            Scene("full disk", lambda: watch.job_output(FULL), {"TpuwatchDiskFull": own}),
             Scene("vanish", lambda: watch.fault_of_node("vanish", "job-3"), {"TpuwatchNodeGone": node(3)}),
         ],
         [

@@ -22,6 +22,7 @@ from tpuwatch.sim.host.glog import GlogFiles
 from tpuwatch.sim.host.logwriter import SimulatedProcess
 
 NODES: Final = {"nodes": [{"name": "job-{number}", "count": 4, "phase": "training"}]}
+FULL: Final = "OSError: [Errno 28] No space left on device: '/data/checkpoint'\n"
 OOM: Final = (
     "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Attempting to allocate 2.00G. That was not possible. "
     "There are 1.50G free.; (0x0x0_HBM0)\n"

@@ -199,3 +199,23 @@ def test_a_failure_that_is_logged_and_printed_is_one(tmp_path: Path) -> None:
     (finding,) = read(job, WatcherCounters(), lambda _: True)["findings"]
     os.close(job.texts[0].file)
     assert finding["count"] == 2  # the third is another
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("OSError: [Errno 28] No space left on device: '/data/ckpt'", "disk_full"),
+        ("Could not find cuda drivers on your machine\nwrite /data/ckpt: no space left on device", "disk_full"),
+        ("jax.errors.JaxRuntimeError: INTERNAL: it did not work", "compiler_crash"),
+    ],
+)
+def test_a_commands_output_is_a_tpu_jobs_without_naming_one(tmp_path: Path, line: str, cause: str) -> None:
+    out = tmp_path / "out"
+    out.write_text(f"Traceback (most recent call last):\n{line}\n")
+    assert _causes(_job(out)) == [cause]
+
+
+def test_what_programs_print_and_go_on_needs_a_text_that_names_a_tpu(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("it failed: exit code 137\n")
+    assert _causes(_job(out)) == []

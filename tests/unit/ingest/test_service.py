@@ -17,6 +17,7 @@ from tpuwatch.config import Config
 from tpuwatch.config.schema import LogsConfig as LogsSection
 from tpuwatch.core import printable
 from tpuwatch.core.clock import ManualClock
+from tpuwatch.daemon.view import findings_of
 from tpuwatch.health.limits import JudgeLimits
 from tpuwatch.ingest import bad_values, service
 from tpuwatch.ingest.service import ANSWER_SECONDS, LogService
@@ -286,3 +287,52 @@ def test_failures_counted_by_an_earlier_run_are_known(scene: Scene) -> None:
     failure = replace(event("f"), cause=Cause.PREMAPPED_EXHAUSTED)
     scene.store.commit([failure], [])
     assert scene.service._counted() == [failure.key]
+
+
+JOBS = {
+    "OSError: [Errno 28] No space left on device: '/data/ckpt'": [Cause.DISK_FULL],
+    "docker: write /var/lib/docker/tmp/a: no space left on device.": [Cause.DISK_FULL],
+    "RuntimeError: TPU initialization failed: Socket closed": [Cause.INIT_FAILED],
+    "NotFoundError: From /job:worker/replica:0/task:0:": [Cause.TENSOR_HANDLE],
+    "OOMKilled pods of the cluster: 3": [],
+    "WARNING retrying: UNAVAILABLE: try again later": [],
+    "W local_rendezvous.cc:404] Local rendezvous is aborting with status: OUT_OF_RANGE: End of sequence": [],
+}
+
+
+@pytest.mark.parametrize(("line", "causes"), JOBS.items())
+def test_followed_output_is_a_tpu_jobs_and_needs_not_name_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, causes: list[Cause]
+) -> None:
+    scene = Scene(tmp_path, monkeypatch)
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    scene.service.restart(Config(logs=LogsSection(paths=(scene.logs,), job_paths=(jobs / "*.log",))))
+    scene.turn()
+    (jobs / "train.log").write_text(f"step 1\n{line}\n")
+    for _ in range(3):
+        scene.clock.advance(2.0)
+        scene.turn()
+    stored = scene.store.events()
+    assert [event.cause for event in stored] == causes
+    assert [one.cause for one in findings_of(stored, scene.service.catalogue)] == causes
+    scene.service.close()
+    scene.store.close()
+
+
+def test_the_output_of_all_pods_of_a_node_is_not_taken_for_that_of_tpu_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = tmp_path / "pods"
+    pods.mkdir()
+    monkeypatch.setattr(follow, "_OF_ALL_PODS", (f"{pods}/",))
+    scene = Scene(tmp_path, monkeypatch)
+    scene.service.restart(Config(logs=LogsSection(paths=(scene.logs,), job_paths=(pods / "*.log",))))
+    scene.turn()
+    (pods / "system.log").write_text("exit code: 139\nwrite /var/log/a: no space left on device\n")
+    for _ in range(3):
+        scene.clock.advance(2.0)
+        scene.turn()
+    assert [event.cause for event in scene.store.events()] == [Cause.DISK_FULL]
+    scene.service.close()
+    scene.store.close()

@@ -11,7 +11,7 @@ from tpuwatch.doctor.check import Area, Check, Result, ok, skipped, unknown, war
 from tpuwatch.doctor.environment import cut, once
 from tpuwatch.doctor.jobs import find_jobs, job_users, variable_sets
 from tpuwatch.doctor.metadata import value
-from tpuwatch.host import ProcFs, read_memory
+from tpuwatch.host import GOOGLE, ProcFs, read_memory, tpu_devices
 from tpuwatch.libtpu import half_of, premapped_bytes
 from tpuwatch.model import DEFAULT_PREMAPPED_BYTES, SIZE
 
@@ -30,7 +30,6 @@ _JAX_INIT = "https://github.com/jax-ml/jax/blob/main/jax/_src/cloud_tpu_init.py"
 _GUIDE = "https://docs.cloud.google.com/tpu/docs/performance-guide"
 _CREATE = "https://docs.cloud.google.com/tpu/docs/troubleshooting/trouble-jax"
 
-_GOOGLE: Final = "0x1ae0"
 _CHIPS: Final = {  # PCI device ids, from JAX's hardware_utils.py
     "0x0027": "v2 or v3",
     "0x005e": "v4",
@@ -41,7 +40,6 @@ _CHIPS: Final = {  # PCI device ids, from JAX's hardware_utils.py
 }
 _PREMAPPING: Final = ("v5p", "v5e", "v6e", "7x")  # have a premapped buffer by default, and benefit from huge pages
 _LOCK: Final = "/tmp/libtpu_lockfile"  # noqa: S108 (libtpu's own)
-_NODE = re.compile(r"accel[0-9]{1,3}|[0-9]{1,3}")
 
 
 def chips(environment: Environment) -> list[str]:
@@ -51,20 +49,9 @@ def chips(environment: Environment) -> list[str]:
     for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
         texts = (environment.text_or_none(f"/sys/bus/pci/devices/{entry.name}/{name}") for name in ("vendor", "device"))
         vendor, device = ((text or "").strip() for text in texts)
-        if vendor == _GOOGLE and device in _CHIPS:
+        if vendor == GOOGLE and device in _CHIPS:
             found.append(_CHIPS[device])
     return found
-
-
-def nodes(environment: Environment) -> list[str]:
-    """The TPU's device nodes."""
-    found = []
-    for folder in ("/dev", "/dev/accel", "/dev/vfio"):
-        path = environment.path(folder)
-        names = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-        wanted = [name for name in names if _NODE.fullmatch(name)]
-        found += [f"{folder}/{name}" for name in wanted if folder != "/dev" or name.startswith("accel")]
-    return [name for name in found if not environment.path(name).is_dir()]
 
 
 def premaps(environment: Environment) -> bool:
@@ -74,7 +61,7 @@ def premaps(environment: Environment) -> bool:
 
 def devices(environment: Environment) -> Iterator[Result]:
     """Device nodes: whether they exist and the job's user can open them."""
-    kinds, paths = chips(environment), nodes(environment)
+    kinds, paths = chips(environment), tpu_devices(environment.root)
     if not kinds and not paths:
         accelerator = value(environment, "instance/attributes/accelerator-type") or ""
         if accelerator.startswith("v"):
@@ -92,7 +79,7 @@ def devices(environment: Environment) -> Iterator[Result]:
         return
     if not paths:
         yield wrong(
-            f"{len(kinds)} TPU chips ({kinds[0]}) are on the PCI bus; neither /dev/accel* nor /dev/vfio/* exists.",
+            f"{len(kinds)} TPU chips ({kinds[0]}) are on the PCI bus; none of /dev/accel* and /dev/vfio/* is theirs.",
             "In a container: `docker run --privileged`, or --device for each node. On the VM: `sudo reboot`",
             _CONTAINER,
         )
@@ -222,7 +209,7 @@ def memory(environment: Environment) -> Iterator[Result]:
 
 def memlock(environment: Environment) -> Iterator[Result]:
     """The limit of locked memory, which applies to unprivileged users where VFIO drives the TPU."""
-    if not any(path.startswith("/dev/vfio/") for path in nodes(environment)):
+    if not any(path.startswith("/dev/vfio/") for path in tpu_devices(environment.root)):
         yield skipped("VFIO drives no TPU here.")
         return
     jobs = find_jobs(environment).seen

@@ -123,6 +123,11 @@ class LogParser:
         """All bytes below are processed: with state(), a new parser may start here."""
         return self._buffer.offset
 
+    @property
+    def done(self) -> int:
+        """The matches that begin below are given, but for those that wait for what confirms them."""
+        return self._done
+
     def feed(self, data: bytes) -> list[Match]:
         """Take the next bytes; returns the matches that are final now."""
         if not self._buffer.offset and len(data) > _FIRST:

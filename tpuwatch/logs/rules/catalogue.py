@@ -24,7 +24,17 @@ from tpuwatch.model import Cause, Remedy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-__all__ = ["BUILT_IN", "Anchor", "Catalogue", "Rule", "Tentative", "for_streams", "load_catalogue", "with_threshold"]
+__all__ = [
+    "BUILT_IN",
+    "Anchor",
+    "Catalogue",
+    "Rule",
+    "Tentative",
+    "for_outputs",
+    "for_streams",
+    "load_catalogue",
+    "with_threshold",
+]
 
 BUILT_IN = Path(__file__).parent
 
@@ -46,7 +56,9 @@ _TYPES: dict[str, type] = {
     "enough": int,
     "cleared_by": str,
     "rank": int,
+    "any_program": bool,
     "general": bool,
+    "whole_text": bool,
     "prose": bool,
     "remedy": list,
     "examples": list,
@@ -90,16 +102,24 @@ def with_threshold(catalogue: Catalogue, cause: Cause, detail: str, minimum: flo
 
 
 def for_streams(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
-    """The rules for files that grow: only these marks, as each hit of a literal costs time, and no general rule.
+    """The rules for logs of libtpu that grow: only these marks, as each hit of a literal costs time, and no general
+    rule, as libtpu says exactly what failed.
 
-    Whether a general rule counts shows in the whole text only. The marks that the parser itself needs are kept, and
-    facts of a stream that clear a rule.
+    The marks that the parser itself needs are kept, and facts of a stream that clear a rule.
     """
-    cleared_by = {rule.cleared_by for rule in catalogue.rules if not rule.general}
-    clear = (rule.mark for rule in catalogue.rules if rule.enough == 1 and rule.mark in cleared_by)
-    kept = {None, *marks, *exception_chains.MARKS, *clear, *(rule.mark for rule in catalogue.rules if rule.kill)}
-    rules = (rule for rule in catalogue.rules if not rule.general and rule.mark in kept)
-    return Catalogue(tuple(rules), catalogue.refused, catalogue.slow)
+    return _growing(catalogue, marks, [rule for rule in catalogue.rules if not rule.general])
+
+
+def for_outputs(catalogue: Catalogue, marks: Collection[str]) -> Catalogue:
+    """The rules for jobs' output that grows: as for libtpu's logs, and the general rules that need no whole text."""
+    return _growing(catalogue, marks, [rule for rule in catalogue.rules if not rule.whole_text])
+
+
+def _growing(catalogue: Catalogue, marks: Collection[str], rules: Collection[Rule]) -> Catalogue:
+    cleared_by = {rule.cleared_by for rule in rules}
+    clear = (rule.mark for rule in rules if rule.enough == 1 and rule.mark in cleared_by)
+    kept = {None, *marks, *exception_chains.MARKS, *clear, *(rule.mark for rule in rules if rule.kill)}
+    return Catalogue(tuple(rule for rule in rules if rule.mark in kept), catalogue.refused, catalogue.slow)
 
 
 def for_programs(catalogue: Catalogue) -> Catalogue:
@@ -226,7 +246,9 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         enough=table.get("enough", 0),
         cleared_by=table.get("cleared_by"),
         rank=table.get("rank", 0),
-        general=table.get("general", table.get("prose", False)),
+        any_program=any(table.get(key, False) for key in ("any_program", "general", "whole_text", "prose")),
+        general=any(table.get(key, False) for key in ("general", "whole_text", "prose")),
+        whole_text=any(table.get(key, False) for key in ("whole_text", "prose")),
         prose=table.get("prose", False),
         steps=tuple(_steps(table.get("remedy", ()))),
         examples=tuple(table.get("examples", ())),

@@ -112,10 +112,14 @@ class Rule:
     The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found near the match.
     `above`: details that must exceed a number. `recovers`: if training continues afterwards, it was no fault.
     `cleared_by`: if this mark is anywhere in the same text, it was no fault. `rank` moves the finding up (negative) or
-    down, before the order of causes. `general`: only the family of causes is certain, so a finding gives way to any
-    other fault in the same lines, and counts only in a text that names a TPU. `prose`: what a person writes of a
-    failure; searched in short texts, and counts only where nothing else is recognised. `better`: the rules of the same
-    cause that rank before this one; where one of them matches, this one does not.
+    down, before the order of causes. `better`: the rules of the same cause that rank before this one; where one of them
+    matches, this one does not.
+
+    Each of these includes those before it. `any_program`: programs without a TPU print it too, so it counts only in a
+    TPU job's output, and in a text that names a TPU. `general`: only the family of causes is certain, so it gives way
+    to any other fault in the same lines. `whole_text`: programs print it and go on, so it counts only where the whole
+    text is read, and names a TPU. `prose`: what a person writes of a failure; searched in short texts, and counts only
+    where nothing else is recognised.
     """
 
     id: str
@@ -136,7 +140,9 @@ class Rule:
     enough: int = 0  # so many matches of a stream, if not 1 after a fault as many again, are looked for; 0: all
     cleared_by: str | None = None
     rank: int = 0
+    any_program: bool = False
     general: bool = False
+    whole_text: bool = False
     prose: bool = False
     better: tuple[Rule, ...] = ()
     steps: tuple[RemedyRule, ...] = ()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from tpuwatch.logs.parse.job_output import JobOutputParser
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.tail.closed_files import ClosedFile, ClosedFiles
 from tpuwatch.logs.tail.copies import Copies
@@ -44,6 +45,7 @@ IDLE_POLL_SECONDS = 0.2  # and while nothing has been written for a second,
 STORM_POLL_SECONDS = 0.25  # and after STORM_POLLS in a row with matches: each costs a transaction, the first are known
 STORM_POLLS = 8
 NEXT_LINE_SECONDS = 0.025  # a file that was written so lately while polled soon has a line more, which ends the record
+_OF_ALL_PODS = ("/var/log/pods/", "/var/log/containers/")  # of Kubernetes: few of a node's pods are TPU jobs
 
 
 @dataclass(slots=True)
@@ -92,6 +94,7 @@ class Follower:
         log_dirs: Iterable[str],
         job_globs: Iterable[str],
         scanner: Scanner,
+        outputs: Scanner | None = None,
         clock: Clock,
         cursors: Iterable[Cursor],
         first_run: bool,
@@ -99,10 +102,13 @@ class Follower:
         settle_seconds: float = 0.05,
         rescan_seconds: float = 1.0,
     ) -> None:
-        """`first_run`: existing content is history. `wake` requests a poll() soon."""
+        """`outputs`: for the output of TPU jobs, with general rules. `first_run`: existing content is history.
+
+        `wake` requests a poll() soon.
+        """
         self.counters = FileCounters()
         self.changes = 0  # goes up whenever files() may give something else
-        self._scanner = scanner
+        self._scanner, self._outputs = scanner, outputs or scanner
         self._clock = clock
         self._wake = wake
         self._settle_seconds = settle_seconds
@@ -438,10 +444,12 @@ class Follower:
         self._active[older.key] = older  # its last half line is complete
         self._newest[stream] = newer
 
-    def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser:
-        now = self._clock.time()
+    def _new_parser(self, file: LogFile, offset: int, state: Mapping[str, Any]) -> LogParser | JobOutputParser:
+        is_job = file.kind is StreamKind.TEXT and not file.path.startswith(_OF_ALL_PODS)
+        now, scanner = self._clock.time(), self._outputs if is_job else self._scanner
         severity = file.severity[:1]
-        return LogParser(self._scanner, file.kind, now=now, severity=severity, offset=offset, state=state, fold=True)
+        parser = LogParser(scanner, file.kind, now=now, severity=severity, offset=offset, state=state, fold=True)
+        return JobOutputParser(parser, state) if is_job else parser
 
     def _close(self, log: FollowedFile) -> Source:
         self._copies.add(log.recent)

@@ -22,12 +22,13 @@ from tpuwatch.model import Cursor
 
 if TYPE_CHECKING:
     from tpuwatch.core import Clock
+    from tpuwatch.logs.parse.job_output import JobOutputParser
     from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.parser import LogParser
     from tpuwatch.logs.tail.files import FileKey
     from tpuwatch.model import StepReport
 
-ParserFactory = Callable[[LogFile, int, Mapping[str, Any]], "LogParser"]  # file, offset, state
+ParserFactory = Callable[[LogFile, int, Mapping[str, Any]], "LogParser | JobOutputParser"]  # file, offset, state
 
 CHUNK_BYTES = 1 << 18  # twice as fast as 1 MiB: it stays in the cache, and malloc need not ask the kernel for it
 MIN_CHUNK_BYTES = 1 << 14  # the first one, and those of a text that takes long

@@ -50,6 +50,7 @@ class MachineFiles:
         for number in range(chips):
             self._write(f"dev/accel{number}", "")
             (self.root / f"dev/accel{number}").chmod(0o666)
+            self._write(f"sys/class/accel/accel{number}/device/vendor", "0x1ae0\n")
             self._write(f"sys/bus/pci/devices/0000:00:{number:02x}.0/vendor", "0x1ae0\n")
             self._write(f"sys/bus/pci/devices/0000:00:{number:02x}.0/device", f"{_PCI.get(generation, _NEWEST)}\n")
         self._write("sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")

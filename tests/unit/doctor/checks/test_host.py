@@ -208,3 +208,15 @@ def test_ourselves_are_the_user_where_there_is_no_job(place: Place) -> None:
     place.write("/dev/accel0", mode=0o600)
     assert statuses("devices", place.environment(me=ME)) == [CheckStatus.OK]
     assert statuses("devices", place.environment(me=STRANGER)) == [CheckStatus.WRONG]
+
+
+def test_a_machine_with_devices_of_another_vendor_has_no_tpu(place: Place) -> None:
+    place.write("/dev/vfio/1", mode=0o600)
+    place.write("/dev/accel/accel0", mode=0o600)
+    place.write("/sys/kernel/iommu_groups/1/devices/0000:01:00.0/vendor", "0x15b3\n")
+    place.write("/sys/class/accel/accel0/device/vendor", "0x1022\n")
+    place.process(11, uid=STRANGER.uid)
+    place.link("/proc/11/fd/3", "/dev/vfio/1")
+    assert statuses("devices", place.environment()) == [CheckStatus.SKIPPED]
+    assert not any("holds" in line for line in described("holders", place.environment()))
+    assert statuses("memlock", place.environment()) == [CheckStatus.SKIPPED]

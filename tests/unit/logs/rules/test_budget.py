@@ -20,7 +20,7 @@ from tpuwatch.diagnose import stream_kind
 from tpuwatch.launches.tracker import MARKS
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
-from tpuwatch.logs.rules.catalogue import for_programs, for_streams, load_catalogue
+from tpuwatch.logs.rules.catalogue import for_outputs, for_programs, for_streams, load_catalogue
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,11 @@ EACH_LINE = 45_000  # hits in a megabyte: two in each line
 SPENT_IN_TRAINING = {"numeric-fault": EACH_LINE, "numeric-fault-reported": EACH_LINE, "mark-progress": EACH_LINE}
 SPENT_IN_VERBOSE = {"heartbeat-lost": EACH_LINE, "heartbeat-said": EACH_LINE}
 CATALOGUE = load_catalogue()
-CATALOGUES = {"daemon": for_streams(CATALOGUE, MARKS), "diagnose": for_programs(CATALOGUE)}
+CATALOGUES = {
+    "daemon": for_streams(CATALOGUE, MARKS),
+    "daemon, jobs": for_outputs(CATALOGUE, MARKS),
+    "diagnose": for_programs(CATALOGUE),
+}
 SCANNERS = {name: Scanner(catalogue) for name, catalogue in CATALOGUES.items()}
 read_by = pytest.mark.parametrize("reader", CATALOGUES)
 

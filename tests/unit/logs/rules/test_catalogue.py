@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from tpuwatch.logs.parse import exception_chains
-from tpuwatch.logs.rules.catalogue import BUILT_IN, Catalogue, for_programs, for_streams, load_catalogue, with_threshold
+from tpuwatch.logs.rules.catalogue import (
+    BUILT_IN,
+    Catalogue,
+    for_outputs,
+    for_programs,
+    for_streams,
+    load_catalogue,
+    with_threshold,
+)
 from tpuwatch.model.events import Cause, Remedy
 
 GOOD = """
@@ -198,12 +206,29 @@ def test_a_threshold_can_be_set() -> None:
     assert [rule.id for rule in patient.rules] == [rule.id for rule in plain.rules]
 
 
-def test_files_that_grow_are_read_without_general_rules_and_with_the_marks_that_are_wanted() -> None:
+def test_libtpus_logs_that_grow_are_read_without_general_rules_and_with_the_marks_that_are_wanted() -> None:
     catalogue = load_catalogue()
     kept = for_streams(catalogue, {"banner"}).rules
     assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *exception_chains.MARKS}
     assert not any(rule.general for rule in kept)
     assert any(rule.general for rule in catalogue.rules)
+
+
+def test_jobs_output_that_grows_is_read_with_the_general_rules_that_need_no_whole_text() -> None:
+    catalogue = load_catalogue()
+    kept = for_outputs(catalogue, {"banner"}).rules
+    assert {rule.mark for rule in kept} == {None, "banner", "compiled", *exception_chains.MARKS}
+    assert {rule for rule in catalogue.rules if rule.cause is not None} - set(kept) == {
+        rule for rule in catalogue.rules if rule.cause is not None and rule.whole_text
+    }
+    assert any(rule.general for rule in kept)
+    assert for_streams(for_outputs(catalogue, {"banner"}), {"banner"}).rules == for_streams(catalogue, {"banner"}).rules
+
+
+def test_each_kind_of_rule_includes_those_before_it() -> None:
+    for rule in load_catalogue().rules:
+        kinds = (rule.any_program, rule.general, rule.whole_text, rule.prose)
+        assert list(kinds) == sorted(kinds, reverse=True)
 
 
 def test_what_programs_print_is_read_without_the_rules_for_what_people_write() -> None:

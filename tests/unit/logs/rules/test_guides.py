@@ -64,7 +64,7 @@ GUIDE = [
     (HBM_V2, Cause.HBM_OOM_COMPILE, "mixed_bfloat16 keeps activations in bfloat16 and weights in float32"),
     (PADDED, Cause.HBM_OOM_COMPILE, "multiples of 8 and 128"),
     ("Memory cgroup out of memory: Killed process 7 (python3)", Cause.HOST_OOM, "Give each replica its own dataset"),
-    ("On this TPU VM: OSError: [Errno 28] No space left on device", Cause.HOST_OOM, "df -h"),
+    ("On this TPU VM: OSError: [Errno 28] No space left on device", Cause.DISK_FULL, "df -h"),
     (
         "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G.",
         Cause.PREMAPPED_EXHAUSTED,
