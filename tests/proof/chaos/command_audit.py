@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tests.proof.chaos.command_nest import BESIDE, PARENT, PROJECT, ZONE
 from tests.standins.tpu_nodes import Health, RefusalError, State
 from tpuwatch.core.errors import LedgerError
-from tpuwatch.model.restart import Phase, RestartRecord, Target
+from tpuwatch.model.restart import TOUCHED, Phase, RestartRecord, Target
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,9 +33,9 @@ STORY_SECONDS: Final = 900.0
 PATIENCE_SECONDS: Final = 60.0  # of real time: a ledger under chaos may not answer at once
 # Before a call is carried out, the record's phase says that it is about to be made.
 INTENTS: Final = {
-    "StopNode": {Phase.INTENT},
+    "StopNode": {Phase.INTENT, Phase.STOPPING},  # the second, where it is not known what came of the first
     "ResetQueuedResource": {Phase.INTENT},
-    "StartNode": {Phase.STOPPED},
+    "StartNode": TOUCHED - {Phase.VERIFYING},  # also where the API shows READY what may be stopped
 }
 
 

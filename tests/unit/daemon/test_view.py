@@ -41,5 +41,5 @@ def test_of_a_finding_of_exec_the_cause_holds_whatever_the_daemons_rules_are() -
     assert shown(general.id) == [(Cause.HOST_OOM, True)]  # `exec` has seen that the text is a TPU's
     assert shown("their-own") == [(Cause.HOST_OOM, False)]
     assert shown("hang") == [(Cause.HOST_OOM, False)]  # which is a rule of another cause
-    assert shown(general.id, file="/logs/a") == []
+    assert shown(general.id, file="/logs/a") == [(Cause.HOST_OOM, True)]  # what is followed is a TPU job's output
     assert shown("their-own", file="/logs/a") == []

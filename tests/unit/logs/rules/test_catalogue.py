@@ -217,7 +217,7 @@ def test_libtpus_logs_that_grow_are_read_without_general_rules_and_with_the_mark
 def test_jobs_output_that_grows_is_read_with_the_general_rules_that_need_no_whole_text() -> None:
     catalogue = load_catalogue()
     kept = for_outputs(catalogue, {"banner"}).rules
-    assert {rule.mark for rule in kept} == {None, "banner", "compiled", *exception_chains.MARKS}
+    assert {rule.mark for rule in kept} == {None, "banner", "compiled", "oom_limit", *exception_chains.MARKS}
     assert {rule for rule in catalogue.rules if rule.cause is not None} - set(kept) == {
         rule for rule in catalogue.rules if rule.cause is not None and rule.whole_text
     }
