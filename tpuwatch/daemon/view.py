@@ -138,12 +138,12 @@ def findings_of(
 
 
 def _rule_of_exec(known: Rule | None, event: Event) -> Rule:
-    """The rule of a finding of `tpuwatch exec`, which has seen the whole text: there a general rule counted.
+    """The rule of a finding of `tpuwatch exec`, which has seen the whole text: there a rule that needs it counted.
 
     Where the daemon has no such rule of that cause, as `exec` had others, the cause is all that is known.
     """
     if known is not None and known.cause is event.cause:
-        return replace(known, general=False) if known.general else known
+        return replace(known, any_program=False, general=False, whole_text=False)
     return Rule(
         id=event.rule,
         cause=event.cause,
