@@ -52,7 +52,7 @@ _PHASES: Final[dict[Phase, Callable[[StepContext], Step]]] = {
 _REFUSALS: Final = frozenset(
     {"FAILED_PRECONDITION", "RESOURCE_EXHAUSTED", "NOT_FOUND", "ALREADY_EXISTS", "OUT_OF_RANGE"}
 )
-_NOT_IN_THAT_STATE: Final = "FAILED_PRECONDITION"
+_NOT_IN_THAT_STATE: Final = frozenset({"FAILED_PRECONDITION", "INVALID_ARGUMENT"})
 _HOPELESS: Final = frozenset({"PERMISSION_DENIED", "UNAUTHENTICATED", "INVALID_ARGUMENT", "UNIMPLEMENTED"})
 
 _REFUSAL_CHARS: Final = 600
@@ -195,7 +195,7 @@ def _runs(record: RestartRecord, answer: CallAnswer, now: float, limits: PhaseLi
     Twice, for it also does so while it is at something else; and a stop that may be on its way is over by then.
     """
     is_over = record.phase is not Phase.INTENT or now - record.entered >= limits.wait_seconds
-    return answer.code == _NOT_IN_THAT_STATE and record.tries > 0 and is_over
+    return answer.code in _NOT_IN_THAT_STATE and record.tries > 0 and is_over
 
 
 def _later(tries: int, answer: CallAnswer, limits: PhaseLimits) -> float:

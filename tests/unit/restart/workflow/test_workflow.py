@@ -58,13 +58,12 @@ def intent() -> RestartRecord:
     return step(REQUESTED, see("READY")).record
 
 
-def refused_twice(record: RestartRecord, sight: NodeObservation) -> RestartRecord:
+def refused_twice(record: RestartRecord, sight: NodeObservation, code: str = "FAILED_PRECONDITION") -> RestartRecord:
     """The node is shown READY, and the service does not start it, because it runs."""
     for seconds in (0, 20):
         move = step(record, replace(sight, at=sight.at + seconds))
         assert move.call is ApiCall.START
-        refusal = CallAnswer(code="FAILED_PRECONDITION")
-        record = answered(move.record, ApiCall.START, refusal, sight.at + seconds, LIMITS)
+        record = answered(move.record, ApiCall.START, CallAnswer(code=code), sight.at + seconds, LIMITS)
     return record
 
 
@@ -292,7 +291,9 @@ def test_what_was_stopped_is_not_believed_to_run_before_the_service_refuses_its_
 
 
 def test_a_start_that_is_not_listed_is_called_again_before_the_node_is_believed_to_run() -> None:
-    assert refused_twice(starting(), see("READY", T + 200)).phase is Phase.VERIFYING
+    for code in ("FAILED_PRECONDITION", "INVALID_ARGUMENT"):
+        assert refused_twice(starting(), see("READY", T + 200), code).phase is Phase.VERIFYING
+    assert refused_twice(starting(), see("READY", T + 200), "UNAVAILABLE").phase is Phase.STARTING
     failed = see("READY", T + 200, operations=(op("start", done=True, code=8, name="op-2"),))
     assert step(starting(), failed).record.phase is Phase.STOPPED
 
