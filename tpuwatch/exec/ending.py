@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tpuwatch.exec.preparation import PreparedRun
-    from tpuwatch.host.oom import OomKill
+    from tpuwatch.host import oom
     from tpuwatch.model import Finding, TunePlan
 
 
@@ -50,7 +50,7 @@ class RunResult:
     started: float  # seconds since the epoch
     ended: float
     status: int  # as the shell counts
-    oom: OomKill | None  # the command was killed, and the kernel has killed in its cgroup
+    oom: oom.OomKill | None  # the command was killed, and the kernel has killed in its cgroup
     found: Mapping[str, Any] | None  # what the watcher found; None: it hung or died
     by_signal: bool = False  # a signal ended the command itself, not a process that it waited for
 
@@ -107,7 +107,7 @@ def with_oom_finding(prepared: PreparedRun, end: RunResult) -> RunResult:
     return replace(end, found={**found, "findings": [*told, *others], "recorded": recorded})
 
 
-def _oom_finding(prepared: PreparedRun, end: RunResult, kill: OomKill) -> Finding:
+def _oom_finding(prepared: PreparedRun, end: RunResult, kill: oom.OomKill) -> Finding:
     """The finding of such a kill, with the rule by which the kernel's log would show it."""
     from tpuwatch.logs import load_catalogue
     from tpuwatch.model import Event, Finding
