@@ -153,7 +153,7 @@ def answered(
     if call is ApiCall.START:
         return _not_started(record, answer, now, limits)
     if _called_in_doubt(record):  # what came of the call before is not known still
-        return replace(record, phase=Phase.INTENT)
+        return replace(record, phase=Phase.INTENT, not_before=now + _later(record.tries, answer, limits))
     if record.phase is not Phase.INTENT:
         return record
     if answer.code in _HOPELESS:
