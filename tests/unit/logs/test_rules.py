@@ -208,3 +208,18 @@ def test_the_holders_of_a_tpu_in_use_are_those_of_the_lock_file_too() -> None:
     find, lock = (step.do for step in rule.remedy)
     assert "lsof -w /dev/accel* /dev/vfio/* /tmp/libtpu_lockfile" in find
     assert lock.startswith("Leave /tmp/libtpu_lockfile alone while any process holds it or a device.")
+
+
+@pytest.mark.parametrize(
+    ("text", "restart"),
+    [
+        ("DEADLINE_EXCEEDED: Deadline Exceeded\nRPC: /tensorflow.CoordinationService/RegisterTask\n", False),
+        ("DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cuda_or_tpu:local_topology/0 and duration: 2m\n", False),
+        ("jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: /job:jax_worker/replica:0/task:1\n", False),
+        ("errors_impl.DeadlineExceededError: Deadline Exceeded from /job:worker/replica:0/task:0\n", True),
+    ],
+)
+def test_a_restart_of_the_node_is_advised_for_a_session_of_tensorflow_alone(text: str, restart: bool) -> None:
+    (finding,) = findings_in(text.encode(), SCANNER, "job.txt")
+    assert finding.cause == "deadline_exceeded"
+    assert any("tpuwatch restart" in step.do for step in finding.remedy) is restart
