@@ -38,7 +38,7 @@ _OF_ANY_SERVICE = (Cause.AUTH_SCOPE, Cause.CREDENTIALS, Cause.PERMISSION_DENIED,
 _WORKLOAD = ("unit", "pod", "container", "cgroup")  # details that name what a killed process belongs to, the first one
 _GUIDE, _TRACEBACK = "guide", "traceback"
 # What only texts about a TPU contain: these marks, or these words in a recognised record.
-_CHIP_MARKS = frozenset({"banner", "chips", "premapped", "init_started", "init_done"})
+_CHIP_MARKS = frozenset({"banner", "chips", "premapped", "premapped_in_use", "init_started", "init_done"})
 _TPU_MARKS = _CHIP_MARKS | {"tpu_named"}
 _TPU_HINTED = "tpu_hinted"  # and this one where no other accelerator is named
 _TPU_WORDS = re.compile(

@@ -182,7 +182,8 @@ class _Text:
             self._pid = self._pid or match.details.get("pid")
         stream = f"{self._shown} {match.author}".rstrip() if file.pid is None else ""
         origin = Origin(self._pid, file.user, file.host, output=file.pid is None, stream=stream)
-        self._tracker.observe(match, origin, self._now)
+        if not match.rule.prose:  # prose counts only where no other rule matches, and is no word of a launch
+            self._tracker.observe(match, origin, self._now)
         return self._record(match)
 
     def _record(self, match: Match) -> RecognisedRecord:

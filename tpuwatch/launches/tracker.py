@@ -40,7 +40,8 @@ FATAL = frozenset(
 )
 # Those of them that only a process which wants the TPU meets: they show a launch that came no further.
 _EARLY = FATAL - {Cause.COMPILER_CRASH, Cause.VERSION_MISMATCH, Cause.PERMISSION_DENIED}
-MARKS = frozenset({"banner", "premapped", "init_started", "init_done", "chips"})  # that the tracker understands
+# What the tracker understands.
+MARKS = frozenset({"banner", "premapped", "premapped_in_use", "init_started", "init_done", "chips"})
 _BEGINS = frozenset({"init_started", "premapped", "init_done"})  # marks that only a process which wants the TPU leaves
 _SHOWING = frozenset({Cause.SLOW_INIT, Cause.PREMAPPED_EXHAUSTED})  # faults that only such a process meets
 _GONE_SECONDS = 5.0  # after a process went away its last lines are still being read
@@ -386,7 +387,7 @@ class LaunchTracker:
         return launch
 
     def _learn(self, launch: Launch, name: str, details: Mapping[str, Any]) -> None:
-        if name == "premapped":
+        if name in ("premapped", "premapped_in_use"):
             launch.premapped_bytes = details.get("premapped_bytes", launch.premapped_bytes)
             launch.premapped_threshold_bytes = details.get(
                 "premapped_threshold_bytes", launch.premapped_threshold_bytes

@@ -100,6 +100,31 @@ def test_json_names_what_could_not_be_read(here: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["unreadable"] == []
 
 
+def test_a_launch_failed_of_what_the_findings_say(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "job").write_text(
+        "INFO:tensorflow:Finished initializing TPU system.\nResourceExhaustedError: "
+        "OOM when allocating tensor with shape[8,8] and type uint8 on "
+        "/job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu [Op:BatchDatasetV2]\n"
+    )
+    assert main(["diagnose", "--json", "job"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [finding["cause"] for finding in document["findings"]] == ["host_oom"]
+    assert [launch["failed_after_start"] for launch in document["launches"]] == ["host_oom"]
+
+
+def test_a_start_on_the_console_is_one_launch(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "job").write_text(
+        "I0604 12:45:24.926233   62136 tpu_hal.cc:214] Starting premapped memory manager initialization...\n"
+        "I0604 12:45:30.411244   61600 tfrt_tpu_system_state.cc:216] CreateTpuSystemState: TPU initialization is "
+        "successful and it took 5.58s\n"
+        "I0604 12:45:30.411267   61600 tfrt_tpu_system_state.cc:220] CreateTpuSystemState: using TPU host premapped "
+        "buffer of size: 4294967296\n"
+    )
+    assert main(["diagnose", "--json", "job"]) == 0
+    (launch,) = json.loads(capsys.readouterr().out)["launches"]
+    assert (launch["outcome"], launch["init_seconds"], launch["premapped_bytes"]) == ("ok", 5.58, 4 << 30)
+
+
 def test_a_file_that_is_named_twice_and_cannot_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(here / "none"), str(here / "none")]) == 2
     assert capsys.readouterr() == ("", f"tpuwatch: cannot read {here / 'none'}: No such file or directory\n")

@@ -48,6 +48,27 @@ def test_what_an_output_states_is_a_launch() -> None:
     assert list(launches_by_workload(tracker.latest())) == ["default"]
 
 
+@pytest.mark.parametrize("again", [None, 4 * GIB], ids=["once", "twice"])
+def test_a_size_that_is_stated_after_the_tpu_is_up_is_of_the_same_start(again: int | None) -> None:
+    tracker = LaunchTracker(silent_after=20)
+    if again is not None:
+        tracker.mark("premapped", {"premapped_bytes": again}, OUTPUT, T, b"0")
+    tracker.mark("init_started", {}, OUTPUT, T, b"1")
+    tracker.mark("init_done", {"init_seconds": 7.25}, OUTPUT, T + 8, b"2")
+    tracker.mark("premapped_in_use", {"premapped_bytes": 4 * GIB}, OUTPUT, T + 8, b"3")
+    tracker.tick(T + 2 * SETTLE_SECONDS)
+    assert [facts(one)[:4] for one in tracker.latest()] == [(T, 4 * GIB, 7.25, Outcome.OK)]
+    assert outcomes(tracker) == [Outcome.OK]
+    tracker.mark("init_started", {}, OUTPUT, T + 200, b"4")
+    assert [one.started for one in tracker.latest()] == [T, T + 200]
+
+
+def test_a_size_alone_is_no_start_that_could_become_silent() -> None:
+    tracker = LaunchTracker()
+    tracker.mark("premapped_in_use", {"premapped_bytes": 4 * GIB}, OUTPUT, T, b"1")
+    assert tracker.latest() == []
+
+
 def test_each_start_in_an_output_is_a_launch() -> None:
     tracker = LaunchTracker()
     come_up(tracker)

@@ -66,6 +66,7 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         *exception_chains.MARKS,
         "banner",
         "premapped",
+        "premapped_in_use",
         "init_started",
         "init_done",
         "chips",

@@ -14,6 +14,10 @@ from tpuwatch.model.events import Cause, Finding
 
 SCANNER = Scanner(load_catalogue())
 HBM_V2 = "ResourceExhaustedError: Ran out of memory in memory space hbm; used: 8.10G; limit: 7.48G.\n"
+CPU_OOM = (
+    "OOM when allocating tensor with shape[4096,512,512] and type uint8 on "
+    "/job:localhost/replica:0/task:0/device:CPU:0 by allocator cpu"
+)
 EDGE = "Found an edge from node a/Pad (op: Pad) to node b/Pack (op: Pack) that is not allowed on this TPU."
 PADDED = """\
 Ran out of memory in memory space hbm. Used 22.46G of 15.48G hbm. Exceeded hbm capacity by 6.98G.
@@ -64,6 +68,13 @@ GUIDE = [
     (HBM_V2, Cause.HBM_OOM_COMPILE, "mixed_bfloat16 keeps activations in bfloat16 and weights in float32"),
     (PADDED, Cause.HBM_OOM_COMPILE, "multiples of 8 and 128"),
     ("Memory cgroup out of memory: Killed process 7 (python3)", Cause.HOST_OOM, "Give each replica its own dataset"),
+    (f"On this TPU VM: ResourceExhaustedError: {CPU_OOM} [Op:BatchDatasetV2]", Cause.HOST_OOM, "input pipeline"),
+    (
+        f"InternalError: TPU step failed: (0) Resource exhausted: {CPU_OOM}\n\t [[{{{{node map}}}}]]\n"
+        "Hint: If you want to see a list of allocated tensors when OOM happens, add it to RunOptions.",
+        Cause.HOST_OOM,
+        "Give each replica its own dataset",
+    ),
     ("On this TPU VM: OSError: [Errno 28] No space left on device", Cause.DISK_FULL, "df -h"),
     (
         "Allocating buffer from premapped region failed with: RESOURCE_EXHAUSTED: Attempting to allocate 5.00G.",
