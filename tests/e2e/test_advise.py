@@ -56,6 +56,10 @@ def answer(directory: Path, *words: str) -> tuple[int, Any, str]:
     return process.returncode, json.loads(out), err
 
 
+# An XSpace of one plane of one line of one event.
+TRACE = b"\x0a\x06\x1a\x04\x22\x02\x08\x01"
+
+
 @pytest.fixture
 def profile(tmp_path: Path) -> Path:
     package = tmp_path / "packages" / "xprof" / "convert"
@@ -66,7 +70,7 @@ def profile(tmp_path: Path) -> Path:
     (tmp_path / "train.py").write_text(TRAIN)
     trace = tmp_path / "trace" / "host.xplane.pb"
     trace.parent.mkdir()
-    trace.touch()
+    trace.write_bytes(TRACE)
     return trace.parent
 
 
@@ -86,7 +90,7 @@ def test_a_profile_and_a_source_are_advised_on_together(tmp_path: Path, profile:
 
 
 def test_a_profile_that_nobody_can_read_is_said_before_anything_is_compiled(tmp_path: Path) -> None:
-    (tmp_path / "a.xplane.pb").touch()
+    (tmp_path / "a.xplane.pb").write_bytes(TRACE)
     words = ("train:step", "--tpu", "v5e-1", "--profile", "a.xplane.pb", "--profile-python", sys.executable)
     status, document, err = answer(tmp_path, *words)
     assert status == 3

@@ -46,7 +46,7 @@ def stops(fleet: Fleet) -> list[str]:
     return [call.code for call in list(fleet.site.world.calls) if call.method == "StopNode"]
 
 
-@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "UNAVAILABLE"])
+@pytest.mark.parametrize("code", ["RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"])
 def test_a_node_that_recovers_after_a_refused_stop_is_not_stopped(fleet: Fleet, its_own: PeerServer, code: str) -> None:
     fleet.site.do("fault", method="StopNode", code=code, message="Not now.")
     outside = watcher(fleet, its_own, **ACT)
