@@ -6,7 +6,7 @@ import json
 from dataclasses import MISSING, asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from tpuwatch.core import LedgerError
+from tpuwatch.core import LedgerError, capital
 from tpuwatch.model import Action, Attempt, Breaker, Claim, Fleet, Grounds, Lease, Phase, RestartRecord, Target
 
 if TYPE_CHECKING:
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 # Raised with every change of what a record holds: an older tpuwatch would lose what it does not know by writing it.
 SCHEMA: Final = 3
-LOOK: Final = (
-    "Look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped."
+_LOOK: Final = (
+    "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped"
 )
+LOOK: Final = f"{capital(_LOOK)}."
 RECOVER: Final = (
-    "look at your nodes with `gcloud compute tpus tpu-vm list`, and start those that it may have left stopped; the "
-    "daemon, or without one `tpuwatch restarts reset-breaker`, sets it aside and begins a new one with its breaker open"
+    f"{_LOOK}; the daemon, or without one `tpuwatch restarts reset-breaker`, sets it aside and begins a new one with "
+    "its breaker open"
 )
 MAX_CHARS: Final = 1 << 18  # a record takes some thousand
 # Schema 2 lacks what a restart was decided on. Schema 1 also had other names for some keys and values.
