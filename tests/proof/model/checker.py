@@ -240,7 +240,7 @@ class Checker:
         if actor.steady is not None:
             steady = self._move(actor.steady, view, state.world._replace(ahead=0), blind=blind)
             waits = steady.call is None and steady.record.phase is actor.steady.phase
-            if waits and move.call is not None:
+            if waits and move.call not in (None, ApiCall.START):  # a start too many is refused
                 broken = f"a jump of the clock ends a wait: {move.call.value}"
                 state = state._replace(world=state.world._replace(broken=broken))
             alike = (steady.call, steady.record.phase) == (move.call, move.record.phase)
@@ -337,7 +337,9 @@ class Checker:
         world, record = state.world, state.record
         if not record.note:
             self._violated(path, f"{record.phase.value} without a word")
-        if record.phase is Phase.CANCELLED and world.downs and not self.budget.people:
+        # Only of such a record it is said that nothing was done.
+        is_untouched = not (record.tries or record.stops or record.operations)
+        if record.phase is Phase.CANCELLED and world.downs and is_untouched and not self.budget.people:
             self._violated(path, "cancelled, and it was taken down")
         if world.view.state in ("STOPPING", "STOPPED") and not world.theirs:
             self._violated(path, f"{record.phase.value}, and the node is {world.view.state}")

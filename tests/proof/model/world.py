@@ -120,9 +120,9 @@ def operations(world: World) -> Iterator[tuple[str, World]]:
         yield f"{op.verb} ends", _ended(world, index, op._replace(done=True), _AFTER[op.verb])
         if (worse := spend(world, "failures")) is not None:
             failed = op._replace(done=True, failed=True)
-            yield f"{op.verb} fails", _ended(worse, index, failed, _BEFORE[op.verb])
-            forgotten = worse._replace(downs=worse.downs - (op.ours and op.verb != "start"))  # it never did anything
-            yield f"{op.verb} vanishes", _ended(forgotten, index, failed._replace(listed=False), _BEFORE[op.verb])
+            undone = worse._replace(downs=worse.downs - (op.ours and op.verb != "start"))  # it never did anything
+            yield f"{op.verb} fails", _ended(undone, index, failed, _BEFORE[op.verb])
+            yield f"{op.verb} vanishes", _ended(undone, index, failed._replace(listed=False), _BEFORE[op.verb])
             hidden = op._replace(done=True, listed=False)
             yield f"{op.verb} ends unlisted", _ended(worse, index, hidden, _AFTER[op.verb])
 

@@ -178,6 +178,11 @@ class StepContext:
         return not (self.record.tries or self.record.stops or self.record.operations)
 
     @property
+    def undone(self) -> str:
+        """That nothing was done, a sentence. A call of which no answer came may have been carried out."""
+        return "Nothing was done." if self.untouched else "Nothing was done, as far as is known."
+
+    @property
     def elapsed(self) -> float:
         """Seconds in this phase."""
         return self.since(self.record.entered)

@@ -81,7 +81,7 @@ def _pointless(ctx: StepContext) -> Step | None:
     if ctx.record.signals and withdrawn_by_cloud(ctx.observation, ctx.present):
         return ctx.withdraw(
             f"{ctx.node} is not restarted. It was {ctx.record.cause} when that was decided "
-            f"({ctx.record.reason.rstrip('.')}). {_shown(ctx)} Nothing was done."
+            f"({ctx.record.reason.rstrip('.')}). {_shown(ctx)} {ctx.undone}"
         )
     return _beside(ctx) if ctx.several and ctx.record.signals else None
 
@@ -102,13 +102,13 @@ def _unproven(ctx: StepContext) -> Step:
     if present.standing is not Standing.UNKNOWN:
         return ctx.withdraw(
             f"{ctx.node} is not restarted. It was {record.cause} when that was decided ({record.reason.rstrip('.')}). "
-            f"{present.sentence} Nothing was done."
+            f"{present.sentence} {ctx.undone}"
         )
     left = ctx.limits.wait_seconds - ctx.since(record.began)
     if left <= 0:
         return ctx.withdraw(
             f"{ctx.node} is not restarted: for {length(ctx.limits.wait_seconds)} it could not be judged whether it is "
-            f"still {record.cause}. {present.sentence} Nothing was done."
+            f"still {record.cause}. {present.sentence} {ctx.undone}"
         )
     return ctx.stay(
         f"{ctx.node} is not taken down before it is judged again whether it is still {record.cause}. "
@@ -125,14 +125,14 @@ def _beside(ctx: StepContext) -> Step | None:
     if beside is None:
         why = f"Which other nodes a reset would restart is not known. {ctx.observation.beside_fault}".rstrip()
         if ctx.since(ctx.record.began) >= ctx.limits.wait_seconds:
-            return ctx.withdraw(f"{ctx.node} is not restarted. {why} Nothing was done.")
+            return ctx.withdraw(f"{ctx.node} is not restarted. {why} {ctx.undone}")
         return ctx.stay(f"{ctx.node} is not taken down yet. {why}")
     spared = [f"{one.name} ({one.said})" for one in beside if not one.ill and one.name not in ctx.present.stuck_beside]
     if not spared:
         return None
     return ctx.withdraw(
         f"{ctx.node} is not restarted: a reset of its queued resource would restart other nodes too, which are not "
-        f"known to be bad: {clean(', '.join(spared), 300)}. Nothing was done."
+        f"known to be bad: {clean(', '.join(spared), 300)}. {ctx.undone}"
     )
 
 
@@ -221,16 +221,16 @@ def _impossible(ctx: StepContext) -> str | None:
     observation, target = ctx.observation, ctx.record.target
     renew = commands.renew(target, observation)
     if (why := _RECREATED.get(observation.shown)) is not None:
-        return f"{ctx.node} cannot be restarted: {why}. Nothing was done. {renew}."
+        return f"{ctx.node} cannot be restarted: {why}. {ctx.undone} {renew}."
     if observation.spot:
         return (
             f"{ctx.node} is not restarted: it is a spot or preemptible node, whose capacity may not come back. "
-            f"Nothing was done. {renew}."
+            f"{ctx.undone} {renew}."
         )
     if ctx.several and (observation.state == "STOPPED" or not observation.queued_resource):
         return (
             f"{ctx.node} has {observation.hosts} hosts, so that it cannot be stopped, and has no queued resource "
-            f"that could be reset now (its state is {observation.state}). Nothing was done. {renew}."
+            f"that could be reset now (its state is {observation.state}). {ctx.undone} {renew}."
         )
     return None
 
@@ -250,6 +250,6 @@ def _hindrance(ctx: StepContext) -> str:
 def _expired(ctx: StepContext) -> str:
     why = _hindrance(ctx) or ctx.record.note or "It was not called in time."
     return (
-        f"{ctx.node} was not restarted within {length(ctx.limits.wait_seconds)}: {why} Nothing was done: the node is "
-        f"as it was. Look at it: {commands.describe(ctx.record.target)}; then ask for the restart again."
+        f"{ctx.node} was not restarted within {length(ctx.limits.wait_seconds)}: {why} {ctx.undone} "
+        f"Look at it: {commands.describe(ctx.record.target)}; then ask for the restart again."
     )
