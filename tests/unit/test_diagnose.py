@@ -430,3 +430,30 @@ def test_the_command_that_was_killed_is_no_finding_beside_the_kernels_report() -
     assert (found.count, found.details["killed_pid"]) == (1, 4711)
     (alone,) = findings(shell)
     assert alone.cause is Cause.HOST_OOM
+
+
+UNPLACED = "0/4 nodes are available: 4 Insufficient google.com/tpu.\n"
+STOCKOUT = "google.com/tpu: node pool a in backoff after failed scale-up: GCE out of resources\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([UNPLACED], [(Cause.CAPACITY, "cluster-full")]),
+        ([UNPLACED, "Something else.\n" * 9, STOCKOUT], [(Cause.CAPACITY, "capacity")]),
+        (
+            ["pod set a: insufficient unused quota for google.com/tpu in flavor b, 4 more needed\n"],
+            [(Cause.QUOTA, "kueue-quota-used")],
+        ),
+        (
+            ["couldn't assign flavors to pod set a: resource cpu unavailable in ClusterQueue\n"],
+            [(Cause.QUOTA, "kueue-not-covered")],
+        ),
+        (["Quota 'TPUV5sLitepodPerProject' exhausted.\n"], [(Cause.QUOTA, "quota")]),
+        (["couldn't assign flavors to pod set a: resource nvidia.com/gpu unavailable in ClusterQueue\n"], []),
+    ],
+)
+def test_chips_that_the_cluster_holds_are_no_lack_of_the_clouds(
+    lines: list[str], found: list[tuple[Cause, str]]
+) -> None:
+    assert [(one.cause, one.rule) for one in findings(*lines)] == found

@@ -87,6 +87,21 @@ def test_json_has_all_of_a_finding(here: Path, capsys: pytest.CaptureFixture[str
     assert all(set(step) == {"do", "source"} for step in finding["remedy"])
 
 
+KILLS = """\
+kern  :warn  : 2026-01-21T08:41:30,287197+00:00 oom_reaper: reaped process 345646 (vector), now anon-rss:0kB
+kern  :warn  : 2026-01-21T08:44:30,287197+00:00 Out of memory: Kill process 456 (python) score 50 or sacrifice child
+"""
+
+
+def test_each_process_that_the_kernel_killed_has_its_own_number(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "dmesg.txt").write_text(KILLS)
+    assert main(["diagnose", "--json", "dmesg.txt"]) == 0
+    assert [(one["cause"], one["first"]["line"], one["count"], one["details"]) for one in found(capsys)] == [
+        ("host_oom", 1, 1, {"killed_pid": 345646, "process": "vector"}),
+        ("host_oom", 2, 1, {"killed_pid": 456, "process": "python"}),
+    ]
+
+
 def test_json_names_what_could_not_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "a.log").write_text(OOM)
     assert main(["diagnose", "--json", "/nope"]) == 2
