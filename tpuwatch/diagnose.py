@@ -360,6 +360,10 @@ class _Group:
         for _, other in self.records:
             for name, values in other.spread.items():
                 spread[name] = values_together(spread.get(name, ()), values)
+        for name in record.rule.each:
+            values = [other.details[name] for _, other in self.records if name in other.details]
+            if len(set(values)) > 1:
+                spread[name] = values_together(spread.get(name, ()), values)
         finding = Finding(
             cause=event.cause,
             count=self.count,

@@ -457,3 +457,40 @@ def test_chips_that_the_cluster_holds_are_no_lack_of_the_clouds(
     lines: list[str], found: list[tuple[Cause, str]]
 ) -> None:
     assert [(one.cause, one.rule) for one in findings(*lines)] == found
+
+
+CHIPS = "E0101 01:02:03.00000{0} 4711 d.cc:8] !!!! FATAL ERROR !!!! for [/dev/accel{0} tpu7:pe1:{0}]\n"
+QUOTAS = """Quota 'TPUV4PodPerProjectPerRegionForTPUAPI' exhausted.
+      Limit 256 in region us-central2
+Quota 'TPUV5sLitepodPerProjectPerRegionForTPUAPI' exhausted.
+      Limit 64 in region us-west4
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        ([CHIPS.format(chip) for chip in (0, 2, 3)], ["tpu7:pe1:0", "tpu7:pe1:2", "tpu7:pe1:3"]),
+        ([QUOTAS], ["TPUV4Pod", "TPUV5sLitepod", "256", "64", "us-central2", "us-west4"]),
+        (
+            [f"UNAVAILABLE: Task /job:jax_worker/replica:0/task:{task} heartbeat timeout.\n" for task in (1, 5)],
+            ["task:1", "task:5"],
+        ),
+    ],
+)
+def test_all_that_failed_is_in_the_summary(lines: list[str], named: list[str]) -> None:
+    (finding,) = findings(*lines)
+    assert all(one in finding.summary for one in named)
+
+
+SEMAPHORE = (
+    "XlaRuntimeError: INTERNAL: Core halted unexpectedly: INTERNAL: Accelerator device halted. Node 0 halted "
+    "unexpectedly at tag:pc TensorCoreSequencer:20:0xa (from TensorCoreSequencer:20:0x13a): Semaphore (scratch "
+    "argument 3) has a nonzero value upon exit. Make sure every DMA is awaited. HLO: attention_64.4; HLO computation: f\n"
+)
+
+
+def test_why_a_core_halted_and_in_which_operation_is_in_the_summary() -> None:
+    (finding,) = findings(SEMAPHORE)
+    assert "Semaphore (scratch argument 3) has a nonzero value upon exit" in finding.summary
+    assert "attention_64.4" in finding.summary

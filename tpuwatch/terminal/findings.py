@@ -75,12 +75,16 @@ def describe_launch(launch: Mapping[str, Any]) -> str:
 
 
 def facts(details: Mapping[str, Any], summary: str) -> Iterator[str]:
-    """A finding's numbers that are not in its summary, and its largest allocations."""
+    """A finding's numbers and names that are not in its summary, and its largest allocations."""
     numbers = [fact for name, value in details.items() if (fact := _fact(name, value)) and fact[1] not in summary]
     if numbers:
         yield ", ".join(f"{name} {value}" for name, value in numbers)
-    for allocation in details.get("allocations", ())[:SHOWN_ALLOCATIONS]:
-        yield _allocation(allocation)
+    allocations = [_allocation(one) for one in details.get("allocations", ())[:SHOWN_ALLOCATIONS]]
+    said = "\n".join((summary, *allocations))
+    names = [f"{name}: {printable(value, _EXCERPT)}" for name, value in _names(details) if value not in said]
+    if names:
+        yield "; ".join(names)
+    yield from allocations
 
 
 def _fact(name: str, value: object) -> tuple[str, str] | None:
@@ -94,8 +98,16 @@ def _fact(name: str, value: object) -> tuple[str, str] | None:
     return None
 
 
+def _names(details: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the details name: an op, a module, a device, a host."""
+    for name, value in details.items():
+        if isinstance(value, str) and value and not name.startswith("padded_"):  # one of the list of allocations
+            yield name.replace("_", " "), value
+
+
 def _allocation(allocation: Mapping[str, Any]) -> str:
-    what = allocation.get("shape") or allocation.get("op") or "a buffer"
+    shape, op = allocation.get("shape"), allocation.get("op")
+    what = f"{shape} of {op}" if shape and op else shape or op or "a buffer"
     text = f"{format_size(allocation['size_bytes'])} for {what}"
     expansion = allocation.get("expansion")
     return f"{text}, {expansion:.1f} times its contents by padding" if expansion and expansion > _PADDED else text

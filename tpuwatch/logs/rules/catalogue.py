@@ -47,6 +47,7 @@ _TYPES: dict[str, type] = {
     "unless": list,
     "severity": str,
     "capture": list,
+    "each": list,
     "report": bool,
     "tentative": dict,
     "above": dict,
@@ -67,7 +68,7 @@ _TYPES: dict[str, type] = {
 }
 _TYPE_NAMES = {str: "a string", list: "a list", bool: "true or false", dict: "a table", int: "a whole number"}
 _PATTERNS = ("match", "unless", "capture")
-_STRINGS = (*_PATTERNS, "examples", "counterexamples")
+_STRINGS = (*_PATTERNS, "each", "examples", "counterexamples")
 _MACRO = re.compile("|".join(map(re.escape, MACROS)))
 _FAULTS = {cause.value: cause for cause in Cause if cause.is_fault}
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -237,6 +238,7 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         capture=patterns["capture"],
         anchors=_anchors(table["id"], patterns["match"], whole=cause is None or table.get("report", False)),
         severities=_severities(table.get("severity", "")),
+        each=tuple(table.get("each", ())),
         report=table.get("report", False),
         tentative=_tentative(table.get("tentative")),
         above=_thresholds(table.get("above")),

@@ -110,10 +110,10 @@ class Rule:
     """What one kind of record means. Patterns are RE2's, searched in the record's clean text, compiled on first use.
 
     The patterns in `match` are alternatives, and so are those in `unless`, none of which may be found near the match.
-    `above`: details that must exceed a number. `recovers`: if training continues afterwards, it was no fault.
-    `cleared_by`: if this mark is anywhere in the same text, it was no fault. `rank` moves the finding up (negative) or
-    down, before the order of causes. `better`: the rules of the same cause that rank before this one; where one of them
-    matches, this one does not.
+    `above`: details that must exceed a number. `each`: details of which the summary shows the values in all records of
+    a finding. `recovers`: if training continues afterwards, it was no fault. `cleared_by`: if this mark is anywhere in
+    the same text, it was no fault. `rank` moves the finding up (negative) or down, before the order of causes.
+    `better`: the rules of the same cause that rank before this one; where one of them matches, this one does not.
 
     Each of these includes those before it. `any_program`: programs without a TPU print it too, so it counts only in a
     TPU job's output, and in a text that names a TPU. `general`: only the family of causes is certain, so it gives way
@@ -131,6 +131,7 @@ class Rule:
     capture: tuple[str, ...]
     anchors: tuple[Anchor, ...]
     severities: frozenset[str] = frozenset()
+    each: tuple[str, ...] = ()
     report: bool = False
     tentative: Tentative | None = None
     above: Mapping[str, float] | None = None
