@@ -111,7 +111,7 @@ def fold(
         and group.is_of_tpu(names_tpu=names_tpu, of_job=of_job)
         and not group.gives_way(places)
     ]
-    findings = [group.finding() for group in _where_prose_counts(left, marks)]
+    findings = [group.finding(marks) for group in _where_prose_counts(left, marks)]
     ordered = [finding for _, finding in sorted(findings, key=lambda pair: pair[0])]
     for finding in ordered:
         if finding.cause in _HINTED:
@@ -349,7 +349,7 @@ class _Group:
         """Whether a line of these events names a TPU."""
         return any(_TPU_WORDS.search(event.text) for _, event in self.records)
 
-    def finding(self) -> tuple[tuple[int, int, int], Finding]:
+    def finding(self, marks: set[str]) -> tuple[tuple[int, int, int], Finding]:
         """The finding and its sort key."""
         record, event = min(self.records, key=lambda pair: pair[0].rule.rank)
         details = dict(event.details)
@@ -372,7 +372,7 @@ class _Group:
             line=self.records[0][0].line,
             details=details,
             summary=record.rule.describe({**details, **spread}),
-            remedy=record.rule.remedy_for(details),
+            remedy=record.rule.remedy_for(details, marks),
             latest=tuple(self.latest.values()),
             rule=record.rule.id,
         )

@@ -486,7 +486,7 @@ def test_all_that_failed_is_in_the_summary(lines: list[str], named: list[str]) -
 SEMAPHORE = (
     "XlaRuntimeError: INTERNAL: Core halted unexpectedly: INTERNAL: Accelerator device halted. Node 0 halted "
     "unexpectedly at tag:pc TensorCoreSequencer:20:0xa (from TensorCoreSequencer:20:0x13a): Semaphore (scratch "
-    "argument 3) has a nonzero value upon exit. Make sure every DMA is awaited. HLO: attention_64.4; HLO computation: f\n"
+    "argument 3) has a nonzero value upon exit. Await each DMA. HLO: attention_64.4; HLO computation: f\n"
 )
 
 
@@ -494,3 +494,24 @@ def test_why_a_core_halted_and_in_which_operation_is_in_the_summary() -> None:
     (finding,) = findings(SEMAPHORE)
     assert "Semaphore (scratch argument 3) has a nonzero value upon exit" in finding.summary
     assert "attention_64.4" in finding.summary
+
+
+CRASH = "*** SIGSEGV received by PID 4711 (TID 4711) on cpu 3; stack trace: ***\n"
+JAX, TORCH, TENSORFLOW = "import jax\n", '  File "torch_xla/core/model.py", line 7\n', "INFO:tensorflow:Done.\n"
+
+
+@pytest.mark.parametrize(
+    ("beside", "packages"),
+    [
+        ([JAX], "jax, jaxlib and libtpu"),
+        ([TORCH], "torch, torch_xla and libtpu"),
+        ([TENSORFLOW], "tensorflow-tpu and libtpu"),
+        ([TENSORFLOW, TORCH], "torch, torch_xla and libtpu"),
+        ([JAX, TORCH], "the framework and libtpu"),
+        ([], "the framework and libtpu"),
+    ],
+)
+def test_a_remedy_names_the_framework_that_the_text_shows(beside: list[str], packages: str) -> None:
+    for lines in ([*beside, CRASH], [CRASH, *beside]):
+        (finding,) = findings(*lines)
+        assert f"update {packages} together" in finding.remedy[0].do

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import re2
 
 from tpuwatch.core import format_seconds, format_size, is_possible, listed, parse_seconds, parse_size
-from tpuwatch.logs.rules import memory_report
+from tpuwatch.logs.rules import frameworks, memory_report
 from tpuwatch.logs.rules.digits import for_any_digits, tells_digits_apart
 from tpuwatch.logs.rules.literals import anchors
 from tpuwatch.logs.rules.raw_pattern import BETWEEN_WORDS
 from tpuwatch.model import MAX_VALUES, Cause, Remedy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from tpuwatch.logs.rules.literals import Anchor
 
@@ -162,11 +162,12 @@ class Rule:
         """The steps that apply whatever the details are."""
         return self.remedy_for({})
 
-    def remedy_for(self, details: Mapping[str, Any]) -> tuple[Remedy, ...]:
-        """The steps for an event with these details, those with thresholds first."""
+    def remedy_for(self, details: Mapping[str, Any], marks: Collection[str] = ()) -> tuple[Remedy, ...]:
+        """The steps for an event with these details in a text with these marks, those with thresholds first."""
+        known = {**details, **frameworks.words(marks)}
         fitting = [step for step in self.steps if _exceeds(details, step.above)]
         steps = (step.remedy for step in sorted(fitting, key=lambda step: not step.above))
-        return tuple(replace(step, do=_filled(step.do, details)) if "{" in step.do else step for step in steps)
+        return tuple(replace(step, do=_filled(step.do, known)) if "{" in step.do else step for step in steps)
 
     @cached_property
     def has_thresholds(self) -> bool:

@@ -81,6 +81,9 @@ def test_every_fault_and_every_mark_has_a_rule() -> None:
         "no_metadata",
         "change",
         "explained",
+        "jax",
+        "torch_xla",
+        "tensorflow",
         "guide",
         "oom_limit",
     }
