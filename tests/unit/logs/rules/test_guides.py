@@ -56,11 +56,23 @@ GUIDE = [
     ("me@10.0.0.2: Permission denied (publickey).", Cause.SSH_KEY, "google_compute_engine.pub"),
     ("client_loop: send disconnect: Broken pipe", Cause.SSH_KEY, "tmux or screen"),
     ("Connection to 10.0.0.2 closed by remote host.", Cause.SSH_KEY, "systemd-run"),
+    (
+        "Connection to 10.0.0.2 closed by remote host.\nERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] "
+        "exited with return code [255].",
+        Cause.SSH_KEY,
+        "tmux or screen",
+    ),
     ("Hangup", Cause.SSH_KEY, "tmux or screen"),
     ("tpuwatch exec: the command exited with code 129", Cause.SSH_KEY, "nohup"),
     (
         "You cannot perform this action because the Google Cloud CLI component manager is disabled for this "
         "installation.",
+        Cause.GCLOUD_COMPONENTS,
+        "apt-get install",
+    ),
+    (
+        "ERROR: (gcloud.components.update) You cannot perform this action because this Google Cloud CLI installation "
+        "is managed by an external package manager.",
         Cause.GCLOUD_COMPONENTS,
         "apt-get install",
     ),
@@ -126,6 +138,17 @@ def test_what_a_guide_names_is_found_with_the_guides_remedy(text: str, cause: Ca
     finding = only(text)
     assert finding.cause is cause
     assert any(remedy in step.do for step in finding.remedy), [step.do for step in finding.remedy]
+
+
+@pytest.mark.parametrize("above", ["", "client_loop: send disconnect: Broken pipe\n"])
+def test_gcloud_ssh_that_ends_with_255_says_nothing_of_keys(above: str) -> None:
+    finding = only(f"{above}ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255].")
+    assert finding.cause is Cause.SSH_KEY
+    assert not any("google_compute_engine" in step.do for step in finding.remedy)
+    denied = only(
+        "me@10.0.0.2: Permission denied (publickey).\nERROR: (gcloud) [/usr/bin/ssh] exited with return code [255]."
+    )
+    assert any("google_compute_engine" in step.do for step in denied.remedy)
 
 
 def test_a_limit_of_hbm_says_whose_it_is() -> None:
