@@ -95,7 +95,7 @@ def _fact(name: str, value: object) -> tuple[str, str] | None:
 
 
 def _allocation(allocation: Mapping[str, Any]) -> str:
-    what = allocation.get("shape") or allocation.get("op") or "a buffer"
+    what = " in ".join(filter(None, map(allocation.get, ("shape", "op")))) or "a buffer"
     text = f"{format_size(allocation['size_bytes'])} for {what}"
     expansion = allocation.get("expansion")
     return f"{text}, {expansion:.1f} times its contents by padding" if expansion and expansion > _PADDED else text

@@ -140,15 +140,30 @@ def test_what_a_guide_names_is_found_with_the_guides_remedy(text: str, cause: Ca
     assert any(remedy in step.do for step in finding.remedy), [step.do for step in finding.remedy]
 
 
-@pytest.mark.parametrize("above", ["", "client_loop: send disconnect: Broken pipe\n"])
-def test_gcloud_ssh_that_ends_with_255_says_nothing_of_keys(above: str) -> None:
-    finding = only(f"{above}ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255].")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "client_loop: send disconnect: Broken pipe",
+        "client_loop: send disconnect: Connection reset",
+        "Connection to 10.0.0.2 closed by remote host.",
+        "Read from remote host 10.0.0.2: Connection reset by peer",
+        "ssh: connect to host 10.0.0.2 port 22: Connection timed out",
+        "ssh: connect to host 10.0.0.2 port 22: Connection refused",
+        "kex_exchange_identification: Connection closed by remote host\nConnection closed by 10.0.0.2 port 22",
+        "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 10.0.0.2 port 22",
+        "Connection timed out during banner exchange",
+        "Host key verification failed.",
+        "",
+    ],
+)
+def test_advice_about_keys_is_given_where_the_key_was_refused_only(text: str) -> None:
+    ended = "ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255]."
+    finding = only(f"{text}\n{ended}")
     assert finding.cause is Cause.SSH_KEY
     assert not any("google_compute_engine" in step.do for step in finding.remedy)
-    denied = only(
-        "me@10.0.0.2: Permission denied (publickey).\nERROR: (gcloud) [/usr/bin/ssh] exited with return code [255]."
-    )
-    assert any("google_compute_engine" in step.do for step in denied.remedy)
+    denied = only(f"{text}\nme@10.0.0.2: Permission denied (publickey).\n{ended}")
+    if text != "Host key verification failed.":
+        assert any("google_compute_engine" in step.do for step in denied.remedy)
 
 
 def test_a_limit_of_hbm_says_whose_it_is() -> None:
