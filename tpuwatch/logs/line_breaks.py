@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _INDENT: Final = b" \t>"  # and marks of quotation, which each line of a wrapped
 _NEW_LINE: Final = re.compile(
     rb"[-*+|#`~=]|[0-9]{1,3}[.)] |[IWEF][0-9]{4} |\[?[0-9]{4}-[0-9]{2}-[0-9]{2}|File \"|[\[({]{1,3}[\"']"
 )
-_HEADER: Final = re.compile(rb".*[0-9].*[]:|Z] ")  # what a collector of logs puts before each line
+_HEADER: Final = re.compile(rb"(?![IWEF][0-9]{4} ).*?[]:|Z] ")  # of a collector of logs, or a part of it
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -48,10 +48,12 @@ def unwrapped(text: bytes, *, inside_words: bool = False) -> bytes:
 
 def _header_length(above: bytes, line: bytes) -> int:
     """The length of the header that both lines begin with, but for digits; 0 if they have none."""
-    pairs = zip(above.translate(_DIGITS), line.translate(_DIGITS), strict=False)
-    common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    header = _HEADER.match(line, 0, common)
-    return header.end() if header else 0
+    length = 0
+    while part := _HEADER.match(line, length):
+        if above[length : part.end()].translate(_DIGITS) != part[0].translate(_DIGITS):
+            break
+        length = part.end()
+    return length
 
 
 def over_lines(
