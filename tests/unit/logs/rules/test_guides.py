@@ -74,7 +74,7 @@ GUIDE = [
         "ERROR: (gcloud.components.update) You cannot perform this action because this Google Cloud CLI installation "
         "is managed by an external package manager.",
         Cause.GCLOUD_COMPONENTS,
-        "apt-get install",
+        "apt-get remove",
     ),
     # What does not fit.
     (HBM_V2, Cause.HBM_OOM_COMPILE, "mixed_bfloat16 keeps activations in bfloat16 and weights in float32"),
