@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tpuwatch.diagnose import RecognisedRecord, fold, stream_kind
-from tpuwatch.logs.line_breaks import faults_over_lines
+from tpuwatch.logs.line_breaks import over_lines
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser
 from tpuwatch.logs.parse.scan import Scanner
@@ -22,5 +22,5 @@ def matches_in(data: bytes, scanner: Scanner, name: str, now: float = 0.0) -> li
         parser = LogParser(scanner, stream_kind(name, text), now=now, count_lines=True)
         return [*parser.feed(text), *parser.finish()]
 
-    matches = parsed(data)
-    return matches if any(match.rule.cause for match in matches) else matches + faults_over_lines(data, parsed)
+    matches, hidden = over_lines(data, parsed(data), parsed)
+    return matches + hidden

@@ -139,28 +139,33 @@ class _Text:
         self._now = time.time()
         self._file = libtpu_file(name)
         self._pid = self._file.pid
-        self._faults = 0
 
     def records(self, bar: _Bar) -> Iterator[RecognisedRecord]:
         """What the rules recognise. Raises UnreadableError after that of the part that can be read."""
-        from tpuwatch.logs import UnreadableError, faults_over_lines, text_chunks
+        from tpuwatch.logs import UnreadableError, over_lines, text_chunks
 
-        parser, beginning, whole = None, b"", False
+        parser, short, held = None, b"", []  # a short text is held until it is known whole
+        hidden: list[Match] = []
         try:
             for chunk in text_chunks(self._name, bar.show):
-                whole = parser is None and len(chunk) <= _PROSE_BYTES
+                short = chunk if parser is None and len(chunk) <= _PROSE_BYTES else b""
                 if parser is None:
-                    parser, beginning = self._parser(chunk), chunk
-                yield from map(self._on_match, parser.feed(chunk))
+                    parser = self._parser(chunk)
+                held += parser.feed(chunk)
+                if not short:
+                    yield from map(self._on_match, held)
+                    held = []
         except UnreadableError:
             if parser is not None:  # it was read up to where it is damaged
-                yield from map(self._on_match, parser.finish())
+                yield from map(self._on_match, held + parser.finish())
             raise
         self.is_empty = parser is None
         if parser is not None:
-            yield from map(self._on_match, parser.finish())
-        if whole and not self._faults:
-            yield from map(self._record, faults_over_lines(beginning, self._matches_in))
+            held += parser.finish()
+        if short:
+            held, hidden = over_lines(short, held, self._matches_in)
+        yield from map(self._on_match, held)
+        yield from map(self._record, hidden)
 
     def _matches_in(self, text: bytes) -> list[Match]:
         parser = self._parser(text)
@@ -177,7 +182,6 @@ class _Text:
         from tpuwatch.launches import Origin
 
         file = self._file
-        self._faults += match.rule.cause is not None
         if match.rule.mark == "banner":
             self._pid = self._pid or match.details.get("pid")
         stream = f"{self._shown} {match.author}".rstrip() if file.pid is None else ""

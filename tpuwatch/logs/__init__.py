@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tpuwatch.core.lazy import public_face
 
 if TYPE_CHECKING:
-    from tpuwatch.logs.line_breaks import faults_over_lines
+    from tpuwatch.logs.line_breaks import over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.job_output import any_near
     from tpuwatch.logs.parse.kept_patterns import cache_directory
@@ -36,7 +36,7 @@ else:
     __getattr__, __all__ = public_face(
         __name__,
         {
-            "line_breaks": ["faults_over_lines"],
+            "line_breaks": ["over_lines"],
             "parse.exception_chains": ["agree"],
             "parse.kept_patterns": ["cache_directory"],
             "parse.job_output": ["any_near"],

@@ -1,28 +1,32 @@
-"""Undoes hard line breaks: mail, chat and documents break a message where their width ends."""
+"""Undoes hard line breaks: mail, chat, documents and narrow terminals break a message where their width ends."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from tpuwatch.logs.parse.match import Match
 
-_WIDTHS: Final = range(50, 161)  # bytes; a text with longer lines was not wrapped, nor one with only shorter ones
+_WIDTHS: Final = range(40, 161)  # bytes; a text with longer lines was not wrapped, nor one with only shorter ones
 _INDENT: Final = b" \t>"  # and marks of quotation, which each line of a wrapped message has
 _NEW_LINE: Final = re.compile(
     rb"[-*+|#`~=]|[0-9]{1,3}[.)] |[IWEF][0-9]{4} |\[?[0-9]{4}-[0-9]{2}-[0-9]{2}|File \"|[\[({]{1,3}[\"']"
 )
+_HEADER: Final = re.compile(rb"(?![IWEF][0-9]{4} ).*?[]:|Z] ")  # of a collector of logs, or a part of it
+_DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
-def unwrapped(text: bytes) -> bytes:
+def unwrapped(text: bytes, *, inside_words: bool = False) -> bytes:
     """The text with its hard line breaks undone; as it is where none is found.
 
-    A line was broken if the next one's first word had no room in it. What was joined is followed by empty lines, so
-    that each line keeps its number.
+    A line was broken if the next one's first word had no room in it. `inside_words`: if it is as long as the longest,
+    as terminals break it, between two words or not. What was joined is followed by empty lines, so that each line
+    keeps its number.
     """
     lines = text.split(b"\n")
     width = max(map(len, lines))
@@ -30,10 +34,11 @@ def unwrapped(text: bytes) -> bytes:
         return text
     joined, start = lines[:1], 0
     for above, line in pairwise(lines):
-        bare = line.lstrip(_INDENT)
+        bare = line[_header_length(above, line) :].lstrip(_INDENT)
         word = bare.split(b" ", 1)[0]
-        if word and above.strip(_INDENT) and len(above) + 1 + len(word) > width and not _NEW_LINE.match(bare):
-            joined[start] += b" " + bare
+        full = len(above) == width if inside_words else len(above.rstrip()) + 1 + len(word) > width
+        if word and full and above.strip(_INDENT) and not _NEW_LINE.match(bare):
+            joined[start] = joined[start] + bare if inside_words else joined[start].rstrip() + b" " + bare
             joined.append(b"")
         else:
             start = len(joined)
@@ -41,7 +46,56 @@ def unwrapped(text: bytes) -> bytes:
     return b"\n".join(joined)
 
 
-def faults_over_lines(text: bytes, matches_in: Callable[[bytes], Iterable[Match]]) -> list[Match]:
-    """Faults in messages that hard line breaks hide: those of the text without them. Its marks are the text's own."""
-    joined = unwrapped(text)
-    return [] if joined == text else [match for match in matches_in(joined) if match.rule.cause is not None]
+def _header_length(above: bytes, line: bytes) -> int:
+    """The length of the header that both lines begin with, but for digits; 0 if they have none."""
+    length = 0
+    while part := _HEADER.match(line, length):
+        if above[length : part.end()].translate(_DIGITS) != part[0].translate(_DIGITS):
+            break
+        length = part.end()
+    return length
+
+
+def over_lines(
+    text: bytes, matches: Sequence[Match], matches_in: Callable[[bytes], Iterable[Match]]
+) -> tuple[list[Match], list[Match]]:
+    """The text's matches, with the details that its hard line breaks hide, and the faults that these hide.
+
+    Faults are looked for in a text that shows none. Where it shows only what a person writes, or a bare code, they are
+    looked for in the messages that these stand in. Marks are the text's own.
+    """
+    found = list(matches)
+    hidden: list[Match] = []
+    for inside_words in (False, True):
+        joined = unwrapped(text, inside_words=inside_words)
+        if joined == text or any(map(_is_specific, hidden)):
+            continue
+        whole = [match for match in matches_in(joined) if match.rule.cause is not None]
+        shown = [match for match in matches if match.rule.cause is not None]
+        if any(map(_is_specific, shown)):
+            found = [_completed(match, whole) for match in found]
+        elif shown:
+            places = {_first_line(joined, match.line) for match in shown}
+            hidden = [match for match in whole if _is_specific(match) and match.line in places]
+        else:
+            hidden = whole or hidden
+    return found, hidden
+
+
+def _is_specific(match: Match) -> bool:
+    return match.rule.cause is not None and not match.rule.prose and not match.rule.general
+
+
+def _first_line(joined: bytes, number: int) -> int:
+    """The line that a line was joined to."""
+    lines = joined.split(b"\n", number)[:number]
+    return max((place for place, line in enumerate(lines, 1) if line), default=number)
+
+
+def _completed(match: Match, whole: Iterable[Match]) -> Match:
+    """The match with the details that the same rule finds in the whole message."""
+    for other in whole:
+        same = other.rule is match.rule and other.line == match.line and match.details.items() <= other.details.items()
+        if same and len(other.details) > len(match.details):
+            return replace(match, details=other.details)
+    return match

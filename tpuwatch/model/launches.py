@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from tpuwatch.model.events import Cause
+from tpuwatch.model.events import Cause
 
 
 class Outcome(str, Enum):
@@ -68,8 +67,9 @@ class Launch:
         """
         if self.outcome not in CAME_UP:
             return ""
-        if self.faults:
-            return min(self.faults, key=lambda cause: (self.faults[cause], cause))
+        later = {cause: at for cause, at in self.faults.items() if cause != Cause.SLOW_INIT.value}  # it came up late
+        if later:
+            return min(later, key=lambda cause: (later[cause], cause))
         if self.cause is not None:
             return self.cause.value
         return "" if self.exit_status in _ENDED_WELL else f"exit status {self.exit_status}"

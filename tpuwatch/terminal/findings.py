@@ -106,8 +106,7 @@ def _names(details: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _allocation(allocation: Mapping[str, Any]) -> str:
-    shape, op = allocation.get("shape"), allocation.get("op")
-    what = f"{shape} of {op}" if shape and op else shape or op or "a buffer"
+    what = " in ".join(filter(None, map(allocation.get, ("shape", "op")))) or "a buffer"
     text = f"{format_size(allocation['size_bytes'])} for {what}"
     expansion = allocation.get("expansion")
     return f"{text}, {expansion:.1f} times its contents by padding" if expansion and expansion > _PADDED else text

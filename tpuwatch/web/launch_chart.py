@@ -10,7 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Final, Literal
 
 from tpuwatch.core import format_seconds, format_size
-from tpuwatch.model import CAME_UP, Cause, Outcome
+from tpuwatch.model import CAME_UP, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,21 +74,15 @@ class LaunchChart:
 
 def launch_tone(launch: Launch) -> Tone:
     """The colour of a launch: one that came up and failed later is no good one."""
-    return "bad" if _failure(launch) else _TONES.get(launch.outcome, "bad")
+    return "bad" if launch.failed_after_start else _TONES.get(launch.outcome, "bad")
 
 
 def launch_words(launch: Launch) -> str:
     """How it went: `ok`, `failed: busy`, `ok, then hbm_oom_runtime`."""
-    outcome, failure = launch.outcome.value, _failure(launch)
+    outcome, failure = launch.outcome.value, launch.failed_after_start
     if failure:
         return f"{outcome}, then {failure}"
     return f"{outcome}: {launch.cause.value}" if launch.cause and launch.outcome not in CAME_UP else outcome
-
-
-def _failure(launch: Launch) -> str:
-    """What went wrong after it came up; that it was slow to come up is not that."""
-    failure = launch.failed_after_start
-    return "" if launch.outcome is Outcome.SLOW and failure == Cause.SLOW_INIT.value else failure
 
 
 _TONES: Final[dict[Outcome, Literal["good", "warn", "plain"]]] = {

@@ -147,8 +147,8 @@ train-1 is as it was: its stop failed. tpuwatch tries it again by itself until
                          message: "The node is busy."
   10:30  failed          Node train-1 was not restarted within 10 min: The stop
                          of node train-1 was refused (FAILED_PRECONDITION). The
-                         message: "The node is busy." Nothing was done: the node
-                         is as it was. Look at it:
+                         message: "The node is busy." Nothing was done, as far
+                         as is known. Look at it:
                            gcloud compute tpus tpu-vm describe train-1 --zone=us-east5-a --project=lab
                          then ask for the restart again."""
     )

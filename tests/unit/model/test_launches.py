@@ -16,6 +16,8 @@ from tpuwatch.model.launches import Outcome
         ({"exit_status": 1}, "exit status 1"),
         ({"exit_status": 1, "faults": {"hang": 90.0, "hbm_oom_runtime": 60.0}}, "hbm_oom_runtime"),
         ({"outcome": Outcome.SLOW, "cause": Cause.HANG}, "hang"),
+        ({"outcome": Outcome.SLOW, "faults": {"slow_init": 26.6}}, ""),  # it came up
+        ({"outcome": Outcome.SLOW, "faults": {"slow_init": 26.6, "hang": 90.0}}, "hang"),
         ({"outcome": Outcome.FAILED, "cause": Cause.HANG, "exit_status": 1}, ""),  # its outcome says it
     ],
 )

@@ -24,3 +24,17 @@ def test_what_the_details_name_is_shown_once(details: dict[str, Any], shown: lis
     text = "\n".join(facts(details, "Memory ran out."))
     assert [text.count(one) for one in shown] == [1] * len(shown)
     assert list(facts({"module": "jit_step"}, "The module jit_step is too large.")) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "what"),
+    [
+        ({"shape": "s32[29360128,10]", "op": "model/loss/one_hot"}, "s32[29360128,10] in model/loss/one_hot"),
+        ({"shape": "s32[29360128,10]", "op": ""}, "s32[29360128,10]"),
+        ({"shape": "", "op": "model/loss/one_hot"}, "model/loss/one_hot"),
+    ],
+)
+def test_an_allocation_is_named_by_its_shape_and_its_op(named: dict[str, str], what: str) -> None:
+    (fact,) = facts({"allocations": [{**named, "size_bytes": 14 << 30, "expansion": 12.84}]}, "")
+    assert fact.split(",", 1)[0].endswith(f" {what.split(',')[0]}")
+    assert what in fact

@@ -56,6 +56,12 @@ GUIDE = [
     ("me@10.0.0.2: Permission denied (publickey).", Cause.SSH_KEY, "google_compute_engine.pub"),
     ("client_loop: send disconnect: Broken pipe", Cause.SSH_KEY, "tmux or screen"),
     ("Connection to 10.0.0.2 closed by remote host.", Cause.SSH_KEY, "systemd-run"),
+    (
+        "Connection to 10.0.0.2 closed by remote host.\nERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] "
+        "exited with return code [255].",
+        Cause.SSH_KEY,
+        "tmux or screen",
+    ),
     ("Hangup", Cause.SSH_KEY, "tmux or screen"),
     ("tpuwatch exec: the command exited with code 129", Cause.SSH_KEY, "nohup"),
     (
@@ -63,6 +69,12 @@ GUIDE = [
         "installation.",
         Cause.GCLOUD_COMPONENTS,
         "apt-get install",
+    ),
+    (
+        "ERROR: (gcloud.components.update) You cannot perform this action because this Google Cloud CLI installation "
+        "is managed by an external package manager.",
+        Cause.GCLOUD_COMPONENTS,
+        "apt-get remove",
     ),
     # What does not fit.
     (HBM_V2, Cause.HBM_OOM_COMPILE, "mixed_bfloat16 keeps activations in bfloat16 and weights in float32"),
@@ -126,6 +138,32 @@ def test_what_a_guide_names_is_found_with_the_guides_remedy(text: str, cause: Ca
     finding = only(text)
     assert finding.cause is cause
     assert any(remedy in step.do for step in finding.remedy), [step.do for step in finding.remedy]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "client_loop: send disconnect: Broken pipe",
+        "client_loop: send disconnect: Connection reset",
+        "Connection to 10.0.0.2 closed by remote host.",
+        "Read from remote host 10.0.0.2: Connection reset by peer",
+        "ssh: connect to host 10.0.0.2 port 22: Connection timed out",
+        "ssh: connect to host 10.0.0.2 port 22: Connection refused",
+        "kex_exchange_identification: Connection closed by remote host\nConnection closed by 10.0.0.2 port 22",
+        "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 10.0.0.2 port 22",
+        "Connection timed out during banner exchange",
+        "Host key verification failed.",
+        "",
+    ],
+)
+def test_advice_about_keys_is_given_where_the_key_was_refused_only(text: str) -> None:
+    ended = "ERROR: (gcloud.compute.tpus.tpu-vm.ssh) [/usr/bin/ssh] exited with return code [255]."
+    finding = only(f"{text}\n{ended}")
+    assert finding.cause is Cause.SSH_KEY
+    assert not any("google_compute_engine" in step.do for step in finding.remedy)
+    denied = only(f"{text}\nme@10.0.0.2: Permission denied (publickey).\n{ended}")
+    if text != "Host key verification failed.":
+        assert any("google_compute_engine" in step.do for step in denied.remedy)
 
 
 def test_a_limit_of_hbm_says_whose_it_is() -> None:
