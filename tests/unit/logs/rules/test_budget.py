@@ -28,6 +28,7 @@ BUDGET = 50  # hits in a megabyte, of one rule
 IN_ALL = 200  # and of all together
 # What a line says in which a rule's only words stand.
 SPENT_IN_LIBTPUS = {
+    "mark-jax": 300,  # the list of a process's libraries: one of them is enough
     "hbm-oom-remat": 150,  # a warning of programs that nearly fill HBM; skipped where the compilation goes on
     "no-tpu-default-version": 300,  # once in a process that compiles without a TPU
 }
