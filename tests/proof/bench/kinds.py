@@ -136,8 +136,8 @@ KINDS: dict[str, Kind] = {
             f"\x1b[32mINFO\x1b[0m {_step(n, rng)}\n"
         )
     ),
-    "an event in each line": Kind(_allocation_failure, at_least=4, share=1 / 16),
-    "printed failures": Kind(_printed_failure, at_least=4, share=1 / 16),
+    "an event in each line": Kind(_allocation_failure, at_least=4, share=1 / 4),
+    "printed failures": Kind(_printed_failure, at_least=4, share=1 / 4),
     "reports": Kind(_report, at_least=5, share=1 / 4),
 }
 

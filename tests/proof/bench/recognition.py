@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.proof.bench import generate
 from tests.proof.bench.pipeline import Pipeline
 from tests.proof.bench.processes import best, processor_seconds
 from tpuwatch.launches.tracker import MARKS
@@ -38,10 +39,13 @@ class Readers:
         """Seconds that `tpuwatch diagnose` takes for a log, its start-up included."""
         return best(lambda: self._diagnose(log))
 
-    def start_up(self) -> float:
-        """Seconds of that for the shortest text that is read by the rules of programs alone, with nothing in it."""
-        short = self.scratch / "nothing.log"
-        short.write_text("nothing\n" * 40_000)
+    def start_up(self, said: str = "") -> float:
+        """Seconds of that for the shortest text that is read by the rules of programs alone.
+
+        `said`: what of the log leads to the report that is printed at the end; else there is nothing to report.
+        """
+        short = self.scratch / generate.NAME
+        short.write_text(said + "nothing\n" * 40_000)
         return self.diagnose(short)
 
     def _catch_up(self, log: Path, *, job: bool) -> float:
