@@ -133,6 +133,11 @@ class RestartRecord:
         return self.phase not in ENDED
 
     @property
+    def untouched(self) -> bool:
+        """Whether nothing was ever called for it, with success or in vain."""
+        return not (self.tries or self.stops or self.operations)
+
+    @property
     def waits_for_capacity(self) -> bool:
         """Whether the node is down, and a start of it has failed; also while it is tried again."""
         return self.phase in (Phase.STOPPED, Phase.STARTING) and self.tries > 0

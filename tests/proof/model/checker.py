@@ -337,9 +337,8 @@ class Checker:
         world, record = state.world, state.record
         if not record.note:
             self._violated(path, f"{record.phase.value} without a word")
-        # Only of such a record it is said that nothing was done.
-        is_untouched = not (record.tries or record.stops or record.operations)
-        if record.phase is Phase.CANCELLED and world.downs and is_untouched and not self.budget.people:
+        # Only of an untouched record it is said that nothing was done.
+        if record.phase is Phase.CANCELLED and world.downs and record.untouched and not self.budget.people:
             self._violated(path, "cancelled, and it was taken down")
         if world.view.state in ("STOPPING", "STOPPED") and not world.theirs:
             self._violated(path, f"{record.phase.value}, and the node is {world.view.state}")

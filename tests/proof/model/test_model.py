@@ -239,7 +239,7 @@ def _calls_whatever_is_known(
             "a stop, and the evidence: recovered",
         ),
         (Checker(alone("turns"), watched=True, may_call=_calls_whatever_is_known), "a stop, and the evidence"),
-        (Checker(alone("turns"), watched=True, advance=_abandons), "cancelled, and"),
+        (Checker(alone("turns"), watched=True, advance=_abandons), "cancelled, and the node is STOPPED"),
         (Checker(alone("outages", "crashes"), goes_on_unrecorded=_gives_up_unrecorded), "cannot be written"),
         (
             Checker(alone("outages"), may_call_unrecorded=_calls_unrecorded, limits=PATIENT, futures=False),

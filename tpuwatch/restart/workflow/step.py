@@ -173,14 +173,9 @@ class StepContext:
         return self.observation.hosts > 1 or self.record.action is Action.RESET_QUEUED_RESOURCE
 
     @property
-    def untouched(self) -> bool:
-        """Whether nothing was ever called for this record, with success or in vain."""
-        return not (self.record.tries or self.record.stops or self.record.operations)
-
-    @property
     def undone(self) -> str:
         """That nothing was done, a sentence. A call of which no answer came may have been carried out."""
-        return "Nothing was done." if self.untouched else "Nothing was done, as far as is known."
+        return "Nothing was done." if self.record.untouched else "Nothing was done, as far as is known."
 
     @property
     def elapsed(self) -> float:

@@ -29,7 +29,7 @@ def requested(ctx: StepContext) -> Step:
     record, observation = ctx.record, ctx.observation
     if (why := _impossible(ctx)) is not None:
         return ctx.end(Phase.NEEDS_OPERATOR, why)
-    if observation.state in ("STOPPING", "STOPPED") and record.signals and ctx.untouched:
+    if observation.state in ("STOPPING", "STOPPED") and record.signals and record.untouched:
         return _left_to_others(ctx)
     if observation.state == "STOPPED":
         return start(ctx)
