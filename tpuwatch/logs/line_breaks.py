@@ -64,15 +64,17 @@ def over_lines(
     Faults are looked for in a text that shows none. Where it shows only what a person writes, or a bare code, they are
     looked for in the messages that these stand in. Marks are the text's own.
     """
-    found = list(matches)
+    found, shown = list(matches), _faults(matches)
+    shows_specific = any(map(_is_specific, shown))
     hidden: list[Match] = []
     for inside_words in (False, True):
+        if any(map(_is_specific, hidden)):
+            break
         joined = unwrapped(text, inside_words=inside_words)
-        if joined == text or any(map(_is_specific, hidden)):
+        if joined == text:
             continue
-        whole = [match for match in matches_in(joined) if match.rule.cause is not None]
-        shown = [match for match in matches if match.rule.cause is not None]
-        if any(map(_is_specific, shown)):
+        whole = _faults(matches_in(joined))
+        if shows_specific:
             found = [_completed(match, whole) for match in found]
         elif shown:
             places = {_first_line(joined, match.line) for match in shown}
@@ -82,8 +84,12 @@ def over_lines(
     return found, hidden
 
 
-def _is_specific(match: Match) -> bool:
-    return match.rule.cause is not None and not match.rule.prose and not match.rule.general
+def _faults(matches: Iterable[Match]) -> list[Match]:
+    return [match for match in matches if match.rule.cause is not None]
+
+
+def _is_specific(fault: Match) -> bool:
+    return not fault.rule.prose and not fault.rule.general
 
 
 def _first_line(joined: bytes, number: int) -> int:
