@@ -99,7 +99,7 @@ def _fact(name: str, value: object) -> tuple[str, str] | None:
 
 
 def _names(details: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the details name: an op, a module, a device, a host."""
+    """The names in the details: of an op, a module, a device, a host."""
     for name, value in details.items():
         if isinstance(value, str) and value and not name.startswith("padded_"):  # one of the list of allocations
             yield name.replace("_", " "), value

@@ -65,7 +65,7 @@ def _to_newlines(name: str, log: Path, readers: Readers, said: str = "") -> Iter
 
 
 def _ways(log: Path, readers: Readers, said: str) -> dict[str, float]:
-    diagnose = max(readers.diagnose(log) - readers.start_up(said), LEAST)
+    diagnose = max(readers.diagnose(log) - readers.start_up(log.name, said), LEAST)
     return {"the pipeline": readers.pipeline(log, job=False), "diagnose without its start-up": diagnose}
 
 

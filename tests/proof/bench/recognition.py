@@ -9,7 +9,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.proof.bench import generate
 from tests.proof.bench.pipeline import Pipeline
 from tests.proof.bench.processes import best, processor_seconds
 from tpuwatch.launches.tracker import MARKS
@@ -39,12 +38,13 @@ class Readers:
         """Seconds that `tpuwatch diagnose` takes for a log, its start-up included."""
         return best(lambda: self._diagnose(log))
 
-    def start_up(self, said: str = "") -> float:
+    def start_up(self, name: str = "nothing.log", said: str = "") -> float:
         """Seconds of that for the shortest text that is read by the rules of programs alone.
 
-        `said`: what of the log leads to the report that is printed at the end; else there is nothing to report.
+        `name`: of its file, which may be one of libtpu's. `said`: what of the log leads to the report that is printed
+        at the end; else there is nothing to report.
         """
-        short = self.scratch / generate.NAME
+        short = self.scratch / name
         short.write_text(said + "nothing\n" * 40_000)
         return self.diagnose(short)
 

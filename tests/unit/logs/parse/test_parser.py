@@ -457,7 +457,7 @@ def test_any_cut_and_any_restart_give_the_same_matches(
 def read_both_ways(
     scanner: Scanner, kind: StreamKind, lines: list[str], sizes: list[int], restart_at: set[int]
 ) -> tuple[set[tuple[bytes, int, str]], list[Match]]:
-    """What is found in the whole, and in pieces of these sizes with a new parser after some of them."""
+    """The findings in the whole, and in pieces of these sizes with a new parser after some of them."""
     data = "".join(lines).encode()
     state = {"salt": "0123456789abcdef"}
     whole = LogParser(scanner, kind, now=NOW, state=state)
