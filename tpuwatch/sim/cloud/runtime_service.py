@@ -11,6 +11,7 @@ import grpc
 
 from tpuwatch.sim.cloud.interceptor import Interceptor
 from tpuwatch.sim.cloud.nodes import SERVING, WorkloadPhase
+from tpuwatch.sim.cloud.relay import Relay
 from tpuwatch.sim.cloud.runtime_metrics import RuntimeMetrics
 
 if TYPE_CHECKING:
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 _HOST: Final = "127.0.0.1"
 _THREADS: Final = 4  # calls that take longer than others wait here
 _STOP_SECONDS: Final = 5.0
-_BACKLOG: Final = 128  # connections that a hung process lets the kernel take
+_BACKLOG: Final = 128
 
 
 class RuntimeService:
     """The runtime metrics of one worker, on a port that is open only while a workload runs.
 
-    A hung process accepts connections and never answers.
+    A hung process keeps its connections, accepts others and never answers; what it owes an answer for stays owed.
     """
 
     def __init__(self, world: World, node: str, worker: int = 0) -> None:
@@ -40,8 +41,7 @@ class RuntimeService:
         # Bound and never listening: it keeps the number while the port is closed, and connections are refused.
         self._place = _bound(0, socket.SO_REUSEPORT)
         self._port: int = self._place.getsockname()[1]
-        self._served: tuple[grpc.Server, ThreadPoolExecutor, Interceptor] | None = None
-        self._mute: socket.socket | None = None
+        self._served: _Process | None = None
 
     @property
     def ports(self) -> tuple[int]:
@@ -52,7 +52,7 @@ class RuntimeService:
     def listening(self) -> tuple[int, ...]:
         """The ports that are open now."""
         with self._lock:
-            return () if self._served is None and self._mute is None else self.ports
+            return () if self._served is None else self.ports
 
     def advance(self) -> None:
         """Look at the workload, and open or close the port; nothing changes after `close`."""
@@ -77,38 +77,35 @@ class RuntimeService:
             return WorkloadPhase.HUNG if node.hangs and phase in SERVING else phase
 
     def _become(self, phase: WorkloadPhase) -> None:
-        if phase not in SERVING:
-            self._stop_serving()
-        self._silence(phase is WorkloadPhase.HUNG)
-        if phase in SERVING:
-            self._serve()
-
-    def _serve(self) -> None:
-        if self._served is None:
-            interceptor = _Interceptor(self._world)
-            pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"sim-runtime-{self._port}")
-            options = [("grpc.so_reuseport", 1)]
-            server = grpc.server(pool, handlers=[self._handler], interceptors=[interceptor], options=options)
-            server.add_insecure_port(f"{_HOST}:{self._port}")
-            server.start()
-            self._served = server, pool, interceptor
-
-    def _stop_serving(self) -> None:
-        if self._served is not None:
-            server, pool, interceptor = self._served
-            interceptor.close()
-            server.stop(0).wait(_STOP_SECONDS)
-            pool.shutdown(wait=True)
+        hung = phase is WorkloadPhase.HUNG
+        if hung or phase in SERVING:
+            self._served = self._served or _Process(self._world, self._handler, self._port)
+            self._served.relay.silence(hung)
+        elif self._served is not None:
+            self._served.end()
             self._served = None
 
-    def _silence(self, wanted: bool) -> None:
-        """Take connections and say nothing, or no longer."""
-        if wanted and self._mute is None:
-            self._mute = _bound(self._port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
-            self._mute.listen(_BACKLOG)
-        elif not wanted and self._mute is not None:
-            self._mute.close()
-            self._mute = None
+
+class _Process:
+    """The process that serves the metrics, as its callers see it: they reach it through a relay, which can hang."""
+
+    def __init__(self, world: World, handler: grpc.GenericRpcHandler, port: int) -> None:
+        name = f"sim-runtime-{port}"
+        self._interceptor = _Interceptor(world)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=name)
+        self._server = grpc.server(self._pool, handlers=[handler], interceptors=[self._interceptor])
+        inner = self._server.add_insecure_port(f"{_HOST}:0")
+        self._server.start()
+        listening = _bound(port, socket.SO_REUSEADDR, socket.SO_REUSEPORT)
+        listening.listen(_BACKLOG)
+        self.relay = Relay(listening, inner, f"{name}-relay")
+
+    def end(self) -> None:
+        """Cut all connections, refuse others, and wait until the threads are gone."""
+        self.relay.close()
+        self._interceptor.close()
+        self._server.stop(0).wait(_STOP_SECONDS)
+        self._pool.shutdown(wait=True)
 
 
 class _Interceptor(Interceptor):

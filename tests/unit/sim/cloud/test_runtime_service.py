@@ -209,6 +209,19 @@ def test_a_hung_runtime_takes_connections_and_never_answers() -> None:
             assert not here.listens()
 
 
+def test_what_a_runtime_owes_when_it_begins_to_hang_is_owed_and_no_connection_breaks() -> None:
+    with site() as here:
+        here.enter(WorkloadPhase.TRAINING)
+        here.world.faults.set(InjectedFault(method="GetRuntimeMetric", black_hole=True))
+        with grpc.insecure_channel(f"127.0.0.1:{here.service.ports[0]}") as channel:
+            call = channel.unary_unary(metrics_proto.GET_METRIC).future(b"", timeout=4 * SOON)
+            while not here.world.calls:
+                threading.Event().wait(0.005)
+            here.world.hang(here.node)
+            here.service.advance()
+            assert call.exception(DEADLINE).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 def test_a_dead_guest_s_runtime_hangs_and_a_booted_one_has_none() -> None:
     with site() as here:
         here.enter(WorkloadPhase.TRAINING)
