@@ -108,7 +108,7 @@ class RuntimeSignal:
         return {port: max(0.0, now - asked.get(port, now)) for port in self._ports_now()}
 
     def ask(self) -> Answer[Runtime]:
-        """Poll all ports; takes little more than one timeout at most."""
+        """Poll all ports; takes little more than two timeouts at most: to connect, and for the answers."""
         now = self._clock.time()
         self._ports = tuple(dict.fromkeys(self._ports_now()))
         # Jitter makes an interval longer, never shorter: frequent polls may disturb a runtime that is being reset.
@@ -168,7 +168,8 @@ class RuntimeSignal:
             for port, listener in self._listeners.items()
             if start - listener.listed < LIST_SECONDS
         }
-        end, own = start + self.timeout_seconds, len(self._listeners) > 1
+        own = len(self._listeners) > 1
+        end = self._clock.monotonic() + self.timeout_seconds  # what it took until here is no silence of theirs
         calls: dict[int, tuple[Replies, Problem | None]] = {}
         for port, replies in call_all(addresses, known, self._clock, end, self._on_call, own=own):
             problem = problem_of(replies, served=self._listeners[port].served)

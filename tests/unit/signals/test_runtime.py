@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
@@ -447,16 +447,38 @@ def test_a_port_that_listens_on_ipv6_alone_is_found() -> None:
         assert probe_ports([port], 5) == {port: "::1"}
 
 
-def test_a_port_whose_queue_is_full_is_open_but_silent() -> None:
+@contextlib.contextmanager
+def full_queue() -> Iterator[int]:
+    """A port to which no further connection comes through."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
-        port = server.getsockname()[1]
+        port: int = server.getsockname()[1]
         for _ in range(8):  # the kernel takes one or two more than the backlog
             caller = stack.enter_context(socket.socket())
             caller.setblocking(False)
             assert caller.connect_ex(("127.0.0.1", port)) in (0, errno.EINPROGRESS)
-        with listening() as other:
-            assert probe_ports([port, other], 0.2) == {port: None, other: "127.0.0.1"}
+        yield port
+
+
+def test_a_port_whose_queue_is_full_is_open_but_silent() -> None:
+    with full_queue() as port, listening() as other:
+        assert probe_ports([port, other], 0.2) == {port: None, other: "127.0.0.1"}
+
+
+def test_a_port_whose_queue_is_full_takes_no_time_from_the_others(start: Start) -> None:
+    process = start(two_chips())
+    with full_queue() as full:
+        for _ in range(TRIES):
+            signal = RuntimeSignal(
+                lambda: (full, process.port), clock=SystemClock(), rng=random.Random(1), timeout_seconds=1.5
+            )
+            runtime = signal.ask().value
+            assert runtime is not None
+            silent, other = runtime.ports
+            assert (silent.port, silent.problem) == (full, Problem.TIMEOUT)
+            if other.problem is None:
+                break
+    assert (other.problem, len(other.chips)) == (None, 2)
 
 
 def test_without_descriptors_it_reports_that_and_never_closed_ports() -> None:
