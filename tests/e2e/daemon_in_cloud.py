@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class DaemonInCloud(DaemonProcess):
 
     def skip(self, seconds: float) -> None:
         """Let all its clocks jump ahead."""
-        self._put_skip(float(self._skip.read_text()) + seconds)
+        self._put_skip(self._skipped() + seconds)
 
     def command(self, *words: str) -> tuple[int, str]:
         """Exit status of another command of tpuwatch with the same configuration, and what it prints, on one line."""
@@ -90,6 +91,21 @@ class DaemonInCloud(DaemonProcess):
 
         return wait_for(look, f"{node} to be {' or '.join(verdicts)}")
 
+    def suspects(self, node: str) -> Any:
+        """A node's document, once an answer to what is asked from now on shows what is bad and does not count yet.
+
+        Time that is skipped then counts for it. A node is unknown for other reasons, too: where it hangs in the midst
+        of its answers, some of them are good.
+        """
+        begun = time.time() + self._skipped()
+
+        def look() -> Any:
+            found = self.nodes().get(node)
+            suspect = found is not None and found["suspect_since"] is not None
+            return found if suspect and any(one["at_epoch"] > begun for one in found["reasons"]) else None
+
+        return wait_for(look, f"{node} to be suspect")
+
     def series(self, name: str) -> dict[str, float]:
         """All series of a metric that are not 0, by their labels: `{node="train-1",verdict="idle"}`."""
         pairs = (line.rpartition(" ") for line in self.ask("/metrics")[1].splitlines() if line.startswith(f"{name}{{"))
@@ -113,6 +129,9 @@ class DaemonInCloud(DaemonProcess):
         self.watch(**changes)
         self.process.send_signal(signal.SIGHUP)
         wait_for(lambda: self.said().count(word) > before, f"the configuration: {word}")
+
+    def _skipped(self) -> float:
+        return float(self._skip.read_text())
 
     def _put_skip(self, seconds: float) -> None:
         new = self._skip.with_suffix(".new")

@@ -127,7 +127,7 @@ def test_a_node_that_is_ready_by_the_clouds_word_and_dead(daemon: DaemonInCloud)
     daemon.start()
     daemon.judged("train-1", "healthy")
     daemon.site.do("lie")
-    daemon.judged("train-1", "unknown")  # not yet: it may be busy
+    assert daemon.suspects("train-1")["verdict"] == "unknown"  # not yet: it may be busy
     daemon.skip(400.0)
     node = daemon.judged("train-1", "runtime_stuck")
     assert node["contradictions"][0].startswith("The API says READY and HEALTHY, the runtime has not answered for ")

@@ -52,7 +52,7 @@ class Scene:
             self.daemon.judged("train-1", "job_stuck")
         else:
             self.site.do("lie")
-            self.daemon.judged("train-1", "unknown")  # not yet: it may be busy
+            self.daemon.suspects("train-1")  # not yet: it may be busy
             self.daemon.skip(LATER_SECONDS)
             self.daemon.judged("train-1", "runtime_stuck")
 

@@ -174,7 +174,7 @@ class Watch:
     @contextmanager
     def dead_runtime(self) -> Iterator[None]:
         self.site.do("lie", "job-1")
-        self.inside.judged("job-1", "unknown")
+        self.inside.suspects("job-1")
         self.inside.skip(GRACE_SECONDS)
         yield
         self.site.do("restore", "job-1")

@@ -89,7 +89,7 @@ def node(scratch: Path, **tables: dict[str, Any]) -> Iterator[DaemonInCloud]:
 def stuck(daemon: DaemonInCloud) -> None:
     """The guest is dead, and the API says that it is well."""
     daemon.site.do("lie", "train-1")
-    daemon.judged("train-1", "unknown")
+    daemon.suspects("train-1")
     daemon.skip(GRACE_SECONDS)
     daemon.judged("train-1", "runtime_stuck", "node_stuck")
 
