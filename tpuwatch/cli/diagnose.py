@@ -210,15 +210,15 @@ class _Scanners:
 
     @cached_property
     def _of_all(self) -> Scanner:
-        from tpuwatch.logs import Scanner, cache_directory
+        from tpuwatch.logs import Scanner
 
-        return Scanner(self._catalogue, kept=cache_directory(os.environ))
+        return Scanner(self._catalogue)
 
     @cached_property
     def _of_programs(self) -> Scanner:
-        from tpuwatch.logs import Scanner, cache_directory, for_programs
+        from tpuwatch.logs import Scanner, for_programs
 
-        return Scanner(for_programs(self._catalogue), kept=cache_directory(os.environ))
+        return Scanner(for_programs(self._catalogue))
 
 
 def _print(

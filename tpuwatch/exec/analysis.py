@@ -8,7 +8,6 @@ as much before it as there is time for.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +101,7 @@ class Reader:
             if last:
                 self._counters.report_logs(len(self._texts) - len(self._job.texts))
             if self._scanner is None and any(text.behind for text in self._texts):
-                self._scanner = load_scanner(self._job, self._in_background)  # meanwhile the command may end
+                self._scanner = load_scanner(self._job)  # meanwhile the command may end
                 busy = True
             else:
                 for number, text in enumerate(self._texts):
@@ -181,13 +180,8 @@ class Reader:
             record if record.event is None or first is None else replace(record, event=replace(record.event, key=first))
         )
 
-    def _in_background(self, work: Callable[[], None]) -> None:
-        """Compile the patterns beside the reading; not after the command's end: it takes longer than the rest may."""
-        if not self._ended:
-            threading.Thread(target=work, daemon=True, name="patterns").start()
-
     def _parser(self, text: _Text) -> LogParser:
-        self._scanner = self._scanner or load_scanner(self._job, self._in_background)
+        self._scanner = self._scanner or load_scanner(self._job)
         kind = StreamKind.TEXT if text.log is None else StreamKind.LIBTPU
         return LogParser(self._scanner, kind, now=time.time(), count_lines=text.log is not None)
 
@@ -282,15 +276,15 @@ def _punch(descriptor: int, offset: int, size: int) -> bool:
     return bool(library.fallocate64(*arguments) == 0)
 
 
-def load_scanner(job: WatcherJob, background: Callable[[Callable[[], None]], None]) -> Scanner:
+def load_scanner(job: WatcherJob) -> Scanner:
     """The rules, with those of the configuration. To load a whole configuration takes longer than to read 100 MB."""
-    from tpuwatch.logs import Scanner, cache_directory, for_programs, load_catalogue, with_threshold
+    from tpuwatch.logs import Scanner, for_programs, load_catalogue, with_threshold
     from tpuwatch.model import Cause
 
     config = usable_config(job.config, job.environ)
     catalogue = for_programs(load_catalogue(config.rules))
     catalogue = with_threshold(catalogue, Cause.SLOW_INIT, "init_seconds", config.slow_init_seconds)
-    return Scanner(catalogue, background, cache_directory(job.environ))
+    return Scanner(catalogue)
 
 
 class LaunchLogs:

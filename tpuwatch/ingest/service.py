@@ -252,8 +252,8 @@ class LogService:
         return Follower(
             log_dirs=[str(path) for path in logs.paths],
             job_globs=[str(path) for path in logs.job_paths],
-            scanner=Scanner(for_streams(self.catalogue, MARKS), kept=self._config.state.dir),
-            outputs=Scanner(self._scanned, kept=self._config.state.dir),
+            scanner=Scanner(for_streams(self.catalogue, MARKS)),
+            outputs=Scanner(self._scanned),
             clock=self._clock,
             cursors=self._store.cursors(),
             first_run=self._store.first_run,

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from tpuwatch.logs.line_breaks import over_lines
     from tpuwatch.logs.parse.exception_chains import agree
     from tpuwatch.logs.parse.job_output import any_near
-    from tpuwatch.logs.parse.kept_patterns import cache_directory
     from tpuwatch.logs.parse.match import Match
     from tpuwatch.logs.parse.parser import LogParser, StreamKind
     from tpuwatch.logs.parse.repeats import Repeats
@@ -38,11 +37,10 @@ else:
         {
             "line_breaks": ["over_lines"],
             "parse.exception_chains": ["agree"],
-            "parse.kept_patterns": ["cache_directory"],
             "parse.job_output": ["any_near"],
             "parse.match": ["Match"],
-            "parse.parser": ["LogParser", "StreamKind"],
             "parse.repeats": ["Repeats"],
+            "parse.parser": ["LogParser", "StreamKind"],
             "parse.scan": ["Scanner"],
             "parse.source_code": ["is_source_code"],
             "pruning": ["OldLog", "PruneResult", "prune"],

@@ -43,12 +43,8 @@ class Caught:
 class Pipeline:
     """What the daemon's loop turns, without the daemon."""
 
-    def __init__(
-        self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = (), kept: Path | None = None
-    ) -> None:
+    def __init__(self, logs: Path, state: Path, catalogue: Catalogue, jobs: Sequence[str] = ()) -> None:
         """Follows the directory `logs` and the files of `jobs` (globs), and keeps the store in `state`.
-
-        `kept`: where patterns are kept.
 
         Nothing of them has been read before.
         """
@@ -57,8 +53,8 @@ class Pipeline:
         self.follower = Follower(
             log_dirs=[str(logs)],
             job_globs=list(jobs),
-            scanner=Scanner(for_streams(catalogue, MARKS), kept=kept),
-            outputs=Scanner(catalogue, kept=kept),
+            scanner=Scanner(for_streams(catalogue, MARKS)),
+            outputs=Scanner(catalogue),
             clock=clock,
             cursors=self.store.cursors(),
             first_run=self.store.first_run,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 import time
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """The two ways by which tpuwatch reads a log. Compiled patterns are kept from one run to the next, as in use."""
+    """The two ways by which tpuwatch reads a log."""
 
     scratch: Path
     catalogue: Catalogue = field(default_factory=lambda: for_outputs(load_catalogue(), MARKS))  # as the daemon has it
@@ -52,15 +51,14 @@ class Readers:
         state = self.scratch / f"state-{next(_numbers)}"
         state.mkdir()
         jobs, logs = ([str(log)], self.scratch / "none") if job else ([], log.parent)
-        pipeline = Pipeline(logs, state, self.catalogue, jobs=jobs, kept=self.scratch / "kept")
+        pipeline = Pipeline(logs, state, self.catalogue, jobs=jobs)
         try:
             return pipeline.catch_up().seconds
         finally:
             pipeline.close()
 
     def _diagnose(self, log: Path) -> float:
-        environ = {**os.environ, "XDG_CACHE_HOME": str(self.scratch / "kept")}
-        return processor_seconds([sys.executable, "-m", "tpuwatch", "diagnose", str(log)], environ=environ)[0]
+        return processor_seconds([sys.executable, "-m", "tpuwatch", "diagnose", str(log)])[0]
 
 
 LEAST = 0.005  # seconds: what is measured of a log so short that start-up is all

@@ -12,7 +12,7 @@ from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tpuwatch.logs.parse.match import Match
 
@@ -97,24 +97,6 @@ class ExceptionChains:
         new = _Report(name, match.key.hex(), line, match.details, one.chain, one.link, [one.frame])
         one.reports = [*one.reports, new][-_MAX_REPORTS:]
         return None
-
-    def is_first(self, authors: Collection[str], offset: int) -> bool:
-        """Whether what these authors print from `offset` on, without another traceback, is no exception of before."""
-        self._forget(offset)
-        if not self._authors and offset > _GAP:
-            return True
-        return all(self._is_first(author, authors, offset) for author in authors)
-
-    def _is_first(self, author: str, authors: Collection[str], offset: int) -> bool:
-        one = self._authors.get(author)
-        if one is None:
-            return offset > _GAP
-        if one.linked:
-            return False
-        if not one.frame:
-            return True
-        reports = [report for other in self._authors.values() for report in other.reports]
-        return (bool(author) or len(authors) == 1) and all(one.frame in report.frames for report in reports)
 
     def add(self, matches: Iterable[Match]) -> None:
         """Take matches that are no exceptions of before, in any order; of each that has repeats, the last."""

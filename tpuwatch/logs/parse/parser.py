@@ -11,37 +11,35 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tpuwatch.logs.parse import exception_chains
 from tpuwatch.logs.parse.exception_chains import ExceptionChains
-from tpuwatch.logs.parse.frame import Times, author_of
-from tpuwatch.logs.parse.known_lines import KnownLines
+from tpuwatch.logs.parse.frame import Times, author_of, without_colours
 from tpuwatch.logs.parse.line_counter import LineCounter, RecordCounter
-from tpuwatch.logs.parse.match import TEXT_KEPT, Match, framed_key, matched_lines, unframed_key
+from tpuwatch.logs.parse.match import Match, framed_key, matched_lines, unframed_key
 from tpuwatch.logs.parse.oom_kills import OomKills
-from tpuwatch.logs.parse.records import MAX_RECORD, RecordBuffer
-from tpuwatch.logs.parse.scan import StreamScan
-from tpuwatch.logs.parse.storm import Storm
+from tpuwatch.logs.parse.records import MAX_RECORD, LogRecord, RecordBuffer
+from tpuwatch.logs.parse.repeats import CountedLines, LineMatches
+from tpuwatch.logs.parse.shapes import OFTEN, Plan, Shapes
 from tpuwatch.logs.parse.tentative import TentativeMatches
+from tpuwatch.logs.rules.shape import ALIKE, shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tpuwatch.logs.parse.frame import Header
-    from tpuwatch.logs.parse.records import CleanText, LogRecord
-    from tpuwatch.logs.parse.repeats import RepeatRun
+    from tpuwatch.logs.parse.records import CleanText
     from tpuwatch.logs.parse.scan import Hit, Scanner
+    from tpuwatch.logs.parse.shapes import Shape
     from tpuwatch.logs.rules.catalogue import Rule
 
-_CACHED = 64  # records whose matches are cached
-_MISSING: tuple[str, dict[str, Any]] = ("", {})
+_MAX_TOLD = 1024  # lines
+# A line that was looked at before its time: where it is, and what `_planned` says of it.
+_NOT_AHEAD: tuple[int, tuple[int, bytes, Plan | None]] = (-1, (-1, b"", None))
 _REPORT_GAP = 64 * 1024  # bytes that other streams may put between the parts of one report
-_FIRST = 32 * 1024  # bytes of a stream that show whether it begins with a storm: more is not searched before
-_PIECE = 64 * 1024  # bytes that are searched before it is tried again to take known lines together
-_TRIES = 8  # known lines, after which it is tried to take those that follow together
 
 
 class StreamKind(Enum):
@@ -51,21 +49,17 @@ class StreamKind(Enum):
     TEXT = "text"
 
 
-@dataclass(slots=True)
-class _Walk:
-    """The way through the complete lines of a buffer: what is left to look at. Positions are those in the buffer."""
+class _Line:
+    """A line with hits, from number `at` on. Positions are those in the buffer."""
 
-    end: int
-    matches: list[Match]  # so far
-    upto: int  # all below is processed
-    limit: int = 0  # up to where literals have been searched
-    base: int = 0  # from where on: a record begins there
-    hits: list[Hit] = field(default_factory=list)
-    at: int = 0  # the next of them
-    ignored: frozenset[Rule] = frozenset()  # rules whose literals may lack among them
-    patterns: object = None  # the scanner's at that time
-    known: int = 0  # lines
-    tried: int = _TRIES  # at so many of them it is tried to take those that follow together
+    __slots__ = ("hits", "start", "stop")
+
+    def __init__(self, hits: list[Hit], at: int, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop  # stop: where the next line begins
+        after = at + 1
+        while after < len(hits) and hits[after][0] < stop:
+            after += 1
+        self.hits = hits[at:after]
 
 
 class LogParser:
@@ -85,12 +79,11 @@ class LogParser:
     ) -> None:
         """`severity` (I, W, E, F): of the file, whose records are counted. `now`: to guess missing years.
 
-        `fold`: of many records in a row that differ in digits alone only the last is a match, with its `repeats`.
+        `fold`: of many records of one shape only the last is a match, with its `repeats`, the number of the others.
         """
         state = state or {}
         self.open = False  # the last record may hold a match: call settle() when the stream is quiet
         self._scanner = scanner
-        self._scan = StreamScan(scanner)
         self._kind = kind
         self._buffer = RecordBuffer(offset, text=kind is StreamKind.TEXT)
         self._done = max(offset, int(state.get("done", offset)))  # the literals below are processed
@@ -101,12 +94,17 @@ class LogParser:
         self._times = Times(now, tuple(created) if created else None)
         self._tentative = TentativeMatches(state.get("pending", ()), scanner.catalogue.rules)
         self._fold = fold
-        self._in_storm = False  # the last block had a run of known lines
-        self._known = KnownLines(scanner, self._buffer, self._matches_in)
-        self._cache: dict[tuple[Rule, bytes], tuple[str, dict[str, Any]] | None] = {}
+        self._shapes = Shapes()
+        self._block = 0  # so many were read
+        self._plans: dict[bytes, Plan] = {}  # by the shape of a line; none of lines that are read
+        self._ahead = _NOT_AHEAD
+        self._by_digits: dict[bytes, frozenset[Rule]] = {}  # of a line the rules that tell digits apart and match it
+        self._read_upto = -1  # where the last fault ends that was read in this one
+        self._counted: dict[Shape, CountedLines] = {}  # lines of the block that were not read, by their shapes
         self._matched: Counter[Rule] = Counter()  # since the last fault, of rules of which some matches are enough
         # Those that have so many. What the parser itself needs of a job's output, libtpu does not write.
         self._enough: set[Rule] = {*scanner.chain_marks} if kind is StreamKind.LIBTPU else set()
+        self._ignored = frozenset(self._enough)  # when the last bytes came: they are not searched for these
         self._reported: dict[str, int] = {}  # by cause: the offset up to which unframed text is reported
         self._under: dict[str, int] = dict(state.get("under", {}))  # by cause: the header that it was last found under
         self._ended: dict[str, int] = dict(state.get("ended", {}))  # by cause: where its last report ended
@@ -116,7 +114,9 @@ class LogParser:
         self._oom_kills = OomKills(state.get("oom_kills", {}), scanner.catalogue.rules)
         self._records = RecordCounter(severity, self._done) if severity else None
         self._lines = LineCounter(4 * MAX_RECORD) if count_lines else None
-        self._storm = Storm(self._known, self._buffer, self._times, self._lines, self._chains, self._salt)
+        is_text = kind is StreamKind.TEXT
+        self._line_matches = LineMatches(self._buffer, self._times, self._lines, self._salt, text=is_text)
+        self._headless = (0, 0)  # positions in the buffer between which no record has a header
 
     @property
     def offset(self) -> int:
@@ -130,10 +130,9 @@ class LogParser:
 
     def feed(self, data: bytes) -> list[Match]:
         """Take the next bytes; returns the matches that are final now."""
-        if not self._buffer.offset and len(data) > _FIRST:
-            return [*self.feed(data[:_FIRST]), *self.feed(data[_FIRST:])]
         if self._lines is not None:
             self._lines.append(data)
+        self._ignored = frozenset(self._enough)
         self._buffer.append(data)
         return self._advance(self._buffer.complete())
 
@@ -180,34 +179,38 @@ class LogParser:
         buffer, matches = self._buffer, list[Match]()
         if buffer.offset == 0 and self._kind is StreamKind.LIBTPU:
             self._times.learn(buffer.data)
-        done, keep = end, -1
-        walk = _Walk(end, matches, self._first(end))
-        self._begin(walk)
+        done, keep, at = end, -1, 0
+        self._block += 1
+        self._forget_plans()
+        self._read_upto = -1
+        self._headless = (0, 0)
+        hits = self._hits(self._first(), end)
         self.open = False
-        while self._is_left(walk):
-            position, _, called = walk.hits[walk.at]
+        while (at := self._next(hits, at)) < len(hits):
+            position, called = hits[at][0], self._scanner.rules[hits[at][1]]
             if self._is_nothing(called, position, end):
-                walk.at += 1
+                at += 1
                 continue
-            found = self._take_known(walk, position)
-            if found is None:
-                record, rules, _, upto = self._gather(walk.hits, walk.at, end)
-                if walk.limit < record.stop and any(rule.report for rule in rules):  # what follows may end it
-                    self._scan_on(walk, end, position)
-                    continue
-                walk.upto = upto
-                if not (record.closed or quiet):
-                    done, keep, self.open = position, record.above[0] if record.above else record.start, True
-                    break
-                matches += self._tentative.resolve(buffer.data, buffer.offset, position)
-                found = self._learn(walk, record, position, rules)
-                matches += found
-                if record.header is None and self._known.is_repeating(self._line_around(record, position)):
-                    self._try_run(walk)
-            if not found:
-                self._scanner.note_fruitless()
-            self._go_on(walk)
+            line = _Line(hits, at, *buffer.line_around(position, end))
+            record, rules, upto = self._gather(hits, at, end)
+            if not (record.closed or quiet):
+                done, keep, self.open = position, record.above[0] if record.above else record.start, True
+                break
+            matches += self._tentative.resolve(buffer.data, buffer.offset, position)
+            by_itself = record.closed and line.stop < end and not self._is_in_report(line)
+            found = self._evaluate(record, position, rules)
+            if by_itself:
+                self._remember(record, line, found)
+            self._forget_plans()
+            matches += found
+            if self._ignored <= self._enough:
+                at = bisect_left(hits, (upto,), at)
+            else:  # after a fault more is looked for
+                hits, at = self._hits(upto, end), 0
         matches += self._tentative.resolve(buffer.data, buffer.offset, done)
+        self._counted = {known: counted for known, counted in self._counted.items() if counted.lines}
+        if self._counted:
+            matches = sorted([*matches, *self._last_counted(end)], key=lambda match: match.offset)
         self.open |= self._oom_kills.open
         if self._records is not None:
             self._records.count(buffer.data, buffer.offset, end)
@@ -215,6 +218,25 @@ class LogParser:
         self._done = max(self._done, buffer.offset + done)
         buffer.drop(buffer.context(end) if keep < 0 else keep)
         return matches
+
+    def _first(self) -> int:
+        """The position below which the literals are processed."""
+        return max(0, self._done - self._buffer.offset)
+
+    def _hits(self, first: int, end: int) -> list[Hit]:
+        """The literals from a position on, in order, but for those that are ignored."""
+        if first >= end:
+            return []
+        if not self._ignored <= self._enough:
+            self._ignored = frozenset()
+        begin = self._buffer.line_around(first, end)[0]
+        text, place = without_colours(self._buffer.data[begin:end])
+        hits, lengths = self._scanner.find(text, self._ignored, 0 if place else begin), self._scanner.lengths
+        if place is not None:
+            hits = [(begin + place(position + 1) - 1, literal) for position, literal in hits]
+        while hits and hits[-1][0] + lengths[hits[-1][1]] > end:
+            hits.pop()
+        return hits[bisect_left(hits, (first,)) :]
 
     def _once_a_line(self, matches: list[Match], end: int) -> list[Match]:
         """The matches, without those of a rule that an earlier piece of the same overlong line has matched."""
@@ -232,62 +254,6 @@ class LogParser:
             start = offset + data.rfind(b"\n", 0, end) + 1
             self._in_overlong = {match.rule.id for match in matches if match.offset >= start}
         return matches
-
-    def _begin(self, walk: _Walk) -> None:
-        """Find what is to be looked at. In a storm a block begins with known lines."""
-        storm, self._in_storm = self._in_storm, False
-        if not (storm and self._take_run(walk)):
-            self._scan_on(walk, walk.end, 0)
-
-    def _is_left(self, walk: _Walk) -> bool:
-        """Whether there is a literal to look at; those up to the next run of known lines are found at once."""
-        while walk.at >= len(walk.hits):
-            if walk.limit >= walk.end:
-                return False
-            walk.upto = walk.base = max(walk.upto, walk.limit)
-            if not self._take_run(walk):
-                after = self._buffer.line_end(walk.upto + _PIECE, walk.end)
-                self._scan_on(walk, self._storm.next(after, walk.end), walk.upto)
-        return True
-
-    def _scan_on(self, walk: _Walk, limit: int, start: int) -> None:
-        """Find the literals from `start` up to `limit`. Records of known lines end there: nothing goes on from them."""
-        walk.ignored, walk.patterns = frozenset(self._enough), self._scanner.patterns
-        walk.limit, walk.at, base = limit, 0, walk.base
-        first = max(start, self._done - self._buffer.offset)
-        if first >= limit:
-            walk.hits = []
-            return
-        data = self._buffer.data
-        walk.hits = self._scan.scan(data[base:limit] if base else data, first - base, limit - base, walk.ignored)
-        if base:
-            walk.hits = [hit._replace(position=hit.position + base) for hit in walk.hits]
-
-    def _go_on(self, walk: _Walk) -> None:
-        """Go on to the next literal, after what has been taken."""
-        # After a fault they count again; and where patterns are ready now, most of these hits are none.
-        if not walk.ignored <= self._enough or walk.patterns is not self._scanner.patterns:
-            self._scan_on(walk, walk.limit, walk.upto)
-        else:
-            walk.at = bisect_left(walk.hits, (walk.upto,), walk.at)
-
-    def _take_known(self, walk: _Walk, position: int) -> list[Match] | None:
-        """Take the line at `position` if it is known what comes of it, and those after it if many are; its matches."""
-        known = self._look_up(position, walk.end)
-        if known is None:
-            return None
-        found, walk.upto = known
-        walk.matches += found
-        self._try_run(walk)
-        return found
-
-    def _try_run(self, walk: _Walk) -> None:
-        """A known line has been taken: after some of them it is tried to take those together that follow."""
-        walk.known += 1
-        if self._fold and walk.known >= walk.tried:
-            walk.tried = walk.known + _TRIES
-            if (run := self._next_run(walk.upto, walk.end)) is not None:
-                walk.upto = self._together(run, walk.matches)
 
     def _is_nothing(self, rules: Iterable[Rule], position: int, end: int) -> bool:
         """Whether a hit of `rules` need not be looked at."""
@@ -313,23 +279,23 @@ class LogParser:
             self._ended[rule.name] = place + _REPORT_GAP
         return True
 
-    def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int, int]:
-        """The record of hit `at`, the rules of the hits in it, the next hit, and where the hits in it may be up to.
+    def _gather(self, hits: list[Hit], at: int, end: int) -> tuple[LogRecord, list[Rule], int]:
+        """The record of hit `at`, the rules of the hits in it, and where the hits in it may be up to.
 
         In a job's output hits on the same line are taken to be in it.
         """
-        position = hits[at].position
+        position, called = hits[at][0], self._scanner.rules
         record = self._buffer.record(position, end)
         upto = self._reach(record, position, end)
         rules, after = self._called(hits, at, upto)
         if reports := {rule for rule in rules if rule.report}:
-            report = next(hit.literal for hit in hits[at:after] if not reports.isdisjoint(hit.rules))
-            again = next((hits[i].position for i in range(after, len(hits)) if hits[i].literal == report), end)
+            report = next(literal for _, literal in hits[at:after] if not reports.isdisjoint(called[literal]))
+            again = next((hits[i][0] for i in range(after, len(hits)) if hits[i][1] == report), end)
             before = max(self._under.get(rule.name, -1) for rule in reports) - self._buffer.offset
             record = self._buffer.extend(record, end, again, before)
             upto = self._reach(record, position, end)
-            rules, after = self._called(hits, at, upto)
-        return record, rules, after, upto
+            rules, _ = self._called(hits, at, upto)
+        return record, rules, upto
 
     def _reach(self, record: LogRecord, position: int, end: int) -> int:
         framed = record.header is not None and self._kind is StreamKind.LIBTPU
@@ -340,120 +306,181 @@ class LogParser:
 
         Hits that only continue a report call none.
         """
-        called = set(hits[at].rules)
+        of = self._scanner.rules
+        called = set(of[hits[at][1]])
         after = at + 1
-        while after < len(hits) and hits[after].position < upto:
-            if not self._continue(hits[after].rules, hits[after].position):
-                called.update(hits[after].rules)
+        while after < len(hits) and hits[after][0] < upto:
+            position, literal = hits[after]
+            if not self._continue(of[literal], position):
+                called.update(of[literal])
             after += 1
         return sorted(called, key=self._scanner.order.__getitem__), after
 
     # -- lines of a known shape
 
-    def _first(self, end: int) -> int:
-        """Where the first line begins that is not processed."""
-        first = max(0, self._done - self._buffer.offset)
-        return self._buffer.line_around(first, end)[0] if first < end else first
+    def _next(self, hits: list[Hit], at: int) -> int:
+        """The first hit from number `at` on whose line has to be read: it is not known what comes of it."""
+        data, digits, offset = self._buffer.data, self._scanner.digits, self._buffer.offset
+        after = at
+        while after < len(hits):
+            first = after
+            position, literal = hits[first]
+            start = data.rfind(b"\n", 0, position) + 1
+            stop, line, plan = self._planned(start)
+            if plan is None:
+                return first
+            is_told = literal in digits
+            after += 1
+            while after < len(hits) and hits[after][0] < stop:
+                is_told |= hits[after][1] in digits
+                after += 1
+            if is_told or plan.shape.told_by_digits:
+                told = self._told_by_digits(line, hits[first:after])
+                if not plan.shape.block or told != plan.shape.told_by_digits:
+                    return first
+            if plan.counted is not None:
+                if not self._may_count(plan, line, stop):
+                    return first
+                plan.counted.lines.append(line)
+                plan.counted.offsets.append(offset + start)
+        return after
 
-    def _take_run(self, walk: _Walk) -> bool:
-        """Take the known lines in a row where the walk is, and find what is between them and the next ones."""
-        run = self._next_run(walk.upto, walk.end)
-        if run is None:
+    def _planned(self, start: int) -> tuple[int, bytes, Plan | None]:
+        """Where the line at `start` stops, the line without its newline, and what to do with it; None: read it."""
+        if start == self._ahead[0]:
+            return self._ahead[1]
+        data = self._buffer.data
+        end = data.find(b"\n", start)
+        if end < 0:
+            return len(data), data[start:], None
+        line = data[start:end]
+        return end + 1, line, self._plans.get(line.translate(ALIKE)) or self._plan(line)
+
+    def _plan(self, line: bytes) -> Plan | None:
+        """What to do with a line without its newline; None: read it."""
+        form = shape(line)
+        plan = self._plans.get(form)
+        known = self._shapes.get(form) if plan is None else None
+        if known is not None and (plan := self._new_plan(known)) is not None:
+            self._plans[form] = plan
+        return plan
+
+    def _forget_plans(self) -> None:
+        self._plans.clear()
+        self._ahead = _NOT_AHEAD
+
+    def _new_plan(self, known: Shape) -> Plan | None:
+        if known.found is None or not known.is_sure(self._block):
+            return None
+        rules = known.found - self._enough
+        if not rules:
+            return None if known.looks_around else Plan(known)
+        if known.read < OFTEN or not self._fold or self._tentative or any(rule.cause is None for rule in rules):
+            return None
+        counted = self._counted.setdefault(known, CountedLines(rules))
+        return Plan(known, counted, tuple(rule.name for rule in rules if rule.report))
+
+    def _may_count(self, plan: Plan, line: bytes, stop: int) -> bool:
+        """Whether a line that stops at `stop` may be counted: what comes of it is of it alone."""
+        start, following = stop - len(line) - 1, None
+        if plan.reports or plan.shape.framed:
+            self._ahead = (stop, self._planned(stop))
+            following = self._ahead[1][2]
+        if not plan.shape.framed:
+            if not self._is_below_no_header(start):
+                return False
+        elif not (following is not None and following.shape.framed) and not self._buffer.begins_record(stop):
             return False
-        walk.upto = walk.base = self._together(run, walk.matches)
-        self._scan_on(walk, self._storm.next(walk.upto, walk.end), walk.upto)
+        if plan.reports and following is not plan and self._may_go_on(start, stop):
+            return False
+        for name in plan.reports:
+            self._ended[name] = self._buffer.offset + stop + _REPORT_GAP
         return True
 
-    def _next_run(self, start: int, end: int) -> RepeatRun | None:
-        if not self._fold or self._tentative or not self._known:
+    def _is_below_no_header(self, start: int) -> bool:
+        """Whether no record with a header can hold the line at `start`, which has none."""
+        first, stop = self._headless
+        if not first <= start < stop:
+            first, stop = self._headless = start, self._buffer.headless_up_to(start)
+        return start < stop
+
+    def _told_by_digits(self, line: bytes, hits: Iterable[Hit]) -> frozenset[Rule]:
+        """Of the rules that tell lines of one shape apart those that match this line with its hits."""
+        rules = self._by_digits.get(line)
+        if rules is None:
+            called = (self._scanner.rules[literal] for _, literal in hits if literal in self._scanner.digits)
+            of_digits = {rule for some in called for rule in some}
+            rules = frozenset(rule for rule in of_digits if rule.search(line + b"\n") is not None)
+            if len(self._by_digits) >= _MAX_TOLD:
+                self._by_digits.clear()
+            self._by_digits[line] = rules
+        return rules
+
+    def _may_go_on(self, start: int, stop: int) -> bool:
+        """Whether the line at `stop` may be of the same report as the one at `start`."""
+        if not self._buffer.begins_record(stop):
+            return True
+        own, following = self._buffer.header(start), self._buffer.header(stop)
+        return following is not None and own is not None and following.same_report(own)
+
+    def _is_in_report(self, line: _Line) -> bool:
+        """Whether what was found before may decide what comes of a line."""
+        place = self._buffer.offset + line.start
+        called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
+        if any(rule.continues and place <= self._ended.get(rule.name, -1) for rule in called):
+            return True
+        return bool(self._tentative) or any(place < self._reported.get(rule.name, 0) for rule in called)
+
+    def _remember(self, record: LogRecord, line: _Line, found: list[Match]) -> None:
+        """Remember what came of a line, which is of this record."""
+        known = self._shapes.of(self._buffer.data[line.start : line.stop - 1])
+        if known is None:
+            return
+        literals = {literal for _, literal in line.hits}
+        known.looks_around = not literals.isdisjoint(self._scanner.around)
+        if known.looks_around or not literals.isdisjoint(self._scanner.digits):
+            known.begin(self._block)
+            known.told_by_digits = self._told_by_digits(self._buffer.data[line.start : line.stop - 1], line.hits)
+        if found and (record.above is not None or (record.header is not None and not self._buffer.is_line(record))):
+            return
+        known.framed = record.header is not None and record.start == line.start
+        known.add(self._came_of(line, found))
+
+    def _came_of(self, line: _Line, found: list[Match]) -> frozenset[Rule] | None:
+        """The rules that match the line; None if that is not of the line alone."""
+        text = self._buffer.text_of(self._buffer.data[line.start : line.stop - 1])
+        called = {rule for _, literal in line.hits for rule in self._scanner.rules[literal]}
+        alone = frozenset(rule for rule in called if rule.search(text) is not None)
+        if not found:
+            return alone if alone <= self._enough else None
+        rules = frozenset(match.rule for match in found)
+        offset = self._buffer.offset + line.start
+        if any(match.offset != offset or match.again for match in found):
             return None
-        if max(self._reported.values(), default=0) > self._buffer.offset + start:
-            return None
-        return self._storm.run(start, end)
+        may = rules <= alone and not any(rule.has_thresholds for rule in rules)
+        return rules | (alone & self._enough) if may else None
 
-    def _together(self, run: RepeatRun, matches: list[Match]) -> int:
-        """Add the matches of known lines in a row; where they end.
+    def _last_counted(self, end: int) -> list[Match]:
+        """Of each shape of which lines were counted the match of the last one, and the marks that come after all."""
+        last = [match for counted in self._counted.values() for match in self._line_matches.last(counted)]
+        stop = max(self._line_end(counted) for counted in self._counted.values())
+        self._counted.clear()
+        self._chains.add(last)
+        if stop <= self._read_upto:  # another fault was read since
+            return last
+        were = self._enough - self._scanner.settled
+        self._count([match.rule for match in last], self._buffer.offset + stop)
+        for position, literal in self._hits(stop, end):
+            marks = [rule for rule in self._scanner.rules[literal] if rule in were and rule not in self._enough]
+            if marks and position >= stop:
+                record = self._buffer.record(position, end)
+                last += self._evaluate(record, position, marks)
+                stop = self._buffer.line_end(position, end)
+        return last
 
-        Of the marks between faults those at the beginning and after the last fault of each group are enough.
-        """
-        self._in_storm = True
-        first, upto = len(matches), self._buffer.offset + run.start
-        for group in run.groups:
-            last = group.offsets[-1]
-            matches += self._marks_of(run, upto, last)
-            matches += self._counted(list(self._storm.matches(group)), last + len(group.lines[-1]) + 1)
-            upto = last
-        matches += self._marks_of(run, upto, self._buffer.offset + run.stop)
-        self._chains.add(matches[first:])
-        return run.stop
-
-    def _marks_of(self, run: RepeatRun, start: int, stop: int) -> Iterator[Match]:
-        for mark in self._storm.marks(run, start, stop, self._enough):
-            yield from self._counted([mark], stop)
-
-    def _counted(self, found: list[Match], stop: int) -> list[Match]:
-        self._under.update({match.rule.name: match.offset for match in found if match.severity})
-        self._count(found, stop)
-        return found
-
-    def _look_up(self, position: int, end: int) -> tuple[list[Match], int] | None:
-        """The matches of the line at `position` and its end, if it is known what comes of it and it is a record."""
-        if self._tentative:
-            return None
-        data, start, stop = self._buffer.data, *self._buffer.line_around(position, end)
-        line = data[start : stop - 1]
-        known = self._known.get(line) if stop < end else None
-        if known is None or not known.begins or not self._known.ends(known, line, self._buffer.line_at(stop)):
-            return None
-        offset = self._buffer.offset + start
-        found = [
-            self._storm.match_of(known, rule, places, line, offset)
-            for rule, places in known.found
-            if rule not in self._enough
-        ]
-        framed = known.places.header is not None
-        if any((match.time is None) is framed or self._reported.get(match.rule.name, 0) > offset for match in found):
-            return None
-        for match in found:
-            if framed:
-                self._is_first_under(start, match.rule)
-            else:
-                self._reported[match.rule.name] = offset + 1
-        self._count(found, self._buffer.offset + stop)
-        return found if framed else [self._in_chain(match) for match in found], stop
-
-    def _remember(self, record: LogRecord, position: int, found: list[Match], *, unbiased: bool) -> None:
-        """Remember what came of a record if it is one line; else what comes of the line at `position` by itself.
-
-        `unbiased`: nothing was known before that could matter.
-        """
-        if not self._buffer.is_line(record):
-            if self._fold and self._kind is StreamKind.TEXT and record.header is None and record.above is None:
-                self._known.add_beside(self._line_around(record, position))
-        elif unbiased and not (record.header is not None and any(match.time is None for match in found)):
-            self._known.add(self._buffer.data[record.start : record.stop - 1], [match.rule for match in found])
-
-    # -- matches
-
-    def _learn(self, walk: _Walk, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
-        """The matches of `rules` in a record; they are remembered where no more than the record decides."""
-        unbiased = not (self._tentative or walk.ignored.union(self._enough).difference(self._scanner.settled))
-        if record.header is None and max(self._reported.values(), default=0) > self._buffer.offset + record.start:
-            unbiased = False
-        found = self._evaluate(record, position, rules)
-        if record.closed and not self._tentative:
-            self._remember(record, position, found, unbiased=unbiased)
-        return found
-
-    def _line_around(self, record: LogRecord, position: int) -> bytes:
-        """The line of a record that holds `position`."""
-        start, stop = self._buffer.line_around(position, record.stop)
-        return self._buffer.data[start:stop].removesuffix(b"\n")
-
-    def _matches_in(self, text: bytes) -> list[Match]:
-        """The matches in a text by itself, of the same kind."""
-        parser = LogParser(self._scanner, self._kind, now=0.0)
-        return parser.feed(text) + parser.finish()
+    def _line_end(self, counted: CountedLines) -> int:
+        """The position after the last of these lines."""
+        return counted.offsets[-1] - self._buffer.offset + len(counted.lines[-1]) + 1
 
     def _evaluate(self, record: LogRecord, position: int, rules: Iterable[Rule]) -> list[Match]:
         """The matches of `rules` in a record: for each cause the one whose rule ranks first."""
@@ -476,7 +503,7 @@ class LogParser:
                 matches[name] = match
         if self._tentative and matches:
             self._tentative.give_way(matches)
-        self._count(matches.values(), self._buffer.offset + record.stop)
+        self._count([match.rule for match in matches.values()], self._buffer.offset + record.stop)
         if self._kind is StreamKind.LIBTPU:
             return list(matches.values())
         return [one for match in matches.values() for one in self._told(match)]
@@ -502,19 +529,20 @@ class LogParser:
             return replace(match, author=author, key=first, again=True)
         return replace(match, author=author) if author else match
 
-    def _count(self, matches: Iterable[Match], stop: int) -> None:
+    def _count(self, rules: Iterable[Rule], stop: int) -> None:
         """Note where reports ended, and how many matches there were of rules of which some are enough."""
-        for match in matches:
-            if match.rule.report:
-                self._ended[match.rule.name] = stop + _REPORT_GAP
-            if match.rule.cause is not None:
+        for rule in rules:
+            if rule.report:
+                self._ended[rule.name] = stop + _REPORT_GAP
+            if rule.cause is not None:
+                self._read_upto = stop - self._buffer.offset
                 self._matched.clear()
                 self._enough &= self._scanner.settled
-            elif enough := self._enough_of(match.rule):
-                self._matched[match.rule] += 1
-                if self._matched[match.rule] >= enough:
-                    self._enough.add(match.rule)
-                    self._enough |= self._scanner.clears.get(match.rule, frozenset())
+            elif enough := self._enough_of(rule):
+                self._matched[rule] += 1
+                if self._matched[rule] >= enough:
+                    self._enough.add(rule)
+                    self._enough |= self._scanner.clears.get(rule, frozenset())
 
     def _enough_of(self, rule: Rule) -> int:
         """The number of matches of a mark that this stream looks for; 0: all."""
@@ -555,22 +583,13 @@ class LogParser:
         )
 
     def _read(self, rule: Rule, text: bytes) -> tuple[str, dict[str, Any]] | None:
-        """The matched lines of a record and its details, None if the rule does not match.
-
-        Cached: in a storm most records are alike.
-        """
-        cached = self._cache.get((rule, text), _MISSING)
-        if cached is not _MISSING:
-            return cached
+        """The matched lines of a record and its details, None if the rule does not match."""
         span = rule.search(text)
         # In a job's output another author may go on after the first line: that is looked at by itself.
         begin = len(text) if self._kind is StreamKind.LIBTPU else text.find(b"\n") + 1 or len(text)
-        read = (matched_lines(text, *span), rule.details(text)) if span is not None and span[0] < begin else None
-        if len(text) <= TEXT_KEPT:
-            if len(self._cache) >= _CACHED:
-                self._cache.clear()
-            self._cache[rule, text] = read
-        return read
+        if span is None or span[0] >= begin:
+            return None
+        return matched_lines(text, *span), rule.details(text)
 
     def _match_unframed(self, rule: Rule, record: LogRecord, position: int, clean: CleanText) -> Match | None:
         """A match that touches the line at `position`, unless a match of the same cause covers it already."""

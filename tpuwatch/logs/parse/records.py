@@ -223,6 +223,11 @@ class RecordBuffer:
             return None
         return self.data[self._unframed_start(start) : start].split(b"\n")[:-1]
 
+    def headless_up_to(self, start: int) -> int:
+        """Up to where lines from `start` on can be in no record with a header; `start` if that one may be."""
+        found = _HEADER_PART.search(self.data, max(0, start - _HEADER_BACK))
+        return len(self.data) if found is None else max(start, found.start())
+
     def begins_record(self, start: int) -> bool:
         """Whether the line at `start` begins a record."""
         return self._header(start) is not None or self._breaks(start)

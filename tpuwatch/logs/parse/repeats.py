@@ -1,32 +1,37 @@
-"""Lines of a storm, taken together: records of known shapes in a row, and what comes of all without looking at each.
+"""Lines of one shape that were counted and not read, and the matches that they stand for.
 
-All lines of a shape have the same length, and the same fields in the same places. So a block of them is split and
-sorted by shape at once. Of a shape that is a fault the last line is a match; those before it are its repeats, of which
-only the keys are made. They give the matches that they stand for when these are asked for. Between them there may be
-lines of which nothing comes, and marks.
+All lines of a shape have the same length, and the same fields in the same places: of many only the keys are made, which
+are the same in every copy of a record. The matches are made when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, replace
-from itertools import accumulate, compress, count, pairwise, repeat
-from operator import add, is_, itemgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING
 
-from tpuwatch.logs.parse.records import AHEAD_BYTES, AHEAD_LINES
+from tpuwatch.logs.parse.frame import author_of
+from tpuwatch.logs.parse.match import (
+    KEYED_TEXT,
+    Match,
+    framed_key,
+    framed_keys,
+    matched_lines,
+    unframed_key,
+    unframed_keys,
+)
+from tpuwatch.logs.parse.records import MAX_RECORD
+from tpuwatch.model import MAX_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
-    from tpuwatch.logs.parse.known_lines import KnownLine, KnownLines
-    from tpuwatch.logs.parse.match import Match
-    from tpuwatch.logs.parse.records import RecordBuffer
-
-LEAST: Final = 8  # faults in a run, and of a shape in it: fewer are matches of their own
-_WINDOWS: Final = (16 << 10, 128 << 10, 1 << 20)  # bytes that are split at once: the next if all lines are known
-_SPARSE: Final = 32 << 10  # bytes: a run has a fault in so many at least, or a plain scan is faster
+    from tpuwatch.logs.parse.frame import Times
+    from tpuwatch.logs.parse.line_counter import LineCounter
+    from tpuwatch.logs.parse.records import LinePlaces, RecordBuffer
+    from tpuwatch.logs.rules.catalogue import Rule
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,120 +66,90 @@ class Repeats:
         return [] if self.header is None else list(map(itemgetter(self.header), self.lines))
 
 
-class Group(NamedTuple):
-    """The lines of a run that are faults, of one shape and one author, and their offsets."""
+@dataclass(slots=True)
+class CountedLines:
+    """The lines of one shape in a block that were counted, and the rules of their matches."""
 
-    known: KnownLine
-    author: str
-    lines: Sequence[bytes]
-    offsets: Sequence[int]
-
-
-class MarkedLine(NamedTuple):
-    """A line of a run that has marks."""
-
-    offset: int
-    known: KnownLine
-    line: bytes
+    rules: frozenset[Rule]
+    lines: list[bytes] = field(default_factory=list)  # without newlines
+    offsets: list[int] = field(default_factory=list)  # in the stream
 
 
-class RepeatRun(NamedTuple):
-    """Lines of known shapes, one after the other, `start` and `stop` as positions, others as offsets in the stream."""
+class LineMatches:
+    """Makes the matches of lines of which it is known what comes of them."""
 
-    start: int
-    stop: int  # where the next line begins
-    groups: list[Group]  # by where they end
-    marks: list[MarkedLine]
+    def __init__(self, buffer: RecordBuffer, times: Times, lines: LineCounter | None, salt: str, *, text: bool) -> None:
+        """`text`: lines may have an author."""
+        self._buffer = buffer
+        self._times = times
+        self._lines = lines
+        self._salt = salt
+        self._text = text
 
+    def last(self, counted: CountedLines) -> Iterator[Match]:
+        """For each rule the match of the last line, with the others as its repeats."""
+        *lines, line = counted.lines
+        *offsets, offset = counted.offsets
+        places = self._buffer.places_of(line)
+        header = None if places.header is None else slice(places.header.start, places.header.stop)
+        for rule in counted.rules:
+            match = self._match_of(rule, line, offset)
+            if lines and rule.cause is not None:
+                keys, values = partial(self._keys_of, places, rule), partial(self._values_of, places, rule, line)
+                repeats = Repeats(lines, offsets, partial(self._match_of, rule), keys, values, header)
+                match = replace(match, repeats=repeats)
+            yield match
 
-def find_run(buffer: RecordBuffer, known: KnownLines, start: int, end: int) -> RepeatRun | None:
-    """The run that begins at the position `start`; None if there are few faults in it.
+    def _match_of(self, rule: Rule, line: bytes, offset: int) -> Match:
+        """The match of a rule in a line, without its newline."""
+        text, header = self._buffer.text_of(line), self._buffer.header_of(line)
+        time, severity, thread, raw = None, "", None, b""
+        if header is None:
+            key = unframed_key(self._salt, offset, text, rule.name)
+        else:
+            time, severity, thread, raw = self._times.of(header), header.severity, header.thread, header.raw
+            key = framed_key(header, text, rule.name)
+        return Match(
+            rule,
+            offset,
+            self._lines.line(offset) if self._lines is not None else 0,
+            time,
+            severity,
+            thread,
+            matched_lines(text, 0, len(text)),
+            rule.details(text),
+            key,
+            author_of(line, 0) if self._text else "",
+            header=raw,
+        )
 
-    Nothing that follows changes what comes of its last line.
-    """
-    found: list[KnownLine] = []
-    lines: list[bytes] = []
-    for size in _WINDOWS:
-        block = buffer.data[start : min(start + size, end)]
-        found, lines = known.each(block)
-        if len(found) < block.count(b"\n") or start + len(block) >= end:
-            break
-        if _SPARSE * _faults(found) < len(block):
-            return None
-    _cut(found, lines, known)
-    if found and not found[0].begins and not _follows_known(buffer, known, start):
-        return None
-    stop = start + sum(map(len, lines)) + len(lines)
-    if found and not (stop < end and known.ends(found[-1], lines[-1], buffer.line_at(stop))):
-        _cut_open(found, lines)
-        stop = start + sum(map(len, lines)) + len(lines)
-    if _faults(found) < LEAST:
-        return None
-    offsets = list(map(add, accumulate(map(len, lines), initial=buffer.offset + start), count()))
-    shapes = dict.fromkeys(found)
-    groups = [group for one in shapes if one.faults for group in _groups(one, found, lines, offsets)]
-    marked = {one for one in shapes if one.marks}
-    marks = list(compress(map(MarkedLine, offsets, found, lines), map(marked.__contains__, found))) if marked else []
-    return RepeatRun(start, stop, sorted(groups, key=lambda group: group.offsets[-1]), marks)
+    def _texts_of(self, places: LinePlaces, lines: Sequence[bytes], most: int = MAX_RECORD) -> list[bytes]:
+        """The clean texts of lines, `most` bytes of each, without newlines."""
+        if places.message is None:
+            return [self._buffer.text_of(line)[:-1][:most] for line in lines]
+        start, stop = places.message
+        return list(map(itemgetter(slice(start, min(stop, start + most))), lines))
 
+    def _keys_of(self, places: LinePlaces, rule: Rule, lines: Sequence[bytes], offsets: Sequence[int]) -> list[bytes]:
+        header, texts = places.header, self._texts_of(places, lines, KEYED_TEXT)
+        if header is None:
+            return unframed_keys(self._salt, offsets, texts, rule.name)
+        return framed_keys(header, lines, texts, rule.name)
 
-def _faults(found: Iterable[KnownLine]) -> int:
-    return sum(number for one, number in Counter(found).items() if one.faults)
+    def _values_of(self, places: LinePlaces, rule: Rule, line: bytes, lines: Sequence[bytes]) -> dict[str, list[Any]]:
+        """The values of each detail in these lines, of numbers the lowest and the highest.
 
-
-def _cut(found: list[KnownLine], lines: list[bytes], known: KnownLines) -> None:
-    """Leave out all from the first line on that may go on in the next one."""
-    shapes = dict.fromkeys(found)
-    if not all(one.begins for one in shapes):
-        dependent = {one for one in shapes if not one.is_framed and not known.is_independent(one)}
-        if dependent:
-            first = next(number for number, one in enumerate(found) if one in dependent)
-            del found[first:], lines[first:]
-    doubtful = {pair for pair in set(pairwise(found)) if not pair[0].goes_before(pair[1])}
-    if not doubtful:
-        return
-    for number, pair in enumerate(pairwise(found)):
-        if pair in doubtful and not known.ends(pair[0], lines[number], lines[number + 1]):
-            del found[number:], lines[number:]
-            break
-
-
-def _cut_open(found: list[KnownLine], lines: list[bytes]) -> None:
-    """Leave out the last lines: a record that may hold them may also hold what follows."""
-    end, following = len(found), 0
-    while end:
-        if not found[end - 1].is_framed and (len(found) - end > AHEAD_LINES or following > AHEAD_BYTES):
-            break
-        end -= 1
-        following += len(lines[end]) + 1
-        if found[end].begins:
-            break
-    del found[end:], lines[end:]
-
-
-def _follows_known(buffer: RecordBuffer, known: KnownLines, start: int) -> bool:
-    """Whether what comes of a line at `start`, which begins no record, does not depend on what is before."""
-    before = buffer.lines_before(start)
-    if before is None:
-        return False
-    shapes = map(known.get, before)
-    return all(one is not None and known.is_independent(one) for one in shapes)
-
-
-def _groups(
-    known: KnownLine, found: Sequence[KnownLine], lines: Sequence[bytes], offsets: Sequence[int]
-) -> Iterator[Group]:
-    """The lines of one shape, by their authors. No line is looked at in Python where they have the same one."""
-    wanted = list(map(is_, found, repeat(known)))
-    lines, offsets = list(compress(lines, wanted)), list(compress(offsets, wanted))
-    names = [list(map(itemgetter(slice(*place)), lines)) for place in known.places.author]
-    authors = list(map(b"".join, zip(*names, strict=True))) if len(names) > 1 else names[0] if names else []
-    if len(distinct := dict.fromkeys(authors)) < 2:
-        yield Group(known, b"".join(distinct).decode("utf-8", "replace"), lines, offsets)
-        return
-    places: dict[bytes, list[int]] = {author: [] for author in distinct}
-    for place, author in enumerate(authors):
-        places[author].append(place)
-    for author, of_it in places.items():
-        name = author.decode("utf-8", "replace")
-        yield Group(known, name, [lines[place] for place in of_it], [offsets[place] for place in of_it])
+        They differ in digits alone, so that they are where they are in `line`, and have the same order as texts.
+        """
+        texts = set(self._texts_of(places, lines))
+        values: dict[str, list[Any]] = {}
+        for name, start, stop in rule.places(self._buffer.text_of(line)):
+            stated = sorted(set(map(itemgetter(slice(start, stop)), texts)))
+            ends = [rule.value(name, stated[0]), rule.value(name, stated[-1])]
+            if None in ends:
+                continue
+            texts_kept = stated[: MAX_VALUES + 1]
+            values.setdefault(
+                name, ends if not isinstance(ends[0], str) else [rule.value(name, one) for one in texts_kept]
+            )
+        return values

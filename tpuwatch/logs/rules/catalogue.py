@@ -236,7 +236,7 @@ def _rule(table: Mapping[str, Any], family: str, taken: Mapping[str, Rule]) -> R
         match=patterns["match"],
         unless=patterns["unless"],
         capture=patterns["capture"],
-        anchors=_anchors(table["id"], patterns["match"], whole=cause is None or table.get("report", False)),
+        anchors=_anchors(table["id"], patterns, whole=cause is None or table.get("report", False)),
         severities=_severities(table.get("severity", "")),
         each=tuple(table.get("each", ())),
         report=table.get("report", False),
@@ -294,9 +294,9 @@ def _expanded(pattern: str) -> str:
     return _MACRO.sub(lambda match: MACROS[match[0]], pattern)
 
 
-def _anchors(name: str, patterns: tuple[str, ...], *, whole: bool) -> tuple[Anchor, ...]:
+def _anchors(name: str, patterns: Mapping[str, tuple[str, ...]], *, whole: bool) -> tuple[Anchor, ...]:
     try:
-        return rule_literals(name, patterns, whole=whole)
+        return rule_literals(name, patterns["match"], patterns["unless"], whole=whole)
     except PatternError as error:
         raise _FaultError(str(error)) from None
 

@@ -31,7 +31,7 @@ HEALTHY = Path(__file__).with_name("healthy.txt")
 _KEPT_BYTES = 8  # of a literal that is cut; and at least half of it
 _ENDING = 4  # bytes by which the scan knows a literal first
 _MAX_LITERALS = 32  # of one pattern: more would cost the scan more than they save
-_MAX_CLASS = 4  # a class of more characters than this ends a literal
+_MAX_CLASS = 16  # a class of more characters than this ends a literal
 
 
 # Results that are kept: more than the built-in patterns have, so that a catalogue that is loaded again costs a fifth.
@@ -44,6 +44,9 @@ class Anchor:
 
     literal: bytes
     ignore_case: bool
+    # What the pattern looks at beside the shape of a line: which digits it has, and other lines.
+    digits: bool = False
+    lines: bool = False
 
 
 @lru_cache(_KEPT)
@@ -244,8 +247,8 @@ def _better(one: frozenset[str] | None, other: frozenset[str] | None) -> frozens
     return max(one, other, key=_worth)
 
 
-def _worth(texts: frozenset[str]) -> tuple[bool, bool, float]:
+def _worth(texts: frozenset[str]) -> tuple[bool, bool, bool, float]:
     """Long literals are rare in a log, many slow the scan, short ones occur everywhere."""
     shortest = min(map(len, texts))
-    rare = shortest >= _GOOD_BYTES and not any(map(_is_common, texts))
-    return shortest >= MIN_BYTES, rare, shortest - math.log2(len(texts))
+    rare = not any(map(_is_common, texts))
+    return shortest >= MIN_BYTES, rare and shortest >= _GOOD_BYTES, rare, shortest - math.log2(len(texts))

@@ -11,9 +11,7 @@ import re2
 
 from tpuwatch.core import format_seconds, format_size, is_possible, listed, parse_seconds, parse_size
 from tpuwatch.logs.rules import frameworks, memory_report
-from tpuwatch.logs.rules.digits import for_any_digits, tells_digits_apart
 from tpuwatch.logs.rules.literals import anchors
-from tpuwatch.logs.rules.raw_pattern import BETWEEN_WORDS
 from tpuwatch.model import MAX_VALUES, Cause, Remedy
 
 if TYPE_CHECKING:
@@ -33,6 +31,8 @@ MACROS = {
     "{SIZE}": r"(?:0x[0-9a-fA-F]+|[0-9][0-9,]*(?:\.[0-9]+)?(?:\s?(?:[KMGTPkm]i?B?|[Bb]ytes|B)\b)?)",
     "{SECONDS}": rf"(?:(?:{_NUMBER}(?:ns|us|ms|h|m|s))+\b|{_NUMBER}(?:\s?(?:hours?|minutes?|mins?|seconds?|secs?)\b)?)",
     "{COUNT}": r"[0-9][0-9,]*",
+    # What stands where a number was printed that is none, with what is before and after it: `loss` is in each line.
+    "{NAN}": r"(?:[ \t=:(\x27\"`]nans?\b|[- \t=:(\x27\"`]inf(?:inity\b|[ ,;)\]}|.!\x27\"\r\n]))",
     # Packages whose releases must fit together on a TPU.
     "{LIBRARY}": r"jax|jaxlib|libtpu|flax|optax|orbax|chex|haiku|torch_xla|torch_tpu|torchax|torch|tensorflow|vllm"
     r"|tpu_inference|transformers|qwix|tunix|[Mm]ax[Tt]ext|jetstream",
@@ -76,6 +76,8 @@ RECOVERING = frozenset(
     }
 )
 
+# A plain space between words; a quantifier or class may not follow, nor an escape or class come before.
+_BETWEEN_WORDS = re.compile(r"(?<=[a-z,])(?<!\\[a-z]) (?=[a-zA-Z]|\\[(\[])")
 _LINES_BEFORE, _LINES_AFTER, _BYTES_AROUND = 1, 3, 1000  # how far from a match its `unless` looks
 MAX_MEMORY = 32 << 20  # bytes for the states of a pattern; where RE2's own 8 MiB are too few it is ten times slower
 _MAX_TRIES = 16  # matches that `unless` may reject in one record
@@ -174,6 +176,16 @@ class Rule:
         """Whether some steps apply by the details: what is to be done of two events may differ."""
         return any(step.above for step in self.steps)
 
+    @property
+    def looks_around(self) -> bool:
+        """Whether other lines decide what comes of one."""
+        return self.kill or self.tentative is not None
+
+    @property
+    def may_be_counted(self) -> bool:
+        """Whether matches of many lines that differ in digits alone tell no more than the last of them."""
+        return self.enough > 0 if self.cause is None else not self.has_thresholds
+
     def search(self, text: bytes, first: int = 0, last: int | None = None) -> tuple[int, int] | None:
         """The span of the first match of which a part is from `first` up to `last`.
 
@@ -233,27 +245,6 @@ class Rule:
             return True
         return any(rule.search(around) is not None for rule in self.better)
 
-    def digits_told_apart(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Where other digits may change what it finds in a record: it may differ from others of its shape there only.
-
-        From a span on more may matter: the first ones are certain.
-        """
-        for pattern in self._telling:
-            if pattern is None:
-                yield 0, len(text)
-            else:
-                yield from (match.span() for match in pattern.finditer(text))
-        if self.above and self._match.search(text) is not None:
-            yield 0, len(text)
-        for rule in self.better:
-            yield from rule.digits_told_apart(text)
-
-    @cached_property
-    def _telling(self) -> list[Any]:
-        """Its patterns that tell digits apart, as they would be if they did not; None for what cannot be so."""
-        patterns = (*self.match, *self.unless, *self.capture)
-        return [for_any_digits(pattern) for pattern in patterns if tells_digits_apart(pattern)]
-
     @cached_property
     def _match(self) -> Any:
         return compiled("|".join(f"(?:{_wrapping(pattern)})" for pattern in self.match))
@@ -306,7 +297,7 @@ def _around(text: bytes, begin: int, end: int) -> bytes:
 
 def _wrapping(pattern: str) -> str:
     """The pattern with each space between two words matching a line break too: mail, terminals and Markdown wrap."""
-    return BETWEEN_WORDS.sub(r"(?: |\\s*\\n[\\s>|#*]*)", pattern)
+    return _BETWEEN_WORDS.sub(r"(?: |\\s*\\n[\\s>|#*]*)", pattern)
 
 
 def compiled(pattern: str) -> Any:

@@ -16,7 +16,7 @@ from tpuwatch.logs.parse.scan import Scanner
 from tpuwatch.logs.rules.catalogue import for_outputs, load_catalogue
 from tpuwatch.model.events import Cause
 
-SCANNER = Scanner(for_outputs(load_catalogue(), MARKS), background=lambda _: None)
+SCANNER = Scanner(for_outputs(load_catalogue(), MARKS))
 GENERAL = "jax.errors.JaxRuntimeError: INTERNAL: it did not work\n"
 EXACT = "RuntimeError: Barrier timed out. Barrier_id: sync_7\n"
 FULL = "OSError: [Errno 28] No space left on device: '/data/ckpt'\n"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.paths import SHARED
-from tpuwatch.logs.parse import records, scan
+from tpuwatch.logs.parse import records
 from tpuwatch.logs.parse.match import Match
 from tpuwatch.logs.parse.parser import LogParser, StreamKind
 from tpuwatch.logs.parse.records import MAX_RECORD
@@ -251,13 +251,9 @@ def test_what_a_known_fact_clears_is_no_match() -> None:
 
 
 def test_after_a_fault_each_rule_of_which_some_are_enough_is_searched_again_if_it_states_no_fact(
-    scanner: Scanner, monkeypatch: pytest.MonkeyPatch
+    scanner: Scanner,
 ) -> None:
-    monkeypatch.setattr(scan, "_SPARSE_BYTES", 1 << 60)
-    monkeypatch.setattr(scan, "_FEW", -1)  # patterns are searched in each block
-    own = Scanner(scanner.catalogue)
-    own.compile_patterns()
-    parser = LogParser(own, StreamKind.LIBTPU, now=NOW)
+    parser = LogParser(scanner, StreamKind.LIBTPU, now=NOW)
     batches = "".join(record(f"batch {number} was taken") for number in range(3))
     first = record("step 1 was taken") + batches + record("Ok.")
     after = record("premapped region is full, chip 3 is there") + record("step 2 was taken") + batches + record("Ok.")
@@ -588,18 +584,3 @@ def test_a_record_of_several_lines_has_the_key_of_its_copy_in_a_jobs_output() ->
     assert len(keys[0]) == 1
     assert keys[1][0] == keys[0][0]
     assert len(set(keys[1])) == 2  # what is printed besides is another failure
-
-
-@pytest.mark.slow
-def test_the_rest_of_what_was_fed_is_searched_by_patterns_as_soon_as_they_are_ready(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scanner = Scanner(for_programs(load_catalogue()), background=lambda work: work())
-    looks: list[None] = []
-    note = scanner.note_fruitless
-    monkeypatch.setattr(scanner, "note_fruitless", lambda: (looks.append(None), note()))
-    parser = LogParser(scanner, StreamKind.TEXT, now=NOW)
-    text = b"".join(b"step %d loss %d.5 grad_norm 1.0 barrier ok\n" % (step, step) for step in range(3000))
-    found = parser.feed(text + b"step 7 loss is nan\n") + parser.finish()
-    assert [match.rule.cause for match in found if match.rule.cause is not None] == [Cause.NUMERIC_FAULT]
-    assert len(looks) < 300

@@ -33,7 +33,7 @@ SPENT_IN_LIBTPUS = {
     "no-tpu-default-version": 300,  # once in a process that compiles without a TPU
 }
 EACH_LINE = 45_000  # hits in a megabyte: two in each line
-SPENT_IN_TRAINING = {"numeric-fault": EACH_LINE, "numeric-fault-reported": EACH_LINE, "mark-progress": EACH_LINE}
+SPENT_IN_TRAINING = {"mark-progress": EACH_LINE}
 SPENT_IN_VERBOSE = {"heartbeat-lost": EACH_LINE, "heartbeat-said": EACH_LINE}
 CATALOGUE = load_catalogue()
 CATALOGUES = {
@@ -63,8 +63,8 @@ def spent(scanner: Scanner, text: bytes) -> tuple[dict[tuple[str, str], float], 
     known = scanner.facts.intersection(match.rule for match in parser.feed(text[: 16 << 10])) | scanner.chain_marks
     calls, hits = Counter[tuple[str, str]](), 0
     for position, number in scanner.find(text, known):
-        literal = text[position : position + scanner.literals.lengths[number]].decode()
-        rules = [rule for rule in scanner.literals.rules[number] if rule not in known]
+        literal = text[position : position + scanner.lengths[number]].decode()
+        rules = [rule for rule in scanner.rules[number] if rule not in known]
         calls.update((rule.id, literal) for rule in rules)
         hits += bool(rules)
     megabytes = len(text) / 1e6

@@ -57,7 +57,7 @@ def test_without_the_table_they_are_the_same(without_table: Path, damaged: str |
 def test_a_rule_that_was_changed_has_its_own() -> None:
     rule = next(rule for rule in load_catalogue().rules if rule.cause)
     changed = ("the watchdog(?i: barked)", "a dog")
-    assert rule_literals(rule.id, changed, whole=False) == (
+    assert rule_literals(rule.id, changed, (), whole=False) == (
         Anchor(b"a dog", False),
         Anchor(b"the watchdog barked", True),
     )
@@ -65,10 +65,10 @@ def test_a_rule_that_was_changed_has_its_own() -> None:
 
 def test_a_long_literal_is_halved_unless_it_is_wanted_whole() -> None:
     text = "the runtime did not answer within the time"
-    halves = [anchor.literal.decode() for anchor in rule_literals("mine", (text,), whole=False)]
+    halves = [anchor.literal.decode() for anchor in rule_literals("mine", (text,), (), whole=False)]
     assert [text.startswith(half) for half in halves] == [True, False]
     assert text.removeprefix("the runtime did not ").startswith(halves[1])
-    (whole,) = rule_literals("mine", (text,), whole=True)
+    (whole,) = rule_literals("mine", (text,), (), whole=True)
     assert text.startswith(whole.literal.decode())
     assert len(whole.literal) > len(halves[0])
 
@@ -86,5 +86,5 @@ def test_a_literal_is_cut_where_it_ends_as_healthy_logs_do() -> None:
 )
 def test_a_pattern_that_cannot_be_looked_for(pattern: str, message: str) -> None:
     with pytest.raises(PatternError, match=r"^its pattern") as raised:
-        rule_literals("mine", (pattern,), whole=False)
+        rule_literals("mine", (pattern,), (), whole=False)
     assert str(raised.value).startswith(message)
