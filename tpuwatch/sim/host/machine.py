@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import shlex
@@ -14,10 +13,11 @@ import sys
 import tempfile
 import threading
 import time
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tpuwatch.core import TpuwatchError
+from tpuwatch.core import HttpClient, HttpError, SystemClock, TpuwatchError
 from tpuwatch.model import ADDRESS_FILE
 from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
 from tpuwatch.sim.host.launches import start_process, without_tpu
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0  # a cold daemon needs about one; a busy machine is slow
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
+MAX_BYTES = 64 << 20  # of a page or document of the daemon
 POLL_SECONDS = 0.05
 NO_SERVER = "127.0.0.1:9"  # where nobody serves metadata
 
@@ -192,19 +193,16 @@ class SimulatedMachine:
 
     def text(self, path: str) -> str:
         """The page at this path as text; raises TpuwatchError when the daemon does not answer."""
-        connection = http.client.HTTPConnection(self.address, timeout=REQUEST_SECONDS)
+        url = f"{self.url}{path}"
         try:
-            connection.request("GET", path)
-            answer = connection.getresponse()
-            content = answer.read().decode()
-        except (http.client.HTTPException, OSError) as error:
-            reason = f"the daemon does not answer at {self.url}{path}: {error}"
-            raise TpuwatchError(f"{reason}\n{self.log_tail()}") from error
-        finally:
-            connection.close()
-        if answer.status != http.client.OK:
-            raise TpuwatchError(f"the daemon answers {answer.status} at {self.url}{path}: {content[:200]}")
-        return content
+            answer = HttpClient(SystemClock()).request(url, seconds=REQUEST_SECONDS, max_bytes=MAX_BYTES)
+        except HttpError as error:
+            raise TpuwatchError(
+                f"the daemon does not answer at {url}: {error.fault.value}\n{self.log_tail()}"
+            ) from error
+        if answer.status != HTTPStatus.OK:
+            raise TpuwatchError(f"the daemon answers {answer.status} at {url}: {answer.text[:200]}")
+        return answer.text
 
     @property
     def url(self) -> str:
