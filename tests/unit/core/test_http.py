@@ -593,6 +593,25 @@ def test_close_ends_a_handshake(authority: Authority) -> None:
     assert [error.fault for error in caught] == [HttpFault.BROKEN]
 
 
+def test_close_before_an_answer_is_read_leaves_nothing_to_take_for_one(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = authority.issue("127.0.0.1", to="late-close")
+    server, client = Server(silent=True), HttpClient(SystemClock())
+    read = ssl.SSLSocket.recv_into
+
+    def close_and_read(connection: ssl.SSLSocket, *args: Any) -> int:
+        assert server.arrived.wait(60)  # TLS has sent what it sends after the handshake
+        client.close()
+        return read(connection, *args)
+
+    with secure(server, files) as url:
+        monkeypatch.setattr(ssl.SSLSocket, "recv_into", close_and_read)
+        error = failure(url, client=client, tls=Tls.trusting(str(authority.file)), seconds=60.0)
+        monkeypatch.undo()
+    assert error.fault is HttpFault.BROKEN
+
+
 def test_close_while_it_connects_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     server, client = Server(WELL), HttpClient(SystemClock())
 

@@ -12,6 +12,7 @@ import pytest
 from tests.standins.certificates import Authority
 from tests.standins.doctor_machine import STRANGER, Place, described, expect, serving, statuses
 from tests.standins.runtime_server import RuntimeProcess, listening, refused
+from tpuwatch.core import HttpError, HttpFault
 from tpuwatch.core.clock import SystemClock
 from tpuwatch.doctor.check import CheckStatus
 from tpuwatch.doctor.environment import CommandResult, fetch
@@ -96,7 +97,7 @@ def test_an_address_that_another_program_has(place: Place, page: str) -> None:
 
 def test_an_address_that_never_answers(place: Place) -> None:
     def silent(*_: Any, **__: Any) -> Any:
-        raise TimeoutError("timed out")
+        raise HttpError(HttpFault.TIMEOUT, "2 s")
 
     (line,) = described("listen_address", place.environment(fetch=silent))
     assert "in use by something that does not answer in time" in line
