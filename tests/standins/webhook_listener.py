@@ -49,10 +49,10 @@ def listener() -> Iterator[Listener]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             code, headers = found[0].take(self.path, body)
-            with contextlib.suppress(OSError):
-                while found[0].headless:
-                    self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             if found[0].headless:
+                with contextlib.suppress(OSError):
+                    while found[0].headless:
+                        self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 return
             self.send_response(code)
             for name, value in headers.items():

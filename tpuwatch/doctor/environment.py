@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_BYTES = 1 << 20  # of any file
+MAX_BYTES = 1 << 20  # of any file, and of an answer unless its reader says otherwise
 SECONDS = 2.0  # for an answer
-MAX_REPLY_BYTES = 128 << 20  # as for other commands: the daemon may watch thousands of nodes
 _MAX_OUTPUT = 1 << 18
 
 
@@ -47,8 +46,8 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
 
 
 def fetch(url: str, **more: Any) -> HttpReply:
-    """What is at an address, within SECONDS. Takes what `HttpClient.request` takes, and raises what it raises."""
-    return HttpClient(SystemClock()).request(url, seconds=SECONDS, max_bytes=MAX_REPLY_BYTES, **more)
+    """What is at an address, within SECONDS. Takes what `HttpClient.request` takes, and raises HttpError."""
+    return HttpClient(SystemClock()).request(url, **{"seconds": SECONDS, "max_bytes": MAX_BYTES, **more})
 
 
 def run_command(command: Sequence[str], *, seconds: float = 2.0) -> CommandResult | None:

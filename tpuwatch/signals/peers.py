@@ -421,8 +421,7 @@ def _failed(url: str, error: HttpError, seconds: float) -> PeerError:
         text = f"{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it."
         return PeerError(Problem.UNREACHABLE, text, refused=True)
     if fault is HttpFault.BROKEN:
-        text = f"{url} closed the connection without an answer ({why})."
-        return PeerError(Problem.UNREACHABLE, text, refused=True)
+        return PeerError(Problem.UNREACHABLE, f"The connection to {url} broke ({why}).", refused=True)
     if fault in (HttpFault.NO_NAME, HttpFault.LOOKUP):
         text = f"The name in {url} could not be looked up ({why}). Check the DNS and `addresses`."
         return PeerError(Problem.UNREACHABLE, text)

@@ -54,7 +54,7 @@ class DaemonAddress:
         """
         scheme, tls = ("https", self._tls()) if self.certificate_file else ("http", None)
         try:
-            return request(f"{scheme}://{self}{path}", headers=self._headers(), tls=tls)
+            return request(f"{scheme}://{self}{path}", max_bytes=MAX_BYTES, headers=self._headers(), tls=tls)
         except HttpError as error:
             if error.fault is not HttpFault.CERTIFICATE:
                 raise
@@ -118,7 +118,7 @@ def _ask(address: DaemonAddress | str, path: str) -> HttpReply:
     asked = DaemonAddress(address) if isinstance(address, str) else address
     request = HttpClient(SystemClock()).request
     try:
-        return asked.get(path, partial(request, seconds=SECONDS, max_bytes=MAX_BYTES))
+        return asked.get(path, partial(request, seconds=SECONDS))
     except HttpError as error:
         if error.fault is HttpFault.TIMEOUT:
             raise TpuwatchError(

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from tpuwatch.sim.directory import CONFIG, SimulatorDirectory
 from tpuwatch.sim.host.launches import start_process, without_tpu
 from tpuwatch.sim.scenario.file import load_scenario
 from tpuwatch.sim.simulator import Simulator
+from tpuwatch.web import DaemonAddress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 START_SECONDS = 60.0  # a cold daemon needs about one; a busy machine is slow
 STOP_SECONDS = 10.0
 REQUEST_SECONDS = 5.0
-MAX_BYTES = 64 << 20  # of a page or document of the daemon
 POLL_SECONDS = 0.05
 NO_SERVER = "127.0.0.1:9"  # where nobody serves metadata
 
@@ -195,7 +196,8 @@ class SimulatedMachine:
         """The page at this path as text; raises TpuwatchError when the daemon does not answer."""
         url = f"{self.url}{path}"
         try:
-            answer = HttpClient(SystemClock()).request(url, seconds=REQUEST_SECONDS, max_bytes=MAX_BYTES)
+            request = partial(HttpClient(SystemClock()).request, seconds=REQUEST_SECONDS)
+            answer = DaemonAddress(self.address).get(path, request)
         except HttpError as error:
             raise TpuwatchError(
                 f"the daemon does not answer at {url}: {error.fault.value}\n{self.log_tail()}"

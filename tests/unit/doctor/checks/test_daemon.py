@@ -82,7 +82,8 @@ def test_an_address_that_is_free(place: Place) -> None:
 
 
 def test_an_address_that_is_ours(place: Place) -> None:
-    with serving({"/api/v1/status": json.dumps(STATUS)}) as address:
+    large = {**STATUS, "findings": ["of thousands of nodes"] * 100_000}
+    with serving({"/api/v1/status": json.dumps(large)}) as address:
         (line,) = described("listen_address", place.environment(config=config(address), fetch=fetch))
     assert line == f"ok: tpuwatch 0.1.0 serves at {address}. | "
 
