@@ -43,6 +43,8 @@ class Server:
         request = connection.recv(65536)
         if not request:
             return
+        if b"Content-Length: 4" in request and not request.endswith(b"text"):  # what is sent in two parts
+            request += connection.recv(65536)
         self.asked.append(request)
         self.arrived.set()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -197,14 +199,7 @@ def test_a_byte_now_and_then_does_not_outlast_the_deadline(text: bytes) -> None:
 
 
 def test_a_server_that_takes_a_request_and_says_nothing_is_given_up() -> None:
-    error = None
-    with Server(silent=True).at() as address:
-        error = failure(f"http://{address}", seconds=0.1)
-    assert (error.fault, error.connected, str(error)) == (
-        HttpFault.TIMEOUT,
-        True,
-        f"{address}: no answer in time (0.1 s)",
-    )
+    assert failed(silent=True, seconds=0.1) == (HttpFault.TIMEOUT, True)
 
 
 def test_a_request_that_is_not_taken_is_given_up() -> None:
@@ -293,7 +288,8 @@ def test_where_nobody_listens_the_connection_is_refused() -> None:
     with refused() as port:
         error = failure(f"http://127.0.0.1:{port}/secret?token=word")
     assert (error.fault, error.connected) == (HttpFault.REFUSED, False)
-    assert str(error) == f"127.0.0.1:{port}: the connection was refused (Connection refused)"
+    assert "secret" not in str(error)
+    assert "word" not in str(error)
 
 
 @pytest.mark.parametrize(
