@@ -138,18 +138,19 @@ class HttpClient:
         """
         deadline = self._clock.monotonic() + seconds
         target = _Target.of(url, proxies=proxies)
+        first, sent = target.proxy or target, {**_HEADERS, **(headers or {})}
         with contextlib.ExitStack() as stack:
             with _explained(target.where, seconds, connected=False):
-                connection = stack.enter_context(self._connected(*target.first, deadline))
+                connection = stack.enter_context(self._connected(first.host, first.port, deadline))
             with _explained(target.where, seconds, connected=True):
-                if target.tunnel is not None:
-                    channel = _Channel(connection, deadline, self._clock, max_bytes)
-                    _open_tunnel(channel, target, target.tunnel)
+                if target.proxy is not None and target.secure:
+                    _open_tunnel(_Channel(connection, deadline, self._clock, max_bytes), target, target.proxy)
+                elif target.proxy is not None:
+                    sent |= target.proxy.headers
                 if target.secure:
                     secured = self._secured(connection, tls or Tls.trusting(), target.host, deadline)
                     connection = stack.enter_context(secured)
                 channel = _Channel(connection, deadline, self._clock, max_bytes)
-                sent = {**_HEADERS, **target.headers, **(headers or {})}
                 return _exchange(channel, target, method, sent, body, head_only=head_only)
 
     def close(self) -> None:
@@ -234,21 +235,6 @@ class _Target:
     def where(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
-    @property
-    def first(self) -> tuple[str, int]:
-        """Host and port to connect to."""
-        return (self.host, self.port) if self.proxy is None else (self.proxy.host, self.proxy.port)
-
-    @property
-    def tunnel(self) -> Proxy | None:
-        """The proxy that passes on a connection without reading it."""
-        return self.proxy if self.secure else None
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Those for the proxy that reads the request."""
-        return {} if self.proxy is None or self.secure else self.proxy.headers
-
 
 class _Channel(io.RawIOBase):
     """A socket for http.client whose reads and writes share one deadline, and whose reads share one size limit."""
@@ -281,7 +267,7 @@ class _Channel(io.RawIOBase):
         self._room -= got
         self.ended = not got
         if self._room < 0:
-            raise _TooLargeError(f"more than {format_size(self._limit)}")
+            raise _TooLargeError(f"larger than {format_size(self._limit)}")
         return got
 
 

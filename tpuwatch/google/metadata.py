@@ -22,7 +22,34 @@ DEFAULT_HOST: Final = "metadata.google.internal"
 TIMEOUT_SECONDS: Final = 5.0
 FLAVOR: Final = {"Metadata-Flavor": "Google"}  # sent and expected in the reply: otherwise it is another server
 MAX_REPLY_BYTES: Final = 1 << 20  # with the head
-_ABSENT: Final = (HttpFault.REFUSED, HttpFault.NO_ROUTE, HttpFault.NETWORK)
+_VM: Final = ", so this is no Google Cloud VM. Set project and zone under [cloud]."
+_UNKNOWN: Final = (Problem.ABSENT, f"There is no metadata server: the name {{host}} is unknown{_VM}")
+_NOBODY: Final = (Problem.ABSENT, f"There is no metadata server at {{host}} ({{why}}){_VM}")
+_FOREIGN: Final = (
+    "What answers at {host} is not Google's metadata server: {why}. Check GCE_METADATA_HOST and the "
+    "network; outside Google Cloud set project and zone under [cloud]."
+)
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (
+        Problem.TIMEOUT,
+        "The metadata server {host} did not answer within {why}. It is tried again; if it lasts, restart the VM.",
+    ),
+    HttpFault.NO_NAME: _UNKNOWN,
+    HttpFault.ADDRESS: _UNKNOWN,
+    HttpFault.LOOKUP: (
+        Problem.UNREACHABLE,
+        "The name {host} of the metadata server could not be looked up ({why}). Check the DNS.",
+    ),
+    HttpFault.REFUSED: _NOBODY,
+    HttpFault.NO_ROUTE: _NOBODY,
+    HttpFault.NETWORK: _NOBODY,
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, _FOREIGN.replace("{why}", "its reply is {why}")),
+    HttpFault.NOT_HTTP: (Problem.FOREIGN, _FOREIGN.replace("{why}", "its reply is not HTTP ({why})")),
+}
+_BROKEN: Final = (
+    Problem.UNREACHABLE,
+    "The connection to the metadata server {host} broke ({why}). It is tried again.",
+)
 
 
 class MetadataError(TpuwatchError):
@@ -81,12 +108,14 @@ class MetadataClient:
         try:
             reply = self._http.request(url, seconds=seconds, max_bytes=MAX_REPLY_BYTES, headers=FLAVOR)
         except HttpError as error:
-            raise self._failed(error, seconds) from error
+            problem, text = _FAULTS.get(error.fault, _BROKEN)
+            raise MetadataError(problem, text.format(host=self.host, why=error.detail)) from error
         return self._parse_reply(reply, path)
 
     def _parse_reply(self, reply: HttpReply, path: str) -> tuple[str, str] | None:
         if reply.headers.get("metadata-flavor") != FLAVOR["Metadata-Flavor"]:
-            raise self._not_google("its reply has no Metadata-Flavor header")
+            text = _FOREIGN.format(host=self.host, why="its reply has no Metadata-Flavor header")
+            raise MetadataError(Problem.FOREIGN, text)
         self._server_time.on_answer(reply.headers.get("date", ""))
         if reply.status == 404:
             return None
@@ -107,38 +136,6 @@ class MetadataClient:
         if reply.status >= 500:
             return MetadataError(Problem.SERVER, f"{where}, a server error. It is tried again.", retry_after=after)
         return MetadataError(Problem.INTERNAL, f"{where}: it rejected the request. Please report this.")
-
-    def _not_google(self, why: str) -> MetadataError:
-        return MetadataError(
-            Problem.FOREIGN,
-            f"What answers at {self.host} is not Google's metadata server: {why}. Check GCE_METADATA_HOST and the "
-            "network; outside Google Cloud set project and zone under [cloud].",
-        )
-
-    def _failed(self, error: HttpError, seconds: float) -> MetadataError:
-        if error.fault is HttpFault.TIMEOUT:
-            text = f"The metadata server {self.host} did not answer within {seconds:g} s."
-            return MetadataError(Problem.TIMEOUT, f"{text} It is tried again; if it lasts, restart the VM.")
-        if error.fault in (HttpFault.NO_NAME, HttpFault.ADDRESS):
-            return _absent(f"There is no metadata server: the name {self.host} is unknown")
-        if error.fault is HttpFault.LOOKUP:
-            text = (
-                f"The name {self.host} of the metadata server could not be looked up ({error.detail}). Check the DNS."
-            )
-            return MetadataError(Problem.UNREACHABLE, text)
-        if error.fault in _ABSENT:
-            return _absent(f"There is no metadata server at {self.host} ({error.detail})")
-        if error.fault is HttpFault.TOO_LARGE:
-            return self._not_google(f"its reply is larger than {MAX_REPLY_BYTES} bytes")
-        if error.fault is HttpFault.NOT_HTTP:
-            return self._not_google(f"its reply is not HTTP ({error.detail})")
-        text = f"The connection to the metadata server {self.host} broke ({error.detail}). It is tried again."
-        return MetadataError(Problem.UNREACHABLE, text)
-
-
-def _absent(what: str) -> MetadataError:
-    text = f"{what}, so this is no Google Cloud VM. Set project and zone under [cloud]."
-    return MetadataError(Problem.ABSENT, text)
 
 
 def metadata_url(host: str) -> str:

@@ -28,6 +28,14 @@ MAX_PAUSE_SECONDS: Final = 60.0
 MAX_QUEUED: Final = 100
 _ANSWER_BYTES: Final = 1 << 18
 _AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_FAULTS: Final = {
+    HttpFault.ADDRESS: "webhook_url under [restart] is none that can be asked",
+    HttpFault.TIMEOUT: "it did not answer within {}",
+    HttpFault.TOO_LARGE: "its answer has no end",
+    HttpFault.CERTIFICATE: "it cannot be reached (its certificate is not trusted)",
+    HttpFault.BROKEN: "it broke off ({})",
+    HttpFault.NOT_HTTP: "it broke off ({})",
+}
 _TEXT: Final = 2000  # characters
 
 _log = logging.getLogger(__name__)
@@ -135,7 +143,8 @@ class Webhook:
                 proxies=True,
             )
         except HttpError as error:
-            return error.fault is not HttpFault.ADDRESS, _reason(error), 0.0
+            why = _FAULTS.get(error.fault, "it cannot be reached ({})").format(error.detail)
+            return error.fault is not HttpFault.ADDRESS, why, 0.0
         if HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES:
             return False, "", 0.0
         return reply.status in _AGAIN, f"it answers with status {reply.status}", reply.retry_after or 0.0
@@ -145,17 +154,3 @@ def slack(text: str) -> str:
     """Text as Slack shows it as it is: what others wrote may neither link nor call everybody."""
     cut = clean(text, _TEXT)
     return cut.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _reason(error: HttpError) -> str:
-    if error.fault is HttpFault.ADDRESS:
-        return "webhook_url under [restart] is none that can be asked"
-    if error.fault is HttpFault.TIMEOUT:
-        return f"it did not answer within {TIMEOUT_SECONDS:g} s"
-    if error.fault is HttpFault.TOO_LARGE:
-        return "its answer has no end"
-    if error.fault is HttpFault.CERTIFICATE:
-        return "it cannot be reached (its certificate is not trusted)"
-    if error.fault in (HttpFault.BROKEN, HttpFault.NOT_HTTP):
-        return f"it broke off ({error.detail})"
-    return f"it cannot be reached ({error.detail})"

@@ -24,6 +24,14 @@ MAX_REPLY_BYTES: Final = 4 << 20  # with the head; a node with many images and c
 _MAX_TOKEN_BYTES: Final = 64 * 1024
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # as RFC 6750 has it
 _HEADERS: Final = {"Accept": "application/json"}
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (Problem.TIMEOUT, "no answer within {}"),
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, "the answer is {}"),
+    HttpFault.CERTIFICATE: (Problem.FOREIGN, "the server's certificate is not accepted: {}. The pod's ca.crt decides"),
+    HttpFault.TLS: (Problem.FOREIGN, "the server does not speak TLS as it should ({})"),
+    HttpFault.NOT_HTTP: (Problem.FOREIGN, "what answers is not the API of Kubernetes ({})"),
+    HttpFault.NOT_JSON: (Problem.FOREIGN, "what answers is not the API of Kubernetes ({})"),
+}
 _PROBLEMS: Final = {
     401: (Problem.CREDENTIALS, "does not accept the service account's token"),
     403: (Problem.DENIED, "does not let this service account read it: apply the ClusterRole of deploy/gke"),
@@ -68,7 +76,8 @@ class KubernetesApi:
         except ConfigError as error:
             raise KubernetesError(Problem.CREDENTIALS, f"{error}. Kubernetes mounts it into the pod.") from error
         except HttpError as error:
-            raise self._failed(what, error) from error
+            problem, text = _FAULTS.get(error.fault, (Problem.UNREACHABLE, "the server cannot be asked ({})"))
+            raise KubernetesError(problem, f"{what}: {text.format(error.detail)}.") from error
 
     def close(self) -> None:
         """End a request that waits, and make no more."""
@@ -82,23 +91,6 @@ class KubernetesApi:
         headers = {**_HEADERS, "Authorization": f"Bearer {self._token.get()}"}
         url, tls = f"{self.url}{path}", self._tls.get()
         return self._http.request(url, seconds=self._seconds, max_bytes=MAX_REPLY_BYTES, headers=headers, tls=tls)
-
-    def _failed(self, what: str, error: HttpError) -> KubernetesError:
-        if error.fault is HttpFault.TIMEOUT:
-            return KubernetesError(Problem.TIMEOUT, f"{what}: no answer within {self._seconds:g} s.")
-        if error.fault is HttpFault.TOO_LARGE:
-            text = f"{what}: the answer is larger than {MAX_REPLY_BYTES >> 20} MiB."
-            return KubernetesError(Problem.FOREIGN, text)
-        if error.fault is HttpFault.CERTIFICATE:
-            text = f"{what}: the server's certificate is not accepted: {error.detail}. {self._ca_file} decides."
-            return KubernetesError(Problem.FOREIGN, text)
-        if error.fault is HttpFault.TLS:
-            text = f"{what}: the server does not speak TLS as it should ({error.detail})."
-            return KubernetesError(Problem.FOREIGN, text)
-        if error.fault in (HttpFault.NOT_HTTP, HttpFault.NOT_JSON):
-            text = f"{what}: what answers is not the API of Kubernetes ({error.detail})."
-            return KubernetesError(Problem.FOREIGN, text)
-        return KubernetesError(Problem.UNREACHABLE, f"{what} cannot be asked ({error.detail}).")
 
     def _trust(self) -> Tls:
         tls = Tls.trusting(str(self._ca_file))

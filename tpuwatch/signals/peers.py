@@ -58,6 +58,34 @@ E = TypeVar("E", bound=Enum)
 PATH: Final = "/api/v1/status"
 MAX_REPLY_BYTES: Final = 1 << 20  # with the head
 _HEADERS: Final = {"Accept": "application/json"}
+_NO_NAME: Final = (
+    Problem.UNREACHABLE,
+    "The name in {url} could not be looked up ({why}). Check the DNS and `addresses`.",
+)
+_FOREIGN: Final = "What answers at {url} is no tpuwatch: {why}. Check `port` and `addresses` under [peers]."
+_NO_JSON: Final = (Problem.FOREIGN, _FOREIGN.replace("{why}", "what it answers is no JSON over HTTP ({why})"))
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (Problem.TIMEOUT, "{url} did not answer within {why}."),
+    HttpFault.NO_ROUTE: (Problem.UNREACHABLE, "{url} cannot be reached ({why})."),
+    HttpFault.REFUSED: (
+        Problem.UNREACHABLE,
+        "{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it.",
+    ),
+    HttpFault.BROKEN: (Problem.UNREACHABLE, "The connection to {url} broke ({why})."),
+    HttpFault.NO_NAME: _NO_NAME,
+    HttpFault.LOOKUP: _NO_NAME,
+    HttpFault.CERTIFICATE: (
+        Problem.FOREIGN,
+        "The certificate at {url} is not accepted: {why}. Check `ca_file` and `server_name` under [peers].",
+    ),
+    HttpFault.TLS: (Problem.FOREIGN, "{url} does not speak TLS as it should ({why})."),
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, _FOREIGN.replace("{why}", "its reply is {why}")),
+    HttpFault.NOT_HTTP: _NO_JSON,
+    HttpFault.NOT_JSON: _NO_JSON,
+}
+_OURS: Final = (Problem.UNREACHABLE, "{url} could not be asked ({why}). Check this machine's own network.")
+_SILENT: Final = (HttpFault.TIMEOUT, HttpFault.NO_ROUTE)
+_REFUSES: Final = (HttpFault.REFUSED, HttpFault.BROKEN)  # the machine is there: its kernel answers
 _LISTS: Final = 2  # that may lack a node before its peer is forgotten
 _MAX_NAME: Final = 64
 _MAX_REASONS: Final = 50
@@ -363,7 +391,9 @@ def ask(url: str, client: HttpClient, *, seconds: float, access: PeerAccess | No
     except ConfigError as error:
         raise PeerError(Problem.CREDENTIALS, f"The tpuwatch of other nodes cannot be asked: {error}.") from error
     except HttpError as error:
-        raise _failed(url, error, seconds) from error
+        problem, text = _FAULTS.get(error.fault, _OURS)
+        silent, refused = error.fault in _SILENT, error.fault in _REFUSES
+        raise PeerError(problem, text.format(url=url, why=error.detail), silent=silent, refused=refused) from error
 
 
 def read_reply(document: Any, url: str) -> PeerReply:
@@ -411,35 +441,8 @@ def _document(reply: HttpReply, url: str) -> Any:
     return reply.json()
 
 
-def _failed(url: str, error: HttpError, seconds: float) -> PeerError:
-    fault, why = error.fault, error.detail
-    if fault is HttpFault.TIMEOUT:
-        return PeerError(Problem.TIMEOUT, f"{url} did not answer within {seconds:g} s.", silent=True)
-    if fault is HttpFault.NO_ROUTE:
-        return PeerError(Problem.UNREACHABLE, f"{url} cannot be reached ({why}).", silent=True)
-    if fault is HttpFault.REFUSED:  # its kernel answers
-        text = f"{url} refuses the connection ({why}): the machine is there, and tpuwatch does not listen on it."
-        return PeerError(Problem.UNREACHABLE, text, refused=True)
-    if fault is HttpFault.BROKEN:
-        return PeerError(Problem.UNREACHABLE, f"The connection to {url} broke ({why}).", refused=True)
-    if fault in (HttpFault.NO_NAME, HttpFault.LOOKUP):
-        text = f"The name in {url} could not be looked up ({why}). Check the DNS and `addresses`."
-        return PeerError(Problem.UNREACHABLE, text)
-    if fault is HttpFault.CERTIFICATE:
-        text = f"The certificate at {url} is not accepted: {why}. Check `ca_file` and `server_name` under [peers]."
-        return PeerError(Problem.FOREIGN, text)
-    if fault is HttpFault.TLS:
-        return PeerError(Problem.FOREIGN, f"{url} does not speak TLS as it should ({why}).")
-    if fault is HttpFault.TOO_LARGE:
-        return _foreign(url, f"its reply is larger than {MAX_REPLY_BYTES} bytes")
-    if fault in (HttpFault.NOT_HTTP, HttpFault.NOT_JSON):
-        return _foreign(url, f"what it answers is no JSON over HTTP ({why})")
-    return PeerError(Problem.UNREACHABLE, f"{url} could not be asked ({why}). Check this machine's own network.")
-
-
 def _foreign(url: str, why: str) -> PeerError:
-    text = f"What answers at {url} is no tpuwatch: {why}. Check `port` and `addresses` under [peers]."
-    return PeerError(Problem.FOREIGN, text)
+    return PeerError(Problem.FOREIGN, _FOREIGN.format(url=url, why=why))
 
 
 def _part(document: Any, name: str) -> dict[str, Any]:

@@ -27,8 +27,13 @@ MAX_SERIES: Final = 1000  # of the metrics that are read
 _MAX_REQUESTS: Final = 10**9  # more are no number of requests
 HEADERS: Final = {"Accept": "text/plain;version=0.0.4"}
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
-_ABSENT = "Nobody listens at {}, as is normal while no server runs."
 _OTHERWISE = "Check metrics_url under [workload]."
+_FAULTS: Final = {
+    HttpFault.TIMEOUT: (Problem.TIMEOUT, "{url} did not answer within {why}."),
+    HttpFault.REFUSED: (Problem.ABSENT, "Nobody listens at {url}, as is normal while no server runs."),
+    HttpFault.TOO_LARGE: (Problem.FOREIGN, f"What {{url}} answers is {{why}}. {_OTHERWISE}"),
+    HttpFault.NOT_HTTP: (Problem.FOREIGN, f"What answers at {{url}} is no HTTP server ({{why}}). {_OTHERWISE}"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,22 +193,9 @@ def _get(url: str, client: HttpClient, seconds: float) -> str:
     try:
         reply = client.request(url, seconds=seconds, max_bytes=MAX_REPLY_BYTES, headers=HEADERS)
     except HttpError as error:
-        raise _failed(url, error, seconds) from error
+        problem, text = _FAULTS.get(error.fault, (Problem.UNREACHABLE, "{url} cannot be asked ({why})."))
+        raise ServerError(problem, text.format(url=url, why=error.detail)) from error
     if reply.status != HTTPStatus.OK:
         problem = Problem.SERVER if reply.status >= HTTPStatus.INTERNAL_SERVER_ERROR else Problem.FOREIGN
         raise ServerError(problem, f"{url} answered {reply.status} to a request for its metrics. {_OTHERWISE}")
     return reply.text
-
-
-def _failed(url: str, error: HttpError, seconds: float) -> ServerError:
-    if error.fault is HttpFault.TIMEOUT:
-        return ServerError(Problem.TIMEOUT, f"{url} did not answer within {seconds:g} s.")
-    if error.fault is HttpFault.REFUSED:
-        return ServerError(Problem.ABSENT, _ABSENT.format(url))
-    if error.fault is HttpFault.TOO_LARGE:
-        text = f"What {url} answers is larger than {MAX_REPLY_BYTES >> 20} MiB. {_OTHERWISE}"
-        return ServerError(Problem.FOREIGN, text)
-    if error.fault is HttpFault.NOT_HTTP:
-        text = f"What answers at {url} is no HTTP server ({error.detail}). {_OTHERWISE}"
-        return ServerError(Problem.FOREIGN, text)
-    return ServerError(Problem.UNREACHABLE, f"{url} cannot be asked ({error.detail}).")

@@ -236,7 +236,7 @@ def test_an_answer_without_an_end_is_cut_by_its_size(parts: tuple[bytes, ...], e
     server = Server(*parts, endless=endless)
     with server.at() as address:
         error = failure(f"http://{address}")
-    assert (error.fault, error.detail) == (HttpFault.TOO_LARGE, "more than 1 MiB")
+    assert (error.fault, error.detail) == (HttpFault.TOO_LARGE, "larger than 1 MiB")
     assert server.sent < 1 << 26
 
 

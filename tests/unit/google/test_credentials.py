@@ -53,7 +53,7 @@ def test_a_reply_has_what_googles_library_looks_for(monkeypatch: pytest.MonkeyPa
 
 def test_a_reply_without_end_is_not_read_to_its_end() -> None:
     head = OK + b"Content-Length: 999999999999\r\n\r\n"
-    with answered(head, endless=bytes(65536)) as (request, _), pytest.raises(TransportError, match="more than 1 MiB"):
+    with answered(head, endless=bytes(65536)) as (request, _), pytest.raises(TransportError, match="larger than 1 MiB"):
         request(request.url)
 
 
