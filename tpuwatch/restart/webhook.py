@@ -19,8 +19,6 @@ from tpuwatch.core import HttpClient, HttpError, HttpFault, SystemClock, clean, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tpuwatch.core import Clock
-
 TIMEOUT_SECONDS: Final = 10.0  # for a try: to connect, and for all that is sent and answered together
 TRIES: Final = 5
 PAUSE_SECONDS: Final = 1.0  # after the first try that failed; doubles, and a random part of it is waited
@@ -51,10 +49,9 @@ class Webhook:
         counted: Callable[[str], None] = lambda _: None,
         rng: random.Random | None = None,
         wait: Callable[[float], bool] | None = None,
-        clock: Clock | None = None,
     ) -> None:
         """`counted` is called with "sent", "failed" or "dropped" for each document. `wait` waits so many seconds, or
-        until `close`, and returns whether that was called. A try is bounded by `clock`.
+        until `close`, and returns whether that was called.
         """
         self._url = url
         self.host = urlsplit(url).hostname or ""
@@ -66,7 +63,7 @@ class Webhook:
         self._waiting: deque[bytes] = deque()
         self._thread: threading.Thread | None = None
         self._failing = False
-        self._http = HttpClient(clock or SystemClock())
+        self._http = HttpClient(SystemClock())
 
     def send(self, document: Mapping[str, Any]) -> None:
         """Have it sent soon. Returns at once, and never raises."""

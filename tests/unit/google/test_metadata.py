@@ -77,11 +77,6 @@ def test_what_is_not_there_is_none(serve: Callable[[Serve], Server]) -> None:
     assert client(server.host).wait("instance/x", "", 1) == ("", "")
 
 
-def test_a_value_without_a_length_ends_with_the_connection(serve: Callable[[Serve], Server]) -> None:
-    server = serve(lambda connection: connection.sendall(b"HTTP/1.0 200 OK\r\nMetadata-Flavor: Google\r\n\r\n\xffab"))
-    assert client(server.host).get("instance/zone") == "\N{REPLACEMENT CHARACTER}ab"
-
-
 def test_wait_passes_the_etag_and_the_time_and_gives_the_new_ones(serve: Callable[[Serve], Server]) -> None:
     server = serve(lambda connection: connection.sendall(OK))
     assert client(server.host).wait("instance/maintenance-event", "a/b&c", 60) == ("value", "e1")
