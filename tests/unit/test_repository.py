@@ -18,7 +18,7 @@ from tpuwatch.config import load_config
 from tpuwatch.config.schema import config_keys
 from tpuwatch.logs.rules import catalogue
 from tpuwatch.metrics.registry import Metrics
-from tpuwatch.model.events import Cause
+from tpuwatch.model.causes import Cause
 from tpuwatch.model.status import ADDRESS_FILE
 from tpuwatch.store.opening import LOCK_NAME
 from tpuwatch.store.schema import FILE_NAME

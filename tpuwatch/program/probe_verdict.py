@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tpuwatch.core import listed
-from tpuwatch.model import Cause, ProbeVerdict, Remedy
+from tpuwatch.model import Cause, ProbeVerdict, Remedy, Whose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -18,21 +18,6 @@ if TYPE_CHECKING:
 STARVED_SECONDS: Final = 3.0  # without a look at the child: the machine is too busy for a deadline to mean anything
 TOLERANCE: Final = 0.02  # of the largest value: a TPU multiplies in bfloat16 by default
 _MAX_DIFFERENCES: Final = 20
-# Faults of the software or the host, as its own log and output show them.
-_STACK: Final = frozenset(
-    {
-        Cause.HOST_OOM,
-        Cause.DISK_FULL,
-        Cause.PREMAPPED_EXHAUSTED,
-        Cause.BAD_FLAG,
-        Cause.METADATA_UNREACHABLE,
-        Cause.VERSION_MISMATCH,
-        Cause.AUTH_SCOPE,
-        Cause.CREDENTIALS,
-        Cause.PERMISSION_DENIED,
-        Cause.COMPILER_CRASH,
-    }
-)
 _HOST_STAGES: Final = frozenset({"start", "import"})
 _NAMES: Final = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}
 
@@ -171,7 +156,7 @@ def _failed(scene: ProbeScene) -> Blame:
     if not tpu.ended:
         summary = f"The kernel does not let the probe's process end: a call on the TPU has blocked it. {words}"
         return Blame(ProbeVerdict.TPU_FAULT, summary, (_DESCRIBE,))
-    if known := [finding.cause.value for finding in tpu.findings if finding.cause in _STACK]:
+    if known := [finding.cause.value for finding in tpu.findings if finding.cause.row.whose is Whose.SETUP]:
         summary = f"The software or the host is at fault ({known[0]}), in the stage {tpu.stage!r}: {words}"
         return Blame(ProbeVerdict.STACK_FAULT, summary, (*tpu.findings[0].remedy, _DOCTOR))
     if tpu.kind == "limit" or tpu.stage == "compile":

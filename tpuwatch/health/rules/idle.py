@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import length, listed
 from tpuwatch.health import reason
-from tpuwatch.health.facts import NODE_FAULTS, OTHERS_FAULTS, PROGRAM_FAULTS
 from tpuwatch.health.proposal import Proposal
 from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
-from tpuwatch.model import Action, Cause, Confidence, Outcome, Verdict
+from tpuwatch.model import Action, Cause, Confidence, Outcome, Verdict, Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -18,29 +17,29 @@ if TYPE_CHECKING:
 
 _SAME_END_SECONDS = 60.0  # a program's last events come within this time
 _TOGETHER_SECONDS = 30.0  # a job's processes are launched within this time
-# Which events explain that nothing runs, their summary, and what would help.
-_ENDS: Final[tuple[tuple[frozenset[Cause], str, Action, RemedyStep], ...]] = (
+# Whose fault explains that nothing runs, the summary, and what would help.
+_ENDS: Final[tuple[tuple[tuple[Whose, ...], str, Action, RemedyStep], ...]] = (
     (
-        PROGRAM_FAULTS,
+        (Whose.PROGRAM, Whose.SETUP),
         "The last program ended by a fault of its own ({cause}).",
         Action.FIX_PROGRAM,
         RemedyStep.FIX_PROGRAM,
     ),
     (
-        OTHERS_FAULTS,
+        (Whose.OTHER_WORKER,),
         "The last program ended because of another worker ({cause}).",
         Action.MANUAL,
         RemedyStep.OTHER_WORKERS,
     ),
     (
-        frozenset({Cause.TPU_IN_USE}),
+        (Whose.HOLDER,),
         "The last program found the TPU in use ({cause}), and no process is seen to hold it.",
         Action.MANUAL,
         RemedyStep.AGAIN,
     ),
-    (NODE_FAULTS, "The last program met a fault of the TPU ({cause}).", Action.MANUAL, RemedyStep.DESCRIBE),
+    ((Whose.NODE,), "The last program met a fault of the TPU ({cause}).", Action.MANUAL, RemedyStep.DESCRIBE),
 )
-_CAUSES: Final[frozenset[Cause]] = frozenset().union(*(causes for causes, *_ in _ENDS))
+_EXPLAINING: Final = tuple(one for whose, *_ in _ENDS for one in whose)
 
 
 def failing(facts: Facts) -> Proposal | None:
@@ -138,7 +137,7 @@ def _came_up(facts: Facts, launch: Launch) -> bool:
     """Whether a launch is none that failed: it came up and met no fault, or a user ended it."""
     causes = {one.cause for one in (facts.logs.events if facts.logs else ()) if _is_of(one, launch)}
     if facts.is_up(launch):
-        return facts.is_alive(launch) or not causes & _CAUSES
+        return facts.is_alive(launch) or not any(cause.row.whose in _EXPLAINING for cause in causes)
     return Cause.INTERRUPTED in causes
 
 
@@ -148,11 +147,11 @@ def _is_of(event: Event, launch: Launch) -> bool:
 
 def _end(facts: Facts) -> tuple[Event, str, Action, RemedyStep] | None:
     """The event that explains why nothing runs: of those round the newest one that does, the first class above."""
-    newest = facts.event(_CAUSES)
+    newest = facts.event(*_EXPLAINING)
     if newest is None:
         return None
-    for causes, template, action, step in _ENDS:
-        event = facts.event(causes)
+    for whose, template, action, step in _ENDS:
+        event = facts.event(*whose)
         if event is not None and newest.when - event.when <= _SAME_END_SECONDS:
             return event, template, action, step
     return None
