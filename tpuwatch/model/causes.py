@@ -26,7 +26,7 @@ class Whose(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopWords:
     """A fault that a training loop's progress shows."""
 
     rule: str  # the id of the rule in `logs/rules/loops.toml`
@@ -54,7 +54,7 @@ class CauseRow:
     of_tpu: bool = False  # the TPU's own log blames the TPU; any other error a user of the machine may have made
     of_any_service: bool = False  # any service of Google's refuses a request for it
     may_lack_metadata: bool = False  # libtpu without metadata may be why
-    loop: Loop | None = None  # a training loop's progress shows it
+    loop: LoopWords | None = None  # a training loop's progress shows it
 
 
 MACHINE_FAULT: Final = "TpuwatchMachineFault"
@@ -192,7 +192,7 @@ class Cause(str, Enum):
     )
     NUMERIC_FAULT = CauseRow(
         "numeric_fault", _MODEL_OWNER, PROGRAM_FAULT, Whose.PROGRAM,
-        recovers=False, loop=Loop("loop-nan", "a number is none"),
+        recovers=False, loop=LoopWords("loop-nan", "a number is none"),
         meaning="NaN or Inf in loss or gradients, or silent data corruption",
     )
     DYNAMIC_SHAPE = CauseRow(
@@ -233,7 +233,7 @@ class Cause(str, Enum):
     )
     STEPS_STALLED = CauseRow(
         "steps_stalled", _MODEL_OWNER, "TpuwatchStepsStalled", Whose.NONE,
-        recovers=False, loop=Loop("loop-stalled", "it stands still"),
+        recovers=False, loop=LoopWords("loop-stalled", "it stands still"),
         meaning="a training loop makes no step, and its process lives ([heartbeats](heartbeats.md))",
     )
     MESH_ERROR = CauseRow(
@@ -274,12 +274,12 @@ class Cause(str, Enum):
     )
     SLOW_STEPS = CauseRow(
         "slow_steps", _MODEL_OWNER, "TpuwatchStepsSlow", Whose.NONE,
-        recovers=False, loop=Loop("loop-slow", "steps are slower than usual"),
+        recovers=False, loop=LoopWords("loop-slow", "steps are slower than usual"),
         meaning="a training loop's steps take a fifth longer than its own median",
     )
     INPUT_BOUND = CauseRow(
         "input_bound", _MODEL_OWNER, "TpuwatchInputBound", Whose.NONE,
-        recovers=False, loop=Loop("loop-input-bound", "it waits for its input"),
+        recovers=False, loop=LoopWords("loop-input-bound", "it waits for its input"),
         meaning="a training loop waits for its input for a fifth of its time or more",
     )
     INTERRUPTED = CauseRow(
