@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.core import iso, listed
 from tpuwatch.health.reason import SIGNAL_NAMES
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import (
     DESTRUCTIVE,
     STUCK,
     Action,
     Confidence,
     Problem,
+    RemedyStep,
     Signal,
     Verdict,
     Whose,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from tpuwatch.health import reason
 from tpuwatch.health.facts import SLACK_SECONDS
-from tpuwatch.model import Cause, Whose
+from tpuwatch.model import Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -72,7 +72,8 @@ def _launch_that_left_holders(facts: Facts) -> Launch | None:
     They started while it ran: a process from before or after it may be unrelated. A launch that found the TPU in use
     does not count.
     """
-    newest = next((one for one in facts.launches if one.cause is not Cause.TPU_IN_USE), None)
+    others = (one for one in facts.launches if one.cause is None or one.cause.row.whose is not Whose.HOLDER)
+    newest = next(others, None)
     alive = facts.logs.alive if facts.logs is not None else frozenset()
     if newest is None or newest.pid in alive or not facts.main_holders:
         return None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         present_problems,
     )
     from tpuwatch.model.progress import HEARTBEATS, ProgressSource, StepReport, TrainingLoop
+    from tpuwatch.model.remedies import ProbeStep, RemedyStep
     from tpuwatch.model.restart import (
         ENDED,
         FOR_OPERATOR,
@@ -176,6 +177,7 @@ else:
             "placeholders": ["HOW_TO_FIND", "filled_in"],
             "probe": ["Probe", "ProbeVerdict"],
             "progress": ["HEARTBEATS", "StepReport", "ProgressSource", "TrainingLoop"],
+            "remedies": ["ProbeStep", "RemedyStep"],
             "restart": [
                 "Attempt",
                 "Blocked",

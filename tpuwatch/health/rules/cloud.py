@@ -8,7 +8,6 @@ from tpuwatch.core import clean, length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.proposal import OF_THE_NODE, RECREATE_QUEUED, Proposal, node_action, suspect
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.model import (
     BAD_HEALTH,
     FORGEABLE,
@@ -17,6 +16,7 @@ from tpuwatch.model import (
     Action,
     Confidence,
     Problem,
+    RemedyStep,
     Signal,
     Source,
     Verdict,

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 from tpuwatch.core import length, listed
 from tpuwatch.health import reason
 from tpuwatch.health.proposal import Proposal
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
-from tpuwatch.model import Action, Cause, Confidence, Outcome, Verdict, Whose
+from tpuwatch.model import Action, Cause, Confidence, Outcome, RemedyStep, Verdict, Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
@@ -76,8 +75,9 @@ def free(facts: Facts) -> Proposal | None:
     if ended:
         event, template, action, _ = ended
         seen = " As far as can be seen, the node is free." if facts.host.unseen else " The node is free."
-        if event.cause is Cause.TPU_IN_USE and facts.host.unseen:
-            summary = "The last program found the TPU in use (tpu_in_use), by a process that tpuwatch cannot see."
+        if event.cause.row.whose is Whose.HOLDER and facts.host.unseen:
+            found = f"The last program found the TPU in use ({event.cause.value})"
+            summary = f"{found}, by a process that tpuwatch cannot see."
             return Proposal(Verdict.UNKNOWN, Confidence.LOW, action, summary, reasons[1:2], (RemedyStep.FIND_HOLDER,))
         summary = template.format(cause=event.cause.value) + seen
         return Proposal(Verdict.IDLE, Confidence.MEDIUM, action, summary, reasons, _steps(facts, ended))
@@ -112,11 +112,12 @@ def _steps(facts: Facts, ended: tuple[Event, str, Action, RemedyStep]) -> tuple[
     cause, host = ended[0].cause, facts.host
     if cause is Cause.HOST_OOM:
         return ended[3], RemedyStep.HOST_MEMORY
-    if cause is Cause.TPU_IN_USE and facts.holders:  # who holds it is seen
+    is_held = cause.row.whose is Whose.HOLDER
+    if is_held and facts.holders:  # who holds it is seen
         return RemedyStep.LOOK, RemedyStep.END_HOLDER
-    if cause is Cause.TPU_IN_USE and host is not None and host.unseen:
+    if is_held and host is not None and host.unseen:
         return (RemedyStep.FIND_HOLDER,)
-    if cause is Cause.TPU_IN_USE and host is not None and host.lock_file:
+    if is_held and host is not None and host.lock_file:
         return (RemedyStep.LOCK_FILE,)
     return (ended[3],)
 

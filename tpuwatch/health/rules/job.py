@@ -11,10 +11,9 @@ from tpuwatch.core import length
 from tpuwatch.health import reason
 from tpuwatch.health.facts import Cpu
 from tpuwatch.health.proposal import Proposal, node_action, suspect
-from tpuwatch.health.remedies import RemedyStep
 from tpuwatch.health.rules.cloud import is_bad, is_well
 from tpuwatch.health.stuck_evidence import find_stuck_evidence, find_trusted_evidence, newest_fault
-from tpuwatch.model import Action, Confidence, Source, Verdict, Whose
+from tpuwatch.model import Action, Confidence, RemedyStep, Source, Verdict, Whose
 
 if TYPE_CHECKING:
     from tpuwatch.health.facts import Facts
