@@ -9,7 +9,7 @@ import pytest
 from tpuwatch.logs.rules.catalogue import load_catalogue
 from tpuwatch.model.causes import MACHINE_FAULT, PROGRAM_FAULT, Cause, CauseRow, Whose
 
-OF_TRAINING = {one.name for one in fields(CauseRow) if one.default is not MISSING} - {"is_fault"}
+EFFECTS = {one.name for one in fields(CauseRow) if one.default is not MISSING} - {"is_fault"}
 
 
 @pytest.mark.parametrize("cause", Cause)
@@ -41,7 +41,7 @@ def test_the_fields_of_a_row_fit_each_other(cause: Cause) -> None:
     row = cause.row
     if not row.is_fault:
         assert row.whose is Whose.NONE
-        assert not any(getattr(row, name) for name in OF_TRAINING)
+        assert not any(getattr(row, name) for name in EFFECTS)
     assert row.alert != PROGRAM_FAULT or row.whose is Whose.PROGRAM
     assert row.alert != MACHINE_FAULT or row.whose is not Whose.PROGRAM
     assert row.hangs or row.whose is not Whose.OTHER_WORKER, "a worker that waits for another one may wait forever"
